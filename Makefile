@@ -1,0 +1,37 @@
+# Every target makes its own environment: a bare clone with Python 3.11+, make and git is enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+JOBS   ?= 2
+
+.PHONY: install demo test check bench docs-pictures clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cdp needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: install
+	$(BIN)/cdp demo --out demo --force
+
+test: install
+	$(BIN)/python -m pytest -n $(JOBS)
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+bench: install
+	$(BIN)/python -m benchmarks
+
+docs-pictures: install
+	$(BIN)/python docs/make_pictures.py
+
+clean:
+	rm -rf $(VENV) demo build dist

@@ -1,0 +1,43 @@
+"""What can go wrong, in one sentence each: what was found, where, and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class CdpError(Exception):
+    """Anything `cdp` refuses or fails to do; the message is written for the user."""
+
+    exit_code = 1
+
+
+class InputError(CdpError, ValueError):
+    """The input or a setting is wrong; the message names the row, file or key."""
+
+    exit_code = 2
+
+
+class OutputExistsError(InputError):
+    """The output folder is already there and nobody said it may be replaced."""
+
+
+class MissingExtraError(CdpError, ImportError):
+    """An optional dependency is not installed; the message names the command that installs it."""
+
+    exit_code = 2
+
+
+class StoreError(CdpError):
+    """A file or folder could not be written or read back as it was written."""
+
+
+class NotFittedError(InputError, AttributeError):
+    """A prediction was asked of something that has not learned yet."""
+
+
+def name_rows(rows: Sequence[int], most: int = 5) -> str:
+    """`rows 3, 17 and 240 more` for an error message, so that long lists stay readable."""
+    shown = ", ".join(str(int(row)) for row in rows[:most])
+    word = "row" if len(rows) == 1 else "rows"
+    more = f" and {len(rows) - most:,} more" if len(rows) > most else ""
+    return f"{word} {shown}{more}"

@@ -1,0 +1,1 @@
+"""Embeddings -> KnnGraph: exact (the oracle) and approximate search, by cosine similarity."""

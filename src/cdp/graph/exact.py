@@ -1,0 +1,169 @@
+"""Exact k-NN search: tiles of the similarity matrix, of which only the best k per row are kept."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cdp.kernels import kernel, sum_kernel
+from cdp.parallel import map_blocks, spans
+from cdp.progress import Watch, nobody
+from cdp.types import Embeddings, KnnGraph
+from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
+
+# Fixed, not derived from cores or memory: the rounding of a matrix product depends on its shape, and the same
+# images must give the same graph everywhere. A thread needs about 40 MB.
+QUERY_ROWS = 1024
+GALLERY_ROWS = 8192
+# A few more candidates than k are kept and measured again by `similarities`, so that equal images tie exactly.
+_SPARE = 4
+
+
+def exact_graph(
+    embeddings: Embeddings, k: int, *, n_jobs: int | None = None, watch: Watch = nobody, step: str = "k-NN graph"
+) -> KnnGraph:
+    """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix."""
+    rows = np.arange(embeddings.n_images, dtype=np.int32)
+    neighbors, similarity = search_rows(embeddings, rows, k, n_jobs=n_jobs, watch=watch, step=step)
+    return KnnGraph(neighbors, similarity, method="exact")
+
+
+def search_rows(
+    embeddings: Embeddings,
+    rows: IntArray,
+    k: int,
+    *,
+    n_jobs: int | None = None,
+    watch: Watch = nobody,
+    step: str = "k-NN graph",
+) -> tuple[IntArray, FloatArray]:
+    """Neighbors and similarities of some of the images, each (len(rows), k)."""
+    n_images = embeddings.n_images
+    keep = min(k + _SPARE, n_images - 1)
+    neighbors = np.empty((len(rows), k), np.int32)
+    similarity = np.empty((len(rows), k), np.float32)
+
+    def search(span: tuple[int, int]) -> tuple[int, int]:
+        queries = rows[span[0] : span[1]]
+        best = np.full((len(queries), keep), -np.inf, np.float32)
+        ids = np.full((len(queries), keep), -1, np.int32)
+        query_vectors = embeddings.take(queries)
+        tile = np.empty((len(queries), GALLERY_ROWS), np.float32)
+        for start, stop in spans(n_images, GALLERY_ROWS):
+            width = stop - start
+            # Ragged last tiles get their own buffer: BLAS writes only into contiguous memory without a copy.
+            out = tile if width == GALLERY_ROWS else np.empty((len(queries), width), np.float32)
+            np.matmul(query_vectors, embeddings.block(start, stop).T, out=out)
+            _keep_best(out, queries, start, best, ids)
+        ends = np.stack([np.repeat(queries, keep), ids.ravel()], axis=1)
+        exact = similarities(embeddings, ends).reshape(ids.shape)
+        _sort_rows(exact, ids)
+        neighbors[span[0] : span[1]] = ids[:, :k]
+        similarity[span[0] : span[1]] = exact[:, :k]
+        return span
+
+    for _, done in map_blocks(search, spans(len(rows), QUERY_ROWS), n_jobs):
+        watch(step, done, len(rows))
+    return neighbors, similarity
+
+
+def similarities(embeddings: Embeddings, ends: AnyArray) -> FloatArray:
+    """Cosine similarity of every pair in `ends` (m, 2), float32 (m,).
+
+    Every pair is measured by the same loop, so a pair has one similarity wherever it is asked for, and copies
+    of an image are exactly equally similar to a third.
+    """
+    similarity = np.empty(len(ends), np.float32)
+    if embeddings.source.dtype == np.float32:
+        _cosines(embeddings.source, embeddings.scale, ends, similarity)
+        return similarity
+    rows, position = np.unique(ends, return_inverse=True)
+    compact = embeddings.source[rows].astype(
+        np.float32 if embeddings.source.dtype == np.float16 else np.float64, copy=False
+    )
+    _cosines(compact, embeddings.scale[rows], position.reshape(ends.shape), similarity)
+    return similarity
+
+
+@sum_kernel
+def _cosines(source: AnyArray, scale: AnyArray, ends: AnyArray, similarity: FloatArray) -> None:
+    dimensions = source.shape[1]
+    for row in range(len(ends)):
+        first = ends[row, 0]
+        second = ends[row, 1]
+        total = source[first, 0] * source[second, 0]
+        for column in range(1, dimensions):
+            total += source[first, column] * source[second, column]
+        similarity[row] = min(1.0, max(-1.0, total * scale[first] * scale[second]))
+
+
+@kernel
+def _keep_best(tile: FloatArray, queries: IntArray, offset: int, best: FloatArray, ids: IntArray) -> None:
+    """Insert a tile's columns into each row's sorted list of the best; the earlier id wins a tie."""
+    keep = best.shape[1]
+    for row in range(tile.shape[0]):
+        itself = queries[row] - offset
+        bar = best[row, keep - 1]
+        for column in range(tile.shape[1]):
+            value = tile[row, column]
+            if value > bar and column != itself:
+                place = keep - 1
+                while place > 0 and best[row, place - 1] < value:
+                    best[row, place] = best[row, place - 1]
+                    ids[row, place] = ids[row, place - 1]
+                    place -= 1
+                best[row, place] = value
+                ids[row, place] = offset + column
+                bar = best[row, keep - 1]
+
+
+@kernel
+def _sort_rows(similarity: FloatArray, ids: IntArray) -> None:
+    """Insertion sort of every row: most similar first, ties by id, missing ones (-1) last."""
+    for row in range(similarity.shape[0]):
+        for start in range(similarity.shape[1]):
+            value = similarity[row, start]
+            image = ids[row, start]
+            place = start
+            while place > 0 and (
+                similarity[row, place - 1] < value
+                or (similarity[row, place - 1] == value and ids[row, place - 1] > image)
+            ):
+                similarity[row, place] = similarity[row, place - 1]
+                ids[row, place] = ids[row, place - 1]
+                place -= 1
+            similarity[row, place] = value
+            ids[row, place] = image
+
+
+def graph_from_neighbors(embeddings: Embeddings, neighbors: AnyArray, method: str = "given") -> KnnGraph:
+    """A graph from neighbor ids alone: self, repeats and pads (-1) are dropped, similarities measured here."""
+    n_images, width = neighbors.shape
+    ids = np.array(neighbors, dtype=np.int32)
+    _drop_repeats(ids)
+    similarity = np.full(ids.shape, -np.inf, np.float32)
+    for start, stop in spans(n_images, max(1, 2**22 // width)):
+        block = ids[start:stop]
+        rows: LongArray = np.repeat(np.arange(start, stop), width)
+        present = block.ravel() >= 0
+        ends = np.stack([rows[present], block.ravel()[present]], axis=1)
+        similarity[start:stop].reshape(-1)[present] = similarities(embeddings, ends)
+    _sort_rows(similarity, ids)
+    used = int((ids >= 0).sum(axis=1).max())
+    if used == 0:
+        used = 1
+    return KnnGraph(ids[:, :used], similarity[:, :used], method=method)
+
+
+@kernel
+def _drop_repeats(ids: IntArray) -> None:
+    """Replace the image itself and every second mention by -1."""
+    for row in range(ids.shape[0]):
+        for column in range(ids.shape[1]):
+            image = ids[row, column]
+            if image == row:
+                ids[row, column] = -1
+                continue
+            for earlier in range(column):
+                if ids[row, earlier] == image:
+                    ids[row, column] = -1
+                    break

@@ -1,0 +1,24 @@
+"""How loops over images and pairs are compiled: on first use, cached on disk, without the interpreter lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kernel(function: Function) -> Function:
+    """Compile a loop. It runs on one thread; callers hand blocks to `cdp.parallel`, so results do not depend
+    on the number of threads.
+    """
+    compiled: Function = numba.njit(cache=True, nogil=True)(function)
+    return compiled
+
+
+def sum_kernel(function: Function) -> Function:
+    """Like `kernel`, for loops that add floats: partial sums may be formed, always in the same way."""
+    compiled: Function = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})(function)
+    return compiled

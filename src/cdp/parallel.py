@@ -1,0 +1,52 @@
+"""Blocks on threads. Blocks do not depend on the number of threads, so neither do results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from cdp.errors import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def count_threads(n_jobs: int | None) -> int:
+    """Number of threads to use: `n_jobs`, or as many as this process may run on."""
+    if n_jobs is None or n_jobs == -1:
+        affinity = getattr(os, "sched_getaffinity", None)
+        return len(affinity(0)) if affinity else (os.cpu_count() or 1)
+    if n_jobs < 1:
+        raise InputError(f"n_jobs={n_jobs}: use a positive number of threads, or None for all.")
+    return n_jobs
+
+
+def map_blocks(
+    function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
+) -> Iterator[Result]:
+    """function(item) for every item, in order, on threads.
+
+    Matrix products inside run on one thread each: their rounding then depends on the block alone. At most two
+    items per thread are under way, so memory stays bounded however many there are.
+    """
+    n_threads = count_threads(n_jobs)
+    waiting = iter(items)
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+        running: list[Future[Result]] = [pool.submit(function, item) for item in islice(waiting, 2 * n_threads)]
+        try:
+            while running:
+                yield running.pop(0).result()
+                running.extend(pool.submit(function, item) for item in islice(waiting, 1))
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def spans(n_rows: int, rows_per_block: int) -> list[tuple[int, int]]:
+    """0..n_rows cut into (start, stop) blocks."""
+    return [(start, min(start + rows_per_block, n_rows)) for start in range(0, n_rows, rows_per_block)]

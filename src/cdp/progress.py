@@ -1,0 +1,46 @@
+"""Who watches a long step: nobody, or a person at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Watch(Protocol):
+    """Called as work goes on: the step's name, how much is done, of how much."""
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        """Take note."""
+
+
+def nobody(step: str, done: int, total: int) -> None:
+    """The silent watch."""
+
+
+@contextmanager
+def progress_bars(enabled: bool = True) -> Iterator[Watch]:
+    """A watch that draws one bar per step with the time left, on standard error."""
+    if not enabled:
+        yield nobody
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, object] = {}
+
+        def watch(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bars.add_task(step, total=total)
+            bars.update(tasks[step], completed=done, total=total)  # type: ignore[arg-type]
+
+        yield watch

@@ -1,0 +1,20 @@
+"""The nouns: frozen, checked once in their constructor, passed along and never changed."""
+
+from cdp.types.embeddings import Embeddings, Views
+from cdp.types.graphs import ConsensusGraph, KnnGraph, Pairs
+from cdp.types.labels import Fate, Labels
+from cdp.types.opinions import ALL_INPUTS, PAPER_INPUTS, Opinions, column_names
+
+__all__ = [
+    "ALL_INPUTS",
+    "PAPER_INPUTS",
+    "ConsensusGraph",
+    "Embeddings",
+    "Fate",
+    "KnnGraph",
+    "Labels",
+    "Opinions",
+    "Pairs",
+    "Views",
+    "column_names",
+]

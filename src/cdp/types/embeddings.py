@@ -1,0 +1,251 @@
+"""Embeddings of one model, and Views: the same images seen by a base model and its committee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.errors import InputError, name_rows
+from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, LongArray, read_only
+
+_CHECK_BYTES = 64 * 2**20
+_SMALLEST_NORM = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Unit vectors of n images from one model, one row per image.
+
+    The array given is kept as it is (float16, 32 or 64, in memory or memory-mapped); rows are scaled to unit
+    length when they are read, block by block. So a file larger than memory can be used, and neither the
+    caller's array nor the file is touched.
+
+    Attributes:
+        source: the array as given, (n, d), read-only here.
+        scale: 1 / length of every row, float64 (n,).
+    """
+
+    source: AnyArray
+    scale: DoubleArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        source = _as_float_matrix(self.source)
+        object.__setattr__(self, "source", read_only(source))
+        object.__setattr__(self, "scale", read_only(_inverse_lengths(source)))
+
+    @property
+    def n_images(self) -> int:
+        """Number of rows."""
+        return int(self.source.shape[0])
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a row."""
+        return int(self.source.shape[1])
+
+    def block(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop-1 at unit length, float32, a fresh array."""
+        return self._unit(self.source[start:stop], self.scale[start:stop])
+
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> FloatArray:
+        """The given rows at unit length, float32, a fresh array."""
+        return self._unit(self.source[rows], self.scale[rows])
+
+    @property
+    def vectors(self) -> FloatArray:
+        """All rows at unit length, float32 (n, d), a fresh array: for small sets and for other libraries."""
+        return self.block(0, self.n_images)
+
+    def _unit(self, rows: AnyArray, scale: DoubleArray) -> FloatArray:
+        # float64 input is scaled before it is rounded; the others are exact in float32 already.
+        working = np.float64 if rows.dtype == np.float64 else np.float32
+        unit = np.multiply(rows, scale[:, None].astype(working), dtype=working)
+        return unit.astype(np.float32, copy=False)
+
+    def __len__(self) -> int:
+        return self.n_images
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
+        return self.vectors.astype(dtype or np.float32, copy=False)
+
+    def __repr__(self) -> str:
+        return f"Embeddings: {self.n_images:,} images x {self.dimensions} ({self.source.dtype})"
+
+
+def _as_float_matrix(array: Any) -> AnyArray:
+    matrix = array if isinstance(array, np.ndarray) else np.asarray(array)
+    if matrix.dtype == object:
+        raise InputError(
+            "Embeddings: the array holds Python objects, not numbers; save it again as one float array."
+        )
+    if matrix.ndim != 2:
+        raise InputError(
+            f"Embeddings: expected a table of images x dimensions, got an array of shape {matrix.shape}."
+        )
+    if matrix.dtype not in (np.float16, np.float32, np.float64):
+        raise InputError(
+            f"Embeddings: expected float16, float32 or float64, got {matrix.dtype}; convert with .astype('float32')."
+        )
+    if matrix.shape[0] == 0:
+        raise InputError("Embeddings: the part is empty (0 images).")
+    if matrix.shape[1] == 0:
+        raise InputError("Embeddings: the rows are empty (0 dimensions).")
+    return matrix if matrix.dtype.isnative else matrix.astype(matrix.dtype.newbyteorder("="))
+
+
+def _inverse_lengths(source: AnyArray) -> DoubleArray:
+    n_images, dimensions = source.shape
+    rows_per_block = max(1, _CHECK_BYTES // (8 * dimensions))
+    lengths = np.empty(n_images)
+    not_finite: list[int] = []
+    for start in range(0, n_images, rows_per_block):
+        rows = source[start : start + rows_per_block].astype(np.float64)
+        # Divide by the largest entry first: squares of very large or small numbers leave float64's range.
+        largest = np.abs(rows).max(axis=1)
+        bad = ~np.isfinite(largest)
+        not_finite.extend((start + np.flatnonzero(bad)).tolist())
+        divisor = np.where(bad | (largest == 0), 1.0, largest)
+        rows[bad] = 0
+        lengths[start : start + rows_per_block] = divisor * np.sqrt(
+            np.square(rows / divisor[:, None]).sum(axis=1)
+        )
+    if not_finite:
+        raise InputError(
+            f"Embeddings: {name_rows(not_finite)} (counted from 0) contain NaN or infinity; "
+            "remove these images or embed them again."
+        )
+    zero = np.flatnonzero(lengths < _SMALLEST_NORM)
+    if zero.size:
+        raise InputError(
+            f"Embeddings: {name_rows(zero)} (counted from 0) have length zero, so they have no direction "
+            "to compare; remove these images or embed them again."
+        )
+    inverse: DoubleArray = 1.0 / lengths
+    return inverse
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """The same images, in the same order, as a base model and a committee of N other models see them.
+
+    Iterating gives the base model's embeddings first, then the committee's, in order.
+
+    Attributes:
+        base: embeddings by the base model B.
+        committee: name -> embeddings by C_1..C_N; may be empty; dimensions are free per model.
+        identities: int64 (n,) where known, else None; -1 for an image whose identity is unknown.
+        paths: where the images lie, if known; only carried along to the output.
+    """
+
+    base: Embeddings
+    committee: Mapping[str, Embeddings] = field(default_factory=dict)
+    identities: LongArray | None = None
+    paths: tuple[str, ...] | None = None
+
+    def __init__(
+        self,
+        base: Embeddings | npt.ArrayLike,
+        committee: Mapping[str, Embeddings | npt.ArrayLike] | None = None,
+        identities: npt.ArrayLike | None = None,
+        paths: tuple[str, ...] | list[str] | None = None,
+    ) -> None:
+        held_base = _embed("base", base)
+        members: dict[str, Embeddings] = {}
+        for name, member in (committee or {}).items():
+            if not isinstance(name, str) or not name or name == "base":
+                raise InputError(f"Views: {name!r} cannot name a committee member; use another text than 'base'.")
+            members[name] = _embed(name, member)
+            if len(members[name]) != len(held_base):
+                raise InputError(
+                    f"Views: committee member {name!r} has {len(members[name]):,} rows, the base has "
+                    f"{len(held_base):,}; all models must embed the same images in the same order."
+                )
+        object.__setattr__(self, "base", held_base)
+        object.__setattr__(self, "committee", members)
+        object.__setattr__(self, "identities", _as_identities(identities, len(held_base)))
+        if paths is not None and len(paths) != len(held_base):
+            raise InputError(f"Views: {len(paths):,} paths for {len(held_base):,} images.")
+        object.__setattr__(self, "paths", None if paths is None else tuple(paths))
+
+    @property
+    def n_images(self) -> int:
+        """Number of images, the same in every view."""
+        return self.base.n_images
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """`base`, then the committee members' names."""
+        return ("base", *self.committee)
+
+    def __iter__(self) -> Iterator[Embeddings]:
+        yield self.base
+        yield from self.committee.values()
+
+    def __len__(self) -> int:
+        """Number of models, N + 1: what iterating yields."""
+        return 1 + len(self.committee)
+
+    def take(self, rows: npt.ArrayLike) -> Views:
+        """The same views of some of the images; `rows` are row numbers or a mask."""
+        index = np.arange(self.n_images)[np.asarray(rows)]
+        return Views(
+            base=self.base.source[index],
+            committee={name: member.source[index] for name, member in self.committee.items()},
+            identities=None if self.identities is None else self.identities[index],
+            paths=None if self.paths is None else [self.paths[row] for row in index],
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Views:
+        """Views from a folder, `.npz` or Parquet file; see docs/formats.md for the layouts."""
+        from cdp.data.views import read_views
+
+        return read_views(path)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the views as a folder that `Views.load` reads back, memory-mapped."""
+        from cdp.store import save
+
+        save(self, path, force=force)
+
+    def __repr__(self) -> str:
+        members = ", ".join(self.committee) or "nobody"
+        known = "without identities"
+        if self.identities is not None:
+            known = f"{len(np.unique(self.identities[self.identities >= 0])):,} identities"
+        return f"Views: {self.n_images:,} images, {known}, base and {len(self.committee)} members ({members})"
+
+
+def _embed(name: str, given: Any) -> Embeddings:
+    if isinstance(given, Embeddings):
+        return given
+    try:
+        return Embeddings(given)
+    except InputError as error:
+        raise InputError(str(error).replace("Embeddings:", f"Embeddings of {name!r}:", 1)) from None
+
+
+def _as_identities(given: npt.ArrayLike | None, n_images: int) -> LongArray | None:
+    if given is None:
+        return None
+    array = np.asarray(given)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.shape != (n_images,):
+        raise InputError(
+            f"Views: identities have shape {array.shape} for {n_images:,} images; one identity per row is needed."
+        )
+    if array.dtype == object or array.dtype.kind in "US":
+        _, array = np.unique(array.astype(str), return_inverse=True)
+    elif array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.floor(array)):
+        array = array.astype(np.int64)
+    elif array.dtype.kind not in "iu":
+        raise InputError(f"Views: identities must be whole numbers or names, got {array.dtype}.")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InputError("Views: identities must fit 64-bit signed numbers.")
+    return read_only(array, np.int64)

@@ -1,0 +1,152 @@
+"""Labels: a pseudo-identity for every image that deserves one, and what happened to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.errors import InputError
+from cdp.types.arrays import AnyArray, ByteArray, FloatArray, IntArray, LongArray, read_only
+
+
+class Fate(IntEnum):
+    """What became of an image."""
+
+    LABELED = 0
+    NO_ACCEPTED_PAIR = 1
+    ISOLATED = 2
+    UNSPLITTABLE = 3
+
+    @property
+    def sentence(self) -> str:
+        """The fate in plain words."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Fate.LABELED: "labeled",
+    Fate.NO_ACCEPTED_PAIR: "no accepted pair",
+    Fate.ISOLATED: "isolated while splitting a group that was too large",
+    Fate.UNSPLITTABLE: "in a group that was too large and could not be split",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Pseudo-identities of n images.
+
+    Behaves like the plain array of labels where one is expected: `len`, indexing, iterating and
+    `numpy.asarray` all speak of `labels`.
+
+    Attributes:
+        labels: int32 (n,), 0..C-1 numbered by first appearance; -1 = discarded.
+        fate: uint8 (n,), a `Fate` per image.
+        confidence: float32 (n,), mean probability of the accepted pairs that tie the image to its group; 0
+            for discarded images.
+    """
+
+    labels: IntArray
+    fate: ByteArray
+    confidence: FloatArray
+
+    def __post_init__(self) -> None:
+        labels, fate, confidence = (np.asarray(a) for a in (self.labels, self.fate, self.confidence))
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            raise InputError(f"Labels: expected one whole number per image, got {labels.dtype} {labels.shape}.")
+        if fate.shape != labels.shape or confidence.shape != labels.shape:
+            raise InputError("Labels: labels, fate and confidence must have one entry per image each.")
+        if np.any(labels < -1):
+            raise InputError("Labels: a label is below -1; discarded images carry -1.")
+        seen_before = np.maximum.accumulate(np.concatenate([[-1], labels]))[:-1]
+        if np.any(labels > seen_before + 1):
+            raise InputError(
+                "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them."
+            )
+        if fate.size and int(fate.max()) > max(Fate):
+            raise InputError("Labels: an unknown fate.")
+        if np.any((labels >= 0) != (fate == Fate.LABELED)):
+            raise InputError("Labels: exactly the images with fate 0 (labeled) must carry a label.")
+        if not np.all((confidence >= 0) & (confidence <= 1)):
+            raise InputError("Labels: a confidence lies outside [0, 1].")
+        object.__setattr__(self, "labels", read_only(labels, np.int32))
+        object.__setattr__(self, "fate", read_only(fate, np.uint8))
+        object.__setattr__(self, "confidence", read_only(confidence, np.float32))
+
+    @classmethod
+    def from_array(cls, labels: npt.ArrayLike) -> Labels:
+        """Labels from any cluster numbers (negative = discarded), e.g. those of another clustering."""
+        numbers = number_by_first_appearance(np.asarray(labels))
+        kept = numbers >= 0
+        fate = np.where(kept, Fate.LABELED, Fate.NO_ACCEPTED_PAIR).astype(np.uint8)
+        return cls(numbers, fate, kept.astype(np.float32))
+
+    @property
+    def n_images(self) -> int:
+        """Number of images, discarded ones included."""
+        return int(self.labels.shape[0])
+
+    @property
+    def n_identities(self) -> int:
+        """Number of pseudo-identities."""
+        return int(self.labels.max(initial=-1)) + 1
+
+    @property
+    def sizes(self) -> LongArray:
+        """Number of images of each pseudo-identity."""
+        return np.bincount(self.labels[self.labels >= 0], minlength=self.n_identities)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the images that carry a label."""
+        return float(np.mean(self.labels >= 0))
+
+    def __len__(self) -> int:
+        return self.n_images
+
+    def __iter__(self) -> Iterator[np.int32]:
+        return iter(self.labels)
+
+    def __getitem__(self, rows: npt.ArrayLike | slice | int) -> AnyArray:
+        picked: AnyArray = self.labels[rows]
+        return picked
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
+        if copy:
+            return np.array(self.labels, dtype=dtype)
+        return np.asarray(self.labels, dtype=dtype)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the labels as an artifact folder."""
+        from cdp.store import save
+
+        save(self, path, force=force)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Labels:
+        """Labels from an artifact folder."""
+        from cdp.store import load
+
+        return load(path, cls)
+
+    def __repr__(self) -> str:
+        return (
+            f"Labels: {self.n_images:,} images -> {self.n_identities:,} identities, "
+            f"{100 * (1 - self.coverage):.1f} % discarded"
+        )
+
+
+def number_by_first_appearance(labels: AnyArray) -> IntArray:
+    """The same groups numbered 0, 1, 2, … in the order they first occur; negatives become -1."""
+    numbers = np.full(labels.shape, -1, np.int32)
+    kept = labels >= 0
+    if kept.any():
+        _, first, group = np.unique(labels[kept], return_index=True, return_inverse=True)
+        rank = np.empty(len(first), np.int32)
+        rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+        numbers[kept] = rank[group]
+    return numbers
