@@ -1,0 +1,75 @@
+"""Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images.
+
+from cdp import CDP, Views
+labels = CDP().fit(Views.load("labeled")).predict(Views.load("unlabeled"))
+
+Names are loaded on first use, so `import cdp` costs little more than NumPy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "CDP": "cdp.consensus.estimator",
+    "CdpError": "cdp.errors",
+    "ConsensusGraph": "cdp.types",
+    "Embeddings": "cdp.types",
+    "Fate": "cdp.types",
+    "InputError": "cdp.errors",
+    "KnnGraph": "cdp.types",
+    "Labels": "cdp.types",
+    "Mediator": "cdp.consensus.mediator",
+    "Opinions": "cdp.types",
+    "Pairs": "cdp.types",
+    "PaperMLP": "cdp.consensus.mlp",
+    "Views": "cdp.types",
+    "Vote": "cdp.consensus.vote",
+    "candidate_pairs": "cdp.consensus.pairs",
+    "collect_opinions": "cdp.consensus.opinions",
+    "diffuse": "cdp.consensus.soft_labels",
+    "knn_graph": "cdp.graph.search",
+    "measure_labels": "cdp.evaluate.labels",
+    "measure_pairs": "cdp.evaluate.pairs",
+    "propagate": "cdp.consensus.propagation",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+if TYPE_CHECKING:
+    from cdp.consensus.estimator import CDP as CDP
+    from cdp.consensus.mediator import Mediator as Mediator
+    from cdp.consensus.mlp import PaperMLP as PaperMLP
+    from cdp.consensus.opinions import collect_opinions as collect_opinions
+    from cdp.consensus.pairs import candidate_pairs as candidate_pairs
+    from cdp.consensus.propagation import propagate as propagate
+    from cdp.consensus.soft_labels import diffuse as diffuse
+    from cdp.consensus.vote import Vote as Vote
+    from cdp.errors import CdpError as CdpError
+    from cdp.errors import InputError as InputError
+    from cdp.evaluate.labels import measure_labels as measure_labels
+    from cdp.evaluate.pairs import measure_pairs as measure_pairs
+    from cdp.graph.search import knn_graph as knn_graph
+    from cdp.types import ConsensusGraph as ConsensusGraph
+    from cdp.types import Embeddings as Embeddings
+    from cdp.types import Fate as Fate
+    from cdp.types import KnnGraph as KnnGraph
+    from cdp.types import Labels as Labels
+    from cdp.types import Opinions as Opinions
+    from cdp.types import Pairs as Pairs
+    from cdp.types import Views as Views
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cdp' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 
 class CdpError(Exception):
@@ -35,8 +35,8 @@ class NotFittedError(InputError, AttributeError):
     """A prediction was asked of something that has not learned yet."""
 
 
-def name_rows(rows: Sequence[int], most: int = 5) -> str:
-    """`rows 3, 17 and 240 more` for an error message, so that long lists stay readable."""
+def name_rows(rows: Any, most: int = 5) -> str:
+    """`rows 3, 17 and 240 more` for an error message, so that a long list or array of rows stays readable."""
     shown = ", ".join(str(int(row)) for row in rows[:most])
     word = "row" if len(rows) == 1 else "rows"
     more = f" and {len(rows) - most:,} more" if len(rows) > most else ""

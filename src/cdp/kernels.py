@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -11,14 +11,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def kernel(function: Function) -> Function:
-    """Compile a loop. It runs on one thread; callers hand blocks to `cdp.parallel`, so results do not depend
-    on the number of threads.
+    """Compile a loop that runs on one thread.
+
+    Callers hand blocks to `cdp.parallel`, so results do not depend on the number of threads.
     """
-    compiled: Function = numba.njit(cache=True, nogil=True)(function)
-    return compiled
+    return cast(Function, numba.njit(cache=True, nogil=True)(function))
 
 
 def sum_kernel(function: Function) -> Function:
     """Like `kernel`, for loops that add floats: partial sums may be formed, always in the same way."""
-    compiled: Function = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})(function)
-    return compiled
+    return cast(Function, numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})(function))

@@ -37,7 +37,9 @@ def map_blocks(
     n_threads = count_threads(n_jobs)
     waiting = iter(items)
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
-        running: list[Future[Result]] = [pool.submit(function, item) for item in islice(waiting, 2 * n_threads)]
+        running: list[Future[Result]] = [
+            pool.submit(function, item) for item in islice(waiting, 2 * n_threads)
+        ]
         try:
             while running:
                 yield running.pop(0).result()

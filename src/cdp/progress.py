@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Watch(Protocol):
-    """Called as work goes on: the step's name, how much is done, of how much."""
+    """Called as work goes on: the step's name, how much is done, of how much (0 = nobody knows yet)."""
 
     def __call__(self, step: str, done: int, total: int) -> None:
         """Take note."""
@@ -25,7 +25,14 @@ def progress_bars(enabled: bool = True) -> Iterator[Watch]:
         yield nobody
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description}"),
@@ -40,7 +47,7 @@ def progress_bars(enabled: bool = True) -> Iterator[Watch]:
 
         def watch(step: str, done: int, total: int) -> None:
             if step not in tasks:
-                tasks[step] = bars.add_task(step, total=total)
-            bars.update(tasks[step], completed=done, total=total)  # type: ignore[arg-type]
+                tasks[step] = bars.add_task(step, total=total or None)
+            bars.update(tasks[step], completed=done, total=total or None)  # type: ignore[arg-type]
 
         yield watch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,6 @@ from cdp.consensus.pairs import are_edges
 from cdp.errors import InputError
 from cdp.graph.exact import similarities
 from cdp.kernels import kernel
-from cdp.memory import rows_within
-from cdp.parallel import map_blocks, spans
 from cdp.types import PAPER_INPUTS, KnnGraph, Opinions, Pairs, Views, column_names
 from cdp.types.arrays import BoolArray, FloatArray, IntArray
 from cdp.types.opinions import check_inputs
@@ -136,10 +134,14 @@ class Witnesses:
         return 4 * (3 * n_columns + 2 * 50 + 8)
 
 
-def call_witnesses(views: Views, graphs: Sequence[KnnGraph], inputs: Sequence[str] = PAPER_INPUTS) -> Witnesses:
+def call_witnesses(
+    views: Views, graphs: Sequence[KnnGraph], inputs: Sequence[str] = PAPER_INPUTS
+) -> Witnesses:
     """Check that views and graphs speak of the same images and prepare what opinions are drawn from."""
     if len(graphs) != len(views):
-        raise InputError(f"{len(graphs)} k-NN graphs for {len(views)} models; one per model is needed, base first.")
+        raise InputError(
+            f"{len(graphs)} k-NN graphs for {len(views)} models; one per model is needed, base first."
+        )
     for name, graph in zip(views.names, graphs, strict=True):
         if graph.n_images != views.n_images:
             raise InputError(
@@ -182,7 +184,7 @@ def collect_opinions(
 ) -> Opinions:
     """The committee's opinions about `pairs`: relationship, affinity, neighbor distribution.
 
-    All pairs given are answered at once; `CDP` and `opinion_blocks` go block by block.
+    All pairs given are answered at once; `CDP` goes block by block.
 
     Args:
         pairs: candidate pairs.
@@ -191,16 +193,3 @@ def collect_opinions(
         inputs: add "common_neighbors" to have them counted too.
     """
     return hear(call_witnesses(views, graphs, inputs), pairs.ids)
-
-
-def opinion_blocks(
-    witnesses: Witnesses, ids: IntArray, memory_budget: int | str, n_jobs: int | None = None
-) -> Iterator[tuple[int, int, FloatArray]]:
-    """The mediator's input for all pairs, as (start, stop, matrix) blocks within the memory budget."""
-    rows_per_block = min(65_536, rows_within(memory_budget, witnesses.bytes_per_pair) // 4)
-
-    def answer(span: tuple[int, int]) -> tuple[int, int, FloatArray]:
-        start, stop = span
-        return start, stop, hear(witnesses, ids[start:stop]).matrix(witnesses.inputs)
-
-    yield from map_blocks(answer, spans(len(ids), max(1, rows_per_block)), n_jobs)

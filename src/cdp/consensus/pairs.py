@@ -26,7 +26,7 @@ def candidate_pairs(graph: KnnGraph) -> Pairs:
 
 @kernel
 def _is_neighbor(neighbors: IntArray, image: int, other: int) -> bool:
-    for column in range(neighbors.shape[1]):
+    for column in range(neighbors.shape[1]):  # noqa: SIM110 (the compiler knows no generators)
         if neighbors[image, column] == other:
             return True
     return False

@@ -19,7 +19,12 @@ _SPARE = 4
 
 
 def exact_graph(
-    embeddings: Embeddings, k: int, *, n_jobs: int | None = None, watch: Watch = nobody, step: str = "k-NN graph"
+    embeddings: Embeddings,
+    k: int,
+    *,
+    n_jobs: int | None = None,
+    watch: Watch = nobody,
+    step: str = "k-NN graph",
 ) -> KnnGraph:
     """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix."""
     rows = np.arange(embeddings.n_images, dtype=np.int32)

@@ -82,7 +82,9 @@ def check_k(k: int, n_images: int) -> None:
     if k < 1:
         raise InputError(f"k={k}: at least 1 neighbor per image is needed.")
     if k >= n_images:
-        raise InputError(f"k={k} neighbors cannot be found among {n_images:,} images; choose k below {n_images}.")
+        raise InputError(
+            f"k={k} neighbors cannot be found among {n_images:,} images; choose k below {n_images}."
+        )
 
 
 def measure_recall(

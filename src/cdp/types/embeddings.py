@@ -65,7 +65,8 @@ class Embeddings:
         # float64 input is scaled before it is rounded; the others are exact in float32 already.
         working = np.float64 if rows.dtype == np.float64 else np.float32
         unit = np.multiply(rows, scale[:, None].astype(working), dtype=working)
-        return unit.astype(np.float32, copy=False)
+        rounded: FloatArray = unit.astype(np.float32, copy=False)
+        return rounded
 
     def __len__(self) -> int:
         return self.n_images
@@ -158,7 +159,9 @@ class Views:
         members: dict[str, Embeddings] = {}
         for name, member in (committee or {}).items():
             if not isinstance(name, str) or not name or name == "base":
-                raise InputError(f"Views: {name!r} cannot name a committee member; use another text than 'base'.")
+                raise InputError(
+                    f"Views: {name!r} cannot name a committee member; use another text than 'base'."
+                )
             members[name] = _embed(name, member)
             if len(members[name]) != len(held_base):
                 raise InputError(

@@ -141,7 +141,9 @@ class ConsensusGraph:
             doubt = doubt.astype(np.float64)
         if doubt.size and not float(doubt.min()) >= 0:
             row = int(np.flatnonzero(~(doubt >= 0))[0])
-            raise InputError(f"ConsensusGraph: the doubt of pair {row} is {doubt[row]}; it must be 0 or more.")
+            raise InputError(
+                f"ConsensusGraph: the doubt of pair {row} is {doubt[row]}; it must be 0 or more."
+            )
         if doubt.size and not np.isfinite(doubt.max()):
             raise InputError("ConsensusGraph: a doubt is infinite.")
         if np.any(ids[:, 0] == ids[:, 1]):
@@ -183,7 +185,9 @@ def _check_ids(noun: str, given: AnyArray, n_images: int) -> IntArray:
     if ids.size == 0:
         ids = np.empty((0, 2), np.int32)
     if ids.ndim != 2 or ids.shape[1] != 2 or ids.dtype.kind not in "iu":
-        raise InputError(f"{noun}: ids must be whole numbers of shape (pairs, 2), got {ids.dtype} {ids.shape}.")
+        raise InputError(
+            f"{noun}: ids must be whole numbers of shape (pairs, 2), got {ids.dtype} {ids.shape}."
+        )
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= n_images):
         raise InputError(f"{noun}: ids must lie in 0..{n_images - 1}, found {ids.min()}..{ids.max()}.")
     return read_only(ids, np.int32)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,9 +56,12 @@ class Labels:
     confidence: FloatArray
 
     def __post_init__(self) -> None:
-        labels, fate, confidence = (np.asarray(a) for a in (self.labels, self.fate, self.confidence))
+        labels, fate = np.asarray(self.labels), np.asarray(self.fate)
+        confidence = np.asarray(self.confidence)
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
-            raise InputError(f"Labels: expected one whole number per image, got {labels.dtype} {labels.shape}.")
+            raise InputError(
+                f"Labels: expected one whole number per image, got {labels.dtype} {labels.shape}."
+            )
         if fate.shape != labels.shape or confidence.shape != labels.shape:
             raise InputError("Labels: labels, fate and confidence must have one entry per image each.")
         if np.any(labels < -1):
@@ -111,9 +115,8 @@ class Labels:
     def __iter__(self) -> Iterator[np.int32]:
         return iter(self.labels)
 
-    def __getitem__(self, rows: npt.ArrayLike | slice | int) -> AnyArray:
-        picked: AnyArray = self.labels[rows]
-        return picked
+    def __getitem__(self, rows: Any) -> Any:
+        return self.labels[rows]
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> AnyArray:
         if copy:

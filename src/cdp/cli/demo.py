@@ -1,0 +1,101 @@
+"""`cdp demo`: made-up embeddings, labeled four ways, as a user would do it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from cdp.cli.label import LabelSettings, label_images
+from cdp.cli.tables import decimals, percent
+from cdp.consensus.estimator import CDP
+from cdp.consensus.vote import Vote
+from cdp.data.synthetic import synthetic_views
+from cdp.evaluate.labels import LabelFigures, measure_labels
+from cdp.graph.search import knn_graphs
+from cdp.progress import Watch, progress_bars
+from cdp.store import fill, writing
+from cdp.types import ALL_INPUTS, KnnGraph, Views
+
+
+def run_demo(out: Path, n_identities: int, *, random_state: int, force: bool, quiet: bool) -> None:
+    """Write two parts of made-up views, label the unlabeled one four ways, keep the best way's output."""
+    split = synthetic_views(n_identities, random_state=random_state)
+    console = Console(quiet=quiet)
+    with writing(out, force=force) as folder:
+        (folder / "views").mkdir()
+        fill(folder / "views" / "labeled", split.labeled)
+        fill(folder / "views" / "unlabeled", split.unlabeled)
+        console.print(f"Labeled part:   {split.labeled}", highlight=False, soft_wrap=True)
+        console.print(f"Unlabeled part: {split.unlabeled}", highlight=False, soft_wrap=True)
+        with progress_bars(not quiet) as watch:
+            rows = _compare(split.labeled, split.unlabeled, random_state, watch)
+        label_images(
+            LabelSettings(
+                unlabeled=folder / "views" / "unlabeled",
+                learn_from=folder / "views" / "labeled",
+                out=folder / "labels",
+                inputs=ALL_INPUTS,
+                random_state=random_state,
+                quiet=True,
+            )
+        )
+    table = Table(
+        title="Pseudo-labels of the unlabeled part (discards count as groups of one)", title_justify="left"
+    )
+    for name in ("", "pairwise precision", "recall", "F", "BCubed F", "labeled", "identities"):
+        table.add_column(name, justify="left" if not name else "right")
+    for name, figures in rows:
+        pairwise, bcubed = figures.discards_kept.pairwise, figures.discards_kept.bcubed
+        scores = [decimals(value) for value in (pairwise.precision, pairwise.recall, pairwise.f, bcubed.f)]
+        table.add_row(name, *scores, percent(figures.coverage), f"{figures.identities_found:,}")
+    table.add_row(
+        "true identities with two images or more", *[""] * 5, f"{rows[0][1].identities_true_shared:,}"
+    )
+    console.print(table)
+    console.print(
+        f"The last way's labels are in {out / 'labels'}. The same by hand:\n"
+        f"  cdp label {out / 'views/unlabeled'} --learn-from {out / 'views/labeled'} "
+        f"--inputs {','.join(ALL_INPUTS)} --out mylabels\n"
+        f"  cdp show {out / 'labels'}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _compare(
+    labeled: Views, unlabeled: Views, random_state: int, watch: Watch
+) -> list[tuple[str, LabelFigures]]:
+    graphs = {
+        part: knn_graphs(list(views), 20, names=[f"{part} {name}" for name in views.names], watch=watch)
+        for part, views in (("labeled", labeled), ("unlabeled", unlabeled))
+    }
+    alone = _tune_single_model(labeled, graphs["labeled"][0])
+    ways = {
+        f"base model alone, best threshold ({alone:.2f})": CDP(mediator=Vote(quorum=0, threshold=alone)),
+        "unanimous vote": CDP(mediator=Vote()),
+        "mediator, the paper's inputs": CDP(random_state=random_state),
+        "mediator, with common neighbors": CDP(inputs=ALL_INPUTS, random_state=random_state),
+    }
+    rows = []
+    for name, model in ways.items():
+        model.fit(labeled, graphs=graphs["labeled"], watch=watch)
+        labels = model.predict(unlabeled, graphs["unlabeled"])
+        assert unlabeled.identities is not None
+        rows.append((name, measure_labels(labels, unlabeled.identities)))
+    return rows
+
+
+def _tune_single_model(labeled: Views, graph: KnnGraph) -> float:
+    """The similarity threshold with the best pairwise F on the labeled part."""
+    alone = Views(labeled.base, identities=labeled.identities)
+    assert alone.identities is not None
+
+    def quality(threshold: float) -> float:
+        labels = CDP(mediator=Vote(threshold=threshold)).predict(alone, [graph])
+        assert alone.identities is not None
+        return measure_labels(labels, alone.identities).discards_kept.pairwise.f or 0.0
+
+    return float(max(np.arange(0.3, 0.96, 0.05), key=quality))

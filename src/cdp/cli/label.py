@@ -1,0 +1,256 @@
+"""`cdp label`: read views, learn, accept pairs, propagate, write everything in one go."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cdp.cli.tables import print_label_report
+from cdp.consensus.estimator import CDP
+from cdp.consensus.mediator import Mediator
+from cdp.consensus.pairs import candidate_pairs
+from cdp.consensus.propagation import propagate
+from cdp.consensus.soft_labels import diffuse
+from cdp.consensus.vote import Vote
+from cdp.data.knn_files import read_knn
+from cdp.data.views import read_views
+from cdp.errors import InputError
+from cdp.evaluate.labels import LabelFigures, measure_labels
+from cdp.evaluate.pairs import PairFigures, measure_pairs
+from cdp.graph.search import check_k, knn_graphs
+from cdp.progress import Watch, progress_bars
+from cdp.store import fill, hash_views, write_json, writing
+from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Labels, Views
+
+
+@dataclass(frozen=True)
+class LabelSettings:
+    """Everything that can be said to `cdp label`; the names are those of the options and of `CDP`."""
+
+    unlabeled: Path
+    out: Path
+    learn_from: Path | None = None
+    mediator: Path | None = None
+    vote: bool = False
+    quorum: int | None = None
+    similarity: float | None = None
+    k: int = 20
+    threshold: float = 0.96
+    max_size: int = 600
+    step: float = 0.1
+    inputs: tuple[str, ...] = ("relationship", "affinity", "distribution")
+    method: str = "auto"
+    knn: tuple[str, ...] = ()
+    depth: int = 0
+    decay: float = 0.2
+    base: str | None = None
+    dim: int | None = None
+    memory_budget: str = "1GB"
+    random_state: int = 0
+    n_jobs: int | None = None
+    force: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class LabelRun:
+    """What a run made, before it is written."""
+
+    labels: Labels
+    graph: ConsensusGraph
+    graphs: list[KnnGraph]
+    mediator: Mediator | Vote
+    pair_figures: PairFigures | None
+    label_figures: LabelFigures | None
+    seconds: dict[str, float]
+
+
+def label_images(settings: LabelSettings) -> LabelRun:
+    """Run `cdp label`; the output folder appears only when everything is in it."""
+    model = _make_model(settings)
+    # Opened first: that the output cannot be written must not be found out after an hour of work.
+    with writing(settings.out, force=settings.force) as folder:
+        unlabeled = read_views(settings.unlabeled, dim=settings.dim, base=settings.base)
+        labeled = None
+        if settings.learn_from is not None:
+            labeled = read_views(settings.learn_from, dim=settings.dim, base=settings.base)
+            check_same_models(labeled, unlabeled, settings)
+        with progress_bars(not settings.quiet) as watch:
+            run = run_label(model, labeled, unlabeled, settings, watch)
+            _write(folder, run, labeled, unlabeled, settings)
+    if not settings.quiet:
+        print_label_report(run, settings.out)
+    return run
+
+
+def _make_model(settings: LabelSettings) -> CDP:
+    ways = [settings.learn_from is not None, settings.mediator is not None, settings.vote]
+    if sum(ways) != 1:
+        raise InputError("Choose one of --learn-from LABELED, --mediator FOLDER and --vote.")
+    if not settings.vote and (settings.quorum is not None or settings.similarity is not None):
+        raise InputError("--quorum and --similarity go with --vote.")
+    mediator: Vote | Mediator | None = None
+    if settings.vote:
+        mediator = Vote(quorum=settings.quorum, threshold=settings.similarity)
+    elif settings.mediator is not None:
+        mediator = Mediator.load(settings.mediator)
+    return CDP(
+        k=settings.k,
+        threshold=settings.threshold,
+        max_size=settings.max_size,
+        step=settings.step,
+        mediator=mediator,
+        inputs=settings.inputs,
+        method=settings.method,
+        memory_budget=settings.memory_budget,
+        random_state=settings.random_state,
+        n_jobs=settings.n_jobs,
+    )
+
+
+def check_same_models(labeled: Views, unlabeled: Views, settings: LabelSettings) -> None:
+    """Both parts must be seen by the same models."""
+    if tuple(labeled.committee) != tuple(unlabeled.committee):
+        raise InputError(
+            f"{settings.learn_from} has the committee ({', '.join(labeled.committee)}), {settings.unlabeled} has "
+            f"({', '.join(unlabeled.committee)}); both parts need the same models."
+        )
+    for name, one, other in zip(labeled.names, labeled, unlabeled, strict=True):
+        if one.dimensions != other.dimensions:
+            raise InputError(
+                f"{name!r} has {one.dimensions} dimensions in {settings.learn_from} and {other.dimensions} in "
+                f"{settings.unlabeled}; were they embedded by the same network?"
+            )
+
+
+def run_label(
+    model: CDP, labeled: Views | None, unlabeled: Views, settings: LabelSettings, watch: Watch
+) -> LabelRun:
+    """Everything between reading and writing."""
+    seconds: dict[str, float] = {}
+    clock = time.perf_counter()
+
+    def lap(step: str) -> None:
+        nonlocal clock
+        now = time.perf_counter()
+        seconds[step] = round(now - clock, 3)
+        clock = now
+
+    check_k(settings.k, unlabeled.n_images)
+    given = _read_graphs(settings, unlabeled)
+    if labeled is not None:
+        model.fit(labeled, watch=watch)
+    else:
+        model.fit(unlabeled)
+    lap("learn")
+    graphs = _unlabeled_graphs(settings, unlabeled, given, watch)
+    lap("graphs")
+    graph = model.consensus(unlabeled, graphs, watch=watch)
+    lap("pairs")
+    labels = propagate(graph, settings.max_size, settings.step)
+    lap("propagation")
+    pair_figures = label_figures = None
+    # The identities of the unlabeled part are looked at here, after everything is decided, and nowhere else.
+    if unlabeled.identities is not None and np.any(unlabeled.identities >= 0):
+        pair_figures = measure_pairs(graph, candidate_pairs(graphs[0]), unlabeled.identities)
+        label_figures = measure_labels(labels, unlabeled.identities)
+        lap("figures")
+    return LabelRun(labels, graph, graphs, model.mediator_, pair_figures, label_figures, seconds)
+
+
+def _read_graphs(settings: LabelSettings, views: Views) -> dict[str, KnnGraph]:
+    graphs = {}
+    models: dict[str, Embeddings] = dict(zip(views.names, views, strict=True))
+    for entry in settings.knn:
+        name, separator, file = entry.partition("=")
+        if not separator or name not in models:
+            raise InputError(f"--knn {entry}: write NAME=FILE with a name from {', '.join(models)}.")
+        graph = read_knn(file, models[name])
+        if graph.k < settings.k:
+            raise InputError(f"{file} has {graph.k} neighbors per image, --k asks for {settings.k}.")
+        graphs[name] = KnnGraph(
+            graph.neighbors[:, : settings.k], graph.similarity[:, : settings.k], f"file {file}"
+        )
+    return graphs
+
+
+def _unlabeled_graphs(
+    settings: LabelSettings, views: Views, given: dict[str, KnnGraph], watch: Watch
+) -> list[KnnGraph]:
+    missing = [name for name in views.names if name not in given]
+    models = dict(zip(views.names, views, strict=True))
+    made = knn_graphs(
+        [models[name] for name in missing],
+        settings.k,
+        settings.method,
+        names=missing,
+        random_state=settings.random_state,
+        n_jobs=settings.n_jobs,
+        watch=watch,
+    )
+    graphs = given | dict(zip(missing, made, strict=True))
+    return [graphs[name] for name in views.names]
+
+
+def _write(
+    folder: Path, run: LabelRun, labeled: Views | None, unlabeled: Views, settings: LabelSettings
+) -> None:
+    said = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in asdict(settings).items()
+        if name not in ("out", "force", "quiet", "n_jobs")
+    }
+    made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
+    if labeled is not None:
+        made_from |= {f"labeled/{name}": digest for name, digest in hash_views(labeled).items()}
+    graphs = {
+        name: {"method": graph.method, "recall": graph.recall}
+        for name, graph in zip(unlabeled.names, run.graphs, strict=True)
+    }
+    about = {**said, "graphs": graphs, "seconds": run.seconds}
+    fill(folder, run.labels, settings=about, made_from=made_from)
+    fill(folder / "consensus", run.graph, settings=said, made_from=made_from)
+    if isinstance(run.mediator, Mediator):
+        fill(folder / "mediator", run.mediator, made_from=made_from)
+    if settings.depth > 0:
+        from scipy import sparse
+
+        soft = diffuse(run.graph, run.labels, settings.depth, settings.decay)
+        sparse.save_npz(folder / "soft_labels.npz", soft)
+    write_tables(folder, run.labels, unlabeled.paths)
+    write_json(folder / "metrics.json", metrics(run))
+
+
+def metrics(run: LabelRun) -> dict[str, Any]:
+    """All figures of a run as plain values; those that need true identities are null without them."""
+    counts = np.bincount(run.labels.fate, minlength=len(Fate))
+    return {
+        "images": run.labels.n_images,
+        "identities": run.labels.n_identities,
+        "coverage": run.labels.coverage,
+        "accepted_pairs": len(run.graph),
+        "fates": {kind.name.lower(): int(counts[kind]) for kind in Fate},
+        "pairs": None if run.pair_figures is None else asdict(run.pair_figures),
+        "labels": None if run.label_figures is None else run.label_figures.as_dict(),
+    }
+
+
+def write_tables(folder: Path, labels: Labels, paths: tuple[str, ...] | None) -> None:
+    """labels.csv, labels.parquet and meta.txt: the same labels for people and other programs."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    fates = np.array([kind.name.lower() for kind in Fate])[labels.fate]
+    columns: dict[str, Any] = {"row": np.arange(labels.n_images)}
+    if paths is not None:
+        columns["path"] = list(paths)
+    columns |= {"label": labels.labels, "fate": fates, "confidence": labels.confidence}
+    table = pa.table(columns)
+    pyarrow.csv.write_csv(table, folder / "labels.csv")
+    pyarrow.parquet.write_table(table, folder / "labels.parquet")
+    np.savetxt(folder / "meta.txt", labels.labels, fmt="%d")

@@ -1,0 +1,199 @@
+"""`cdp`: what can be typed. Options here, work elsewhere; nothing heavy is imported before a command runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cdp import __version__
+from cdp.errors import CdpError
+
+app = typer.Typer(
+    help="Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+evaluation = typer.Typer(help="Measure results against true identities.", no_args_is_help=True)
+app.add_typer(evaluation, name="eval")
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Errors become one sentence and an exit code: 2 wrong input, 1 failure, 130 interrupted."""
+    try:
+        yield
+    except CdpError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; no output folder was changed.", err=True)
+        raise typer.Exit(130) from None
+    except MemoryError:
+        typer.echo("Error: out of memory; lower --memory-budget or --k, or use a larger machine.", err=True)
+        raise typer.Exit(1) from None
+    except BrokenPipeError:
+        # The reader of a pipe has gone (`cdp show x | head`); that is not our failure.
+        sys.stderr.close()
+        raise typer.Exit(0) from None
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cdp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and stop."),
+    ] = False,
+) -> None:
+    """Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images."""
+
+
+OutOption = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist unless --force.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it is there.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars, no table.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of a table.")]
+
+
+@app.command()
+def label(
+    unlabeled: Annotated[
+        Path, typer.Argument(help="Views of the images to label: a folder, .npz, .parquet or .npy.")
+    ],
+    out: OutOption,
+    learn_from: Annotated[
+        Path | None,
+        typer.Option(help="Views of the labeled part, with identities; the mediator learns here."),
+    ] = None,
+    mediator: Annotated[
+        Path | None,
+        typer.Option(help="A mediator folder that was learned before, instead of --learn-from."),
+    ] = None,
+    vote: Annotated[
+        bool, typer.Option("--vote", help="Let the committee vote; no labeled part is needed.")
+    ] = False,
+    quorum: Annotated[
+        int | None, typer.Option(help="With --vote: how many members must agree [default: all of them].")
+    ] = None,
+    similarity: Annotated[
+        float | None, typer.Option(help="With --vote: base similarity must be greater than this.")
+    ] = None,
+    k: Annotated[int, typer.Option(help="Neighbors per image in every graph.")] = 20,
+    threshold: Annotated[float, typer.Option(help="Accept a pair if its probability is greater.")] = 0.96,
+    max_size: Annotated[int, typer.Option(help="Most images per identity.")] = 600,
+    step: Annotated[float, typer.Option(help="How fast the threshold rises while a group is split.")] = 0.1,
+    inputs: Annotated[
+        str,
+        typer.Option(help="What the mediator is told, by commas; add common_neighbors for better labels."),
+    ] = "relationship,affinity,distribution",
+    method: Annotated[
+        str, typer.Option(help="k-NN search: auto (exact up to 50,000 images), exact or nndescent.")
+    ] = "auto",
+    knn: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=FILE: use this k-NN file for a model of the unlabeled part; may be repeated."
+        ),
+    ] = None,
+    depth: Annotated[
+        int, typer.Option(help="Also write soft labels that travel this many steps; 0 = none.")
+    ] = 0,
+    decay: Annotated[float, typer.Option(help="With --depth: factor per step.")] = 0.2,
+    base: Annotated[
+        str | None, typer.Option(help="Name of the base model, for folders of .bin files.")
+    ] = None,
+    dim: Annotated[int | None, typer.Option(help="Dimensions, for .bin files without a list.")] = None,
+    memory_budget: Annotated[str, typer.Option(help="Memory for blocks of opinions, e.g. 500MB.")] = "1GB",
+    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+    n_jobs: Annotated[int | None, typer.Option(help="Threads [default: all].")] = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Give every unlabeled image a pseudo-identity, or a reason why it has none."""
+    with plain_errors():
+        from cdp.cli.label import LabelSettings, label_images
+
+        label_images(
+            LabelSettings(
+                unlabeled=unlabeled,
+                out=out,
+                learn_from=learn_from,
+                mediator=mediator,
+                vote=vote,
+                quorum=quorum,
+                similarity=similarity,
+                k=k,
+                threshold=threshold,
+                max_size=max_size,
+                step=step,
+                inputs=tuple(part.strip() for part in inputs.split(",") if part.strip()),
+                method=method,
+                knn=tuple(knn or ()),
+                depth=depth,
+                decay=decay,
+                base=base,
+                dim=dim,
+                memory_budget=memory_budget,
+                random_state=random_state,
+                n_jobs=n_jobs,
+                force=force,
+                quiet=quiet,
+            )
+        )
+
+
+@evaluation.command("labels")
+def eval_labels(
+    labels: Annotated[Path, typer.Argument(help="A labels folder, or a text file with one number per line.")],
+    identities: Annotated[
+        Path,
+        typer.Option(help="True identities: .npy, a text file with one per line, or views that carry them."),
+    ],
+    json: JsonOption = False,
+) -> None:
+    """Pairwise and BCubed figures, NMI, coverage and sizes of labels."""
+    with plain_errors():
+        from cdp.cli.evaluate import evaluate_labels
+
+        evaluate_labels(labels, identities, as_json=json)
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="A folder written by cdp.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the card as it is.")] = False,
+) -> None:
+    """What is this folder, and what was it made from?"""
+    with plain_errors():
+        from cdp.cli.show import show_folder
+
+        show_folder(folder, as_json=json)
+
+
+@app.command()
+def demo(
+    out: OutOption = Path("demo"),
+    identities: Annotated[int, typer.Option(help="How many made-up people.")] = 1000,
+    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Label made-up embeddings four ways and compare, in under a minute, with no download."""
+    with plain_errors():
+        from cdp.cli.demo import run_demo
+
+        run_demo(out, identities, random_state=random_state, force=force, quiet=quiet)
+
+
+run: Callable[[], None] = app

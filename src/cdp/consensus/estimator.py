@@ -1,0 +1,290 @@
+"""CDP: the whole of section 3.1 behind scikit-learn's manners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, clone
+
+from cdp.consensus.mediator import Mediator, PairClassifier, learn
+from cdp.consensus.mlp import PaperMLP
+from cdp.consensus.opinions import Witnesses, call_witnesses, hear
+from cdp.consensus.pairs import candidate_pairs
+from cdp.consensus.propagation import propagate
+from cdp.consensus.vote import Vote
+from cdp.errors import InputError, NotFittedError, name_rows
+from cdp.graph.search import METHODS, check_k, knn_graphs
+from cdp.memory import parse_bytes, rows_within
+from cdp.parallel import map_blocks, spans
+from cdp.progress import Watch, progress_bars
+from cdp.types import PAPER_INPUTS, ConsensusGraph, Embeddings, KnnGraph, Labels, Pairs, Views
+from cdp.types.arrays import BoolArray, FloatArray, LongArray
+from cdp.types.opinions import check_inputs
+
+Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
+_MOST_PAIRS_PER_BLOCK = 65_536
+
+
+class CDP(BaseEstimator):  # type: ignore[misc]
+    """Consensus-Driven Propagation: pseudo-identities for images without labels.
+
+        labels = CDP().fit(labeled).predict(unlabeled)
+
+    The defaults are the paper's. `CDP(mediator=Vote(threshold=0.6)).fit_predict(X)` needs no labeled part and
+    no committee.
+
+    Args:
+        k: neighbors per image in every model's graph.
+        threshold: a pair is accepted if the mediator's probability is greater; a `Vote` has its own threshold.
+        max_size: no pseudo-identity gets more images than this (the paper gives no number; 600 is that of the
+            authors' code).
+        step: how fast the threshold rises while a group that is too large is split.
+        mediator: None for the paper's MLP; `Vote(...)`; any classifier with `fit` and `predict_proba`; or a
+            `Mediator` that has learned already.
+        inputs: what the mediator is told; add "common_neighbors" to the paper's three, usually a clear gain.
+        method: k-NN search: "auto", "exact" or "nndescent".
+        memory_budget: bytes for blocks of opinions, as a number or like "2GB"; graphs, pairs and labels come on
+            top.
+        random_state: seed of everything random.
+        n_jobs: threads; None = all. Results do not depend on it.
+        verbose: draw progress bars on standard error.
+
+    Attributes:
+        mediator_: what was learned by `fit` (a `Mediator` or a `Vote`).
+        labels_: the plain array of labels of the last `fit_predict`.
+    """
+
+    def __init__(
+        self,
+        k: int = 20,
+        threshold: float = 0.96,
+        max_size: int = 600,
+        step: float = 0.1,
+        *,
+        mediator: Mediator | Vote | PairClassifier | None = None,
+        inputs: Sequence[str] = PAPER_INPUTS,
+        method: str = "auto",
+        memory_budget: int | str = "1GB",
+        random_state: int = 0,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.k = k
+        self.threshold = threshold
+        self.max_size = max_size
+        self.step = step
+        self.mediator = mediator
+        self.inputs = inputs
+        self.method = method
+        self.memory_budget = memory_budget
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(
+        self,
+        labeled: Views | npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        *,
+        graphs: Graphs | None = None,
+        watch: Watch | None = None,
+    ) -> CDP:
+        """Train the mediator on the labeled part; a `Vote` or a learned `Mediator` has nothing to learn.
+
+        Args:
+            labeled: views of the labeled part, or one model's embeddings as an array.
+            y: identities, if `labeled` does not carry them.
+            graphs: k-NN graphs of the labeled part, if they are there already.
+            watch: told about the progress; bars are drawn if `verbose`.
+        """
+        views = _as_views(labeled, y)
+        self._check_settings(views)
+        if isinstance(self.mediator, Vote | Mediator):
+            self.mediator_: Mediator | Vote = self.mediator
+            return self
+        identities = _known_identities(views)
+        with self._watching(watch) as told:
+            pairs, witnesses = self._prepare(views, graphs, self.inputs, told, "labeled ")
+            classifier = (
+                PaperMLP(random_state=self.random_state) if self.mediator is None else _fresh(self.mediator)
+            )
+            self.mediator_ = learn(
+                witnesses,
+                pairs,
+                identities,
+                classifier,
+                memory_budget=self.memory_budget,
+                random_state=self.random_state,
+                watch=told,
+            )
+        return self
+
+    def predict(
+        self, unlabeled: Views | npt.ArrayLike, graphs: Graphs | None = None, *, watch: Watch | None = None
+    ) -> Labels:
+        """Pseudo-identities of the unlabeled part; its identities, if any, are not looked at.
+
+        Args:
+            unlabeled: views by the same base and committee, in the same order, or one model's array.
+            graphs: k-NN graphs of the unlabeled part, if they are there already: base first, or by name.
+            watch: told about the progress.
+        """
+        with self._watching(watch) as told:
+            graph = self.consensus(unlabeled, graphs, watch=told)
+            return propagate(graph, self.max_size, self.step)
+
+    def consensus(
+        self, unlabeled: Views | npt.ArrayLike, graphs: Graphs | None = None, *, watch: Watch | None = None
+    ) -> ConsensusGraph:
+        """The accepted pairs of the unlabeled part: everything before the propagation."""
+        views = _as_views(unlabeled, None)
+        self._check_settings(views)
+        mediator = self._ready(views)
+        inputs = PAPER_INPUTS if isinstance(mediator, Vote) else mediator.inputs
+        with self._watching(watch) as told:
+            pairs, witnesses = self._prepare(views, graphs, inputs, told)
+            return self._accept(pairs, witnesses, mediator, told)
+
+    def fit_predict(self, X: Views | npt.ArrayLike, y: npt.ArrayLike | None = None) -> Labels:
+        """`fit`, then `predict` on the same images; with a `Vote` neither identities nor a committee are needed.
+
+        Returns `Labels`, which serves wherever a plain array of labels is expected; `labels_` is that array.
+        """
+        views = _as_views(X, y)
+        labels = self.fit(views).predict(views)
+        self.labels_ = np.array(labels.labels)
+        return labels
+
+    def _ready(self, views: Views) -> Mediator | Vote:
+        mediator = getattr(self, "mediator_", None)
+        if mediator is None and isinstance(self.mediator, Vote | Mediator):
+            mediator = self.mediator
+        if mediator is None:
+            raise NotFittedError(
+                "CDP has not learned yet: call fit(labeled) first, give a learned mediator, or use Vote()."
+            )
+        if isinstance(mediator, Mediator):
+            if tuple(views.committee) != mediator.committee:
+                raise InputError(
+                    f"The mediator learned from the committee {_listed(mediator.committee)}, these views have "
+                    f"{_listed(tuple(views.committee))}; give the same members in the same order."
+                )
+            if mediator.k != self.k:
+                raise InputError(
+                    f"The mediator learned from graphs with k={mediator.k}, here k={self.k}; use the same k."
+                )
+        held: Mediator | Vote = mediator
+        return held
+
+    def _check_settings(self, views: Views) -> None:
+        for name in ("k", "max_size"):
+            if not isinstance(getattr(self, name), int | np.integer):
+                raise InputError(f"CDP({name}={getattr(self, name)!r}): {name} is a whole number.")
+        check_k(self.k, views.n_images)
+        if not 0 <= self.threshold <= 1:
+            hint = f" Did you mean {self.threshold / 100:g}?" if 1 < self.threshold <= 100 else ""
+            raise InputError(f"CDP(threshold={self.threshold}): threshold is a probability in [0, 1].{hint}")
+        if self.max_size < 2:
+            raise InputError(f"CDP(max_size={self.max_size}): a pseudo-identity has at least 2 images.")
+        if not 0 < self.step < 1:
+            raise InputError(f"CDP(step={self.step}): step lies between 0 and 1, both excluded.")
+        if self.method not in METHODS:
+            raise InputError(f"CDP(method={self.method!r}): choose from {', '.join(METHODS)}.")
+        check_inputs(self.inputs)
+        parse_bytes(self.memory_budget)
+        if isinstance(self.mediator, Vote):
+            self.mediator.check(len(views.committee))
+        elif not (
+            self.mediator is None
+            or isinstance(self.mediator, Mediator)
+            or hasattr(self.mediator, "predict_proba")
+        ):
+            raise InputError(
+                f"CDP(mediator={self.mediator!r}): give Vote(), or a classifier with fit and predict_proba."
+            )
+
+    def _watching(self, watch: Watch | None) -> AbstractContextManager[Watch]:
+        if watch is not None:
+            return nullcontext(watch)
+        return progress_bars(self.verbose)
+
+    def _prepare(
+        self, views: Views, graphs: Graphs | None, inputs: Sequence[str], watch: Watch, part: str = ""
+    ) -> tuple[Pairs, Witnesses]:
+        if graphs is None:
+            graphs = knn_graphs(
+                list(views),
+                self.k,
+                self.method,
+                names=[f"{part}{name}" for name in views.names],
+                random_state=self.random_state,
+                n_jobs=self.n_jobs,
+                watch=watch,
+            )
+        held = tuple(graphs[name] for name in views.names) if isinstance(graphs, Mapping) else tuple(graphs)
+        return candidate_pairs(held[0]), call_witnesses(views, held, inputs)
+
+    def _accept(
+        self, pairs: Pairs, witnesses: Witnesses, mediator: Mediator | Vote, watch: Watch
+    ) -> ConsensusGraph:
+        def judge(span: tuple[int, int]) -> tuple[int, BoolArray, FloatArray]:
+            opinions = hear(witnesses, pairs.ids[span[0] : span[1]])
+            if isinstance(mediator, Vote):
+                accepted, doubt = mediator.decide(opinions)
+            else:
+                doubt = mediator.doubt(opinions.matrix(mediator.inputs))
+                # 1 - threshold in float64: strictly greater, as in the paper, also next to certainty.
+                accepted = doubt.astype(np.float64) < 1 - self.threshold
+            return span[1], accepted, doubt[accepted]
+
+        # Several blocks are under way at once, so each gets a share of the budget.
+        rows = min(_MOST_PAIRS_PER_BLOCK, rows_within(self.memory_budget, 4 * witnesses.bytes_per_pair))
+        accepted = np.zeros(len(pairs), np.bool_)
+        doubts = []
+        start = 0
+        for stop, part, doubt in map_blocks(judge, spans(len(pairs), rows), self.n_jobs):
+            accepted[start:stop] = part
+            doubts.append(doubt)
+            start = stop
+            watch("pairs", stop, len(pairs))
+        doubt = np.concatenate([np.empty(0, np.float32), *doubts])
+        return ConsensusGraph(pairs.ids[accepted], doubt, pairs.n_images)
+
+
+def _fresh(classifier: PairClassifier) -> PairClassifier:
+    """A copy that has not learned, so that the caller's own object is left as it was."""
+    fresh: PairClassifier = clone(classifier, safe=False)
+    return fresh
+
+
+def _as_views(given: Views | npt.ArrayLike, y: npt.ArrayLike | None) -> Views:
+    if isinstance(given, Views):
+        if y is None:
+            return given
+        return Views(given.base, given.committee, y, given.paths)
+    return Views(given if isinstance(given, Embeddings) else np.asarray(given), identities=y)
+
+
+def _known_identities(views: Views) -> LongArray:
+    if views.identities is None:
+        raise InputError(
+            "The mediator learns from identities and the labeled part has none; give them with "
+            "Views(..., identities=...), or use Vote(), which needs none."
+        )
+    unknown = np.flatnonzero(views.identities < 0)
+    if unknown.size:
+        raise InputError(
+            f"The labeled part has no identity for {name_rows(unknown)} (counted from 0); leave these images out."
+        )
+    if len(np.unique(views.identities)) < 2:
+        raise InputError(
+            "The labeled part has one identity only; the mediator needs at least two to compare."
+        )
+    return views.identities
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"({', '.join(names)})" if names else "(nobody)"

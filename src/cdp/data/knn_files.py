@@ -1,0 +1,217 @@
+"""k-NN graphs from files: cdp's own folders, and the .npz and .npy files of other projects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from cdp.data.views import open_npy, read_npz, reading
+from cdp.errors import InputError
+from cdp.types import Embeddings, KnnGraph
+from cdp.types.arrays import AnyArray, BoolArray, FloatArray, IntArray
+
+_SAMPLE_ROWS = 1000
+_BLOCK_ROWS = 65536
+# Files were made in float16 or with approximate products; two numbers this close are meant to be the same.
+_CLOSE = 0.02
+# Share of the entries that must agree before a conclusion is drawn from them.
+_MOST = 0.95
+_CONVERT = "np.savez(file, idx=..., dist=...), short rows filled up with -1"
+
+
+def read_knn(path: str | Path, embeddings: Embeddings | None = None) -> KnnGraph:
+    """The k-NN graph kept in a folder or file; docs/formats.md shows the layouts.
+
+    Other projects store 1 - cosine or the cosine in the same place, with the image itself among its neighbors.
+    With embeddings the ids alone are taken and the similarities measured; without, the numbers in the file
+    must tell which of the two they are.
+
+    Args:
+        path: a folder written by cdp, an .npz with `idx` and `dist` or with `data`, or an .npy of ids.
+        embeddings: what the graph was made from; needed for .npy, else optional.
+
+    Raises:
+        InputError: the file is missing, damaged, pickled, ambiguous, or not about these embeddings.
+    """
+    place = Path(path)
+    with reading(place):
+        if not place.exists():
+            raise InputError(f"{place}: no such file or folder; check the spelling of the path.")
+        if place.is_dir():
+            return _read_artifact(place, embeddings)
+        ids, numbers = _read_file(place)
+    if embeddings is not None:
+        _check_rows(place, len(ids), embeddings)
+    neighbors = _check_ids(place, ids)
+    if embeddings is not None:
+        return _measure(place, neighbors, numbers, embeddings)
+    if numbers is None:
+        raise InputError(f"{place}: holds ids without similarities; pass the embeddings it was made from.")
+    return _arrange(neighbors, _as_similarity(place, neighbors, numbers))
+
+
+def _read_artifact(folder: Path, embeddings: Embeddings | None) -> KnnGraph:
+    if not (folder / "card.json").exists():
+        raise InputError(f"{folder}: no card.json, so no folder written by cdp; give the k-NN file itself.")
+    from cdp.store import load
+
+    graph = load(folder, KnnGraph)
+    if embeddings is None:
+        return graph
+    _check_rows(folder, graph.n_images, embeddings)
+    measured = _measure(folder, graph.neighbors, graph.similarity, embeddings)
+    return replace(measured, method=graph.method, recall=graph.recall)
+
+
+def _read_file(file: Path) -> tuple[AnyArray, AnyArray | None]:
+    """Ids as stored and, where the file has them, the numbers beside them."""
+    if file.suffix == ".npy":
+        ids, numbers = open_npy(file, _CONVERT), None
+    elif file.suffix == ".npz":
+        arrays = read_npz(file, _CONVERT)
+        if {"idx", "dist"} <= arrays.keys():
+            ids, numbers = arrays["idx"], arrays["dist"]
+        elif "data" in arrays:
+            ids, numbers = _split_data(file, arrays["data"])
+        else:
+            raise InputError(f"{file}: expected `idx` and `dist`, or `data`; found {', '.join(arrays)}.")
+    else:
+        raise InputError(
+            f"{file}: not a known kind of k-NN file; give a folder written by cdp, .npz or .npy."
+        )
+    if ids.ndim != 2 or ids.size == 0:
+        raise InputError(f"{file}: expected a table of images x neighbors, got shape {ids.shape}.")
+    if numbers is not None and numbers.shape != ids.shape:
+        raise InputError(f"{file}: `idx` has shape {ids.shape}, but `dist` {numbers.shape}; write it again.")
+    if numbers is not None and numbers.dtype.kind != "f":
+        raise InputError(f"{file}: `dist` must be floats, got {numbers.dtype}; write it again.")
+    return ids, numbers
+
+
+def _split_data(file: Path, data: AnyArray) -> tuple[AnyArray, AnyArray]:
+    if data.ndim != 3 or data.shape[1] != 2:
+        raise InputError(f"{file}: `data` must have shape (images, 2, k), not {data.shape}; write it again.")
+    return data[:, 0], data[:, 1]
+
+
+def _check_rows(place: Path, n_rows: int, embeddings: Embeddings) -> None:
+    if n_rows != embeddings.n_images:
+        raise InputError(
+            f"{place}: has {n_rows:,} rows, the embeddings {embeddings.n_images:,}; it does not belong to them."
+        )
+
+
+def _check_ids(file: Path, ids: AnyArray) -> IntArray:
+    """Ids as int32, each in -1..n-1: the loops that follow trust them."""
+    n_images = len(ids)
+    if ids.dtype.kind == "f":
+        exact_up_to = 2 ** (np.finfo(ids.dtype).nmant + 1)
+        if n_images > exact_up_to:
+            raise InputError(
+                f"{file}: ids are kept as {ids.dtype}, which is exact only up to {exact_up_to:,}; "
+                "write them again as whole numbers."
+            )
+        wrong = ids != np.floor(ids)
+    elif ids.dtype.kind in "iu":
+        wrong = np.zeros(ids.shape, bool)
+    else:
+        raise InputError(f"{file}: ids must be whole numbers, got {ids.dtype}; write it again.")
+    wrong |= ~((ids >= -1) & (ids < n_images))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise InputError(
+            f"{file}: row {row} (counted from 0) names image {ids[row, column]}, but ids must lie in "
+            f"0..{n_images - 1}, or be -1 where there is no neighbor."
+        )
+    return ids.astype(np.int32)
+
+
+def _measure(file: Path, neighbors: IntArray, numbers: AnyArray | None, embeddings: Embeddings) -> KnnGraph:
+    """The graph of these ids with similarities measured here, after a look at the numbers in the file."""
+    from cdp.graph.exact import graph_from_neighbors, similarities
+
+    if numbers is not None:
+        rows = np.unique(np.linspace(0, len(neighbors) - 1, _SAMPLE_ROWS).astype(np.int64))
+        place, column = np.nonzero(_others(neighbors[rows], rows))
+        ends = np.stack([rows[place], neighbors[rows[place], column]], axis=1)
+        stored = numbers[rows[place], column].astype(np.float64)
+        measured = similarities(embeddings, ends)
+        fits = [np.abs(stored - expected) <= _CLOSE for expected in (1 - measured, measured)]
+        if len(stored) and max(fit.mean() for fit in fits) < _MOST:
+            raise InputError(
+                f"{file}: does not belong to these embeddings; its numbers are neither 1 - cosine nor cosine "
+                "of the rows it names."
+            )
+    return graph_from_neighbors(embeddings, neighbors)
+
+
+def _others(neighbors: IntArray, rows: AnyArray) -> BoolArray:
+    """True where an entry names another image: not the image itself and no padding."""
+    others: BoolArray = (neighbors >= 0) & (neighbors != rows[:, None])
+    return others
+
+
+def _as_similarity(file: Path, neighbors: IntArray, numbers: AnyArray) -> FloatArray:
+    """Stored numbers as cosine similarity, whichever of the two they were."""
+    present = neighbors >= 0
+    wrong = present & ~np.isfinite(numbers)
+    if wrong.any():
+        row = int(np.argwhere(wrong)[0][0])
+        raise InputError(f"{file}: row {row} (counted from 0) holds NaN or infinity; write it again.")
+    meaning = _meanings(neighbors, numbers, present)
+    if len(meaning) != 1:
+        why = "nothing tells" if not meaning else "signs disagree"
+        raise InputError(
+            f"{file}: {why} whether its numbers are 1 - cosine or cosine; pass the embeddings it was made from."
+        )
+    similarity = numbers if meaning == {"cosine"} else 1 - numbers
+    return np.clip(similarity, -1, 1).astype(np.float32)
+
+
+def _meanings(neighbors: IntArray, numbers: AnyArray, present: BoolArray) -> set[str]:
+    """What the numbers say they are: by their range, by the image's own entry, by the order of a row."""
+    found: set[str] = set()
+    values = numbers[present]
+    if values.size and values.max() > 1 + _CLOSE:
+        found.add("1 - cosine")
+    if values.size and values.min() < -_CLOSE:
+        found.add("cosine")
+    own = numbers[neighbors == np.arange(len(neighbors))[:, None]]
+    if own.size and np.mean(np.abs(own) <= _CLOSE) >= _MOST:
+        found.add("1 - cosine")
+    if own.size and np.mean(np.abs(own - 1) <= _CLOSE) >= _MOST:
+        found.add("cosine")
+    steps = np.diff(numbers.astype(np.float64), axis=1)[present[:, 1:] & present[:, :-1]]
+    rises, falls = int(np.sum(steps > 0)), int(np.sum(steps < 0))
+    if rises > 0 and rises >= _MOST * (rises + falls):
+        found.add("1 - cosine")
+    if falls > 0 and falls >= _MOST * (rises + falls):
+        found.add("cosine")
+    return found
+
+
+def _arrange(neighbors: IntArray, similarity: FloatArray) -> KnnGraph:
+    """Best first with ties by id; the image itself and second mentions dropped, pads at the end."""
+    ids, kept = neighbors.copy(), similarity.copy()
+    # In blocks, because sorting takes several times the memory of what is sorted.
+    for start in range(0, len(ids), _BLOCK_ROWS):
+        block, values = ids[start : start + _BLOCK_ROWS], kept[start : start + _BLOCK_ROWS]
+        gone = ~_others(block, np.arange(start, start + len(block)))
+        _sort_block(block, values, gone)
+        by_id = np.argsort(block, axis=1, kind="stable")
+        in_order = np.take_along_axis(block, by_id, axis=1)
+        repeated = np.zeros(block.shape, bool)
+        np.put_along_axis(repeated, by_id[:, 1:], in_order[:, 1:] == in_order[:, :-1], axis=1)
+        _sort_block(block, values, repeated)
+    width = max(1, int((ids >= 0).sum(axis=1).max()))
+    return KnnGraph(ids[:, :width], kept[:, :width])
+
+
+def _sort_block(ids: IntArray, similarity: FloatArray, gone: BoolArray) -> None:
+    """Blank the entries that go, and sort the rows in place."""
+    ids[gone], similarity[gone] = -1, -np.inf
+    order = np.lexsort((ids, -similarity), axis=1)
+    ids[:] = np.take_along_axis(ids, order, axis=1)
+    similarity[:] = np.take_along_axis(similarity, order, axis=1)

@@ -1,0 +1,406 @@
+"""Views from files: folders of .npy or raw .bin, .npz and Parquet; memory-mapped where possible."""
+
+from __future__ import annotations
+
+import json
+import math
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from cdp.errors import InputError
+from cdp.types import Views
+from cdp.types.arrays import AnyArray
+
+_EXPECTED = "base.npy, committee/NAME.npy and, if known, identities.npy"
+_AS_FLOATS = "np.save(file, np.stack(list(array)).astype('float32'))"
+_DAMAGED_HEADER = (ValueError, EOFError, SyntaxError, tokenize.TokenError)
+_DAMAGED_ZIP = (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+
+
+@dataclass
+class _Parts:
+    """What a layout holds, before it is checked and becomes Views."""
+
+    base: AnyArray
+    committee: dict[str, AnyArray] = field(default_factory=dict)
+    identities: AnyArray | None = None
+    paths: list[str] | None = None
+
+
+def read_views(path: str | Path, *, dim: int | None = None, base: str | None = None) -> Views:
+    """The views kept in a folder or file; docs/formats.md shows the layouts.
+
+    Args:
+        path: a folder (`base.npy` + `committee/`, or `features/*.bin`), or one .npz, .parquet, .npy or .bin.
+        dim: length of a row of the base model; needed for raw .bin files without a list of the images.
+        base: which model is the base, where none is called `base`.
+
+    Raises:
+        InputError: the file is missing, cut short, pickled or inconsistent; the message says which and why.
+    """
+    place = Path(path)
+    if dim is not None and dim < 1:
+        raise InputError(f"{place}: dim={dim} is not a row length; give the number of values per image.")
+    with reading(place):
+        parts = _read_parts(place, dim, base)
+    try:
+        views = Views(parts.base, parts.committee, parts.identities, parts.paths)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    if dim is not None and views.base.dimensions != dim:
+        raise InputError(f"{place}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.")
+    return views
+
+
+def _read_parts(place: Path, dim: int | None, base: str | None) -> _Parts:
+    if not place.exists():
+        raise InputError(f"{place}: no such file or folder; check the spelling of the path.")
+    if place.is_dir():
+        return _read_folder(place, dim, base)
+    if place.suffix == ".npz":
+        return _read_npz_views(place, base)
+    if place.suffix == ".parquet":
+        return _read_parquet(place, base)
+    if place.suffix == ".npy":
+        return _Parts(open_npy(place))
+    if place.suffix == ".bin":
+        home = place.parent.parent if place.parent.name == "features" else place.parent
+        return _read_models(place, {}, home, dim)
+    raise InputError(f"{place}: not a known kind of file; give a folder, .npz, .parquet, .npy or .bin.")
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Turns what the operating system says about a file into an InputError that names it."""
+    try:
+        yield
+    except PermissionError as error:
+        raise InputError(f"{error.filename or file}: may not be read; change its permissions.") from None
+    except MemoryError:
+        raise InputError(f"{file}: does not fit into memory; save it as a folder of .npy files.") from None
+    except OSError as error:
+        raise InputError(f"{error.filename or file}: cannot be read ({error.strerror or error}).") from None
+
+
+def open_npy(file: Path, convert: str = _AS_FLOATS) -> AnyArray:
+    """The array in a .npy file, memory-mapped and read-only; never unpickled.
+
+    Args:
+        file: the .npy file.
+        convert: what to type to make a readable file of a pickled one, for the error message.
+    """
+    size = _size(file)
+    with file.open("rb") as stream:
+        try:
+            first_format = npy.read_magic(stream) == (1, 0)
+            read_header = npy.read_array_header_1_0 if first_format else npy.read_array_header_2_0
+            shape, fortran_order, dtype = read_header(stream)
+        except _DAMAGED_HEADER:
+            raise InputError(f"{file}: not a .npy file, or its header is damaged; write it again.") from None
+        offset = stream.tell()
+    if dtype.hasobject:
+        raise InputError(_pickled(str(file), convert))
+    needed = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or size - offset < needed:
+        raise InputError(f"{file}: cut short, {size - offset:,} of {needed:,} bytes; copy or write it again.")
+    if needed == 0:
+        raise InputError(f"{file}: empty, its array has shape {shape}; embed the images again.")
+    order = "F" if fortran_order else "C"
+    return np.memmap(file, dtype, "r", offset, shape, order)  # type: ignore[call-overload,no-any-return]
+
+
+def read_npz(file: Path, convert: str = _AS_FLOATS) -> dict[str, AnyArray]:
+    """All arrays of an .npz file in the order of the file; never unpickled."""
+    _size(file)
+    arrays: dict[str, AnyArray] = {}
+    name = ""
+    try:
+        # Opened here, because np.load leaves a file that it cannot read open.
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            for name in archive.files:
+                arrays[name] = archive[name]
+    except _DAMAGED_ZIP as error:
+        if name and str(error).startswith("Object arrays"):
+            raise InputError(_pickled(f"{file}, array {name!r}", convert)) from None
+        raise InputError(f"{file}: cut short or not an .npz file; copy or write it again.") from None
+    except TypeError:  # np.load gave an array, which is no context manager
+        raise InputError(f"{file}: holds one bare array, not an .npz archive; rename it to .npy.") from None
+    if not arrays:
+        raise InputError(f"{file}: empty, it holds no arrays; write it again with np.savez(file, base=...).")
+    return arrays
+
+
+def _pickled(what: str, convert: str) -> str:
+    return (
+        f"{what}: holds pickled Python objects, which are never opened because they can run code; "
+        f"load it where you trust it and save it again with {convert}."
+    )
+
+
+def _size(file: Path) -> int:
+    size = file.stat().st_size
+    if size == 0:
+        raise InputError(f"{file}: empty (0 bytes); copy or write it again.")
+    return size
+
+
+def _open_bin(file: Path, n_rows: int | None, counted_in: Path | None, dim: int | None) -> AnyArray:
+    """Raw little-endian float32, memory-mapped; the shape follows from the row count or the row length."""
+    size = _size(file)
+    if dim is not None:
+        if size % (4 * dim):
+            raise InputError(
+                f"{file}: {size:,} bytes are no whole number of rows of {dim} float32 values; "
+                "the file is cut short or dim= is wrong."
+            )
+        if n_rows is not None and size != 4 * dim * n_rows:
+            raise InputError(
+                f"{file}: {size // (4 * dim):,} rows of {dim} values, but {counted_in} has {n_rows:,}; "
+                "they are not about the same images, or dim= is wrong."
+            )
+        n_rows = size // (4 * dim)
+    if n_rows is None:
+        raise InputError(
+            f"{file}: raw numbers of unknown row length; pass dim=, or add a meta.txt with one line per image."
+        )
+    if size % (4 * n_rows):
+        raise InputError(
+            f"{file}: {size:,} bytes do not divide into the {n_rows:,} float32 rows counted in {counted_in}; "
+            "it is cut short or about other images."
+        )
+    return np.memmap(file, "<f4", "r", shape=(n_rows, size // 4 // n_rows))
+
+
+def _read_folder(folder: Path, dim: int | None, base: str | None) -> _Parts:
+    files = _model_files(folder)
+    if "base" in files:
+        if base not in (None, "base"):
+            raise InputError(f"{folder}: has a {files['base'].name} already; leave base={base!r} out.")
+        members = _in_card_order(folder, _model_files(folder / "committee"))
+        return _read_models(files["base"], members, folder, dim)
+    models = _model_files(folder / "features")
+    if models:
+        chosen = _choose_base(folder / "features", models, base)
+        # learn-to-cluster keeps parts of other images side by side, each with identities of its own.
+        members = {
+            name: file
+            for name, file in models.items()
+            if name != chosen and not (folder / "labels" / f"{name}.meta").exists()
+        }
+        return _read_models(models[chosen], members, folder, dim)
+    found = ", ".join(sorted(file.name for file in folder.iterdir())[:10]) or "nothing"
+    raise InputError(f"{folder}: no base.npy; a folder of views holds {_EXPECTED} (found: {found}).")
+
+
+def _model_files(folder: Path) -> dict[str, Path]:
+    """Name -> file of every .npy and .bin, sorted by name, hidden files left out."""
+    files: dict[str, Path] = {}
+    if not folder.is_dir():
+        return files
+    for file in sorted(folder.iterdir(), key=lambda file: (file.stem, file.suffix)):
+        if file.suffix not in (".npy", ".bin") or file.name.startswith(".") or file.name == "identities.npy":
+            continue
+        if file.stem in files:
+            raise InputError(f"{folder}: holds both {files[file.stem].name} and {file.name}; remove one.")
+        files[file.stem] = file
+    return files
+
+
+def _in_card_order(folder: Path, members: Mapping[str, Path]) -> dict[str, Path]:
+    """The members as the card lists them, then those it does not know; sorted by name without a card."""
+    card_file = folder / "card.json"
+    if not card_file.exists():
+        return dict(members)
+    try:
+        card = json.loads(_read_text(card_file))
+        kind, settings = card.get("kind", "Views"), card.get("settings") or {}
+        order = [str(name) for name in settings.get("committee") or members]
+    except (json.JSONDecodeError, AttributeError, TypeError):
+        raise InputError(f"{card_file}: damaged; delete it to read the folder without it.") from None
+    if kind != "Views":
+        raise InputError(f"{folder}: holds {kind}, not Views; give the folder the views were saved in.")
+    for name in order:
+        if name not in members:
+            raise InputError(f"{card_file}: names member {name!r}, but committee/{name}.npy is missing.")
+    return {name: members[name] for name in [*order, *(name for name in members if name not in order)]}
+
+
+def _choose_base(place: Path, names: Collection[str], base: str | None) -> str:
+    wanted = base if base is not None else "base"
+    if wanted in names:
+        return wanted
+    if base is None and len(names) == 1:
+        return next(iter(names))
+    listed = ", ".join(sorted(names)) or "none"
+    if base is not None:
+        raise InputError(f"{place}: no model called {base!r}; the models are {listed}.")
+    raise InputError(f"{place}: which model is the base? Pass base= with one of {listed}.")
+
+
+def _read_models(base: Path, members: Mapping[str, Path], folder: Path, dim: int | None) -> _Parts:
+    """Models from .npy or .bin files, and what the folder says about the images."""
+    described_by = ["identities.npy", "identities.txt", f"labels/{base.stem}.meta", "meta.txt"]
+    counts: dict[Path, int] = {}
+    identities = paths = None
+    for file in [folder / name for name in described_by if (folder / name).is_file()][:1]:
+        identities = read_identities(file)
+        counts[file] = len(identities)
+    for file in [folder / name for name in ("paths.txt", "list.txt") if (folder / name).is_file()][:1]:
+        paths = _lines(file)
+        counts[file] = len(paths)
+    counted_in, n_rows = next(iter(counts.items()), (None, None))
+    base_array = open_npy(base) if base.suffix == ".npy" else _open_bin(base, n_rows, counted_in, dim)
+    if base_array.ndim != 2:
+        return _Parts(base_array)  # Views says what is wrong with it
+    n_images = len(base_array)
+    for file, count in counts.items():
+        if count != n_images:
+            raise InputError(f"{file}: has {count:,} entries, but {base.name} has {n_images:,} images.")
+    committee = {
+        member: open_npy(file) if file.suffix == ".npy" else _open_bin(file, n_images, base, None)
+        for member, file in members.items()
+    }
+    return _Parts(base_array, committee, identities, paths)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
+
+
+def _lines(file: Path) -> list[str]:
+    # Not splitlines(): that also cuts at rare characters that may stand in a path.
+    lines = [line.removesuffix("\r") for line in _read_text(file).removesuffix("\n").split("\n")]
+    if lines == [""]:
+        raise InputError(f"{file}: empty, one line per image is needed; remove or write it again.")
+    return lines
+
+
+def read_identities(file: Path) -> AnyArray:
+    if file.suffix == ".npy":
+        identities = open_npy(file, "np.save(file, array.astype('int64'))")
+        if identities.ndim == 0:
+            raise InputError(f"{file}: holds a single value; one identity per image is needed.")
+        return _number_names(identities)
+    lines = [line.strip() for line in _lines(file)]
+    while lines[1:] and not lines[-1]:
+        lines.pop()
+    if "" in lines:
+        raise InputError(f"{file}: line {lines.index('') + 1} is blank; write -1 for an unknown identity.")
+    # int() alone would read the names 1_23 and 12_3 as one number.
+    if not all(line.removeprefix("-").isdecimal() for line in lines):
+        return _number_names(np.array(lines))
+    try:
+        return np.array([int(line) for line in lines], np.int64)
+    except OverflowError:
+        raise InputError(f"{file}: a number does not fit 64 bits; number the identities from 0.") from None
+
+
+def _number_names(identities: AnyArray) -> AnyArray:
+    """Names as numbers, so that -1 among names still means unknown; numbers as they are."""
+    if identities.dtype.kind not in "US":
+        return identities
+    names, numbers = np.unique(identities.astype(str), return_inverse=True)
+    return np.where(names == "-1", -1, np.arange(len(names)))[numbers.reshape(identities.shape)]
+
+
+def _read_npz_views(file: Path, base: str | None) -> _Parts:
+    arrays = read_npz(file)
+    identities, paths = arrays.pop("identities", None), arrays.pop("paths", None)
+    models: dict[str, AnyArray] = {}
+    for key, array in arrays.items():
+        name = key.removeprefix("committee/").removeprefix("committee_")
+        if key != "base" and name == key and (array.ndim != 2 or array.dtype.kind != "f"):
+            continue
+        if name in models:
+            raise InputError(f"{file}: two arrays are called {name!r}; rename one.")
+        models[name] = array
+    if not models:
+        raise InputError(f"{file}: no embeddings (found: {', '.join(arrays) or 'nothing'}); name one `base`.")
+    first = models.pop(_choose_base(file, models, base))
+    if identities is not None:
+        identities = _number_names(identities)
+    return _Parts(first, models, identities, None if paths is None else paths.astype(str).ravel().tolist())
+
+
+def _read_parquet(file: Path, base: str | None) -> _Parts:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    _size(file)
+    try:
+        with pq.ParquetFile(file) as table:
+            return _parquet_parts(file, table, base)
+    except PermissionError:
+        raise
+    except (pa.ArrowException, OSError):  # Arrow reports damaged bytes as either
+        raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
+
+
+def _parquet_parts(file: Path, table: Any, base: str | None) -> _Parts:
+    import pyarrow.types as kinds
+
+    names = list(table.schema_arrow.names)
+    if table.metadata.num_rows == 0:
+        raise InputError(f"{file}: empty, it holds no rows; embed the images again.")
+    lists = [
+        column.name
+        for column in table.schema_arrow
+        if hasattr(column.type, "value_field") and kinds.is_floating(column.type.value_field.type)
+    ]
+    if not lists or ("base" in names and "base" not in lists):
+        what = "column 'base' does not hold" if "base" in names else "no column holds"
+        raise InputError(f"{file}: {what} lists of floats; the columns are {', '.join(names)}.")
+    chosen = _choose_base(file, lists, base)
+    members = {name: _parquet_matrix(file, table, name) for name in lists if name != chosen}
+    identities = paths = None
+    for name in names:
+        if name in ("identity", "identities"):
+            identities = _parquet_identities(table.read(columns=[name]).column(0))
+        elif name in ("path", "paths"):
+            paths = [path or "" for path in table.read(columns=[name]).column(0).cast("string").to_pylist()]
+    return _Parts(_parquet_matrix(file, table, chosen), members, identities, paths)
+
+
+def _parquet_identities(column: Any) -> AnyArray:
+    import pyarrow.types as kinds
+
+    if kinds.is_integer(column.type) or kinds.is_floating(column.type):
+        return np.asarray(column.fill_null(-1).to_numpy())
+    return _number_names(np.array(column.cast("string").fill_null("-1").to_pylist()))
+
+
+def _parquet_matrix(file: Path, table: Any, name: str) -> AnyArray:
+    """One list column as an array, filled batch by batch so that it is in memory once."""
+    matrix: AnyArray | None = None
+    start = 0
+    for batch in table.iter_batches(batch_size=8192, columns=[name]):
+        column = batch.column(0)
+        lengths = column.value_lengths().fill_null(0).to_numpy()
+        values = column.flatten()
+        if matrix is None:
+            width = int(np.bincount(lengths).argmax())
+            matrix = np.empty((table.metadata.num_rows, width), values.type.to_pandas_dtype())
+        odd = np.flatnonzero(lengths != width)
+        if odd.size:
+            raise InputError(
+                f"{file}: row {start + odd[0]} (counted from 0) of column {name!r} has {lengths[odd[0]]} "
+                f"values where others have {width}; remove this image or embed it again."
+            )
+        # A missing value inside a list becomes NaN here, which Embeddings reports with its row.
+        stop = start + len(column)
+        matrix[start:stop] = values.to_numpy(zero_copy_only=False).reshape(len(column), width)
+        start = stop
+    assert matrix is not None, "a table with rows has a first batch"
+    return matrix

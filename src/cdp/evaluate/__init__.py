@@ -1,0 +1,1 @@
+"""How good are pairs and labels, where true identities are known."""

@@ -1,0 +1,162 @@
+"""Figures of labels: pairwise, BCubed, NMI, with discarded images counted as groups of one and left out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.errors import InputError
+from cdp.types import Fate, Labels
+from cdp.types.arrays import AnyArray, LongArray
+
+
+@dataclass(frozen=True)
+class Score:
+    """Precision, recall and their harmonic mean; None where nothing could be counted (0/0)."""
+
+    precision: float | None
+    recall: float | None
+    f: float | None
+
+
+@dataclass(frozen=True)
+class GroupFigures:
+    """How well groups match identities.
+
+    Attributes:
+        images: how many images were counted.
+        groups: number of groups among them.
+        identities: number of true identities among them.
+        pairwise: over all pairs of images in one group.
+        bcubed: averaged over images, so large groups do not drown small ones.
+        nmi: normalised mutual information, arithmetic mean.
+    """
+
+    images: int
+    groups: int
+    identities: int
+    pairwise: Score
+    bcubed: Score
+    nmi: float | None
+
+
+@dataclass(frozen=True)
+class LabelFigures:
+    """All figures of labels against true identities; images with unknown identity are not counted.
+
+    Attributes:
+        images: images with a known identity.
+        coverage: share of them that carry a label.
+        identities_found: pseudo-identities among them.
+        identities_true: true identities among them.
+        identities_true_shared: true identities with at least two images, the only ones that can be found.
+        discards_kept: every discarded image counts as a group of one.
+        discards_removed: discarded images are left out.
+        fates: how many images met each fate.
+        sizes: group sizes, found against true, in bins of doubling width: {"2": (found, true), "3-4": ...}.
+    """
+
+    images: int
+    coverage: float
+    identities_found: int
+    identities_true: int
+    identities_true_shared: int
+    discards_kept: GroupFigures
+    discards_removed: GroupFigures
+    fates: dict[str, int]
+    sizes: dict[str, tuple[int, int]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dictionaries and lists, ready for JSON; undefined figures are null."""
+        return asdict(self)
+
+
+def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) -> LabelFigures:
+    """Every figure of `labels` against the true identities (negative = unknown, not counted)."""
+    held = labels if isinstance(labels, Labels) else Labels.from_array(labels)
+    truth = np.asarray(identities, dtype=np.int64)
+    if truth.shape != (held.n_images,):
+        raise InputError(f"measure_labels: {truth.size:,} identities for {held.n_images:,} labels.")
+    known = truth >= 0
+    if not known.any():
+        raise InputError("measure_labels: no identity is known, so there is nothing to compare with.")
+    found, true, fate = held.labels[known].astype(np.int64), truth[known], held.fate[known]
+    kept = found >= 0
+    alone = found.max(initial=-1) + 1 + np.arange(len(found))
+    true_sizes = np.unique(true, return_counts=True)[1]
+    return LabelFigures(
+        images=len(true),
+        coverage=float(kept.mean()),
+        identities_found=len(np.unique(found[kept])),
+        identities_true=len(true_sizes),
+        identities_true_shared=int((true_sizes > 1).sum()),
+        discards_kept=_measure_groups(np.where(kept, found, alone), true),
+        discards_removed=_measure_groups(found[kept], true[kept]),
+        fates={kind.name.lower(): int((fate == kind).sum()) for kind in Fate},
+        sizes=_size_bins(np.unique(found[kept], return_counts=True)[1], true_sizes),
+    )
+
+
+def _measure_groups(found: LongArray, true: LongArray) -> GroupFigures:
+    n_images = len(found)
+    if n_images == 0:
+        undefined = Score(None, None, None)
+        return GroupFigures(0, 0, 0, undefined, undefined, None)
+    _, group = np.unique(found, return_inverse=True)
+    _, person = np.unique(true, return_inverse=True)
+    group_sizes, person_sizes = np.bincount(group), np.bincount(person)
+    # The contingency table, only its filled cells: it has at most n of them, never groups x identities.
+    cells, overlap = np.unique(group * np.int64(len(person_sizes)) + person, return_counts=True)
+    cell_group, cell_person = np.divmod(cells, len(person_sizes))
+    squares = overlap.astype(np.float64) ** 2
+    together = float(squares.sum()) - n_images
+    bcubed_precision = float((squares / group_sizes[cell_group]).sum()) / n_images
+    bcubed_recall = float((squares / person_sizes[cell_person]).sum()) / n_images
+    return GroupFigures(
+        images=n_images,
+        groups=len(group_sizes),
+        identities=len(person_sizes),
+        pairwise=_score(
+            _ratio(together, _ordered_pairs(group_sizes)), _ratio(together, _ordered_pairs(person_sizes))
+        ),
+        bcubed=_score(bcubed_precision, bcubed_recall),
+        nmi=_nmi(person, group),
+    )
+
+
+def _ordered_pairs(sizes: AnyArray) -> float:
+    return float((sizes.astype(np.float64) * (sizes - 1)).sum())
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None
+
+
+def _score(precision: float | None, recall: float | None) -> Score:
+    if precision is None or recall is None:
+        return Score(precision, recall, None)
+    total = precision + recall
+    return Score(precision, recall, 2 * precision * recall / total if total > 0 else 0.0)
+
+
+def _nmi(true: LongArray, found: LongArray) -> float:
+    from sklearn.metrics import normalized_mutual_info_score
+
+    return float(normalized_mutual_info_score(true, found, average_method="arithmetic"))
+
+
+def _size_bins(found: AnyArray, true: AnyArray) -> dict[str, tuple[int, int]]:
+    largest = int(max(found.max(initial=1), true.max(initial=1)))
+    bins: dict[str, tuple[int, int]] = {}
+    low = high = 1
+    while low <= largest:
+        name = str(low) if low == high else f"{low}-{high}"
+        bins[name] = (
+            int(((found >= low) & (found <= high)).sum()),
+            int(((true >= low) & (true <= high)).sum()),
+        )
+        low, high = high + 1, 2 * high
+    return bins

@@ -1,0 +1,35 @@
+"""Fixtures for all suites: a small set of views, and the real data where it is at hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cdp.types import Views
+
+
+@pytest.fixture(scope="session")
+def small_views() -> Views:
+    """300 images as three models of unlike quality see them: 40 identities of 7 images, 20 of one."""
+    generator = np.random.default_rng(20180908)
+    identities = generator.permutation(np.concatenate([np.repeat(np.arange(40), 7), np.arange(40, 60)]))
+
+    def embed(dimensions: int, noise: float, dtype: str) -> np.ndarray:
+        faces = generator.normal(size=(60, dimensions))
+        return (faces[identities] + noise * generator.normal(size=(300, dimensions))).astype(dtype)
+
+    return Views(
+        base=embed(24, 0.45, "float32"),
+        committee={"small": embed(12, 0.5, "float32"), "wide": embed(40, 0.7, "float64")},
+        identities=identities,
+        paths=[f"{row:03d}.jpg" for row in range(300)],
+    )
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with real data beside the project; tests that need it are skipped without it."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the real data (../shared/data) is not at hand")
+    return folder

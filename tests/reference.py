@@ -1,0 +1,184 @@
+"""The slow twins: each step of the method written straight from its equation, with no regard for speed."""
+
+from collections import defaultdict, deque
+
+import numpy as np
+
+
+def cosines(vectors):
+    """cos(x_i, x_j) in float64; every pair is summed alike, so copies of an image tie exactly."""
+    vectors = np.asarray(vectors, dtype=np.float64)
+    unit = vectors / np.sqrt((vectors**2).sum(axis=1, keepdims=True))
+    return np.array([(unit * row).sum(axis=1) for row in unit])
+
+
+def knn(vectors, k):
+    """Neighbors and similarities by a full sort: most similar first, ties by id, never the image itself."""
+    similarity = cosines(vectors)
+    neighbors = []
+    for image, row in enumerate(similarity):
+        others = [other for other in range(len(row)) if other != image]
+        neighbors.append(sorted(others, key=lambda other: (-row[other], other))[:k])
+    return np.array(neighbors), np.take_along_axis(similarity, np.array(neighbors), axis=1)
+
+
+def edges(neighbors):
+    """The undirected edges of a k-NN graph, as a set of (smaller id, larger id)."""
+    return {
+        (min(image, int(other)), max(image, int(other)))
+        for image, row in enumerate(neighbors)
+        for other in row
+        if other >= 0
+    }
+
+
+def candidate_pairs(neighbors):
+    """All edges of the base graph, sorted."""
+    return sorted(edges(neighbors))
+
+
+def relationship(pairs, committee_neighbors):
+    """Eq. 1: R_Ci(n0, n1) = 1 if (n0, n1) is an edge of G_Ci."""
+    graphs = [edges(neighbors) for neighbors in committee_neighbors]
+    return np.array([[tuple(map(int, pair)) in graph for graph in graphs] for pair in pairs]).reshape(
+        len(pairs), len(graphs)
+    )
+
+
+def affinity(pairs, models):
+    """Eq. 2: A_Ci(n0, n1) = cos(F_Ci(n0), F_Ci(n1)), base first."""
+    tables = [cosines(vectors) for vectors in models]
+    return np.array([[table[first, second] for table in tables] for first, second in pairs])
+
+
+def neighbor_distribution(neighbors, similarity):
+    """Eq. 3 and 4: mean and standard deviation of the similarities to the K neighbors."""
+    known = [
+        [float(s) for s, other in zip(values, row, strict=True) if other >= 0] or [0.0]
+        for values, row in zip(similarity, neighbors, strict=True)
+    ]
+    return np.array([np.mean(row) for row in known]), np.array([np.std(row) for row in known])
+
+
+def common_neighbors(pairs, neighbors):
+    """Number of images that are neighbors of both."""
+    circle = [{int(other) for other in row if other >= 0} for row in neighbors]
+    return np.array([len(circle[first] & circle[second]) for first, second in pairs])
+
+
+def connected_components(edge_rows, ends):
+    """Components of a graph given by its edges, each as a list of edge rows."""
+    touching = defaultdict(list)
+    for row in edge_rows:
+        for image in ends[row]:
+            touching[image].append(row)
+    components, seen = [], set()
+    for start in touching:
+        if start in seen:
+            continue
+        seen.add(start)
+        waiting, component = [start], set()
+        while waiting:
+            image = waiting.pop()
+            for row in touching[image]:
+                component.add(row)
+                for other in ends[row]:
+                    if other not in seen:
+                        seen.add(other)
+                        waiting.append(other)
+        components.append(sorted(component))
+    return components
+
+
+def _propagate(ends, n_images, max_size, surviving):
+    """Algorithm 1; `surviving(edges)` is its way of eliminating low-score edges."""
+    ends = [tuple(map(int, pair)) for pair in ends]
+    labels, fate = [-1] * n_images, [1] * n_images
+    kept_edges = []
+    queue = deque(connected_components(range(len(ends)), ends))
+    label = 0
+    while queue:
+        component = queue.popleft()
+        nodes = {image for row in component for image in ends[row]}
+        if len(nodes) > max_size:
+            remaining = surviving(component)
+            still_tied = {image for row in remaining for image in ends[row]}
+            for image in nodes:
+                fate[image] = 2 if remaining and image not in still_tied else 3
+            queue.extend(connected_components(remaining, ends))
+        else:
+            for image in nodes:
+                labels[image], fate[image] = label, 0
+            kept_edges += component
+            label += 1
+    return number_by_first_appearance(labels), np.array(fate), kept_edges
+
+
+def propagate_scores(ends, scores, n_images, max_size, step):
+    """Algorithm 1 as printed: th = s_min + (1 - s_min) * step, an edge survives if its score is greater."""
+
+    def surviving(component):
+        s_min = min(scores[row] for row in component)
+        th = s_min + (1 - s_min) * step
+        return [row for row in component if scores[row] > th]
+
+    return _propagate(ends, n_images, max_size, surviving)
+
+
+def propagate_doubts(ends, doubts, n_images, max_size, step):
+    """Algorithm 1 in terms of q = 1 - score: an edge survives if q < (1 - step) * max q."""
+    doubts = [float(doubt) for doubt in doubts]
+
+    def surviving(component):
+        bound = (1 - step) * max(doubts[row] for row in component)
+        return [row for row in component if doubts[row] < bound]
+
+    return _propagate(ends, n_images, max_size, surviving)
+
+
+def confidence(ends, doubts, kept_edges, n_images):
+    """Mean probability of the surviving pairs of each image, never below 0; 0 without any."""
+    probabilities = [[] for _ in range(n_images)]
+    for row in kept_edges:
+        for image in ends[row]:
+            probabilities[image].append(1 - float(doubts[row]))
+    return np.array([max(0.0, np.mean(values)) if values else 0.0 for values in probabilities])
+
+
+def number_by_first_appearance(labels):
+    """The same groups numbered 0, 1, 2, … in the order they first occur; negatives become -1."""
+    number = {}
+    return np.array([number.setdefault(label, len(number)) if label >= 0 else -1 for label in labels])
+
+
+def diffuse(ends, labels, depth, decay):
+    """Soft labels: value(x, c) = sum of decay ** steps over images labeled c within depth, rows sum to 1."""
+    labels = [int(label) for label in labels]
+    near = defaultdict(set)
+    for first, second in ends:
+        near[int(first)].add(int(second))
+        near[int(second)].add(int(first))
+    soft = np.zeros((len(labels), max(labels, default=-1) + 1))
+    for source, label in enumerate(labels):
+        if label < 0:
+            continue
+        steps, queue = {source: 0}, deque([source])
+        while queue:
+            image = queue.popleft()
+            if labels[image] >= 0:
+                soft[image, label] += decay ** steps[image]
+            if steps[image] < depth:
+                for other in near[image] - steps.keys():
+                    steps[other] = steps[image] + 1
+                    queue.append(other)
+    total = soft.sum(axis=1, keepdims=True)
+    return soft / np.where(total > 0, total, 1)
+
+
+def partition(labels):
+    """The groups as a set of sets, so that numbering does not matter; discarded images are left out."""
+    groups = defaultdict(set)
+    for image, label in enumerate(labels):
+        if label >= 0:
+            groups[int(label)].add(image)
+    return {frozenset(group) for group in groups.values()}

