@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cdp import __version__
+from cdp.data.array_files import open_npy, reading
 from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.parallel import spans
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
@@ -89,7 +90,8 @@ def load(path: str | Path, kind: type[Noun]) -> Noun:
         raise InputError(f"{folder}: this folder holds {card['kind']}, not {kind.__name__}.")
     arrays = {}
     for name, described in card["arrays"].items():
-        array = read_npy(folder / f"{name}.npy")
+        with reading(folder / f"{name}.npy"):
+            array = open_npy(folder / f"{name}.npy", may_be_empty=True)
         if list(array.shape) != described["shape"] or str(array.dtype) != described["dtype"]:
             raise StoreError(
                 f"{folder / name}.npy has {array.dtype} {list(array.shape)}, its card says "
@@ -111,7 +113,9 @@ def read_card(folder: str | Path) -> dict[str, Any]:
         raise InputError(f"{folder}: no card.json there, so this is not a folder written by cdp.") from None
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise StoreError(f"{file} is damaged; make this folder again.") from None
-    missing = {"kind", "format", "arrays", "settings", "made_from"} - set(card)
+    missing = {"kind", "format", "arrays", "settings", "made_from"} - set(
+        card if isinstance(card, dict) else ()
+    )
     if missing:
         raise StoreError(f"{file} lacks {', '.join(sorted(missing))}; make this folder again.")
     if card["format"] > FORMAT:
@@ -119,29 +123,6 @@ def read_card(folder: str | Path) -> dict[str, Any]:
             f"{folder} was written by a newer cdp ({card.get('cdp')}); update with pip install -U cdp."
         )
     return card
-
-
-def read_npy(file: Path) -> AnyArray:
-    """An array from a `.npy` file, memory-mapped, never unpickled."""
-    try:
-        array: AnyArray = np.load(file, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"{file}: there is no such file.") from None
-    except PermissionError:
-        raise InputError(f"{file}: no permission to read it.") from None
-    except (ValueError, EOFError, OSError) as error:
-        if (
-            "Object arrays" in str(error)
-            or "Python objects" in str(error)
-            or "python object" in str(error).lower()
-        ):
-            raise InputError(
-                f"{file} holds Python objects, which are never loaded; save it again as one plain number array."
-            ) from None
-        raise InputError(
-            f"{file} is cut short or not a .npy file ({error}); copy or make it again."
-        ) from None
-    return array
 
 
 def hash_array(array: AnyArray) -> str:

@@ -33,8 +33,9 @@ def propagate(graph: ConsensusGraph, max_size: int = 600, step: float = 0.1) -> 
     Returns:
         Labels. Images without an accepted pair, images that lose all their pairs while a component is split,
         and components that fall apart altogether (all their pairs equally doubtful) stay without a label, as in
-        the paper; `fate` says which. The confidence of a labeled image is the mean probability of the surviving
-        pairs that tie it to its group.
+        the paper; `fate` says which. The confidence of a labeled image says how firmly it is tied to its group:
+        the sum of the probabilities of its surviving pairs, divided by the largest number of such pairs that
+        any member of the group has. An image that hangs on by a single pair is where groups go wrong.
     """
     if not 0 < step < 1:
         raise InputError(
@@ -50,7 +51,7 @@ def propagate(graph: ConsensusGraph, max_size: int = 600, step: float = 0.1) -> 
     if size.max() > max_size:
         _split(graph, np.flatnonzero(size > max_size), max_size, step, group, fate, keep_below)
     labels = _number_groups(group, fate)
-    confidence = _mean_probability(graph.ids, graph.doubt, labels, keep_below)
+    confidence = _measure_ties(graph.ids, graph.doubt, labels, keep_below)
     return Labels(labels, fate, confidence)
 
 
@@ -333,19 +334,21 @@ def _number_groups(group: IntArray, fate: ByteArray) -> IntArray:
 
 
 @kernel
-def _mean_probability(
-    ids: IntArray, doubt: AnyArray, labels: IntArray, keep_below: DoubleArray
-) -> FloatArray:
-    sums = np.zeros((len(labels), 2), np.float32)  # doubt, pairs; side by side, they share a cache line
+def _measure_ties(ids: IntArray, doubt: AnyArray, labels: IntArray, keep_below: DoubleArray) -> FloatArray:
+    ties = np.zeros((len(labels), 2), np.float32)  # doubt, pairs; side by side, they share a cache line
     for row in range(len(ids)):
         one = ids[row, 0]
         other = ids[row, 1]
         if labels[one] >= 0 and labels[one] == labels[other] and doubt[row] < keep_below[one]:
             for image in (one, other):
-                sums[image, 0] += doubt[row]
-                sums[image, 1] += 1
-    mean = np.zeros(len(labels), np.float32)
+                ties[image, 0] += min(1.0, doubt[row])
+                ties[image, 1] += 1
+    most = np.zeros(max(1, labels.max() + 1), np.float32)
     for image in range(len(labels)):
-        if sums[image, 1] > 0:
-            mean[image] = max(0.0, 1.0 - sums[image, 0] / sums[image, 1])
-    return mean
+        if labels[image] >= 0:
+            most[labels[image]] = max(most[labels[image]], ties[image, 1])
+    confidence = np.zeros(len(labels), np.float32)
+    for image in range(len(labels)):
+        if labels[image] >= 0:
+            confidence[image] = max(0.0, (ties[image, 1] - ties[image, 0]) / most[labels[image]])
+    return confidence

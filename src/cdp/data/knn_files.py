@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cdp.data.views import open_npy, read_npz, reading
+from cdp.data.array_files import open_npy, read_npz, reading
 from cdp.errors import InputError
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, BoolArray, FloatArray, IntArray

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
-import tokenize
-import zipfile
-import zlib
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 
+from cdp.data.array_files import file_size, open_npy, read_npz, reading
 from cdp.errors import InputError
 from cdp.types import Views
 from cdp.types.arrays import AnyArray
 
 _EXPECTED = "base.npy, committee/NAME.npy and, if known, identities.npy"
-_AS_FLOATS = "np.save(file, np.stack(list(array)).astype('float32'))"
-_DAMAGED_HEADER = (ValueError, EOFError, SyntaxError, tokenize.TokenError)
-_DAMAGED_ZIP = (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass
@@ -78,84 +70,9 @@ def _read_parts(place: Path, dim: int | None, base: str | None) -> _Parts:
     raise InputError(f"{place}: not a known kind of file; give a folder, .npz, .parquet, .npy or .bin.")
 
 
-@contextmanager
-def reading(file: Path) -> Iterator[None]:
-    """Turns what the operating system says about a file into an InputError that names it."""
-    try:
-        yield
-    except PermissionError as error:
-        raise InputError(f"{error.filename or file}: may not be read; change its permissions.") from None
-    except MemoryError:
-        raise InputError(f"{file}: does not fit into memory; save it as a folder of .npy files.") from None
-    except OSError as error:
-        raise InputError(f"{error.filename or file}: cannot be read ({error.strerror or error}).") from None
-
-
-def open_npy(file: Path, convert: str = _AS_FLOATS) -> AnyArray:
-    """The array in a .npy file, memory-mapped and read-only; never unpickled.
-
-    Args:
-        file: the .npy file.
-        convert: what to type to make a readable file of a pickled one, for the error message.
-    """
-    size = _size(file)
-    with file.open("rb") as stream:
-        try:
-            first_format = npy.read_magic(stream) == (1, 0)
-            read_header = npy.read_array_header_1_0 if first_format else npy.read_array_header_2_0
-            shape, fortran_order, dtype = read_header(stream)
-        except _DAMAGED_HEADER:
-            raise InputError(f"{file}: not a .npy file, or its header is damaged; write it again.") from None
-        offset = stream.tell()
-    if dtype.hasobject:
-        raise InputError(_pickled(str(file), convert))
-    needed = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or size - offset < needed:
-        raise InputError(f"{file}: cut short, {size - offset:,} of {needed:,} bytes; copy or write it again.")
-    if needed == 0:
-        raise InputError(f"{file}: empty, its array has shape {shape}; embed the images again.")
-    order = "F" if fortran_order else "C"
-    return np.memmap(file, dtype, "r", offset, shape, order)  # type: ignore[call-overload,no-any-return]
-
-
-def read_npz(file: Path, convert: str = _AS_FLOATS) -> dict[str, AnyArray]:
-    """All arrays of an .npz file in the order of the file; never unpickled."""
-    _size(file)
-    arrays: dict[str, AnyArray] = {}
-    name = ""
-    try:
-        # Opened here, because np.load leaves a file that it cannot read open.
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            for name in archive.files:
-                arrays[name] = archive[name]
-    except _DAMAGED_ZIP as error:
-        if name and str(error).startswith("Object arrays"):
-            raise InputError(_pickled(f"{file}, array {name!r}", convert)) from None
-        raise InputError(f"{file}: cut short or not an .npz file; copy or write it again.") from None
-    except TypeError:  # np.load gave an array, which is no context manager
-        raise InputError(f"{file}: holds one bare array, not an .npz archive; rename it to .npy.") from None
-    if not arrays:
-        raise InputError(f"{file}: empty, it holds no arrays; write it again with np.savez(file, base=...).")
-    return arrays
-
-
-def _pickled(what: str, convert: str) -> str:
-    return (
-        f"{what}: holds pickled Python objects, which are never opened because they can run code; "
-        f"load it where you trust it and save it again with {convert}."
-    )
-
-
-def _size(file: Path) -> int:
-    size = file.stat().st_size
-    if size == 0:
-        raise InputError(f"{file}: empty (0 bytes); copy or write it again.")
-    return size
-
-
 def _open_bin(file: Path, n_rows: int | None, counted_in: Path | None, dim: int | None) -> AnyArray:
     """Raw little-endian float32, memory-mapped; the shape follows from the row count or the row length."""
-    size = _size(file)
+    size = file_size(file)
     if dim is not None:
         if size % (4 * dim):
             raise InputError(
@@ -288,12 +205,17 @@ def _lines(file: Path) -> list[str]:
 
 
 def read_identities(file: Path) -> AnyArray:
-    if file.suffix == ".npy":
+    """One identity per image from .npy or text, numbers or names; -1 where unknown."""
+    with reading(file):
+        if file.suffix != ".npy":
+            return _parse_identities(file, [line.strip() for line in _lines(file)])
         identities = open_npy(file, "np.save(file, array.astype('int64'))")
-        if identities.ndim == 0:
-            raise InputError(f"{file}: holds a single value; one identity per image is needed.")
-        return _number_names(identities)
-    lines = [line.strip() for line in _lines(file)]
+    if identities.ndim == 0:
+        raise InputError(f"{file}: holds a single value; one identity per image is needed.")
+    return _number_names(identities)
+
+
+def _parse_identities(file: Path, lines: list[str]) -> AnyArray:
     while lines[1:] and not lines[-1]:
         lines.pop()
     if "" in lines:
@@ -338,13 +260,13 @@ def _read_parquet(file: Path, base: str | None) -> _Parts:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    _size(file)
+    file_size(file)
     try:
         with pq.ParquetFile(file) as table:
             return _parquet_parts(file, table, base)
     except PermissionError:
         raise
-    except (pa.ArrowException, OSError):  # Arrow reports damaged bytes as either
+    except (pa.ArrowException, OSError, UnicodeDecodeError):  # how Arrow reports damaged bytes
         raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
 
 

@@ -88,7 +88,7 @@ def _as_float_matrix(array: Any) -> AnyArray:
         raise InputError(
             f"Embeddings: expected a table of images x dimensions, got an array of shape {matrix.shape}."
         )
-    if matrix.dtype not in (np.float16, np.float32, np.float64):
+    if matrix.dtype.newbyteorder("=") not in (np.float16, np.float32, np.float64):
         raise InputError(
             f"Embeddings: expected float16, float32 or float64, got {matrix.dtype}; convert with .astype('float32')."
         )
@@ -221,7 +221,7 @@ class Views:
         known = "without identities"
         if self.identities is not None:
             known = f"{len(np.unique(self.identities[self.identities >= 0])):,} identities"
-        return f"Views: {self.n_images:,} images, {known}, base and {len(self.committee)} members ({members})"
+        return f"Views: {self.n_images:,} images, {known}, base and committee of {len(self.committee)} ({members})"
 
 
 def _embed(name: str, given: Any) -> Embeddings:

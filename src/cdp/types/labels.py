@@ -47,8 +47,8 @@ class Labels:
     Attributes:
         labels: int32 (n,), 0..C-1 numbered by first appearance; -1 = discarded.
         fate: uint8 (n,), a `Fate` per image.
-        confidence: float32 (n,), mean probability of the accepted pairs that tie the image to its group; 0
-            for discarded images.
+        confidence: float32 (n,), how firmly the image is tied to its group, 0 to 1: the summed probability of
+            its accepted pairs there, as a share of what the best-tied member could have; 0 if discarded.
     """
 
     labels: IntArray

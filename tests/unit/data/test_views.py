@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cdp.data.views import read_views
+from cdp.data.views import read_identities, read_views
 from cdp.errors import InputError
 from cdp.types import Embeddings, Views
 
@@ -494,6 +494,11 @@ class TestErrors:
             patch.setattr(np, "load", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
             np.savez(plain / "v.npz", base=vectors(4))
             refuses(plain / "v.npz", "v.npz: does not fit into memory; save it as a folder of .npy files.")
+
+    def test_identities_alone(self, plain: Path) -> None:
+        assert read_identities(plain / "identities.npy").tolist() == [0, 0, 1, 1, -1, 2]
+        with pytest.raises(InputError, match=r"gone.txt: cannot be read \(No such file or directory\)"):
+            read_identities(plain / "gone.txt")
 
     def test_views_load_reads_the_same(self, plain: Path) -> None:
         assert repr(Views.load(plain)) == repr(read_views(plain))

@@ -103,7 +103,9 @@ def test_refusals(labels, fate, confidence, message):
     assert str(error.value) == message
 
 
-@pytest.mark.xfail(reason="only fates above 3 are refused; -1 is stored as 255, 1.7 as 1")
+@pytest.mark.xfail(
+    raises=pytest.fail.Exception, reason="only fates above 3 are refused; -1 is stored as 255, 1.7 as 1"
+)
 @pytest.mark.parametrize("fate", [-1, 1.7])
 def test_a_fate_that_is_none_of_the_four_is_refused(fate):
     with pytest.raises(InputError, match="unknown fate"):
