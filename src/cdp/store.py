@@ -229,7 +229,7 @@ def _disk_errors(path: str | Path) -> Iterator[None]:
             raise StoreError(
                 f"{path}: the disk is full; nothing was changed there. Free space and run again."
             ) from None
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise StoreError(
                 f"{path}: cannot be written ({error.strerror}); choose a folder you may write to."
             ) from None

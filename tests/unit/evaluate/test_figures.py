@@ -1,0 +1,93 @@
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from cdp import ConsensusGraph, InputError, Labels, Pairs, measure_labels, measure_pairs
+
+
+def slow_pairwise(found, true):
+    pairs = list(itertools.combinations(range(len(found)), 2))
+    together = sum(found[a] == found[b] and true[a] == true[b] for a, b in pairs)
+    in_group = sum(found[a] == found[b] for a, b in pairs)
+    in_person = sum(true[a] == true[b] for a, b in pairs)
+    return together, in_group, in_person
+
+
+def slow_bcubed(found, true):
+    def share(image, inside, of):
+        members = [other for other in range(len(found)) if of[other] == of[image]]
+        return sum(inside[other] == inside[image] for other in members) / len(members)
+
+    n = len(found)
+    return sum(share(i, true, found) for i in range(n)) / n, sum(share(i, found, true) for i in range(n)) / n
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_both_conventions_agree_with_the_slow_twins(seed):
+    generator = np.random.default_rng(seed)
+    true = generator.integers(0, 5, 25)
+    found = generator.integers(-1, 6, 25)
+    figures = measure_labels(found, true)
+    singles = np.where(found < 0, 100 + np.arange(25), found)
+    for groups, (f, t) in (
+        (figures.discards_kept, (singles, true)),
+        (figures.discards_removed, (found[found >= 0], true[found >= 0])),
+    ):
+        together, in_group, in_person = slow_pairwise(f, t)
+        assert groups.pairwise.precision == pytest.approx(together / in_group)
+        assert groups.pairwise.recall == pytest.approx(together / in_person)
+        precision, recall = slow_bcubed(f, t)
+        assert groups.bcubed.precision == pytest.approx(precision)
+        assert groups.bcubed.recall == pytest.approx(recall)
+        assert groups.bcubed.f == pytest.approx(2 * precision * recall / (precision + recall))
+    assert figures.coverage == pytest.approx((found >= 0).mean())
+
+
+def test_perfect_groups_with_thirty_percent_discarded():
+    # The worked example of the protocol: 10 identities of 100 images, 30 of each discarded.
+    true = np.repeat(np.arange(10), 100)
+    found = np.where(np.tile(np.arange(100), 10) < 30, -1, true)
+    figures = measure_labels(found, true)
+    assert figures.discards_kept.pairwise.f == pytest.approx(0.655, abs=0.002)
+    assert figures.discards_removed.pairwise.f == 1.0
+    assert figures.coverage == 0.7
+
+
+def test_nothing_labeled_is_undefined_not_nan():
+    figures = measure_labels(Labels.from_array([-1, -1, -1]), [0, 0, 1])
+    assert figures.discards_removed.pairwise.f is None
+    assert figures.discards_kept.pairwise.precision is None
+    assert figures.discards_kept.pairwise.recall == 0
+    assert "NaN" not in json.dumps(figures.as_dict(), allow_nan=False)
+
+
+def test_unknown_identities_do_not_count():
+    figures = measure_labels([0, 0, 1, 1, 0], [7, 7, 8, 8, -1])
+    assert figures.images == 4
+    assert figures.discards_kept.pairwise.f == 1.0
+
+
+def test_sizes_and_identities_are_told():
+    figures = measure_labels([0, 0, 1, 1, 1, -1], [0, 0, 0, 0, 0, 1])
+    assert figures.sizes == {"1": (0, 1), "2": (1, 0), "3-4": (1, 0), "5-8": (0, 1)}
+    assert (figures.identities_found, figures.identities_true, figures.identities_true_shared) == (2, 2, 1)
+    assert figures.fates == {"labeled": 5, "no_accepted_pair": 1, "isolated": 0, "unsplittable": 0}
+
+
+def test_pairs_are_measured_among_candidates():
+    candidates = Pairs(np.array([[0, 1], [0, 2], [1, 2], [2, 3]]), 4)
+    graph = ConsensusGraph(np.array([[0, 1], [1, 2]]), np.array([0.01, 0.02]), 4)
+    figures = measure_pairs(graph, candidates, [5, 5, 6, 6])
+    assert (figures.candidates, figures.true_candidates, figures.accepted) == (4, 2, 2)
+    assert (figures.precision, figures.recall) == (0.5, 0.5)
+    nothing = measure_pairs(ConsensusGraph(np.empty((0, 2), int), np.empty(0), 4), candidates, [1, 2, 3, 4])
+    assert (nothing.precision, nothing.recall) == (None, None)
+
+
+def test_counts_must_match():
+    with pytest.raises(InputError, match="2 identities for 3 labels"):
+        measure_labels([0, 0, 1], [1, 2])
+    with pytest.raises(InputError, match="no identity is known"):
+        measure_labels([0, 0], [-1, -1])
