@@ -89,7 +89,7 @@ def _split(
     edges = np.flatnonzero(local[graph.ids[:, 0]] >= 0)
     edges = edges[_order_by_doubt(graph.doubt[edges])]
     doubt = graph.doubt[edges]
-    tree = _merge_tree(local[_take_pairs(graph.ids, edges)], doubt, len(images))
+    tree = _merge_tree(_take_pairs(graph.ids, edges), local, doubt, len(images))
     local_group = np.full(len(images), -1, np.int32)
     local_fate = np.full(len(images), Fate.UNSPLITTABLE, np.uint8)
     local_below = np.zeros(len(images))
@@ -146,7 +146,7 @@ class _Tree(NamedTuple):
 
 
 @kernel
-def _merge_tree(ends: IntArray, doubt: AnyArray, n_images: int) -> _Tree:
+def _merge_tree(ends: IntArray, local: IntArray, doubt: AnyArray, n_images: int) -> _Tree:
     n_edges = len(ends)
     leader = np.arange(n_images).astype(np.int32)
     node_of = np.arange(n_images).astype(np.int32)
@@ -159,8 +159,8 @@ def _merge_tree(ends: IntArray, doubt: AnyArray, n_images: int) -> _Tree:
     place = np.empty(n_edges, np.int64)
     n_merges = 0
     for row in range(n_edges):
-        a = _find(leader, ends[row, 0])
-        b = _find(leader, ends[row, 1])
+        a = _find(leader, local[ends[row, 0]])
+        b = _find(leader, local[ends[row, 1]])
         if a != b:
             left[n_merges] = node_of[a]
             right[n_merges] = node_of[b]

@@ -193,9 +193,9 @@ class Views:
         """Number of models, N + 1: what iterating yields."""
         return 1 + len(self.committee)
 
-    def take(self, rows: npt.ArrayLike) -> Views:
-        """The same views of some of the images; `rows` are row numbers or a mask."""
-        index = np.arange(self.n_images)[np.asarray(rows)]
+    def take(self, rows: npt.ArrayLike | slice) -> Views:
+        """The same views of some of the images; `rows` are row numbers, a mask or a slice."""
+        index = np.arange(self.n_images)[rows if isinstance(rows, slice) else np.asarray(rows)]
         return Views(
             base=self.base.source[index],
             committee={name: member.source[index] for name, member in self.committee.items()},

@@ -1,0 +1,1 @@
+"""Speed and memory as ratios to something measured in the same run; quality on real faces with its spread."""

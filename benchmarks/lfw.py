@@ -1,0 +1,91 @@
+"""Label quality on real faces: LFW embeddings by three networks, 30 % of the identities labeled, several seeds.
+
+Needs ../shared/data/lfw beside the project; without it, this says so and measures nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cdp import CDP, Labels, Views, Vote, knn_graph, measure_labels
+from cdp.types import ALL_INPUTS
+
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "lfw"
+
+
+def split_faces() -> tuple[Views, Views]:
+    """The labeled and the unlabeled part: identity numbers shuffled with seed 0, the first 30 % labeled."""
+    identities = np.load(FOLDER / "identities.npy")
+    numbers = np.unique(identities)
+    np.random.default_rng(0).shuffle(numbers)
+    labeled = np.isin(identities, numbers[: int(0.3 * len(numbers))])
+    committee = {name: np.load(FOLDER / f"{name}.npy") for name in ("sface", "openface")}
+    views = Views(np.load(FOLDER / "mobilefacenet.npy"), committee, identities)
+    return views.take(labeled), views.take(~labeled)
+
+
+def measure(*, quick: bool) -> dict[str, Any]:
+    if not FOLDER.is_dir():
+        print("skipped: ../shared/data/lfw is not there")
+        return {"skipped": True}
+    labeled, unlabeled = split_faces()
+    graphs = [[knn_graph(view, 20) for view in part] for part in (labeled, unlabeled)]
+    seeds = range(2 if quick else 10)
+
+    def learned(**settings: Any) -> list[Labels]:
+        models = (CDP(random_state=seed, **settings).fit(labeled, graphs=graphs[0]) for seed in seeds)
+        return [model.predict(unlabeled, graphs[1]) for model in models]
+
+    def voted(make: Callable[[float], Vote]) -> list[Labels]:
+        tries = [CDP(mediator=make(t)).predict(unlabeled, graphs[1]) for t in np.arange(0.3, 0.66, 0.02)]
+        return [max(tries, key=lambda labels: pairwise_f(labels, unlabeled))]
+
+    ways = {
+        "base model alone, best possible threshold": voted(lambda t: Vote(quorum=0, threshold=t)),
+        "unanimous vote, best possible threshold": voted(lambda t: Vote(threshold=t)),
+        "mediator, the paper's inputs": learned(),
+        "mediator, with common neighbors": learned(inputs=ALL_INPUTS),
+    }
+    figures: dict[str, Any] = {"seeds": len(seeds)}
+    for name, runs in ways.items():
+        figures[name] = summary = summarise(runs, unlabeled)
+        print(
+            f"{name:42s} F {summary['f'][0]:.3f} ± {summary['f'][1]:.3f}  precision {summary['precision'][0]:.3f}  "
+            f"recall {summary['recall'][0]:.3f}  BCubed F {summary['bcubed_f'][0]:.3f}  "
+            f"coverage {summary['coverage'][0]:.3f}  identities {summary['identities'][0]:.0f}"
+        )
+    return figures
+
+
+def pairwise_f(labels: Labels, views: Views) -> float:
+    """Discards kept as groups of one."""
+    assert views.identities is not None
+    return measure_labels(labels, views.identities).discards_kept.pairwise.f or 0.0
+
+
+def summarise(runs: list[Labels], views: Views) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation over the runs."""
+    assert views.identities is not None
+    rows = []
+    for labels in runs:
+        figures = measure_labels(labels, views.identities)
+        kept = figures.discards_kept
+        rows.append(
+            {
+                "f": kept.pairwise.f,
+                "precision": kept.pairwise.precision,
+                "recall": kept.pairwise.recall,
+                "bcubed_f": kept.bcubed.f,
+                "nmi": kept.nmi,
+                "coverage": figures.coverage,
+                "identities": figures.identities_found,
+            }
+        )
+    return {
+        name: (float(np.mean([row[name] for row in rows])), float(np.std([row[name] for row in rows])))
+        for name in rows[0]
+    }
