@@ -136,13 +136,21 @@ def propagate_doubts(ends, doubts, n_images, max_size, step):
     return _propagate(ends, n_images, max_size, surviving)
 
 
-def confidence(ends, doubts, kept_edges, n_images):
-    """Mean probability of the surviving pairs of each image, never below 0; 0 without any."""
-    probabilities = [[] for _ in range(n_images)]
+def confidence(ends, doubts, kept_edges, labels):
+    """Summed probability of an image's surviving pairs / the most such pairs that a member of its group has."""
+    probabilities = [[] for _ in labels]
     for row in kept_edges:
         for image in ends[row]:
-            probabilities[image].append(1 - float(doubts[row]))
-    return np.array([max(0.0, np.mean(values)) if values else 0.0 for values in probabilities])
+            probabilities[image].append(max(0.0, 1 - float(doubts[row])))
+    most = defaultdict(int)
+    for label, values in zip(labels, probabilities, strict=True):
+        most[label] = max(most[label], len(values))
+    return np.array(
+        [
+            sum(values) / most[label] if label >= 0 else 0.0
+            for label, values in zip(labels, probabilities, strict=True)
+        ]
+    )
 
 
 def number_by_first_appearance(labels):

@@ -121,7 +121,7 @@ def test_propagation_is_algorithm_1(graph, max_size, step):
     expected, fate, kept = reference.propagate_doubts(graph.ids, graph.doubt, graph.n_images, max_size, step)
     np.testing.assert_array_equal(labels.labels, expected)
     np.testing.assert_array_equal(labels.fate, fate)
-    sure = reference.confidence(graph.ids, graph.doubt, kept, graph.n_images)
+    sure = reference.confidence(graph.ids, graph.doubt, kept, expected)
     np.testing.assert_allclose(labels.confidence, sure, atol=1e-6)
 
 

@@ -47,9 +47,6 @@ def test_lists_and_any_memory_layout_are_accepted(same):
     np.testing.assert_allclose(Embeddings(same).vectors, Embeddings(NATIVE).vectors, rtol=1e-7)
 
 
-@pytest.mark.xfail(
-    raises=InputError, reason="the dtype check refuses foreign byte order before it is converted"
-)
 @pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8"])
 def test_foreign_byte_order_is_accepted(dtype):
     np.testing.assert_allclose(

@@ -50,8 +50,8 @@ def test_identities_may_be_names(dtype):
 
 def test_repr_counts_known_identities_and_members():
     views = Views(_array(), {"sface": _array()}, identities=[7, 7, -1, 3, -1])
-    assert repr(views) == "Views: 5 images, 2 identities, base and 1 members (sface)"
-    assert repr(Views(_array())) == "Views: 5 images, without identities, base and 0 members (nobody)"
+    assert repr(views) == "Views: 5 images, 2 identities, base and committee of 1 (sface)"
+    assert repr(Views(_array())) == "Views: 5 images, without identities, base and committee of 0 (nobody)"
 
 
 @pytest.mark.parametrize("rows", [[3, 0], np.array([True, False, False, True, False])])
