@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from cdp import CDP, Labels, Views, Vote, knn_graph, measure_labels
-from cdp.types import ALL_INPUTS
+from cdp import CDP, Labels, Views, Vote, knn_graph, measure_labels, propagate
+from cdp.types import ALL_INPUTS, PAPER_INPUTS
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "lfw"
 
@@ -58,6 +58,12 @@ def measure(*, quick: bool) -> dict[str, Any]:
             f"recall {summary['recall'][0]:.3f}  BCubed F {summary['bcubed_f'][0]:.3f}  "
             f"coverage {summary['coverage'][0]:.3f}  identities {summary['identities'][0]:.0f}"
         )
+    figures["which labels are wrong, paper's inputs"] = confidence_figures(
+        labeled, unlabeled, graphs, PAPER_INPUTS
+    )
+    figures["which labels are wrong, common neighbors"] = confidence_figures(
+        labeled, unlabeled, graphs, ALL_INPUTS
+    )
     return figures
 
 
@@ -65,6 +71,36 @@ def pairwise_f(labels: Labels, views: Views) -> float:
     """Discards kept as groups of one."""
     assert views.identities is not None
     return measure_labels(labels, views.identities).discards_kept.pairwise.f or 0.0
+
+
+def confidence_figures(labeled: Views, unlabeled: Views, graphs: Any, inputs: Any) -> dict[str, float]:
+    """Area under the ROC curve for "belongs to its group's majority identity": our confidence, and the obvious one."""
+    from sklearn.metrics import roc_auc_score
+
+    model = CDP(inputs=inputs).fit(labeled, graphs=graphs[0])
+    graph = model.consensus(unlabeled, graphs[1])
+    labels = propagate(graph)
+    truth = unlabeled.identities
+    assert truth is not None
+    right = np.zeros(len(labels), bool)
+    for group in range(labels.n_identities):
+        rows = np.flatnonzero(labels.labels == group)
+        right[rows] = truth[rows] == np.bincount(truth[rows]).argmax()
+    ends = graph.ids.ravel()
+    sums = np.bincount(ends, np.repeat(graph.probability, 2), minlength=len(labels))
+    mean = sums / np.maximum(np.bincount(ends, minlength=len(labels)), 1)
+    kept = labels.labels >= 0
+    figures = {
+        "labeled": int(kept.sum()),
+        "wrong": int((~right[kept]).sum()),
+        "confidence": float(roc_auc_score(right[kept], labels.confidence[kept])),
+        "mean probability": float(roc_auc_score(right[kept], mean[kept])),
+    }
+    print(
+        f"{figures['wrong']} of {figures['labeled']:,} labels wrong; ROC area of confidence {figures['confidence']:.3f}, "
+        f"of the mean probability {figures['mean probability']:.3f}"
+    )
+    return figures
 
 
 def summarise(runs: list[Labels], views: Views) -> dict[str, tuple[float, float]]:

@@ -172,7 +172,7 @@ def draw_thresholds(split, model, graphs, pairs) -> None:
     keep(figure, "thresholds")
 
 
-def draw_confidence(split, model, graphs) -> None:
+def draw_confidence(split, graphs) -> None:
     """Labels with a low confidence are wrong more often."""
     labels = CDP(k=20).fit(split.labeled).predict(split.unlabeled, graphs)
     truth = split.unlabeled.identities
@@ -207,7 +207,7 @@ def main() -> None:
     model = CDP(inputs=ALL_INPUTS).fit(split.labeled)
     draw_opinions(split, model, graphs, pairs, same)
     draw_thresholds(split, model, graphs, pairs)
-    draw_confidence(split, model, graphs)
+    draw_confidence(split, graphs)
 
 
 if __name__ == "__main__":

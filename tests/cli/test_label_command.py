@@ -181,7 +181,7 @@ def test_a_nan_row_is_named(cdp, home):
     embeddings[[7, 9], 2] = np.nan
     np.save(home / "broken.npy", embeddings)
     output = cdp("label", "broken.npy", "--vote", "--out", "x", code=2)
-    assert "rows 7, 9 (counted from 0) contain NaN or infinity" in output.replace("\n", " ")
+    assert "NaN or infinity in rows 7, 9 (counted from 0)" in output.replace("\n", " ")
 
 
 def test_interrupting_leaves_nothing_behind(home):

@@ -116,7 +116,8 @@ def turn_pairs(matrix: FloatArray, n_members: int, inputs: Sequence[str]) -> Flo
     order = np.arange(matrix.shape[1])
     for block in (mean, mean + 2 * n_models):
         order[block : block + 2 * n_models] = np.roll(order[block : block + 2 * n_models], n_models)
-    turned: FloatArray = matrix[:, order]
+    # Rows side by side, as in the original: some classifiers round differently on another layout.
+    turned: FloatArray = np.ascontiguousarray(matrix[:, order])
     return turned
 
 

@@ -192,4 +192,6 @@ def collect_opinions(
         graphs: their k-NN graphs, base first.
         inputs: add "common_neighbors" to have them counted too.
     """
+    if pairs.n_images != views.n_images:
+        raise InputError(f"The pairs are of {pairs.n_images:,} images, the views have {views.n_images:,}.")
     return hear(call_witnesses(views, graphs, inputs), pairs.ids)

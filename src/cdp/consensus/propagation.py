@@ -48,7 +48,7 @@ def propagate(graph: ConsensusGraph, max_size: int = 600, step: float = 0.1) -> 
     size = np.bincount(group, minlength=graph.n_images)[group]
     fate = np.where(size > 1, Fate.LABELED, Fate.NO_ACCEPTED_PAIR).astype(np.uint8)
     keep_below = np.full(graph.n_images, np.inf)
-    if size.max() > max_size:
+    if size.max(initial=0) > max_size:
         _split(graph, np.flatnonzero(size > max_size), max_size, step, group, fate, keep_below)
     labels = _number_groups(group, fate)
     confidence = _measure_ties(graph.ids, graph.doubt, labels, keep_below)
@@ -103,7 +103,7 @@ def _split(
 
 
 def _sort_by_doubt(doubt: AnyArray) -> tuple[LongArray, AnyArray]:
-    """argsort and the sorted doubts; NumPy sorts plain numbers five times as fast as it argsorts."""
+    """The order of doubt, and the doubts in it; NumPy sorts plain numbers five times as fast as it argsorts."""
     if doubt.dtype != np.float32 or len(doubt) >= 2**32:
         order = np.argsort(doubt)
         return order, doubt[order]
@@ -348,7 +348,10 @@ def _measure_ties(ids: IntArray, doubt: AnyArray, labels: IntArray, keep_below: 
             for image in (one, other):
                 ties[image, 0] += min(1.0, doubt[row])
                 ties[image, 1] += 1
-    most = np.zeros(max(1, labels.max() + 1), np.float32)
+    n_groups = 0
+    for image in range(len(labels)):
+        n_groups = max(n_groups, labels[image] + 1)
+    most = np.zeros(n_groups, np.float32)
     for image in range(len(labels)):
         if labels[image] >= 0:
             most[labels[image]] = max(most[labels[image]], ties[image, 1])

@@ -38,12 +38,23 @@ def diffuse(graph: ConsensusGraph, labels: Labels, depth: int = 3, decay: float 
         raise InputError(f"diffuse(depth={depth}): depth is a number of steps, 0 or more.")
     if not 0 < decay <= 1:
         raise InputError(f"diffuse(decay={decay}): decay lies in (0, 1].")
+    if labels.n_identities == 0:
+        nothing = np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(labels.n_images + 1, np.int64)
+        return sparse.csr_array(nothing, shape=(labels.n_images, 0))
     starts, neighbors = adjacency(graph)
     weights = np.float64(decay) ** np.arange(int(depth) + 1)
     counts = np.zeros(labels.n_images + 1, np.int64)
     # Two passes, count then fill, so that no more is allocated than the result needs.
-    nothing = np.empty(0, np.int32), np.empty(0, np.float32)
-    _walk(starts, neighbors, labels.labels, weights, counts, True, *nothing)
+    _walk(
+        starts,
+        neighbors,
+        labels.labels,
+        weights,
+        counts,
+        True,
+        np.empty(0, np.int32),
+        np.empty(0, np.float32),
+    )
     rows: LongArray = np.cumsum(counts)
     columns = np.empty(int(rows[-1]), np.int32)
     values = np.empty(int(rows[-1]), np.float32)
@@ -88,8 +99,10 @@ def _walk(
     n_images = len(labels)
     reached_by = np.full(n_images, -1, np.int32)
     queue = np.empty(n_images, np.int32)
-    share = np.zeros(max(1, labels.max() + 1), np.float64)
+    share = np.zeros(labels.max() + 1, np.float64)
     found = np.empty(len(share), np.int32)
+    # Not told by `share` being 0: decay ** step can vanish.
+    found_by = np.full(len(share), -1, np.int32)
     for image in range(n_images):
         if labels[image] < 0:
             continue
@@ -103,7 +116,9 @@ def _walk(
                 ready += 1
                 label = labels[here]
                 if label >= 0:
-                    if share[label] == 0:
+                    if found_by[label] != image:
+                        found_by[label] = image
+                        share[label] = 0
                         found[n_found] = label
                         n_found += 1
                     share[label] += weights[step]
@@ -124,5 +139,3 @@ def _walk(
             for index in range(n_found):
                 columns[rows[image] + index] = in_order[index]
                 values[rows[image] + index] = share[in_order[index]] / total
-        for index in range(n_found):
-            share[found[index]] = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cdp.errors import InputError
 from cdp.kernels import kernel, sum_kernel
 from cdp.parallel import map_blocks, spans
 from cdp.progress import Watch, nobody
@@ -14,8 +15,10 @@ from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
 # images must give the same graph everywhere. A thread needs about 40 MB.
 QUERY_ROWS = 1024
 GALLERY_ROWS = 8192
-# A few more candidates than k are kept and measured again by `similarities`, so that equal images tie exactly.
+# A few more candidates than k are kept and measured again by `similarities`, so that equal images tie exactly. Where
+# even the spare ones lie within rounding of the k-th (many copies of an image), the row is searched once more in full.
 _SPARE = 4
+_ROUNDING = 1e-5
 
 
 def exact_graph(
@@ -62,6 +65,9 @@ def search_rows(
         ends = np.stack([np.repeat(queries, keep), ids.ravel()], axis=1)
         exact = similarities(embeddings, ends).reshape(ids.shape)
         _sort_rows(exact, ids)
+        if keep < n_images - 1:
+            for row in np.flatnonzero(best[:, k - 1] - best[:, keep - 1] < _ROUNDING):
+                ids[row, :k], exact[row, :k] = _search_in_full(embeddings, int(queries[row]), k)
         neighbors[span[0] : span[1]] = ids[:, :k]
         similarity[span[0] : span[1]] = exact[:, :k]
         return span
@@ -71,6 +77,19 @@ def search_rows(
     return neighbors, similarity
 
 
+def _search_in_full(embeddings: Embeddings, query: int, k: int) -> tuple[IntArray, FloatArray]:
+    """The k nearest neighbors of one image, every similarity measured exactly, ties by id."""
+    others = np.delete(np.arange(embeddings.n_images, dtype=np.int32), query)
+    similarity = np.concatenate(
+        [
+            similarities(embeddings, np.stack([np.full(stop - start, query), others[start:stop]], axis=1))
+            for start, stop in spans(len(others), GALLERY_ROWS)
+        ]
+    )
+    best = np.lexsort((others, -similarity))[:k]
+    return others[best], similarity[best]
+
+
 def similarities(embeddings: Embeddings, ends: AnyArray) -> FloatArray:
     """Cosine similarity of every pair in `ends` (m, 2), float32 (m,).
 
@@ -78,23 +97,25 @@ def similarities(embeddings: Embeddings, ends: AnyArray) -> FloatArray:
     of an image are exactly equally similar to a third.
     """
     similarity = np.empty(len(ends), np.float32)
-    if embeddings.source.dtype == np.float32:
+    if embeddings.source.dtype == np.float32 and _is_tame(embeddings):
         _cosines(embeddings.source, embeddings.scale, ends, similarity)
         return similarity
     rows, position = np.unique(ends, return_inverse=True)
-    compact = embeddings.source[rows].astype(
-        np.float32 if embeddings.source.dtype == np.float16 else np.float64, copy=False
-    )
-    _cosines(compact, embeddings.scale[rows], position.reshape(ends.shape), similarity)
+    _cosines(embeddings.take(rows), np.ones(len(rows)), position.reshape(ends.shape), similarity)
     return similarity
+
+
+def _is_tame(embeddings: Embeddings) -> bool:
+    """Whether products of entries stay far from the ends of float32's range before they are scaled."""
+    return bool(embeddings.scale.min() > 1e-12 and embeddings.scale.max() < 1e12)
 
 
 @sum_kernel
 def _cosines(source: AnyArray, scale: AnyArray, ends: AnyArray, similarity: FloatArray) -> None:
     dimensions = source.shape[1]
     for row in range(len(ends)):
-        first = ends[row, 0]
-        second = ends[row, 1]
+        first = min(ends[row, 0], ends[row, 1])  # so that (i, j) and (j, i) round alike
+        second = max(ends[row, 0], ends[row, 1])
         total = source[first, 0] * source[second, 0]
         for column in range(1, dimensions):
             total += source[first, column] * source[second, column]
@@ -143,6 +164,11 @@ def _sort_rows(similarity: FloatArray, ids: IntArray) -> None:
 def graph_from_neighbors(embeddings: Embeddings, neighbors: AnyArray, method: str = "given") -> KnnGraph:
     """A graph from neighbor ids alone: self, repeats and pads (-1) are dropped, similarities measured here."""
     n_images, width = neighbors.shape
+    if n_images != embeddings.n_images or neighbors.min() < -1 or neighbors.max() >= n_images:
+        raise InputError(
+            f"Neighbors of {n_images:,} images with ids {neighbors.min()}..{neighbors.max()} do not belong to "
+            f"embeddings of {embeddings.n_images:,} images; ids lie in 0..{embeddings.n_images - 1}, -1 = none."
+        )
     ids = np.array(neighbors, dtype=np.int32)
     _drop_repeats(ids)
     similarity = np.full(ids.shape, -np.inf, np.float32)

@@ -86,6 +86,7 @@ class NNDescentWorker:
         except BrokenPipeError:
             pass
         if answer.strip() != "done":
+            self._process.kill()
             self._process.wait()
             self._errors.seek(0)
             last = self._errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["no message"]

@@ -13,6 +13,8 @@ def main() -> None:
     """Answer until standard input ends."""
     from pynndescent import NNDescent
 
+    # Answers go out on the real standard output; whatever a library prints goes to standard error.
+    answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         question = json.loads(line)
         folder = Path(question["folder"])
@@ -22,8 +24,8 @@ def main() -> None:
             np.asarray(vectors), metric="euclidean", n_neighbors=question["k"], random_state=question["seed"]
         )
         np.save(folder / "neighbors.npy", index.neighbor_graph[0].astype(np.int32))
-        sys.stdout.write("done\n")
-        sys.stdout.flush()
+        answers.write("done\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -117,14 +118,14 @@ def _inverse_lengths(source: AnyArray) -> DoubleArray:
         )
     if not_finite:
         raise InputError(
-            f"Embeddings: {name_rows(not_finite)} (counted from 0) contain NaN or infinity; "
+            f"Embeddings: NaN or infinity in {name_rows(not_finite)} (counted from 0); "
             "remove these images or embed them again."
         )
     zero = np.flatnonzero(lengths < _SMALLEST_NORM)
     if zero.size:
         raise InputError(
-            f"Embeddings: {name_rows(zero)} (counted from 0) have length zero, so they have no direction "
-            "to compare; remove these images or embed them again."
+            f"Embeddings: length zero, so no direction to compare, in {name_rows(zero)} (counted from 0); "
+            "remove these images or embed them again."
         )
     inverse: DoubleArray = 1.0 / lengths
     return inverse
@@ -139,7 +140,7 @@ class Views:
     Attributes:
         base: embeddings by the base model B.
         committee: name -> embeddings by C_1..C_N; may be empty; dimensions are free per model.
-        identities: int64 (n,) where known, else None; -1 for an image whose identity is unknown.
+        identities: int64 (n,) where known, else None; negative for an image whose identity is unknown.
         paths: where the images lie, if known; only carried along to the output.
     """
 
@@ -169,7 +170,7 @@ class Views:
                     f"{len(held_base):,}; all models must embed the same images in the same order."
                 )
         object.__setattr__(self, "base", held_base)
-        object.__setattr__(self, "committee", members)
+        object.__setattr__(self, "committee", MappingProxyType(members))
         object.__setattr__(self, "identities", _as_identities(identities, len(held_base)))
         if paths is not None and len(paths) != len(held_base):
             raise InputError(f"Views: {len(paths):,} paths for {len(held_base):,} images.")
@@ -216,6 +217,9 @@ class Views:
 
         save(self, path, force=force)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Views, (self.base, dict(self.committee), self.identities, self.paths)
+
     def __repr__(self) -> str:
         members = ", ".join(self.committee) or "nobody"
         known = "without identities"
@@ -244,7 +248,9 @@ def _as_identities(given: npt.ArrayLike | None, n_images: int) -> LongArray | No
             f"Views: identities have shape {array.shape} for {n_images:,} images; one identity per row is needed."
         )
     if array.dtype == object or array.dtype.kind in "US":
+        nobody = np.array([name is None for name in array])
         _, array = np.unique(array.astype(str), return_inverse=True)
+        array = np.where(nobody, -1, array)
     elif array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.floor(array)):
         array = array.astype(np.int64)
     elif array.dtype.kind not in "iu":

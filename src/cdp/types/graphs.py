@@ -31,7 +31,7 @@ class KnnGraph:
     def __post_init__(self) -> None:
         neighbors = np.asarray(self.neighbors)
         similarity = np.asarray(self.similarity)
-        if neighbors.ndim != 2 or neighbors.shape != similarity.shape or neighbors.shape[0] == 0:
+        if neighbors.ndim != 2 or neighbors.shape != similarity.shape or neighbors.size == 0:
             raise InputError(
                 f"KnnGraph: neighbors {neighbors.shape} and similarity {similarity.shape} must be two tables "
                 "of the same shape, images x k."
@@ -40,6 +40,8 @@ class KnnGraph:
             raise InputError(f"KnnGraph: neighbors must be whole numbers, got {neighbors.dtype}.")
         n_images = neighbors.shape[0]
         present = neighbors >= 0
+        _refuse(neighbors < -1, "have an id below -1; -1 alone marks a missing one")
+        _refuse(np.isposinf(similarity), "have an infinite similarity")
         _refuse(neighbors >= n_images, f"name an image past the last one ({n_images - 1})")
         _refuse(neighbors == np.arange(n_images)[:, None], "name the image itself")
         _refuse(present[:, 1:] & ~present[:, :-1], "have a neighbor after a missing one")
@@ -151,6 +153,7 @@ class ConsensusGraph:
             raise InputError(f"ConsensusGraph: pair {row} joins image {ids[row, 0]} with itself.")
         if np.any(ids[:, 0] > ids[:, 1]):
             ids = np.sort(ids, axis=1)
+        _refuse_repeated_pairs(ids)
         object.__setattr__(self, "ids", read_only(ids))
         object.__setattr__(self, "doubt", read_only(doubt))
 
@@ -178,6 +181,18 @@ class ConsensusGraph:
 
     def __repr__(self) -> str:
         return f"ConsensusGraph: {len(self):,} accepted pairs of {self.n_images:,} images"
+
+
+def _refuse_repeated_pairs(ids: IntArray) -> None:
+    keys = ids[:, 0].astype(np.int64) << 32 | ids[:, 1]
+    step = np.diff(keys)
+    if np.all(step > 0):
+        return
+    keys.sort()
+    repeated = np.flatnonzero(np.diff(keys) == 0)
+    if repeated.size:
+        first, second = divmod(int(keys[repeated[0]]), 2**32)
+        raise InputError(f"ConsensusGraph: the pair ({first}, {second}) occurs twice; give every pair once.")
 
 
 def _check_ids(noun: str, given: AnyArray, n_images: int) -> IntArray:

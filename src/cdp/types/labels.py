@@ -71,12 +71,14 @@ class Labels:
             raise InputError(
                 "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them."
             )
-        if fate.size and int(fate.max()) > max(Fate):
-            raise InputError("Labels: an unknown fate.")
+        if not np.isin(fate, list(Fate)).all():
+            raise InputError(f"Labels: an unknown fate; it is one of {', '.join(str(int(f)) for f in Fate)}.")
         if np.any((labels >= 0) != (fate == Fate.LABELED)):
             raise InputError("Labels: exactly the images with fate 0 (labeled) must carry a label.")
         if not np.all((confidence >= 0) & (confidence <= 1)):
             raise InputError("Labels: a confidence lies outside [0, 1].")
+        if np.any(confidence[labels < 0] > 0):
+            raise InputError("Labels: a discarded image has a confidence; it must be 0.")
         object.__setattr__(self, "labels", read_only(labels, np.int32))
         object.__setattr__(self, "fate", read_only(fate, np.uint8))
         object.__setattr__(self, "confidence", read_only(confidence, np.float32))
@@ -107,7 +109,7 @@ class Labels:
     @property
     def coverage(self) -> float:
         """Share of the images that carry a label."""
-        return float(np.mean(self.labels >= 0))
+        return float(np.mean(self.labels >= 0)) if self.n_images else 0.0
 
     def __len__(self) -> int:
         return self.n_images

@@ -149,7 +149,6 @@ def test_without_accepted_pairs_nobody_is_labeled():
     np.testing.assert_array_equal(labels.fate, Fate.NO_ACCEPTED_PAIR)
 
 
-@pytest.mark.xfail(raises=ValueError, reason="the largest of no sizes is asked for")
 def test_no_images_have_no_labels():
     assert len(propagate(ConsensusGraph(np.empty((0, 2), int), np.empty(0), 0))) == 0
 

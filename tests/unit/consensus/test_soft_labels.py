@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import reference
-from cdp import ConsensusGraph, InputError, diffuse, propagate
+from cdp import ConsensusGraph, InputError, Labels, diffuse, propagate
 
 
 def random_graph(seed: int, n_images: int = 40, n_edges: int = 60) -> ConsensusGraph:
@@ -67,3 +67,16 @@ def test_refuses_settings_out_of_range(settings, message):
 def test_refuses_labels_of_other_images():
     with pytest.raises(InputError, match="the graph has 40 images, the labels 7"):
         diffuse(random_graph(0), propagate(random_graph(0, n_images=7)))
+
+
+def test_a_decay_that_vanishes_leaves_one_hot_labels():
+    ends = np.array([[0, 1], [1, 2], *[[2, other] for other in range(3, 10)]])
+    graph = ConsensusGraph(ends, np.full(len(ends), 0.01), 10)
+    labels = Labels.from_array([0, 0, 1, 1, 1, 1, 1, 1, 1, 1])
+    soft = diffuse(graph, labels, depth=3, decay=1e-200)
+    np.testing.assert_array_equal(soft.toarray(), np.eye(2)[labels.labels])
+
+
+def test_nothing_labeled_gives_an_empty_matrix():
+    graph = ConsensusGraph(np.empty((0, 2), int), np.empty(0), 4)
+    assert diffuse(graph, propagate(graph), depth=2).shape == (4, 0)

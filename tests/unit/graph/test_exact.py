@@ -68,10 +68,6 @@ def test_copies_of_an_image_tie_exactly_and_are_ordered_by_id(dtype):
         assert len(set(graph.similarity[image, 3:])) == 1
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    reason="of more than k + 4 copies the matrix product's rounding chooses, not the id",
-)
 def test_many_copies_of_an_image_are_ordered_by_id():
     faces = _random(6, 37, seed=1)
     face_of = np.random.default_rng(1).integers(0, 6, 300)
@@ -141,9 +137,6 @@ def test_similarities_are_cosines_within_their_range(dtype):
     assert measured.max() <= 1
 
 
-@pytest.mark.xfail(
-    raises=AssertionError, reason="products of very large or very small float32 entries leave float32's range"
-)
 @pytest.mark.parametrize("size", [1e-25, 1e25])
 def test_the_length_of_rows_does_not_matter(size):
     vectors = _random(40, 9, seed=8)
@@ -177,9 +170,8 @@ def test_given_neighbors_lose_columns_nobody_uses():
     np.testing.assert_array_equal(nothing.neighbors, [[-1], [-1], [-1]])
 
 
-@pytest.mark.xfail(run=False, reason="ids past the last image are looked up beyond the end of the array")
 def test_given_neighbors_past_the_last_image_are_refused():
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"with ids 1\.\.3 do not belong to embeddings of 3 images"):
         graph_from_neighbors(Embeddings(_random(3, 4)), np.array([[1], [2], [3]]))
 
 

@@ -94,22 +94,21 @@ def _spoiled(rows, value):
     [
         (
             _spoiled([3], np.nan),
-            "Embeddings: row 3 (counted from 0) contain NaN or infinity; "
-            "remove these images or embed them again.",
+            "Embeddings: NaN or infinity in row 3 (counted from 0); remove these images or embed them again.",
         ),
         (
             _spoiled([0, 19], -np.inf),
-            "Embeddings: rows 0, 19 (counted from 0) contain NaN or infinity; "
+            "Embeddings: NaN or infinity in rows 0, 19 (counted from 0); "
             "remove these images or embed them again.",
         ),
         (
             _spoiled(list(range(2, 10)), np.nan),
-            "Embeddings: rows 2, 3, 4, 5, 6 and 3 more (counted from 0) contain NaN or infinity; "
+            "Embeddings: NaN or infinity in rows 2, 3, 4, 5, 6 and 3 more (counted from 0); "
             "remove these images or embed them again.",
         ),
         (
             np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]),
-            "Embeddings: rows 1, 2 (counted from 0) have length zero, so they have no direction to compare; "
+            "Embeddings: length zero, so no direction to compare, in rows 1, 2 (counted from 0); "
             "remove these images or embed them again.",
         ),
         (
@@ -144,9 +143,9 @@ def test_refusals(given, message):
 
 def test_row_numbers_count_through_all_checked_blocks(monkeypatch):
     monkeypatch.setattr(module, "_CHECK_BYTES", 4 * 8 * 3)  # four rows of three at a time
-    with pytest.raises(InputError, match=r"rows 1, 7, 18 \(counted from 0\) contain NaN"):
+    with pytest.raises(InputError, match=r"NaN or infinity in rows 1, 7, 18 \(counted from 0\)"):
         Embeddings(_spoiled([1, 7, 18], np.nan))
     zero = np.ones((20, 3))
     zero[[5, 13]] = 0
-    with pytest.raises(InputError, match=r"rows 5, 13 \(counted from 0\) have length zero"):
+    with pytest.raises(InputError, match=r"length zero, so no direction to compare, in rows 5, 13 \(counted"):
         Embeddings(zero)
