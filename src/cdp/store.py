@@ -299,7 +299,9 @@ def _load_mediator(arrays: dict[str, AnyArray], settings: dict[str, Any]) -> Any
 
 
 _LOADERS: dict[str, Any] = {
-    "KnnGraph": lambda arrays, settings: KnnGraph(**arrays, **settings),
+    "KnnGraph": lambda arrays, settings: KnnGraph(
+        **arrays, method=settings["method"], recall=settings["recall"]
+    ),
     "ConsensusGraph": lambda arrays, settings: ConsensusGraph(**arrays, n_images=settings["n_images"]),
     "Labels": lambda arrays, settings: Labels(**arrays),
     "Mediator": _load_mediator,

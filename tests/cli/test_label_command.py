@@ -103,6 +103,26 @@ def test_a_given_knn_file_is_used(cdp, home):
     assert "has 12 neighbors per image, --k asks for 15" in output
 
 
+def test_kept_graphs_are_used_again_and_only_where_they_fit(cdp, home):
+    words = ["label", "unlabeled", "--vote", "--keep-graphs", "graphs", "--quiet", "--out"]
+    cdp(*words, "first", "--k", "8")
+    kept = {folder: (folder / "neighbors.npy").stat().st_mtime_ns for folder in (home / "graphs").iterdir()}
+    assert len(kept) == 3
+    cdp(*words, "second", "--k", "8")
+    assert {
+        folder: (folder / "neighbors.npy").stat().st_mtime_ns for folder in (home / "graphs").iterdir()
+    } == kept
+    np.testing.assert_array_equal(Labels.load(home / "first").labels, Labels.load(home / "second").labels)
+    cdp(*words, "third", "--k", "9")
+    assert len(list((home / "graphs").iterdir())) == 6
+    # A changed committee member gets a graph of its own; the others are used again.
+    views = Views.load(home / "unlabeled")
+    changed = dict(views.committee) | {"member1": views.base.source[:, ::-1].copy()}
+    Views(views.base, changed).save(home / "changed")
+    cdp("label", "changed", *words[2:], "fourth", "--k", "8")
+    assert len(list((home / "graphs").iterdir())) == 7
+
+
 def test_show_tells_the_lineage(cdp, labeled_folder):
     output = cdp("show", "labels")
     assert "Labels:" in output

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cdp.cli.graphs import GraphSearch, find_graphs, read_given_graphs
 from cdp.cli.tables import print_label_report
 from cdp.consensus.estimator import CDP
 from cdp.consensus.mediator import Mediator
@@ -16,15 +17,14 @@ from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.propagation import propagate
 from cdp.consensus.soft_labels import diffuse
 from cdp.consensus.vote import Vote
-from cdp.data.knn_files import read_knn
 from cdp.data.views import read_views
 from cdp.errors import InputError
 from cdp.evaluate.labels import LabelFigures, measure_labels
 from cdp.evaluate.pairs import PairFigures, measure_pairs
-from cdp.graph.search import check_k, knn_graphs
+from cdp.graph.search import check_k
 from cdp.progress import Watch, progress_bars
 from cdp.store import fill, hash_views, write_json, writing
-from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Labels, Views
+from cdp.types import ConsensusGraph, Fate, KnnGraph, Labels, Views
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class LabelSettings:
     inputs: tuple[str, ...] = ("relationship", "affinity", "distribution")
     method: str = "auto"
     knn: tuple[str, ...] = ()
+    keep_graphs: Path | None = None
     depth: int = 0
     decay: float = 0.2
     base: str | None = None
@@ -141,13 +142,19 @@ def run_label(
         clock = now
 
     check_k(settings.k, unlabeled.n_images)
-    given = _read_graphs(settings, unlabeled)
+    search = GraphSearch(
+        settings.k, settings.method, settings.random_state, settings.n_jobs, settings.keep_graphs
+    )
+    given = read_given_graphs(settings.knn, unlabeled, settings.k)
     if labeled is not None:
-        model.fit(labeled, watch=watch)
+        check_k(settings.k, labeled.n_images)
+        labeled_graphs = find_graphs(labeled, search, watch=watch, part="labeled ")
+        lap("labeled graphs")
+        model.fit(labeled, graphs=labeled_graphs, watch=watch)
     else:
         model.fit(unlabeled)
     lap("learn")
-    graphs = _unlabeled_graphs(settings, unlabeled, given, watch)
+    graphs = find_graphs(unlabeled, search, given, watch=watch)
     lap("graphs")
     graph = model.consensus(unlabeled, graphs, watch=watch)
     lap("pairs")
@@ -162,47 +169,13 @@ def run_label(
     return LabelRun(labels, graph, graphs, model.mediator_, pair_figures, label_figures, seconds)
 
 
-def _read_graphs(settings: LabelSettings, views: Views) -> dict[str, KnnGraph]:
-    graphs = {}
-    models: dict[str, Embeddings] = dict(zip(views.names, views, strict=True))
-    for entry in settings.knn:
-        name, separator, file = entry.partition("=")
-        if not separator or name not in models:
-            raise InputError(f"--knn {entry}: write NAME=FILE with a name from {', '.join(models)}.")
-        graph = read_knn(file, models[name])
-        if graph.k < settings.k:
-            raise InputError(f"{file} has {graph.k} neighbors per image, --k asks for {settings.k}.")
-        graphs[name] = KnnGraph(
-            graph.neighbors[:, : settings.k], graph.similarity[:, : settings.k], f"file {file}"
-        )
-    return graphs
-
-
-def _unlabeled_graphs(
-    settings: LabelSettings, views: Views, given: dict[str, KnnGraph], watch: Watch
-) -> list[KnnGraph]:
-    missing = [name for name in views.names if name not in given]
-    models = dict(zip(views.names, views, strict=True))
-    made = knn_graphs(
-        [models[name] for name in missing],
-        settings.k,
-        settings.method,
-        names=missing,
-        random_state=settings.random_state,
-        n_jobs=settings.n_jobs,
-        watch=watch,
-    )
-    graphs = given | dict(zip(missing, made, strict=True))
-    return [graphs[name] for name in views.names]
-
-
 def _write(
     folder: Path, run: LabelRun, labeled: Views | None, unlabeled: Views, settings: LabelSettings
 ) -> None:
     said = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in asdict(settings).items()
-        if name not in ("out", "force", "quiet", "n_jobs")
+        if name not in ("out", "force", "quiet", "n_jobs", "keep_graphs")
     }
     made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
     if labeled is not None:

@@ -106,6 +106,12 @@ def label(
             help="NAME=FILE: use this k-NN file for a model of the unlabeled part; may be repeated."
         ),
     ] = None,
+    keep_graphs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep every k-NN graph in this folder, and use it again where embeddings and k are the same."
+        ),
+    ] = None,
     depth: Annotated[
         int, typer.Option(help="Also write soft labels that travel this many steps; 0 = none.")
     ] = 0,
@@ -140,6 +146,7 @@ def label(
                 inputs=tuple(part.strip() for part in inputs.split(",") if part.strip()),
                 method=method,
                 knn=tuple(knn or ()),
+                keep_graphs=keep_graphs,
                 depth=depth,
                 decay=decay,
                 base=base,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -55,26 +55,47 @@ def knn_graphs(
     watch: Watch = nobody,
 ) -> list[KnnGraph]:
     """`knn_graph` for several models of the same images; an approximate search is set up once for all."""
-    if method not in METHODS:
-        raise InputError(f"method={method!r}: choose from {', '.join(METHODS)}.")
-    graphs = []
+    return list(
+        each_knn_graph(models, k, method, names=names, random_state=random_state, n_jobs=n_jobs, watch=watch)
+    )
+
+
+def each_knn_graph(
+    models: Sequence[Embeddings],
+    k: int,
+    method: str,
+    *,
+    names: Sequence[str] | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    watch: Watch = nobody,
+) -> Iterator[KnnGraph]:
+    """`knn_graphs`, one at a time, so that each can be put in a safe place before the next is begun."""
     with ExitStack() as stack:
         worker = None
         for position, embeddings in enumerate(models):
             step = f"k-NN graph {names[position]}" if names else "k-NN graph"
             check_k(k, embeddings.n_images)
-            if method == "exact" or (method == "auto" and embeddings.n_images <= EXACT_UP_TO):
-                graphs.append(exact_graph(embeddings, k, n_jobs=n_jobs, watch=watch, step=step))
+            if choose_method(method, embeddings.n_images) == "exact":
+                yield exact_graph(embeddings, k, n_jobs=n_jobs, watch=watch, step=step)
                 continue
             from cdp.graph.nndescent import NNDescentWorker
 
-            watch(step, 0, embeddings.n_images)
+            watch(step, 0, 0)
             worker = worker or stack.enter_context(NNDescentWorker())
             graph = worker.search(embeddings, k, random_state)
             recall = measure_recall(embeddings, graph, random_state=random_state, n_jobs=n_jobs)
-            graphs.append(KnnGraph(graph.neighbors, graph.similarity, graph.method, recall))
             watch(step, embeddings.n_images, embeddings.n_images)
-    return graphs
+            yield KnnGraph(graph.neighbors, graph.similarity, graph.method, recall)
+
+
+def choose_method(method: str, n_images: int) -> str:
+    """The search that `method` stands for at this size: `exact` or `nndescent`."""
+    if method not in METHODS:
+        raise InputError(f"method={method!r}: choose from {', '.join(METHODS)}.")
+    if method == "auto":
+        return "exact" if n_images <= EXACT_UP_TO else "nndescent"
+    return method
 
 
 def check_k(k: int, n_images: int) -> None:
