@@ -1,0 +1,26 @@
+"""Writes the artifacts of the present format, once per format: `python tests/golden/make_golden.py`."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cdp import CDP, knn_graph, propagate
+from cdp.data.synthetic import synthetic_views
+from cdp.store import FORMAT
+
+
+def main() -> None:
+    folder = Path(__file__).parent / f"format{FORMAT}"
+    split = synthetic_views(40, 6, members=2, dimensions=8, random_state=3)
+    views = split.unlabeled.take(np.arange(60))
+    model = CDP(k=5).fit(split.labeled)
+    graph = model.consensus(views)
+    views.save(folder / "views", force=True)
+    knn_graph(views.base, 5).save(folder / "knn", force=True)
+    graph.save(folder / "consensus", force=True)
+    propagate(graph).save(folder / "labels", force=True)
+    model.mediator_.save(folder / "mediator", force=True)
+
+
+if __name__ == "__main__":
+    main()
