@@ -43,19 +43,18 @@ def run_demo(out: Path, n_identities: int, *, random_state: int, force: bool, qu
             )
         )
     table = Table(
-        title="Pseudo-labels of the unlabeled part (discards count as groups of one)", title_justify="left"
+        title="Pseudo-labels: pairwise figures, BCubed F, share of images labeled", title_justify="left"
     )
-    for name in ("", "pairwise precision", "recall", "F", "BCubed F", "labeled", "identities"):
+    for name in ("", "precision", "recall", "F", "BCubed", "labeled", "found"):
         table.add_column(name, justify="left" if not name else "right")
     for name, figures in rows:
         pairwise, bcubed = figures.discards_kept.pairwise, figures.discards_kept.bcubed
         scores = [decimals(value) for value in (pairwise.precision, pairwise.recall, pairwise.f, bcubed.f)]
         table.add_row(name, *scores, percent(figures.coverage), f"{figures.identities_found:,}")
-    table.add_row(
-        "true identities with two images or more", *[""] * 5, f"{rows[0][1].identities_true_shared:,}"
-    )
     console.print(table)
     console.print(
+        f"{rows[0][1].identities_true_shared:,} people have two images or more and could be found. "
+        "Discarded images count as groups of one.\n"
         f"The last way's labels are in {out / 'labels'}. The same by hand:\n"
         f"  cdp label {out / 'views/unlabeled'} --learn-from {out / 'views/labeled'} "
         f"--inputs {','.join(ALL_INPUTS)} --out mylabels\n"
@@ -74,10 +73,10 @@ def _compare(
     }
     alone = _tune_single_model(labeled, graphs["labeled"][0])
     ways = {
-        f"base model alone, best threshold ({alone:.2f})": CDP(mediator=Vote(quorum=0, threshold=alone)),
+        f"base alone, > {alone:.2f}": CDP(mediator=Vote(quorum=0, threshold=alone)),
         "unanimous vote": CDP(mediator=Vote()),
-        "mediator, the paper's inputs": CDP(random_state=random_state),
-        "mediator, with common neighbors": CDP(inputs=ALL_INPUTS, random_state=random_state),
+        "mediator, as in the paper": CDP(random_state=random_state),
+        "  with common neighbors": CDP(inputs=ALL_INPUTS, random_state=random_state),
     }
     rows = []
     for name, model in ways.items():
