@@ -1,0 +1,66 @@
+"""The command line's frame: the app, what all commands share, and how errors become sentences."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cdp import __version__
+from cdp.errors import CdpError
+
+app = typer.Typer(
+    help="Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+evaluation = typer.Typer(help="Measure results against true identities.", no_args_is_help=True)
+app.add_typer(evaluation, name="eval")
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Errors become one sentence and an exit code: 2 wrong input, 1 failure, 130 interrupted."""
+    try:
+        yield
+    except CdpError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; no output folder was changed.", err=True)
+        raise typer.Exit(130) from None
+    except MemoryError:
+        typer.echo("Error: out of memory; lower --memory-budget or --k, or use a larger machine.", err=True)
+        raise typer.Exit(1) from None
+    except BrokenPipeError:
+        # The reader of a pipe has gone (`cdp show x | head`); that is not our failure.
+        sys.stderr.close()
+        raise typer.Exit(0) from None
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cdp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and stop."),
+    ] = False,
+) -> None:
+    """Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images."""
+
+
+OutOption = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist unless --force.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it is there.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars, no table.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of a table.")]

@@ -1,0 +1,147 @@
+"""`cdp label`, `cdp eval labels`, `cdp show`, `cdp demo`: options here, work elsewhere, nothing heavy imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cdp.cli.app import ForceOption, JsonOption, OutOption, QuietOption, app, evaluation, plain_errors
+
+
+@app.command()
+def label(
+    unlabeled: Annotated[
+        Path, typer.Argument(help="Views of the images to label: a folder, .npz, .parquet or .npy.")
+    ],
+    out: OutOption,
+    learn_from: Annotated[
+        Path | None,
+        typer.Option(help="Views of the labeled part, with identities; the mediator learns here."),
+    ] = None,
+    mediator: Annotated[
+        Path | None,
+        typer.Option(help="A mediator folder that was learned before, instead of --learn-from."),
+    ] = None,
+    vote: Annotated[
+        bool, typer.Option("--vote", help="Let the committee vote; no labeled part is needed.")
+    ] = False,
+    quorum: Annotated[
+        int | None, typer.Option(help="With --vote: how many members must agree [default: all of them].")
+    ] = None,
+    similarity: Annotated[
+        float | None, typer.Option(help="With --vote: base similarity must be greater than this.")
+    ] = None,
+    k: Annotated[int, typer.Option(help="Neighbors per image in every graph.")] = 20,
+    threshold: Annotated[float, typer.Option(help="Accept a pair if its probability is greater.")] = 0.96,
+    max_size: Annotated[int, typer.Option(help="Most images per identity.")] = 600,
+    step: Annotated[float, typer.Option(help="How fast the threshold rises while a group is split.")] = 0.1,
+    inputs: Annotated[
+        str,
+        typer.Option(help="What the mediator is told, by commas; add common_neighbors for better labels."),
+    ] = "relationship,affinity,distribution",
+    method: Annotated[
+        str, typer.Option(help="k-NN search: auto (exact up to 50,000 images), exact or nndescent.")
+    ] = "auto",
+    knn: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=FILE: use this k-NN file for a model of the unlabeled part; may be repeated."
+        ),
+    ] = None,
+    keep_graphs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep every k-NN graph in this folder, and use it again where embeddings and k are the same."
+        ),
+    ] = None,
+    depth: Annotated[
+        int, typer.Option(help="Also write soft labels that travel this many steps; 0 = none.")
+    ] = 0,
+    decay: Annotated[float, typer.Option(help="With --depth: factor per step.")] = 0.2,
+    base: Annotated[
+        str | None, typer.Option(help="Name of the base model, for folders of .bin files.")
+    ] = None,
+    dim: Annotated[int | None, typer.Option(help="Dimensions, for .bin files without a list.")] = None,
+    memory_budget: Annotated[str, typer.Option(help="Memory for blocks of opinions, e.g. 500MB.")] = "1GB",
+    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+    n_jobs: Annotated[int | None, typer.Option(help="Threads [default: all].")] = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Give every unlabeled image a pseudo-identity, or a reason why it has none."""
+    with plain_errors():
+        from cdp.cli.label import LabelSettings, label_images
+
+        label_images(
+            LabelSettings(
+                unlabeled=unlabeled,
+                out=out,
+                learn_from=learn_from,
+                mediator=mediator,
+                vote=vote,
+                quorum=quorum,
+                similarity=similarity,
+                k=k,
+                threshold=threshold,
+                max_size=max_size,
+                step=step,
+                inputs=tuple(part.strip() for part in inputs.split(",") if part.strip()),
+                method=method,
+                knn=tuple(knn or ()),
+                keep_graphs=keep_graphs,
+                depth=depth,
+                decay=decay,
+                base=base,
+                dim=dim,
+                memory_budget=memory_budget,
+                random_state=random_state,
+                n_jobs=n_jobs,
+                force=force,
+                quiet=quiet,
+            )
+        )
+
+
+@evaluation.command("labels")
+def eval_labels(
+    labels: Annotated[Path, typer.Argument(help="A labels folder, or a text file with one number per line.")],
+    identities: Annotated[
+        Path,
+        typer.Option(help="True identities: .npy, a text file with one per line, or views that carry them."),
+    ],
+    json: JsonOption = False,
+) -> None:
+    """Pairwise and BCubed figures, NMI, coverage and sizes of labels."""
+    with plain_errors():
+        from cdp.cli.evaluate import evaluate_labels
+
+        evaluate_labels(labels, identities, as_json=json)
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="A folder written by cdp.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the card as it is.")] = False,
+) -> None:
+    """What is this folder, and what was it made from?"""
+    with plain_errors():
+        from cdp.cli.show import show_folder
+
+        show_folder(folder, as_json=json)
+
+
+@app.command()
+def demo(
+    out: OutOption = Path("demo"),
+    identities: Annotated[int, typer.Option(help="How many made-up people.")] = 1000,
+    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Label made-up embeddings four ways and compare, in under a minute, with no download."""
+    with plain_errors():
+        from cdp.cli.demo import run_demo
+
+        run_demo(out, identities, random_state=random_state, force=force, quiet=quiet)
