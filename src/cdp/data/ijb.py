@@ -82,7 +82,7 @@ def read_ijba_split(folder: str | Path, number: int, names: ImageNames | None = 
     columns = _read_ijba_metadata(metadata)
     rows = _ijba_rows(columns, names, metadata)
     template_ids, templates = np.unique(_whole(columns["TEMPLATE_ID"], metadata), return_inverse=True)
-    _, subject = np.unique(columns["SUBJECT_ID"], return_inverse=True)
+    subject = _whole(columns["SUBJECT_ID"], metadata)
     subjects = np.zeros(len(template_ids), np.int64)
     subjects[templates] = subject
     mixed = np.flatnonzero(subjects[templates] != subject)
@@ -146,7 +146,7 @@ def _ijba_rows(columns: dict[str, list[str]], names: ImageNames | None, file: Pa
 def _whole(values: Sequence[str], file: Path, first: int = 2) -> LongArray:
     for line, value in enumerate(values, start=first):
         if not value.strip().removeprefix("-").isdecimal():
-            raise InputError(f"{file}: line {line}: {value!r} is not a template number.")
+            raise InputError(f"{file}: line {line}: {value!r} is not a whole number.")
     return np.array([int(value) for value in values], np.int64)
 
 

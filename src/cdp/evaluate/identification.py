@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError, name_rows
-from cdp.evaluate.bootstrap import Interval, check_replicates, draw_identities, interval
+from cdp.evaluate.bootstrap import Comparison, Interval, check_replicates, compare, draw_identities, interval
 from cdp.evaluate.rank_kernels import MatePairs, count_better
 from cdp.parallel import spans
 from cdp.progress import Watch, nobody
@@ -199,11 +199,12 @@ def measure_identification(
         distractors: embeddings of other people; a sequence of them measures every one as a list of its own, as
             the devkit's lists of 10 ... 1,000,000 are.
         distractor_identities: where known, so that nobody is probe and distractor.
-        sizes: also measure with the first so many distractors [10, 100, ..., all]; not with a sequence.
+        sizes: also measure with so many distractors, drawn at random, the larger draws holding the smaller
+            [10, 100, ..., all]; not with a sequence.
         ranks: the ranks to report.
         left_out: what was left out before, only carried along.
         replicates: resamplings of identities for intervals; 0 = none.
-        random_state: seed of the resamplings.
+        random_state: seed of the draws and of the resamplings.
         n_jobs: threads.
         watch: told how many distractors are done.
     """
@@ -217,22 +218,30 @@ def measure_identification(
     if distractor_identities is not None:
         check_distractors(people, distractor_identities)
     if isinstance(distractors, Embeddings):
-        stages = _check_sizes(sizes, distractors.n_images)
+        held = _check_sizes(sizes, distractors.n_images)
+        stages = _draw_stages(held, random_state)
         n_better = count_better(pairs, probes, distractors, stages, n_jobs=n_jobs, watch=watch)
     else:
+        if sizes is not None or distractor_identities is not None or not distractors:
+            raise InputError(
+                "Identification: sizes and identities do not go with several lists of distractors."
+            )
         lists = sorted(distractors, key=len)
-        stages = tuple(len(part) for part in lists)
+        held = tuple(len(part) for part in lists)
         n_better = np.concatenate(
-            [count_better(pairs, probes, part, (len(part),), n_jobs=n_jobs, watch=watch) for part in lists]
+            [
+                count_better(pairs, probes, part, [np.arange(len(part))], n_jobs=n_jobs, watch=watch)
+                for part in lists
+            ]
         )
     counted = Identification(
-        pairs, stages, read_only(n_better), dict(left_out or {}), ranks=tuple(sorted(set(ranks)))
+        pairs, held, read_only(n_better), dict(left_out or {}), ranks=tuple(sorted(set(ranks)))
     )
     if not replicates:
         return counted
     hits = [_by_identity(counted.n_better[size] < rank, pairs) for size, rank in counted._columns()]
     values = _resample(np.stack(hits, axis=1), pairs, replicates, random_state)
-    return Identification(pairs, stages, counted.n_better, counted.left_out, read_only(values), counted.ranks)
+    return Identification(pairs, held, counted.n_better, counted.left_out, read_only(values), counted.ranks)
 
 
 def _check_sizes(sizes: Sequence[int] | None, n_distractors: int) -> tuple[int, ...]:
@@ -246,8 +255,18 @@ def _check_sizes(sizes: Sequence[int] | None, n_distractors: int) -> tuple[int, 
     return tuple(stages)
 
 
+def _draw_stages(sizes: tuple[int, ...], random_state: int) -> list[LongArray]:
+    """Which distractors join at every size; drawn, because the first ten of a file may be one person."""
+    if len(sizes) == 1:
+        return [np.arange(sizes[0])]
+    order = np.random.default_rng(random_state).permutation(sizes[-1])
+    # Sorted within a stage, so that a file larger than memory is read from front to back.
+    return [np.sort(order[start:stop]) for start, stop in zip((0, *sizes[:-1]), sizes, strict=True)]
+
+
 def _by_identity(hit: BoolArray, pairs: MatePairs) -> DoubleArray:
-    return np.bincount(pairs.identities, hit, minlength=pairs.n_identities)
+    hits: DoubleArray = np.bincount(pairs.identities, hit, pairs.n_identities).astype(np.float64)
+    return hits
 
 
 def _resample(hits: DoubleArray, pairs: MatePairs, replicates: int, random_state: int) -> DoubleArray:
@@ -259,3 +278,22 @@ def _resample(hits: DoubleArray, pairs: MatePairs, replicates: int, random_state
         drawn = np.stack([draw_identities(n_identities, random_state, at) for at in range(start, stop)])
         values[start:stop] = (drawn @ hits) / (drawn @ totals)[:, None]
     return values
+
+
+def compare_identification(one: Identification, other: Identification) -> list[Comparison]:
+    """Rate by rate, is one network better than the other on the same probes and distractors?"""
+    if one.sizes != other.sizes or len(one.pairs) != len(other.pairs) or one.ranks != other.ranks:
+        raise InputError("Identification: only figures on the same probes and distractors can be compared.")
+    if one.replicates.shape != other.replicates.shape:
+        raise InputError("Identification: both must be resampled alike to be compared.")
+    none = np.empty(0)
+    return [
+        compare(
+            f"rank-{mine.rank} rate, {mine.distractors:,} distractors",
+            mine.rate,
+            theirs.rate,
+            one.replicates[:, column] if len(one.replicates) else none,
+            other.replicates[:, column] if len(other.replicates) else none,
+        )
+        for column, (mine, theirs) in enumerate(zip(one.figures, other.figures, strict=True))
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -64,12 +65,21 @@ def count_better(
     pairs: MatePairs,
     probes: Embeddings,
     distractors: Embeddings,
-    sizes: Sequence[int],
+    stages: Sequence[LongArray],
     *,
     n_jobs: int | None = None,
     watch: Watch = nobody,
 ) -> LongArray:
-    """Distractors at least as similar to the probe as the mate, among the first `sizes`, int64 (sizes, m)."""
+    """Distractors at least as similar to the probe as the mate, int64 (stages, m).
+
+    Args:
+        pairs: the probes and their mates.
+        probes: embeddings of the probes.
+        distractors: embeddings of other people.
+        stages: rows of the distractors that join at every stage; those of earlier stages stay.
+        n_jobs: threads.
+        watch: told how many distractors are done.
+    """
     if probes.dimensions != distractors.dimensions:
         raise InputError(
             f"Identification: probes have {probes.dimensions} dimensions, distractors {distractors.dimensions}; "
@@ -80,10 +90,10 @@ def count_better(
     order = np.lexsort((similarity, pairs.probes))
     scores = similarity[order]
     starts = np.searchsorted(pairs.probes, np.arange(probes.n_images + 1))
-    beaten = np.empty((len(sizes), len(pairs)), np.int64)
+    beaten = np.empty((len(stages), len(pairs)), np.int64)
     for start, stop in spans(probes.n_images, _TABLES):
         part = _count_part(
-            probes.block(start, stop), scores, starts[start : stop + 1], distractors, sizes, n_jobs, watch
+            probes.block(start, stop), scores, starts[start : stop + 1], distractors, stages, n_jobs, watch
         )
         beaten[:, order[starts[start] : starts[stop]]] = part
     return beaten
@@ -94,7 +104,7 @@ def _count_part(
     all_scores: DoubleArray,
     all_starts: LongArray,
     distractors: Embeddings,
-    sizes: Sequence[int],
+    stages: Sequence[LongArray],
     n_jobs: int | None,
     watch: Watch,
 ) -> LongArray:
@@ -105,29 +115,31 @@ def _count_part(
     tables = np.empty((len(vectors), _STEPS + 1), np.int16 if most < 2**15 - 1 else np.int32)
     _fill_tables(scores, starts, tables)
     blocks = [
-        (start + first, start + stop, stage)
-        for stage, (start, end) in enumerate(zip((0, *sizes[:-1]), sizes, strict=True))
-        for first, stop in spans(end - start, DISTRACTOR_ROWS)
+        (stage, rows[start:stop])
+        for stage, rows in enumerate(stages)
+        for start, stop in spans(len(rows), DISTRACTOR_ROWS)
     ]
 
-    def count(block: tuple[int, int, int]) -> tuple[int, int, LongArray]:
-        start, stop, stage = block
-        gallery = distractors.block(start, stop)
+    def count(block: tuple[int, LongArray]) -> tuple[int, int, LongArray]:
+        stage, rows = block
+        gallery = distractors.take(rows)
         # One more cell than mates per probe: cell c counts the distractors that beat exactly the c lowest mates.
         cells = np.zeros(len(scores) + len(vectors), np.int64)
-        tile = np.empty((PROBE_ROWS, stop - start), np.float32)
+        tile = np.empty((PROBE_ROWS, len(rows)), np.float32)
         for first, last in spans(len(vectors), PROBE_ROWS):
             queries = vectors[first:last]
             out = tile[: last - first]
             np.matmul(queries, gallery.T, out=out)
             _count_tile(out, queries, gallery, scores, starts, first, tables, cells)
-        return stage, stop, cells
+        return stage, len(rows), cells
 
-    cells = np.zeros((len(sizes), len(scores) + len(vectors)), np.int64)
-    for stage, done, counted in map_blocks(count, blocks, n_jobs):
+    done = 0
+    cells = np.zeros((len(stages), len(scores) + len(vectors)), np.int64)
+    for stage, n_rows, counted in map_blocks(count, blocks, n_jobs):
         cells[stage] += counted
-        watch("distractors", done, sizes[-1])
-    beaten = np.empty((len(sizes), len(scores)), np.int64)
+        done += n_rows
+        watch("distractors", done, sum(len(rows) for rows in stages))
+    beaten = np.empty((len(stages), len(scores)), np.int64)
     for stage, total in enumerate(np.cumsum(cells, axis=0)):
         _sum_above(total, starts, beaten[stage])
     return beaten
@@ -195,13 +207,13 @@ def _count_tile(
                     )
                 counters[np.uint32((beats << 2) | (column & 3))] += np.int32(1)
         own = cells[starts[probe] + probe : starts[probe + 1] + probe + 1]
-        for beats in range(len(own)):
+        for cell in range(len(own)):
             for lane in range(4):
-                own[beats] += counters[4 * beats + lane]
+                own[cell] += counters[4 * cell + lane]
 
 
 @kernel
-def _search(value: float, beats: int, mates: DoubleArray, query: FloatArray, distractor: FloatArray) -> int:
+def _search(value: Any, beats: Any, mates: DoubleArray, query: FloatArray, distractor: FloatArray) -> int:
     """Mates beaten by a similarity, `beats` of them for sure; summed exactly where float32 cannot tell."""
     n_mates = len(mates)
     while beats < n_mates and mates[beats] <= value - _MARGIN:
