@@ -163,7 +163,8 @@ def check_distractors(identities: npt.ArrayLike, distractor_identities: npt.Arra
         shown = ", ".join(str(person) for person in people[:5])
         raise InputError(
             f"Identification: {name_rows(rows)} of the distractors show an identity of the probes ({shown}"
-            f"{', ...' if len(people) > 5 else ''}); a distractor must be somebody else, so leave these out."
+            f"{', ...' if len(people) > 5 else ''}); leave these out, or, if the two are numbered apart, "
+            "give the distractors without identities."
         )
 
 

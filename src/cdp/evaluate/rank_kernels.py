@@ -213,7 +213,7 @@ def _count_tile(
 
 
 @kernel
-def _search(value: Any, beats: Any, mates: DoubleArray, query: FloatArray, distractor: FloatArray) -> int:
+def _search(value: Any, beats: Any, mates: DoubleArray, query: FloatArray, distractor: FloatArray) -> Any:
     """Mates beaten by a similarity, `beats` of them for sure; summed exactly where float32 cannot tell."""
     n_mates = len(mates)
     while beats < n_mates and mates[beats] <= value - _MARGIN:

@@ -321,9 +321,9 @@ def _accuracy(folds: Sequence[Any], values: DoubleArray) -> FoldAccuracy | None:
 def _tpr(fpr: float, at: int, walks: Sequence[Walk], fewest: int, values: DoubleArray) -> TprAtFpr:
     accepts = min(int(one.false_accepts[at]) for one in walks)
     if accepts == 0:
-        reason = f"rests on no false accept: {fewest:,} different pairs allow {fpr * fewest:.2g}"
+        reason = f"no false accept: {fewest:,} impostor pairs allow {fpr * fewest:.2g}"
         if fpr * fewest >= 1:
-            reason = "rests on no false accept: the most similar different pairs tie"
+            reason = "no false accept: the most similar impostor pairs tie"
         return TprAtFpr(fpr, None, None, 0, None, None, reason)
     rates = np.array([one.tpr[at] for one in walks])
     several = len(walks) > 1
