@@ -71,7 +71,7 @@ def read_verification_pack(file: str | Path) -> VerificationPack:
         content = _restricted_load(place, stream)
     if not isinstance(content, tuple | list) or len(content) != 2:
         raise InputError(f"{place}: not a verification pack; it must hold (images, flags).")
-    images, flags = content
+    images, flags = (part.values if isinstance(part, _Array) else part for part in content)
     if not isinstance(images, list | tuple) or not isinstance(flags, list | tuple | np.ndarray):
         raise InputError(
             f"{place}: not a verification pack; it must hold a list of images and a list of flags."
@@ -93,6 +93,8 @@ def _as_flag(file: Path, number: int, flag: Any) -> bool:
 
 
 def _as_bytes(file: Path, row: int, image: Any) -> bytes:
+    if isinstance(image, _Array):
+        image = image.values
     if isinstance(image, bytes | bytearray):
         return bytes(image)
     if isinstance(image, np.ndarray) and image.dtype == np.uint8:
@@ -104,6 +106,53 @@ class _RefusedError(pickle.UnpicklingError):
     """The file asks for something a verification pack does not need."""
 
 
+class _Number:
+    """Stands for a NumPy number type: a pickle cannot change this one, as it could NumPy's own."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, kind: Any, *_flags: Any) -> None:
+        name = kind.decode("latin1") if isinstance(kind, bytes) else kind
+        if name not in ("u1", "b1", "i1", "i4", "i8"):
+            raise _RefusedError(f"arrays of {name!r}")
+        self.dtype = np.dtype(name)
+
+    def __setstate__(self, state: Any) -> None:
+        if (
+            not isinstance(state, tuple)
+            or len(state) < 2
+            or state[1] not in ("<", "|", "=", b"<", b"|", b"=")
+        ):
+            raise _RefusedError("numbers in an unknown form")
+
+
+class _Array:
+    """Stands for a NumPy array until its contents are known and checked."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, *_ignored: Any) -> None:
+        self.values: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        if not isinstance(state, tuple) or len(state) != 5:
+            raise _RefusedError("an array in an unknown form")
+        _, shape, number, in_columns, content = state
+        self.values = _from_buffer(content, number, shape, "F" if in_columns else "C")
+
+
+def _from_buffer(content: Any, number: Any, shape: Any, order: Any = "C") -> Any:
+    if not (isinstance(content, bytes | bytearray) and isinstance(number, _Number) and order in ("C", "F")):
+        raise _RefusedError("an array in an unknown form")
+    return np.frombuffer(content, number.dtype).reshape(shape, order=order)
+
+
+def _scalar(number: Any, content: Any) -> Any:
+    if not isinstance(number, _Number) or not isinstance(content, bytes):
+        raise _RefusedError("a number in an unknown form")
+    return np.frombuffer(content, number.dtype, 1)[0]
+
+
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     """How old protocols spell bytes; any other codec than latin1 is refused."""
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
@@ -111,54 +160,34 @@ def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-def _dtype(kind: Any, *flags: Any) -> np.dtype[Any]:
-    """Plain number types only; records and Python objects are refused."""
-    if kind not in ("u1", "b1", "i1", "i4", "i8", b"u1", b"b1", b"i1", b"i4", b"i8") or len(flags) > 2:
-        raise _RefusedError(f"arrays of {kind!r}")
-    return np.dtype(kind.decode() if isinstance(kind, bytes) else kind)
+class _Maker:
+    """What the unpickler gets instead of a class: it can be called, and not changed."""
 
+    __slots__ = ("_make",)
+    _make: Callable[..., Any]
 
-class _PlainArray(np.ndarray[Any, Any]):
-    """The only array a pack can make; its state is checked before NumPy sees it."""
+    def __init__(self, make: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_make", make)
+
+    def __call__(self, *given: Any) -> Any:
+        return self._make(*given)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise _RefusedError(f"a change of {name}")
 
     def __setstate__(self, state: Any) -> None:
-        if not (isinstance(state, tuple) and len(state) == 5 and isinstance(state[2], np.dtype)):
-            raise _RefusedError("an array in an unknown form")
-        if state[2].hasobject or not isinstance(state[4], bytes):
-            raise _RefusedError("an array of Python objects")
-        super().__setstate__(state)
-
-
-def _reconstruct(*_ignored: Any) -> _PlainArray:
-    return _PlainArray((0,), np.uint8)
-
-
-def _from_buffer(content: Any, kind: Any, shape: Any, order: Any = "C") -> Any:
-    if (
-        not isinstance(content, bytes | bytearray)
-        or not isinstance(kind, np.dtype)
-        or order not in ("C", "F")
-    ):
-        raise _RefusedError("an array in an unknown form")
-    return np.frombuffer(content, kind).reshape(shape, order=order)
-
-
-def _scalar(kind: Any, content: Any) -> Any:
-    if not isinstance(kind, np.dtype) or kind.hasobject or not isinstance(content, bytes):
-        raise _RefusedError("a number in an unknown form")
-    return np.frombuffer(content, kind, 1)[0]
+        raise _RefusedError("a change of a class")
 
 
 _KNOWN: dict[tuple[str, str], Callable[..., Any]] = {
     ("_codecs", "encode"): _encode,
-    ("numpy", "dtype"): _dtype,
-    ("numpy", "ndarray"): _PlainArray,
+    ("numpy", "dtype"): _Number,
+    ("numpy", "ndarray"): _Array,
 }
-for _module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-    _KNOWN[(_module, "_reconstruct")] = _reconstruct
-    _KNOWN[(_module, "scalar")] = _scalar
-for _module in ("numpy.core.numeric", "numpy._core.numeric"):
-    _KNOWN[(_module, "_frombuffer")] = _from_buffer
+for _core in ("numpy.core", "numpy._core"):
+    _KNOWN[(f"{_core}.multiarray", "_reconstruct")] = _Array
+    _KNOWN[(f"{_core}.multiarray", "scalar")] = _scalar
+    _KNOWN[(f"{_core}.numeric", "_frombuffer")] = _from_buffer
 
 
 class _RestrictedUnpickler(pickle.Unpickler):
@@ -166,7 +195,7 @@ class _RestrictedUnpickler(pickle.Unpickler):
         known = _KNOWN.get((module, name))
         if known is None:
             raise _RefusedError(f"{module}.{name}")
-        return known
+        return _Maker(known)
 
     def persistent_load(self, pid: Any) -> Any:  # noqa: ARG002
         raise _RefusedError("a reference to something outside the file")

@@ -135,7 +135,9 @@ def test_bad_probes(identities, message):
 
 
 def test_distractors_that_are_probes_are_named():
-    with pytest.raises(InputError, match=r"rows 1, 3 of the distractors show an identity of the probes \(5, 6\)"):
+    with pytest.raises(
+        InputError, match=r"rows 1, 3 of the distractors show an identity of the probes \(5, 6\)"
+    ):
         measure_identification(
             Embeddings(signs(4, 0)),
             [5, 5, 6, 6],

@@ -47,7 +47,9 @@ def test_figures_are_the_twins(coarse, seed):
             assert (accepted & ~pairs.same).sum() == false_accepts
     assert result.eer == pytest.approx(slow.equal_error_rate(pairs.similarity, pairs.same))
     assert result.best_accuracy == pytest.approx(slow.best_accuracy(pairs.similarity, pairs.same))
-    assert ((pairs.similarity > np.float32(result.best_threshold)) == pairs.same).mean() == result.best_accuracy
+    assert (
+        (pairs.similarity > np.float32(result.best_threshold)) == pairs.same
+    ).mean() == result.best_accuracy
     np.testing.assert_allclose(
         result.accuracy.folds, slow.fold_accuracies(pairs.similarity, pairs.same, pairs.folds)
     )
@@ -98,7 +100,14 @@ def test_a_figure_that_rests_on_no_false_accept_is_refused():
             assert f"{impostors:,} impostor pairs allow" in figure.reason
         else:
             assert figure.false_accepts == int(figure.fpr * impostors)
-    assert [figure.tpr is None for figure in result.tpr] == [False, False or impostors < 100, True, True, True, True]
+    assert [figure.tpr is None for figure in result.tpr] == [
+        False,
+        False or impostors < 100,
+        True,
+        True,
+        True,
+        True,
+    ]
     curve = result.curve
     assert np.isnan(curve[curve[:, 0] * impostors < 0.999, 1]).all()
     tied = ScoredPairs(
@@ -121,7 +130,9 @@ def test_intervals_over_identities_are_wider_than_over_pairs():
     generator = np.random.default_rng(0)
     people = np.repeat(np.arange(10), 200)
     easy = generator.normal(size=10)
-    similarity = np.concatenate([0.2 * easy[people], generator.normal(size=2000) * 0.2 - 0.2]).astype(np.float32)
+    similarity = np.concatenate([0.2 * easy[people], generator.normal(size=2000) * 0.2 - 0.2]).astype(
+        np.float32
+    )
     ends = np.concatenate([np.stack([people, people], axis=1), generator.integers(10, 400, (2000, 2))])
     grouped = measure_verification(ScoredPairs(similarity, np.arange(4000) < 2000, ends), replicates=100)
     alone = ends.copy()
@@ -188,7 +199,9 @@ def test_same_pairs_join_identities():
 
 def test_bad_pairs():
     embeddings = Embeddings(np.eye(4, dtype=np.float32))
-    with pytest.raises(InputError, match=r"pair 1 .* names images \[1, 4\], but the embeddings have rows 0 to 3"):
+    with pytest.raises(
+        InputError, match=r"pair 1 .* names images \[1, 4\], but the embeddings have rows 0 to 3"
+    ):
         score_pairs(embeddings, [[0, 1], [1, 4]], [1, 0])
     with pytest.raises(InputError, match="said to be same, but the identities of its images are 5 and 6"):
         score_pairs(embeddings, [[0, 1], [1, 2]], [1, 0], identities=[5, 6, 7, 8])
@@ -211,7 +224,8 @@ def test_known_accuracy_of_real_networks(shared_data, name, known):
     pairs = read_pairs(folder / "pairs.csv", embeddings.n_images)
     identities = np.load(folder / "identities.npy")
     result = measure_verification(
-        score_pairs(embeddings, pairs.ends, pairs.same, identities=identities, folds=pairs.folds), replicates=0
+        score_pairs(embeddings, pairs.ends, pairs.same, identities=identities, folds=pairs.folds),
+        replicates=0,
     )
     assert 100 * result.accuracy.mean == pytest.approx(known, abs=0.1)
     assert [figure.false_accepts for figure in result.tpr] == [300, 30, 3, 0, 0, 0]
