@@ -110,7 +110,7 @@ def test_distractors_that_share_an_identity_are_named(tmp_path):
     write_split(tmp_path)
     np.save(tmp_path / "distractors" / "identities.npy", np.where(np.arange(120) == 17, 5, 100))
     message = run("--probes", tmp_path / "probes", "--distractors", tmp_path / "distractors", code=2)
-    assert "row 17 of the distractors show an identity of the probes (5)" in message
+    assert "distractors (row 17) show identities of the probes (5)" in message
 
 
 def test_names_are_compared_as_names(tmp_path):
@@ -124,7 +124,7 @@ def test_names_are_compared_as_names(tmp_path):
     figures(*options)
     file = tmp_path / "distractors" / "identities.txt"
     file.write_text(file.read_text().replace("w", "c"))
-    assert "show an identity of the probes (c)" in run(*options, code=2)
+    assert "show identities of the probes (c)" in run(*options, code=2)
 
 
 def test_table_picture_and_comparison(tmp_path):
@@ -159,7 +159,7 @@ def test_bad_devkit_trees(tmp_path):
     assert f"{paths[3]}_net.bin: no such feature file; was this image embedded?" in message
     listed = {"path": paths[:5], "id": ["a", "a", "b", "c", "c"]}
     (tmp_path / "lists" / "facescrub.json").write_text(json.dumps(listed))
-    assert "row 2 of the probes have no mate (identities b)" in run(*devkit(tmp_path, 10), code=2)
+    assert "probes without a mate (row 2; identities b)" in run(*devkit(tmp_path, 10), code=2)
 
 
 def test_without_matplotlib_the_command_that_installs_it_is_named(tmp_path, monkeypatch):

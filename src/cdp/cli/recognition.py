@@ -107,6 +107,8 @@ def evaluate_verification(settings: VerificationSettings, output: Output) -> Ver
         raise InputError("Choose one of --pairs FILE, --pack FILE, --ijba FOLDER and --ijb FOLDER.")
     if settings.detector_scores and settings.ijb is None:
         raise InputError("--detector-scores goes with --ijb.")
+    if settings.identities is not None and (settings.ijb or settings.ijba):
+        raise InputError("--identities goes with --pairs and --pack; IJB's files say who a template shows.")
     if settings.against_flipped is not None and settings.against is None:
         raise InputError("--against-flipped goes with --against.")
     check_output(output)

@@ -45,12 +45,20 @@ def ending_parts(name: str) -> list[str]:
     return ["/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1)]
 
 
+def _bare(name: str) -> str:
+    """The name without its file extension; what follows a `#` belongs to the name."""
+    image, mark, rest = name.partition("#")
+    folder, slash, file = image.rpartition("/")
+    return folder + slash + (file.rpartition(".")[0] or file) + mark + rest
+
+
 @dataclass(frozen=True, eq=False)
 class ImageNames:
     """The names of the embedded images, to be looked up by any ending of their path.
 
     `lfw/Ann_Lee/Ann_Lee_0001.jpg` is found as itself, as `Ann_Lee/Ann_Lee_0001.jpg` and as `Ann_Lee_0001.jpg`,
-    as long as only one image ends so.
+    as long as only one image ends so. Where no image has the very name, one that differs in nothing but its file
+    extension does: crops are often kept as .png.
 
     Attributes:
         names: one per row of the embeddings.
@@ -64,8 +72,9 @@ class ImageNames:
     def __post_init__(self) -> None:
         rows: dict[str, int] = {}
         for row, name in enumerate(self.names):
-            for ending in ending_parts(name):
-                # An ending that two images share finds neither of them.
+            endings = ending_parts(name)
+            # An ending that two images share finds neither of them.
+            for ending in endings + [f"{_bare(ending)}.*" for ending in endings]:
                 rows[ending] = -1 if ending in rows else row
         object.__setattr__(self, "_rows", rows)
         twice = repeated(self.names)
@@ -80,7 +89,9 @@ class ImageNames:
             asked_by: the file and line that name the image, for the error message.
         """
         wanted = ending_parts(name)
-        row = self._rows.get(wanted[-1], -2) if wanted else -2
+        row = -2
+        if wanted:
+            row = self._rows.get(wanted[-1], self._rows.get(f"{_bare(wanted[-1])}.*", -2))
         if row == -1:
             raise InputError(f"{asked_by} names {name}, and several images of {self.source} end so.")
         if row < 0:

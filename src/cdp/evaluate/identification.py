@@ -135,8 +135,8 @@ def mate_pairs(identities: npt.ArrayLike) -> MatePairs:
     if alone.size:
         shown = ", ".join(str(name) for name in names[counts == 1][:5])
         raise InputError(
-            f"Identification: {name_rows(alone)} of the probes have no mate (identities {shown}"
-            f"{', ...' if alone.size > 5 else ''}); a probe needs another image of the same identity."
+            f"Identification: probes without a mate ({name_rows(alone)}; identities {shown}"
+            f"{', ...' if alone.size > 5 else ''}); every probe needs another image of its identity."
         )
     order = np.argsort(person, kind="stable")
     probes, mates = [], []
@@ -162,7 +162,7 @@ def check_distractors(identities: npt.ArrayLike, distractor_identities: npt.Arra
         people = np.unique(theirs[rows])
         shown = ", ".join(str(person) for person in people[:5])
         raise InputError(
-            f"Identification: {name_rows(rows)} of the distractors show an identity of the probes ({shown}"
+            f"Identification: distractors ({name_rows(rows)}) show identities of the probes ({shown}"
             f"{', ...' if len(people) > 5 else ''}); leave these out, or, if the two are numbered apart, "
             "give the distractors without identities."
         )
@@ -283,7 +283,11 @@ def _resample(hits: DoubleArray, pairs: MatePairs, replicates: int, random_state
 
 def compare_identification(one: Identification, other: Identification) -> list[Comparison]:
     """Rate by rate, is one network better than the other on the same probes and distractors?"""
-    if one.sizes != other.sizes or len(one.pairs) != len(other.pairs) or one.ranks != other.ranks:
+    alike = all(
+        np.array_equal(getattr(one.pairs, name), getattr(other.pairs, name))
+        for name in ("probes", "mates", "identities")
+    )
+    if not alike or one.sizes != other.sizes or one.ranks != other.ranks:
         raise InputError("Identification: only figures on the same probes and distractors can be compared.")
     if one.replicates.shape != other.replicates.shape:
         raise InputError("Identification: both must be resampled alike to be compared.")

@@ -107,7 +107,12 @@ def test_names_are_needed_and_found_by_their_ending(tmp_path):
     names = ImageNames(("x/a/1.jpg", "x/b/1.jpg", "y\\c\\2.jpg"), "list")
     assert names.row("b/1.jpg", "pairs") == 1
     assert names.row("2.jpg", "pairs") == 2
+    assert names.row("c/2.png", "pairs") == 2
     with pytest.raises(InputError, match="several images of list end so"):
         names.row("1.jpg", "pairs")
+    sightings = ImageNames(("a.png#10", "b.png"), "list")
+    assert sightings.row("a.jpg#10", "pairs") == 0
+    with pytest.raises(InputError, match=r"a.jpg#11, which is not among"):
+        sightings.row("a.jpg#11", "pairs")
     with pytest.raises(InputError, match="a stands there twice"):
         ImageNames(("a", "a"), "list")

@@ -123,7 +123,7 @@ def test_a_network_is_not_told_apart_from_itself():
 @pytest.mark.parametrize(
     ("identities", "message"),
     [
-        ([0, 0, 1], "row 2 of the probes have no mate (identities 1)"),
+        ([0, 0, 1], "probes without a mate (row 2; identities 1)"),
         ([0, 0, -1], "identity of row 2 of the probes is unknown"),
         ([0, 0], "2 identities for 3 probes"),
     ],
@@ -135,9 +135,7 @@ def test_bad_probes(identities, message):
 
 
 def test_distractors_that_are_probes_are_named():
-    with pytest.raises(
-        InputError, match=r"rows 1, 3 of the distractors show an identity of the probes \(5, 6\)"
-    ):
+    with pytest.raises(InputError, match=r"distractors \(rows 1, 3\) show identities of the probes \(5, 6\)"):
         measure_identification(
             Embeddings(signs(4, 0)),
             [5, 5, 6, 6],
