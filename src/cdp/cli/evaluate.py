@@ -17,7 +17,7 @@ from cdp.types.arrays import LongArray
 
 def evaluate_labels(labels: Path, identities: Path, *, as_json: bool) -> None:
     """Read both, measure, print."""
-    figures = measure_labels(_read_labels(labels), _read_truth(identities))
+    figures = measure_labels(_read_labels(labels), read_truth(identities))
     if as_json:
         print(json.dumps(figures.as_dict(), indent=2, allow_nan=False))
     else:
@@ -33,7 +33,8 @@ def _read_labels(path: Path) -> Labels:
     return Labels.from_array(numbers)
 
 
-def _read_truth(path: Path) -> LongArray:
+def read_truth(path: Path) -> LongArray:
+    """True identities from a file of them, or from views that carry them."""
     if path.is_dir() or path.suffix in (".npz", ".parquet"):
         views = read_views(path)
         if views.identities is None:

@@ -1,0 +1,131 @@
+"""Identification as a ratio to the bare blocked matrix product: 3,520 probes, 1,000,000 distractors, 256 dimensions.
+
+Mark: at most 1.5 times the product, and memory that does not grow with the number of distractors (they lie in a file).
+The bare product multiplies the same unit rows in the same tiles on the same threads and throws the tiles away.
+
+    python -m benchmarks.identification --distractors 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.clock import in_own_process, timed
+
+PEOPLE, PER_PERSON, DIMENSIONS = 80, 44, 256
+
+
+def measure(*, quick: bool) -> dict[str, Any]:
+    return report(10_000 if quick else 1_000_000, 1 if quick else 2)
+
+
+def report(n_distractors: int, repeats: int) -> dict[str, Any]:
+    figures = {}
+    for kind in ("easy", "hard"):
+        found = in_own_process(
+            "benchmarks.identification", n_distractors=n_distractors, repeats=repeats, kind=kind
+        )
+        print(
+            f"{kind}: {n_distractors:,} distractors, rank-1 {100 * found['rank1']:.1f} %: counted in "
+            f"{found['seconds']:.1f} s, bare product {found['product_seconds']:.1f} s, ratio {found['ratio']:.2f} "
+            f"(mark: 1.5); memory used {found['extra_mb']} MB"
+        )
+        figures[kind] = found
+    return figures
+
+
+def child(n_distractors: int, repeats: int, kind: str) -> dict[str, Any]:
+    from cdp.evaluate.identification import mate_pairs
+    from cdp.evaluate.rank_kernels import count_better
+    from cdp.types import Embeddings
+
+    with tempfile.TemporaryDirectory() as folder:
+        probes, identities = _write(Path(folder) / "distractors.npy", n_distractors, kind)
+        distractors = Embeddings(np.load(Path(folder) / "distractors.npy", mmap_mode="r"))
+        embedded, pairs = Embeddings(probes), mate_pairs(identities)
+        count_better(pairs, embedded, distractors, [np.arange(1000)])
+        stages = [np.arange(n_distractors)]
+        before = peak = _own_memory()
+        counted, product = [], []
+
+        def watch(_step: str, _done: int, _total: int) -> None:
+            nonlocal peak
+            peak = max(peak, _own_memory())
+
+        # Interleaved, and the best of each: the machine may be busy with other things in between.
+        for _ in range(repeats):
+            seconds, n_better = timed(lambda: count_better(pairs, embedded, distractors, stages, watch=watch))
+            counted.append(seconds)
+            product.append(timed(lambda: _bare_product(embedded.vectors, distractors))[0])
+    return {
+        "rank1": float((n_better[0] == 0).mean()),
+        "pairs": len(pairs),
+        "seconds": round(min(counted), 2),
+        "product_seconds": round(min(product), 2),
+        "ratio": round(min(counted) / min(product), 3),
+        "extra_mb": round((peak - before) / 1e6),
+    }
+
+
+def _own_memory() -> int:
+    """Bytes of memory this process holds beside mapped files; Linux tells, elsewhere 0."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+
+def _bare_product(vectors: Any, distractors: Any) -> None:
+    from cdp.evaluate.rank_kernels import DISTRACTOR_ROWS, PROBE_ROWS
+    from cdp.parallel import map_blocks, spans
+
+    def multiply(span: tuple[int, int]) -> None:
+        gallery = distractors.source[span[0] : span[1]]
+        tile = np.empty((PROBE_ROWS, len(gallery)), np.float32)
+        for first, last in spans(len(vectors), PROBE_ROWS):
+            np.matmul(vectors[first:last], gallery.T, out=tile[: last - first])
+
+    for _ in map_blocks(multiply, spans(distractors.n_images, DISTRACTOR_ROWS)):
+        pass
+
+
+def _write(file: Path, n_distractors: int, kind: str) -> tuple[Any, Any]:
+    """Distractors written block by block; hard ones live in 24 dimensions, so most mates are overtaken."""
+    generator = np.random.default_rng(0)
+    inner = DIMENSIONS if kind == "easy" else 24
+    spread = generator.normal(size=(inner, DIMENSIONS)) if kind == "hard" else None
+
+    def draw(n_rows: int, centers: Any = 0.0) -> Any:
+        rows = generator.normal(size=(n_rows, inner)) + centers
+        placed = rows if spread is None else rows @ spread
+        return (placed / np.linalg.norm(placed, axis=1, keepdims=True)).astype(np.float32)
+
+    identities = np.repeat(np.arange(PEOPLE), PER_PERSON)
+    probes = draw(len(identities), generator.normal(size=(PEOPLE, inner))[identities])
+    array = np.lib.format.open_memmap(file, "w+", np.float32, (n_distractors, DIMENSIONS))
+    for start in range(0, n_distractors, 10_000):
+        array[start : start + 10_000] = draw(min(10_000, n_distractors - start))
+    array.flush()
+    return probes, identities
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--distractors", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    settings = parser.parse_args()
+    figures = report(settings.distractors, settings.repeats)
+    if settings.out:
+        settings.out.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""IJB-A, and IJB-B/C as InsightFace packs them: which images make a template, which templates are compared."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cdp.data.array_files import reading
+from cdp.data.image_names import ImageNames, read_lines
+from cdp.data.lfw_pairs import check_pairs
+from cdp.errors import InputError
+from cdp.types.arrays import BoolArray, DoubleArray, LongArray, read_only
+
+_IJBA_COLUMNS = ("TEMPLATE_ID", "SUBJECT_ID", "FILE", "MEDIA_ID", "SIGHTING_ID")
+
+
+@dataclass(frozen=True, eq=False)
+class TemplateProtocol:
+    """Templates of images, and the pairs of templates to compare.
+
+    Attributes:
+        name: `split 3`, or the name of the folder.
+        images: int64 (n,), row of the embeddings for every image of a template.
+        templates: int64 (n,), the template it belongs to, 0..T-1.
+        media: int64 (n,), the image or video it was taken from.
+        template_ids: int64 (T,), the templates' numbers in the files.
+        subjects: int64 (T,), who every template shows; None where the files do not say.
+        ends: int64 (m, 2), the compared templates, 0..T-1.
+        same: bool (m,).
+    """
+
+    name: str
+    images: LongArray
+    templates: LongArray
+    media: LongArray
+    template_ids: LongArray
+    subjects: LongArray | None
+    ends: LongArray
+    same: BoolArray
+
+    def __post_init__(self) -> None:
+        for field in ("images", "templates", "media", "template_ids", "ends", "same"):
+            object.__setattr__(self, field, read_only(getattr(self, field)))
+
+
+def ijba_splits(folder: str | Path) -> list[int]:
+    """The numbers of the splits in an IJB-A folder: 1..10, or 1..N where it holds fewer."""
+    place = Path(folder)
+    with reading(place):
+        found = sorted(
+            int(match[1])
+            for file in place.iterdir()
+            if file.is_dir() and (match := re.fullmatch(r"split(\d+)", file.name))
+        )
+    if not found:
+        raise InputError(f"{place}: no split1, split2, ... there; give the folder that holds the ten splits.")
+    if found != list(range(1, len(found) + 1)):
+        raise InputError(f"{place}: holds splits {', '.join(map(str, found))}; one in between is missing.")
+    return found
+
+
+def read_ijba_split(folder: str | Path, number: int, names: ImageNames | None = None) -> TemplateProtocol:
+    """One split of IJB-A's 1:1 protocol.
+
+    Args:
+        folder: holds split1..split10, each with verify_metadata_N.csv and verify_comparisons_N.csv.
+        number: which split.
+        names: names of the embedded images: FILE, or FILE#SIGHTING_ID where one file shows several people. Without
+            them row i of the embeddings is line i of the metadata.
+    """
+    split = Path(folder) / f"split{number}"
+    metadata, comparisons = (
+        split / f"verify_metadata_{number}.csv",
+        split / f"verify_comparisons_{number}.csv",
+    )
+    columns = _read_ijba_metadata(metadata)
+    rows = _ijba_rows(columns, names, metadata)
+    template_ids, templates = np.unique(_whole(columns["TEMPLATE_ID"], metadata), return_inverse=True)
+    subject = _whole(columns["SUBJECT_ID"], metadata)
+    subjects = np.zeros(len(template_ids), np.int64)
+    subjects[templates] = subject
+    mixed = np.flatnonzero(subjects[templates] != subject)
+    if mixed.size:
+        raise InputError(
+            f"{metadata}: template {template_ids[templates[mixed[0]]]} shows two subjects "
+            f"(line {mixed[0] + 2}); a template is one person."
+        )
+    _, media = np.unique(columns["MEDIA_ID"], return_inverse=True)
+    listed = list(csv.reader(read_lines(comparisons)))
+    if any(len(row) != 2 for row in listed):
+        wrong = next(line for line, row in enumerate(listed, 1) if len(row) != 2)
+        raise InputError(f"{comparisons}: line {wrong} does not hold two template numbers.")
+    given = np.stack([_whole([row[side] for row in listed], comparisons, first=1) for side in (0, 1)], axis=1)
+    lines = np.arange(1, len(listed) + 1)
+    ends = _find_templates(given, template_ids, lines, comparisons, metadata)
+    same = subjects[ends[:, 0]] == subjects[ends[:, 1]]
+    check_pairs(ends, same, str(comparisons), lines)
+    return TemplateProtocol(
+        f"split {number}", rows, templates.astype(np.int64), media, template_ids, subjects, ends, same
+    )
+
+
+def _read_ijba_metadata(file: Path) -> dict[str, list[str]]:
+    table = list(csv.reader(read_lines(file)))
+    header = [name.strip().upper() for name in table[0]]
+    missing = [name for name in _IJBA_COLUMNS if name not in header]
+    if missing:
+        raise InputError(f"{file}: the header lacks {', '.join(missing)}; it must be IJB-A's metadata.")
+    if len(table) == 1:
+        raise InputError(f"{file}: only a header, so no template has media; copy it again.")
+    seen: dict[tuple[str, ...], int] = {}
+    for line, row in enumerate(table[1:], start=2):
+        if len(row) != len(header):
+            raise InputError(f"{file}: line {line} has {len(row)} fields, the header {len(header)}.")
+        before = seen.setdefault(tuple(row), line)
+        if before != line:
+            raise InputError(f"{file}: lines {before} and {line} are the same; remove one of them.")
+    return {name: [row[header.index(name)].strip() for row in table[1:]] for name in _IJBA_COLUMNS}
+
+
+def _ijba_rows(columns: dict[str, list[str]], names: ImageNames | None, file: Path) -> LongArray:
+    n_rows = len(columns["FILE"])
+    if names is None:
+        return np.arange(n_rows)
+    sightings: dict[str, str] = {}
+    by_sighting = any("#" in name for name in names.names)
+    rows = np.empty(n_rows, np.int64)
+    for line, (name, sighting) in enumerate(
+        zip(columns["FILE"], columns["SIGHTING_ID"], strict=True), start=2
+    ):
+        if not by_sighting and sightings.setdefault(name, sighting) != sighting:
+            raise InputError(
+                f"{file}: line {line}: {name} shows several people (sightings {sightings[name]} and {sighting}); "
+                f"name the embedded faces FILE#SIGHTING_ID, e.g. {name}#{sighting}."
+            )
+        rows[line - 2] = names.row(f"{name}#{sighting}" if by_sighting else name, f"{file}: line {line}")
+    return rows
+
+
+def _whole(values: Sequence[str], file: Path, first: int = 2) -> LongArray:
+    for line, value in enumerate(values, start=first):
+        if not value.strip().removeprefix("-").isdecimal():
+            raise InputError(f"{file}: line {line}: {value!r} is not a whole number.")
+    return np.array([int(value) for value in values], np.int64)
+
+
+def _find_templates(
+    given: LongArray, template_ids: LongArray, lines: LongArray, pairs: Path, metadata: Path
+) -> LongArray:
+    """Template numbers as positions in the sorted `template_ids`; a template without media is an error."""
+    position = np.minimum(np.searchsorted(template_ids, given), len(template_ids) - 1)
+    unknown = template_ids[position] != given
+    if unknown.any():
+        first = int(np.flatnonzero(unknown.any(axis=1))[0])
+        template = given[first][unknown[first]][0]
+        raise InputError(
+            f"{pairs}: line {lines[first]} compares template {template}, which has no media in {metadata} "
+            f"({len(np.unique(given[unknown])):,} such templates); copy both files again."
+        )
+    return position.astype(np.int64)
+
+
+def read_ijb_pack(folder: str | Path, n_images: int, names: ImageNames | None = None) -> TemplateProtocol:
+    """IJB-B or IJB-C from `*_face_tid_mid.txt` and `*_template_pair_label.txt`.
+
+    Args:
+        folder: holds the two files, itself or in `meta/`.
+        n_images: rows of the embeddings.
+        names: names of the embedded images; without them row i is line i of the first file.
+    """
+    place = Path(folder)
+    media_file = _only_file(place, "*_face_tid_mid.txt")
+    pair_file = _only_file(place, "*_template_pair_label.txt")
+    listed = _read_columns(media_file, ("name", "template", "media"), n_texts=1)
+    images = _pack_rows(listed["name"], n_images, names, media_file)
+    template_ids, templates = np.unique(listed["template"], return_inverse=True)
+    _, media = np.unique(listed["media"], return_inverse=True)
+    order = np.lexsort((media, templates, images))
+    table = np.stack([images, templates, media], axis=1)[order]
+    again = np.flatnonzero((table[1:] == table[:-1]).all(axis=1))
+    if again.size:
+        raise InputError(
+            f"{media_file}: lines {order[again[0]] + 1} and {order[again[0] + 1] + 1} are the same; remove one of them."
+        )
+    compared = _read_columns(pair_file, ("first", "second", "label"), n_texts=0)
+    lines = np.arange(1, len(compared["label"]) + 1)
+    label = compared["label"]
+    if not np.isin(label, (0, 1)).all():
+        wrong = int(np.flatnonzero(~np.isin(label, (0, 1)))[0])
+        raise InputError(f"{pair_file}: line {wrong + 1} has the label {label[wrong]}; 0 or 1 is needed.")
+    given = np.stack([compared["first"], compared["second"]], axis=1)
+    ends = _find_templates(given, template_ids, lines, pair_file, media_file)
+    check_pairs(ends, label == 1, str(pair_file), lines)
+    return TemplateProtocol(
+        place.name, images, templates.astype(np.int64), media, template_ids, None, ends, label == 1
+    )
+
+
+def read_detector_scores(folder: str | Path, protocol: TemplateProtocol) -> DoubleArray:
+    """The detector's score of every image from `*_name_5pts_score.txt`, in the order of the media file."""
+    file = _only_file(Path(folder), "*_name_5pts_score.txt")
+    lines = read_lines(file)
+    if len(lines) != len(protocol.images):
+        raise InputError(f"{file}: {len(lines):,} images, but the media file has {len(protocol.images):,}.")
+    scores = np.empty(len(lines))
+    for number, line in enumerate(lines):
+        fields = line.split()
+        try:
+            scores[number] = float(fields[-1])
+        except (ValueError, IndexError):
+            scores[number] = np.nan
+        if len(fields) != 12 or not scores[number] > 0:
+            raise InputError(
+                f"{file}: line {number + 1} must hold a name, 10 coordinates and a positive score."
+            )
+    return scores
+
+
+def _pack_rows(listed: Any, n_images: int, names: ImageNames | None, file: Path) -> LongArray:
+    if names is not None:
+        return np.array([names.row(str(name), f"{file}: line {line}") for line, name in enumerate(listed, 1)])
+    if len(listed) != n_images:
+        raise InputError(
+            f"{file}: {len(listed):,} images, but the embeddings have {n_images:,} rows; embed exactly these, or "
+            "give --list FILE with the name of every row."
+        )
+    return np.arange(n_images)
+
+
+def _only_file(folder: Path, pattern: str) -> Path:
+    with reading(folder):
+        found = sorted(folder.glob(pattern)) or sorted((folder / "meta").glob(pattern))
+    if len(found) != 1:
+        listed = ", ".join(file.name for file in found) or "none"
+        raise InputError(f"{folder}: one file {pattern} is needed there (found: {listed}).")
+    return found[0]
+
+
+def _read_columns(file: Path, columns: Sequence[str], n_texts: int) -> dict[str, Any]:
+    """Columns parted by single spaces or tabs, the first `n_texts` as text and the others as numbers."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    with reading(file):
+        with file.open("rb") as stream:
+            first = stream.readline()
+        kinds = {name: pa.string() if at < n_texts else pa.int64() for at, name in enumerate(columns)}
+        try:
+            table = pyarrow.csv.read_csv(
+                file,
+                pyarrow.csv.ReadOptions(column_names=list(columns)),
+                pyarrow.csv.ParseOptions(delimiter="\t" if b"\t" in first else " ", quote_char=False),
+                pyarrow.csv.ConvertOptions(column_types=kinds, null_values=[]),
+            )
+        except pa.ArrowInvalid as error:
+            wanted = " ".join(columns)
+            said = str(error).splitlines()[0]
+            raise InputError(f"{file}: every line must hold `{wanted}` ({said}).") from None
+    return {name: table.column(name).to_numpy() for name in columns}

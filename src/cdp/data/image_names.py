@@ -1,0 +1,107 @@
+"""Which row of the embeddings is an image called by name, and which names a list holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from cdp.data.array_files import reading
+from cdp.errors import InputError
+
+
+def read_lines(file: Path) -> list[str]:
+    """The lines of a UTF-8 text file without their ends; blank ones at the end are left out."""
+    with reading(file):
+        try:
+            text = file.read_bytes().decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
+    # Not splitlines(): that also cuts at rare characters that may stand in a path.
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise InputError(f"{file}: empty; copy or write it again.")
+    return lines
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that occur more than once, in the order of their first occurrence."""
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def name_some(names: Sequence[str], most: int = 5) -> str:
+    """`a, b and 240 more` for an error message."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def ending_parts(name: str) -> list[str]:
+    """`a/b/c.jpg` as c.jpg, b/c.jpg, a/b/c.jpg: all a list may call an image, shortest first."""
+    parts = PurePosixPath(name.strip().replace("\\", "/")).parts
+    parts = tuple(part for part in parts if part != "/")
+    return ["/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1)]
+
+
+def _bare(name: str) -> str:
+    """The name without its file extension; what follows a `#` belongs to the name."""
+    image, mark, rest = name.partition("#")
+    folder, slash, file = image.rpartition("/")
+    return folder + slash + (file.rpartition(".")[0] or file) + mark + rest
+
+
+@dataclass(frozen=True, eq=False)
+class ImageNames:
+    """The names of the embedded images, to be looked up by any ending of their path.
+
+    `lfw/Ann_Lee/Ann_Lee_0001.jpg` is found as itself, as `Ann_Lee/Ann_Lee_0001.jpg` and as `Ann_Lee_0001.jpg`,
+    as long as only one image ends so. Where no image has the very name, one that differs in nothing but its file
+    extension does: crops are often kept as .png.
+
+    Attributes:
+        names: one per row of the embeddings.
+        source: where the names were read, for error messages.
+    """
+
+    names: tuple[str, ...]
+    source: str
+    _rows: dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rows: dict[str, int] = {}
+        for row, name in enumerate(self.names):
+            endings = ending_parts(name)
+            # An ending that two images share finds neither of them.
+            for ending in endings + [f"{_bare(ending)}.*" for ending in endings]:
+                rows[ending] = -1 if ending in rows else row
+        object.__setattr__(self, "_rows", rows)
+        twice = repeated(self.names)
+        if twice:
+            raise InputError(f"{self.source}: {name_some(twice)} stands there twice; one row per image.")
+
+    def row(self, name: str, asked_by: str) -> int:
+        """The row of an image.
+
+        Args:
+            name: the image's path or an ending of it.
+            asked_by: the file and line that name the image, for the error message.
+        """
+        wanted = ending_parts(name)
+        row = -2
+        if wanted:
+            row = self._rows.get(wanted[-1], self._rows.get(f"{_bare(wanted[-1])}.*", -2))
+        if row == -1:
+            raise InputError(f"{asked_by} names {name}, and several images of {self.source} end so.")
+        if row < 0:
+            raise InputError(
+                f"{asked_by} names {name}, which is not among the {len(self.names):,} images of {self.source}; "
+                "embed it, or take it off the list."
+            )
+        return row
+
+
+def read_image_names(file: Path) -> ImageNames:
+    """A list of images, one path per line, in the order of the embeddings."""
+    return ImageNames(tuple(line.strip() for line in read_lines(file)), str(file))

@@ -1,0 +1,201 @@
+"""Lists of pairs to verify: rows in a CSV file, LFW's pairs.txt, CALFW's and CPLFW's two lines per pair."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cdp.data.image_names import ImageNames, read_lines
+from cdp.errors import InputError
+from cdp.types.arrays import AnyArray, BoolArray, LongArray, read_only
+
+N_FOLDS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class PairList:
+    """Pairs of rows of the embeddings, whether both show one identity, and the fold of every pair.
+
+    Attributes:
+        ends: int64 (m, 2), row numbers.
+        same: bool (m,).
+        folds: int64 (m,), 0..folds-1.
+        source: the file, for error messages.
+        lines: int64 (m,), the line of every pair in the file, counted from 1.
+    """
+
+    ends: LongArray
+    same: BoolArray
+    folds: LongArray
+    source: str
+    lines: LongArray
+
+    def __post_init__(self) -> None:
+        for name in ("ends", "same", "folds", "lines"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+        check_pairs(self.ends, self.same, self.source, self.lines)
+
+    def __len__(self) -> int:
+        return len(self.same)
+
+
+def check_pairs(ends: AnyArray, same: BoolArray, source: str, lines: LongArray) -> None:
+    """Refuse an image paired with itself, a pair given twice, and lists with one kind of pair only."""
+    itself = np.flatnonzero(ends[:, 0] == ends[:, 1])
+    if itself.size:
+        raise InputError(f"{source}: line {lines[itself[0]]} pairs an image with itself; remove it.")
+    ordered = np.sort(ends, axis=1)
+    order = np.lexsort((lines, ordered[:, 1], ordered[:, 0]))
+    again = np.flatnonzero((ordered[order][1:] == ordered[order][:-1]).all(axis=1))
+    if again.size:
+        first, second = lines[order[again[0]]], lines[order[again[0] + 1]]
+        raise InputError(
+            f"{source}: lines {first} and {second} are the same pair ({again.size:,} such); remove one of them."
+        )
+    if same.all() or not same.any():
+        kind = "different" if same.all() else "same"
+        raise InputError(f"{source}: no pair of {kind} identities, so there is nothing to tell apart.")
+
+
+def contiguous_folds(n_pairs: int, n_folds: int = N_FOLDS) -> LongArray:
+    """Fold of every pair when the file is cut into equal parts in its own order."""
+    if n_pairs < n_folds:
+        raise InputError(f"{n_pairs} pairs cannot be cut into {n_folds} folds; lower the number of folds.")
+    return np.concatenate(
+        [
+            np.full(len(part), fold, np.int64)
+            for fold, part in enumerate(np.array_split(np.arange(n_pairs), n_folds))
+        ]
+    )
+
+
+def read_pairs(
+    file: str | Path, n_images: int, names: ImageNames | None = None, n_folds: int = N_FOLDS
+) -> PairList:
+    """The pairs of any of the three kinds of file; `.csv` holds rows, the others name images."""
+    place = Path(file)
+    if place.suffix.lower() == ".csv":
+        return read_row_pairs(place, n_images, n_folds)
+    first = read_lines(place)[0].split()
+    if names is None:
+        raise InputError(
+            f"{place} names images, so the embeddings need names too: give --list FILE with one path per row, or "
+            "views that carry paths.txt."
+        )
+    if first and all(field.isdecimal() for field in first):
+        return read_lfw_pairs(place, names)
+    return read_two_line_pairs(place, names, n_folds)
+
+
+def read_row_pairs(file: str | Path, n_images: int, n_folds: int = N_FOLDS) -> PairList:
+    """Pairs as row numbers: a header `first_row,second_row,same`, folds of equal size in order."""
+    place = Path(file)
+    rows = list(csv.reader(read_lines(place)))
+    header = [name.strip() for name in rows[0]]
+    if header[:3] != ["first_row", "second_row", "same"]:
+        raise InputError(
+            f"{place}: the first line is {','.join(rows[0])!r}; it must be first_row,second_row,same."
+        )
+    numbers = np.empty((len(rows) - 1, 3), np.int64)
+    for line, row in enumerate(rows[1:], start=2):
+        try:
+            first, second, same = (int(field) for field in row[:3])
+        except ValueError:
+            raise InputError(
+                f"{place}: line {line} is {','.join(row)!r}; three whole numbers are needed."
+            ) from None
+        for image in (first, second):
+            if not 0 <= image < n_images:
+                raise InputError(
+                    f"{place}: line {line} names image {image}, but the embeddings have rows 0 to {n_images - 1}."
+                )
+        if same not in (0, 1):
+            raise InputError(f"{place}: line {line} says same={same}; write 1 for same and 0 for different.")
+        numbers[line - 2] = first, second, same
+    lines = np.arange(2, len(rows) + 1)
+    folds = _in_file(place, len(numbers), n_folds)
+    return PairList(numbers[:, :2], numbers[:, 2] == 1, folds, str(place), lines)
+
+
+def _in_file(file: Path, n_pairs: int, n_folds: int) -> LongArray:
+    try:
+        return contiguous_folds(n_pairs, n_folds)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def read_lfw_pairs(file: str | Path, names: ImageNames) -> PairList:
+    """LFW's pairs.txt: `folds<TAB>pairs`, then per fold that many same pairs and as many different ones."""
+    place = Path(file)
+    lines = read_lines(place)
+    head = [int(field) for field in lines[0].split() if field.isdecimal()]
+    if len(head) != 2 or min(head) < 1:
+        raise InputError(f"{place}: line 1 is {lines[0]!r}; it must say folds<TAB>pairs per fold.")
+    n_folds, per_fold = head
+    expected = n_folds * 2 * per_fold
+    if len(lines) - 1 != expected:
+        raise InputError(
+            f"{place}: {len(lines) - 1:,} pairs, but line 1 promises {n_folds} folds of 2 x {per_fold}; "
+            "the file is cut short or line 1 is wrong."
+        )
+    ends, same = [], []
+    for number, line in enumerate(lines[1:], start=2):
+        fields = line.split("\t") if "\t" in line else line.split()
+        where = f"{place}: line {number}"
+        if len(fields) == 3:
+            one, other = (_lfw_image(fields[0], fields[1], where), _lfw_image(fields[0], fields[2], where))
+        elif len(fields) == 4:
+            one, other = (_lfw_image(fields[0], fields[1], where), _lfw_image(fields[2], fields[3], where))
+        else:
+            raise InputError(f"{where} has {len(fields)} fields; 3 (same) or 4 (different) are needed.")
+        ends.append((names.row(one, where), names.row(other, where)))
+        same.append(len(fields) == 3)
+    folds = np.repeat(np.arange(n_folds), 2 * per_fold)
+    return PairList(np.array(ends), np.array(same), folds, str(place), np.arange(2, expected + 2))
+
+
+def _lfw_image(name: str, number: str, where: str) -> str:
+    if not number.strip().isdecimal():
+        raise InputError(f"{where}: {number!r} is not the number of an image.")
+    return f"{name}/{name}_{int(number):04d}.jpg"
+
+
+def read_two_line_pairs(file: str | Path, names: ImageNames, n_folds: int = N_FOLDS) -> PairList:
+    """CALFW's and CPLFW's lists: two lines `image label` per pair, label 0 = different.
+
+    CALFW's label of a same pair is its fold, 1 to 10; its different pairs carry none. Both files list all same
+    pairs before the different ones, so the folds are cut from each kind separately: every fold has both.
+    """
+    place = Path(file)
+    lines = read_lines(place)
+    if len(lines) % 2:
+        raise InputError(f"{place}: {len(lines):,} lines; two per pair are needed, so one is missing.")
+    ends, labels = [], []
+    for number in range(0, len(lines), 2):
+        fields = [re.split(r"\s+", line.strip()) for line in lines[number : number + 2]]
+        where = f"{place}: line {number + 1}"
+        if any(len(part) != 2 or not part[1].isdecimal() for part in fields):
+            raise InputError(f"{where} or the next is not `image label`.")
+        if fields[0][1] != fields[1][1]:
+            raise InputError(
+                f"{where} says {fields[0][1]} and the next {fields[1][1]}; one pair has one label."
+            )
+        ends.append(
+            tuple(names.row(part[0], f"{place}: line {number + 1 + at}") for at, part in enumerate(fields))
+        )
+        labels.append(int(fields[0][1]))
+    label = np.array(labels)
+    same = label > 0
+    folds = np.empty(len(label), np.int64)
+    for kind in (same, ~same):
+        if kind.any():
+            folds[kind] = _in_file(place, int(kind.sum()), n_folds)
+    if label.max() > 1:
+        if label.max() > n_folds:
+            raise InputError(f"{place}: a pair is in fold {label.max()} of {n_folds}.")
+        folds[same] = label[same] - 1
+    return PairList(np.array(ends), same, folds, str(place), np.arange(1, len(lines), 2))

@@ -1,0 +1,172 @@
+"""The MegaFace devkit's files: lists, feature files, lists of noisy images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cdp.data.array_files import reading
+from cdp.data.image_names import ending_parts, name_some, read_lines, repeated
+from cdp.errors import InputError
+from cdp.types import Embeddings
+from cdp.types.arrays import BoolArray, FloatArray
+
+# An OpenCV matrix of one column: rows, columns, bytes per value, and 5 for float32.
+_HEADER_INTS = 4
+_HEADER_BYTES = 4 * _HEADER_INTS
+
+
+@dataclass(frozen=True)
+class ProbeList:
+    """Probes by path, with the name of the identity each shows."""
+
+    paths: tuple[str, ...]
+    identities: tuple[str, ...]
+
+
+def read_probe_list(file: str | Path) -> ProbeList:
+    """The probe list, JSON `{"path": [...], "id": [...]}`."""
+    place = Path(file)
+    content = _read_json_lists(place, ("path", "id"))
+    paths, identities = content["path"], content["id"]
+    if len(paths) != len(identities):
+        raise InputError(f"{place}: {len(paths):,} paths but {len(identities):,} ids; write one id per path.")
+    return ProbeList(_without_repeats(place, paths), tuple(identities))
+
+
+def read_distractor_list(file: str | Path) -> tuple[str, ...]:
+    """A distractor list, JSON `{"path": [...]}`."""
+    place = Path(file)
+    return _without_repeats(place, _read_json_lists(place, ("path",))["path"])
+
+
+def _read_json_lists(file: Path, keys: Sequence[str]) -> dict[str, list[str]]:
+    with reading(file):
+        text = file.read_bytes()
+    try:
+        content: Any = json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise InputError(f"{file}: not JSON, or cut short; copy it again from the devkit.") from None
+    lists = {}
+    for key in keys:
+        values = content.get(key) if isinstance(content, dict) else None
+        if not isinstance(values, list) or not values:
+            raise InputError(
+                f'{file}: holds no list "{key}"; a devkit list is {{"path": [...], "id": [...]}}.'
+            )
+        if not all(isinstance(value, str | int) for value in values):
+            raise InputError(f'{file}: "{key}" must hold names only.')
+        lists[key] = [str(value) for value in values]
+    return lists
+
+
+def _without_repeats(file: Path, paths: list[str]) -> tuple[str, ...]:
+    twice = repeated(paths)
+    if twice:
+        raise InputError(f"{file}: {name_some(twice)} stands there twice; list every image once.")
+    return tuple(paths)
+
+
+def read_noise_list(file: str | Path) -> frozenset[str]:
+    """The names on a noise list: one per line, or the second of two tab columns; `#` starts a comment."""
+    names = set()
+    for line in read_lines(Path(file)):
+        if line.strip() and not line.lstrip().startswith("#"):
+            columns = line.strip().split("\t")
+            names.add(columns[1].strip() if len(columns) > 1 else columns[0])
+    return frozenset(names)
+
+
+def is_noisy(paths: Sequence[str], noise: frozenset[str]) -> BoolArray:
+    """Which images are on a noise list; a name there may be a whole path or any ending of it."""
+    return np.array([any(ending in noise for ending in ending_parts(path)) for path in paths], bool)
+
+
+def read_feature(file: str | Path) -> FloatArray:
+    """One feature vector, float32 (D,): four int32 (D, 1, 4, 5), then D float32, little-endian."""
+    place = Path(file)
+    with reading(place):
+        content = place.read_bytes()
+    if len(content) < _HEADER_BYTES:
+        raise InputError(f"{place}: {len(content)} bytes are too few for a feature file; write it again.")
+    rows, columns, width, kind = (int(value) for value in np.frombuffer(content, "<i4", _HEADER_INTS))
+    if (columns, width, kind) != (1, 4, 5) or rows < 1:
+        raise InputError(
+            f"{place}: the header says ({rows}, {columns}, {width}, {kind}); a feature file starts with "
+            "(dimensions, 1, 4, 5)."
+        )
+    if len(content) != _HEADER_BYTES + 4 * rows:
+        raise InputError(
+            f"{place}: {len(content):,} bytes for {rows} float32 values, {_HEADER_BYTES + 4 * rows:,} expected; "
+            "copy or write it again."
+        )
+    return np.frombuffer(content, "<f4", rows, _HEADER_BYTES)
+
+
+def read_features(folder: str | Path, paths: Sequence[str], suffix: str = ".bin") -> Embeddings:
+    """The feature vectors of some images, in the order of `paths`.
+
+    Args:
+        folder: where the feature files lie, in the same tree as the images.
+        paths: the images' paths as the devkit's lists give them.
+        suffix: what the devkit appends to an image's path, e.g. `_mymodel.bin`.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise InputError(f"{place}: no such folder of feature files; check the spelling of the path.")
+    vectors: FloatArray | None = None
+    for row, path in enumerate(paths):
+        file = place / f"{path}{suffix}"
+        if row == 0 or not file.exists():
+            _check_feature_file(place, path, suffix)
+        vector = read_feature(file)
+        if vectors is None:
+            vectors = np.empty((len(paths), len(vector)), np.float32)
+        if len(vector) != vectors.shape[1]:
+            raise InputError(
+                f"{file}: {len(vector)} dimensions where {paths[0]} has {vectors.shape[1]}; embed all images "
+                "with one network."
+            )
+        vectors[row] = vector
+    if vectors is None:
+        raise InputError(f"{place}: the list of images is empty.")
+    try:
+        return Embeddings(vectors)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+def _check_feature_file(folder: Path, path: str, suffix: str) -> None:
+    file = folder / f"{path}{suffix}"
+    if file.exists():
+        return
+    image = Path(path).name
+    siblings = file.parent.iterdir() if file.parent.is_dir() else ()
+    beside = sorted(other.name for other in siblings if other.name.startswith(image))
+    hint = f"beside it lies {beside[0]}: is the suffix right?" if beside else "was this image embedded?"
+    raise InputError(f"{file}: no such feature file; {hint}")
+
+
+def write_feature(file: str | Path, vector: FloatArray) -> None:
+    """Write one feature vector as the devkit reads it."""
+    place = Path(file)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    header = np.array([len(vector), 1, 4, 5], "<i4")
+    place.write_bytes(header.tobytes() + np.asarray(vector, "<f4").tobytes())
+
+
+def write_features(
+    folder: str | Path, paths: Sequence[str], embeddings: Embeddings, suffix: str = ".bin"
+) -> None:
+    """Write one feature file per image, as given (not scaled), for the devkit or `read_features`."""
+    if len(paths) != embeddings.n_images:
+        raise InputError(
+            f"{folder}: {len(paths):,} paths for {embeddings.n_images:,} images; one path per image."
+        )
+    for row, path in enumerate(paths):
+        write_feature(Path(folder) / f"{path}{suffix}", embeddings.source[row])

@@ -1,0 +1,304 @@
+"""Identification by MegaFace's protocol: is the mate closer to the probe than all, or all but r-1, distractors?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.errors import InputError, name_rows
+from cdp.evaluate.bootstrap import Comparison, Interval, check_replicates, compare, draw_identities, interval
+from cdp.evaluate.rank_kernels import MatePairs, count_better
+from cdp.parallel import spans
+from cdp.progress import Watch, nobody
+from cdp.types import Embeddings
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray, read_only
+
+RANKS = (1, 5, 10, 20, 50, 100, 1000)
+
+
+@dataclass(frozen=True)
+class RankRate:
+    """Share of pairs whose mate is among the `rank` best of `distractors` distractors and the mate."""
+
+    distractors: int
+    rank: int
+    rate: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True, eq=False)
+class Identification:
+    """Everything counted: for each ordered pair (probe, mate), how many distractors come before the mate.
+
+    A distractor comes before the mate if it is at least as similar to the probe: ties count against the network.
+
+    Attributes:
+        pairs: probe, mate and identity of every pair.
+        sizes: numbers of distractors, growing.
+        n_better: int64 (len(sizes), m), distractors before the mate.
+        left_out: why how many probes and distractors were left out.
+        replicates: float64 (r, f), resampled figures in the order of `figures`.
+        ranks: the ranks reported.
+    """
+
+    pairs: MatePairs
+    sizes: tuple[int, ...]
+    n_better: LongArray
+    left_out: dict[str, int] = field(default_factory=dict)
+    replicates: DoubleArray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    ranks: tuple[int, ...] = RANKS
+
+    @property
+    def figures(self) -> list[RankRate]:
+        """The rate at every size for rank 1, then at the largest size for the other ranks."""
+        return [
+            RankRate(
+                self.sizes[size],
+                rank,
+                self.rate(rank, size),
+                interval(self.replicates[:, column]) if len(self.replicates) else None,
+            )
+            for column, (size, rank) in enumerate(self._columns())
+        ]
+
+    def _columns(self) -> list[tuple[int, int]]:
+        last = len(self.sizes) - 1
+        growth = [(size, 1) for size in range(len(self.sizes))]
+        return growth + [(last, rank) for rank in self.ranks if 1 < rank <= self.sizes[last]]
+
+    def rate(self, rank: int = 1, size: int = -1) -> float:
+        """Share of pairs whose mate has at most this rank, at the size with this position."""
+        return float((self.n_better[size] < rank).mean())
+
+    def cmc(self, size: int = -1) -> tuple[LongArray, DoubleArray]:
+        """The whole curve: ranks at which it rises, and the rates it rises to."""
+        ranks, counts = np.unique(self.n_better[size] + 1, return_counts=True)
+        return ranks, np.cumsum(counts) / self.n_better.shape[1]
+
+    def cmc_band(self, ranks: LongArray, n_replicates: int, random_state: int) -> tuple[AnyArray, AnyArray]:
+        """Lower and upper end of the interval at some ranks, at the largest size."""
+        hits = [_by_identity(self.n_better[-1] < rank, self.pairs) for rank in ranks]
+        values = _resample(np.stack(hits, axis=1), self.pairs, n_replicates, random_state)
+        low, high = np.quantile(values, [0.025, 0.975], axis=0)
+        return low, high
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        ranks, rates = self.cmc()
+        growth = len(self.sizes)
+        return {
+            "protocol": "identification",
+            "probes": self.pairs.n_probes,
+            "identities": self.pairs.n_identities,
+            "pairs": len(self.pairs),
+            "distractors": self.sizes[-1],
+            "rank1": self.rate(),
+            "left_out": dict(self.left_out),
+            "growth": [_rate_as_dict(figure) for figure in self.figures[:growth]],
+            "ranks": [_rate_as_dict(figure) for figure in (self.figures[growth - 1], *self.figures[growth:])],
+            "cmc": {"rank": ranks.tolist(), "rate": rates.tolist()},
+        }
+
+
+def _rate_as_dict(figure: RankRate) -> dict[str, Any]:
+    band = figure.interval
+    return {
+        "distractors": figure.distractors,
+        "rank": figure.rank,
+        "rate": figure.rate,
+        "interval": None if band is None else [band.low, band.high],
+    }
+
+
+def growing_sizes(n_distractors: int) -> tuple[int, ...]:
+    """10, 100, ... and all."""
+    powers = [10**power for power in range(1, 10) if 10**power < n_distractors]
+    return (*powers, n_distractors)
+
+
+def mate_pairs(identities: npt.ArrayLike) -> MatePairs:
+    """Every ordered pair of probes of one identity; probes without a mate are an error that names them."""
+    numbers = np.asarray(identities)
+    if numbers.ndim != 1 or not len(numbers):
+        raise InputError("Identification: one identity per probe is needed.")
+    if numbers.dtype.kind in "iu" and (numbers < 0).any():
+        unknown = np.flatnonzero(numbers < 0)
+        raise InputError(
+            f"Identification: the identity of {name_rows(unknown)} of the probes is unknown; leave them out."
+        )
+    names, person, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    alone = np.flatnonzero(counts[person] == 1)
+    if alone.size:
+        shown = ", ".join(str(name) for name in names[counts == 1][:5])
+        raise InputError(
+            f"Identification: probes without a mate ({name_rows(alone)}; identities {shown}"
+            f"{', ...' if alone.size > 5 else ''}); every probe needs another image of its identity."
+        )
+    order = np.argsort(person, kind="stable")
+    probes, mates = [], []
+    for start, count in zip(np.cumsum(counts) - counts, counts, strict=True):
+        rows = order[start : start + count]
+        probe, mate = np.repeat(rows, count), np.tile(rows, count)
+        probes.append(probe[probe != mate])
+        mates.append(mate[probe != mate])
+    probe_of, mate_of = np.concatenate(probes), np.concatenate(mates)
+    by_probe = np.lexsort((mate_of, probe_of))
+    probe_of, mate_of = probe_of[by_probe], mate_of[by_probe]
+    return MatePairs(probe_of, mate_of, person[probe_of], len(numbers))
+
+
+def check_distractors(identities: npt.ArrayLike, distractor_identities: npt.ArrayLike) -> None:
+    """A distractor that shows a probe's identity would be counted as an error when it is found."""
+    theirs = np.asarray(distractor_identities)
+    shared = np.isin(theirs, np.asarray(identities))
+    if theirs.dtype.kind in "iu":
+        shared &= theirs >= 0
+    rows = np.flatnonzero(shared)
+    if rows.size:
+        people = np.unique(theirs[rows])
+        shown = ", ".join(str(person) for person in people[:5])
+        raise InputError(
+            f"Identification: distractors ({name_rows(rows)}) show identities of the probes ({shown}"
+            f"{', ...' if len(people) > 5 else ''}); leave these out, or, if the two are numbered apart, "
+            "give the distractors without identities."
+        )
+
+
+def keep_with_mates(identities: AnyArray) -> BoolArray:
+    """Which probes still have a mate, after noisy ones were left out."""
+    _, person, counts = np.unique(identities, return_inverse=True, return_counts=True)
+    kept: BoolArray = counts[person] > 1
+    return kept
+
+
+def measure_identification(
+    probes: Embeddings,
+    identities: npt.ArrayLike,
+    distractors: Embeddings | Sequence[Embeddings],
+    *,
+    distractor_identities: npt.ArrayLike | None = None,
+    sizes: Sequence[int] | None = None,
+    ranks: Sequence[int] = RANKS,
+    left_out: dict[str, int] | None = None,
+    replicates: int = 0,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    watch: Watch = nobody,
+) -> Identification:
+    """Rank of every mate among distractors, by MegaFace's protocol.
+
+    For every identity and every ordered pair (probe p, mate g): rank = 1 + #{d: s(p, d) >= s(p, g)}. Other mates
+    are not in the gallery. Rank-r rate = share of pairs with rank <= r.
+
+    Args:
+        probes: embeddings of the probes; all other probes of its identity are a probe's mates.
+        identities: who every probe shows, numbers or names.
+        distractors: embeddings of other people; a sequence of them measures every one as a list of its own, as
+            the devkit's lists of 10 ... 1,000,000 are.
+        distractor_identities: where known, so that nobody is probe and distractor.
+        sizes: also measure with so many distractors, drawn at random, the larger draws holding the smaller
+            [10, 100, ..., all]; not with a sequence.
+        ranks: the ranks to report.
+        left_out: what was left out before, only carried along.
+        replicates: resamplings of identities for intervals; 0 = none.
+        random_state: seed of the draws and of the resamplings.
+        n_jobs: threads.
+        watch: told how many distractors are done.
+    """
+    check_replicates(replicates)
+    people = np.asarray(identities)
+    if people.shape != (probes.n_images,):
+        raise InputError(f"Identification: {people.size:,} identities for {probes.n_images:,} probes.")
+    if not ranks or min(ranks) < 1:
+        raise InputError(f"ranks={list(ranks)}: ranks count from 1.")
+    pairs = mate_pairs(people)
+    if distractor_identities is not None:
+        check_distractors(people, distractor_identities)
+    if isinstance(distractors, Embeddings):
+        held = _check_sizes(sizes, distractors.n_images)
+        stages = _draw_stages(held, random_state)
+        n_better = count_better(pairs, probes, distractors, stages, n_jobs=n_jobs, watch=watch)
+    else:
+        if sizes is not None or distractor_identities is not None or not distractors:
+            raise InputError(
+                "Identification: sizes and identities do not go with several lists of distractors."
+            )
+        lists = sorted(distractors, key=len)
+        held = tuple(len(part) for part in lists)
+        n_better = np.concatenate(
+            [
+                count_better(pairs, probes, part, [np.arange(len(part))], n_jobs=n_jobs, watch=watch)
+                for part in lists
+            ]
+        )
+    counted = Identification(
+        pairs, held, read_only(n_better), dict(left_out or {}), ranks=tuple(sorted(set(ranks)))
+    )
+    if not replicates:
+        return counted
+    hits = [_by_identity(counted.n_better[size] < rank, pairs) for size, rank in counted._columns()]
+    values = _resample(np.stack(hits, axis=1), pairs, replicates, random_state)
+    return Identification(pairs, held, counted.n_better, counted.left_out, read_only(values), counted.ranks)
+
+
+def _check_sizes(sizes: Sequence[int] | None, n_distractors: int) -> tuple[int, ...]:
+    if sizes is None:
+        return growing_sizes(n_distractors)
+    stages = sorted({*sizes, n_distractors})
+    if stages[0] < 1 or stages[-1] > n_distractors:
+        raise InputError(
+            f"sizes={list(sizes)}: there are {n_distractors:,} distractors; choose sizes from 1 to that."
+        )
+    return tuple(stages)
+
+
+def _draw_stages(sizes: tuple[int, ...], random_state: int) -> list[LongArray]:
+    """Which distractors join at every size; drawn, because the first ten of a file may be one person."""
+    if len(sizes) == 1:
+        return [np.arange(sizes[0])]
+    order = np.random.default_rng(random_state).permutation(sizes[-1])
+    # Sorted within a stage, so that a file larger than memory is read from front to back.
+    return [np.sort(order[start:stop]) for start, stop in zip((0, *sizes[:-1]), sizes, strict=True)]
+
+
+def _by_identity(hit: BoolArray, pairs: MatePairs) -> DoubleArray:
+    hits: DoubleArray = np.bincount(pairs.identities, hit, pairs.n_identities).astype(np.float64)
+    return hits
+
+
+def _resample(hits: DoubleArray, pairs: MatePairs, replicates: int, random_state: int) -> DoubleArray:
+    """Rates under resampled identities, (replicates, figures); the distractors stay as they are."""
+    n_identities = pairs.n_identities
+    totals = np.bincount(pairs.identities, minlength=n_identities).astype(np.float64)
+    values = np.empty((replicates, hits.shape[1]))
+    for start, stop in spans(replicates, 64):
+        drawn = np.stack([draw_identities(n_identities, random_state, at) for at in range(start, stop)])
+        values[start:stop] = (drawn @ hits) / (drawn @ totals)[:, None]
+    return values
+
+
+def compare_identification(one: Identification, other: Identification) -> list[Comparison]:
+    """Rate by rate, is one network better than the other on the same probes and distractors?"""
+    alike = all(
+        np.array_equal(getattr(one.pairs, name), getattr(other.pairs, name))
+        for name in ("probes", "mates", "identities")
+    )
+    if not alike or one.sizes != other.sizes or one.ranks != other.ranks:
+        raise InputError("Identification: only figures on the same probes and distractors can be compared.")
+    if one.replicates.shape != other.replicates.shape:
+        raise InputError("Identification: both must be resampled alike to be compared.")
+    none = np.empty(0)
+    return [
+        compare(
+            f"rank-{mine.rank} rate, {mine.distractors:,} distractors",
+            mine.rate,
+            theirs.rate,
+            one.replicates[:, column] if len(one.replicates) else none,
+            other.replicates[:, column] if len(other.replicates) else none,
+        )
+        for column, (mine, theirs) in enumerate(zip(one.figures, other.figures, strict=True))
+    ]

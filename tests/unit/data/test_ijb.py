@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+
+import recognition_reference as slow
+from cdp.data.ijb import ijba_splits, read_detector_scores, read_ijb_pack, read_ijba_split
+from cdp.data.image_names import ImageNames
+from cdp.errors import InputError
+
+
+def members(protocol):
+    """{template: set of (row, media group)} with media numbered by first appearance."""
+    found = {}
+    for image, template, medium in zip(protocol.images, protocol.templates, protocol.media, strict=True):
+        found.setdefault(int(protocol.template_ids[template]), []).append((int(image), int(medium)))
+    return found
+
+
+def test_ijba_split(tmp_path):
+    _, names, splits = slow.write_ijba(tmp_path)
+    assert ijba_splits(tmp_path) == list(range(1, 11))
+    known = ImageNames(tuple(names), "list")
+    for number in (1, 10):
+        expected, subjects, pairs = splits[number - 1]
+        split = read_ijba_split(tmp_path, number, known)
+        for template, listed in members(split).items():
+            rows, media = expected[template]
+            assert [row for row, _ in listed] == rows.tolist()
+            assert len({medium for _, medium in listed}) == len(set(media)) == 2
+        assert split.template_ids[split.ends].tolist() == [list(pair) for pair in pairs]
+        assert split.same.tolist() == [subjects[one] == subjects[other] for one, other in pairs]
+        assert split.subjects.tolist() == [subjects[template] for template in split.template_ids.tolist()]
+        in_order = read_ijba_split(tmp_path, number)
+        assert in_order.images.tolist() == list(range(len(split.images)))
+
+
+def test_several_people_in_one_file_are_told_by_sighting(tmp_path):
+    split = tmp_path / "split1"
+    split.mkdir()
+    header = "TEMPLATE_ID,SUBJECT_ID,FILE,MEDIA_ID,SIGHTING_ID"
+    rows = ["1,7,a.jpg,1,10", "2,8,a.jpg,1,11", "3,7,b.jpg,2,12"]
+    (split / "verify_metadata_1.csv").write_text("\n".join([header, *rows]) + "\n")
+    (split / "verify_comparisons_1.csv").write_text("1,2\n1,3\n")
+    with pytest.raises(InputError, match=r"a.jpg shows several people .* FILE#SIGHTING_ID, e.g. a.jpg#11"):
+        read_ijba_split(tmp_path, 1, ImageNames(("a.jpg", "b.jpg"), "list"))
+    named = read_ijba_split(tmp_path, 1, ImageNames(("b.jpg#12", "a.jpg#11", "a.jpg#10"), "list"))
+    assert named.images.tolist() == [2, 1, 0]
+
+
+def change(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+
+
+def test_bad_ijba(tmp_path):
+    slow.write_ijba(tmp_path, n_splits=2)
+    metadata = tmp_path / "split1" / "verify_metadata_1.csv"
+    comparisons = tmp_path / "split1" / "verify_comparisons_1.csv"
+    text, pairs = metadata.read_text(), comparisons.read_text()
+
+    def refused(message):
+        with pytest.raises(InputError, match=message):
+            read_ijba_split(tmp_path, 1)
+        metadata.write_text(text)
+        comparisons.write_text(pairs)
+
+    comparisons.write_text(pairs + "1,999\n")
+    refused(r"compares template 1?.*, which has no media in .*verify_metadata_1.csv")
+    comparisons.write_text(pairs + pairs.splitlines()[0] + "\n")
+    refused(f"lines 1 and {len(pairs.splitlines()) + 1} are the same pair")
+    comparisons.write_text("1;2\n")
+    refused("line 1 does not hold two template numbers")
+    metadata.write_text(text + text.splitlines()[3] + "\n")
+    refused("lines 4 and .* are the same")
+    metadata.write_text(text.replace("MEDIA_ID", "MEDIUM"))
+    refused("the header lacks MEDIA_ID")
+    metadata.write_text(text.splitlines()[0] + "\n")
+    refused("only a header")
+    first = text.splitlines()[1].split(",")
+    change(metadata, ",".join(first[:2]), f"{first[0]},77")
+    refused("shows two subjects")
+    metadata.write_text(text + "1,2\n")
+    refused("has 2 fields, the header 10")
+    with pytest.raises(InputError, match=r"frame/.* is not among the 1 images"):
+        read_ijba_split(tmp_path, 1, ImageNames((text.splitlines()[1].split(",")[2],), "list"))
+    (tmp_path / "split2").rename(tmp_path / "split3")
+    with pytest.raises(InputError, match="holds splits 1, 3; one in between is missing"):
+        ijba_splits(tmp_path)
+    with pytest.raises(InputError, match="no split1"):
+        ijba_splits(tmp_path / "split1")
+
+
+def test_ijbc_pack(tmp_path):
+    vectors, templates, media, scores, pairs = slow.write_ijbc(tmp_path / "meta")
+    pack = read_ijb_pack(tmp_path, len(vectors))
+    assert pack.template_ids[pack.templates].tolist() == templates.tolist()
+    assert pack.template_ids[pack.ends].tolist() == [[one, other] for one, other, _ in pairs]
+    assert pack.same.tolist() == [bool(same) for _, _, same in pairs]
+    assert len(set(pack.media.tolist())) == len(set(media.tolist()))
+    np.testing.assert_array_equal(read_detector_scores(tmp_path, pack), scores)
+    backwards = ImageNames(tuple(f"{row + 1}.jpg" for row in range(len(vectors)))[::-1], "list")
+    assert read_ijb_pack(tmp_path, len(vectors), backwards).images.tolist() == list(range(len(vectors)))[::-1]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("template_pair_label", "0 1 1\n", "0 555 1\n", "line 1 compares template 555, which has no media"),
+        ("template_pair_label", "0 1 1\n", "0 1 2\n", "line 1 has the label 2"),
+        ("template_pair_label", "0 10 0\n", "0 1 1\n", "lines 1 and 2 are the same pair"),
+        ("template_pair_label", "0 1 1\n", "0 1\n", "every line must hold `first second label`"),
+        ("face_tid_mid", "2.jpg 0 900\n", "2.jpg x 900\n", "every line must hold `name template media`"),
+        ("face_tid_mid", "2.jpg 0 900\n", "", "59 images, but the embeddings have 60 rows"),
+    ],
+)
+def test_bad_ijbc(tmp_path, file, old, new, message):
+    vectors, *_ = slow.write_ijbc(tmp_path)
+    change(tmp_path / f"ijbc_{file}.txt", old, new)
+    with pytest.raises(InputError, match=message):
+        read_ijb_pack(tmp_path, len(vectors))
+
+
+def test_bad_ijbc_media(tmp_path):
+    vectors, *_ = slow.write_ijbc(tmp_path)
+    names = ImageNames(tuple(f"{row + 1}.jpg" for row in range(len(vectors))), "list")
+    change(tmp_path / "ijbc_face_tid_mid.txt", "2.jpg 0 900\n", "3.jpg 0 900\n")
+    with pytest.raises(InputError, match="lines 2 and 3 are the same"):
+        read_ijb_pack(tmp_path, len(vectors), names)
+    change(tmp_path / "ijbc_face_tid_mid.txt", "3.jpg 0 900\n", "x.jpg 0 900\n")
+    with pytest.raises(InputError, match=r"line 2 names x.jpg, which is not among the 60 images"):
+        read_ijb_pack(tmp_path, len(vectors), names)
+    pack = None
+    change(tmp_path / "ijbc_face_tid_mid.txt", "x.jpg 0 900\n", "2.jpg 0 900\n")
+    pack = read_ijb_pack(tmp_path, len(vectors), names)
+    change(tmp_path / "ijbc_name_5pts_score.txt", "1.jpg 0.5 ", "1.jpg ")
+    with pytest.raises(InputError, match="line 1 must hold a name, 10 coordinates and a positive score"):
+        read_detector_scores(tmp_path, pack)
+    (tmp_path / "ijbb_face_tid_mid.txt").write_text("1.jpg 1 1\n")
+    with pytest.raises(InputError, match=r"one file .*_face_tid_mid.txt is needed"):
+        read_ijb_pack(tmp_path, len(vectors))
