@@ -52,7 +52,9 @@ def test_lfw_tree(tmp_path):
     csv = "first_row,second_row,same\n"
     csv += "".join(f"{one},{other},{int(s)}\n" for (one, other), s in zip(ends, same, strict=True))
     (tmp_path / "pairs.csv").write_text(csv)
-    assert figures("--embeddings", tmp_path / "net.npy", "--pairs", tmp_path / "pairs.csv") == found
+    np.save(tmp_path / "who.npy", np.repeat(np.arange(30), 4))
+    who = ["--identities", tmp_path / "who.npy"]
+    assert figures("--embeddings", tmp_path / "net.npy", "--pairs", tmp_path / "pairs.csv", *who) == found
     Views(vectors, paths=names).save(tmp_path / "views")
     assert figures("--embeddings", tmp_path / "views", "--pairs", tmp_path / "pairs.txt") == found
     for name, vector in zip(names, vectors, strict=True):

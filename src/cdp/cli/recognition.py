@@ -177,7 +177,7 @@ def _scored_parts(settings: VerificationSettings, path: Path, flipped: Path | No
     if truth is None:
         truth = views.identities
     if settings.ijb is not None:
-        pack = read_ijb_pack(settings.ijb, views.n_images, listed)
+        pack = read_ijb_pack(settings.ijb, views.n_images, names)
         weights = read_detector_scores(settings.ijb, pack) if settings.detector_scores else None
         return [_score_templates(pack, views.base, weights, settings.n_jobs)]
     if settings.pack is not None:
@@ -192,6 +192,8 @@ def _scored_parts(settings: VerificationSettings, path: Path, flipped: Path | No
         assert settings.pairs is not None, "one protocol was chosen"
         pairs = read_pairs(settings.pairs, views.n_images, names, settings.folds)
         ends, same, folds = pairs.ends, pairs.same, pairs.folds
+        if truth is None:
+            truth = pairs.identities(views.n_images)
     return [score_pairs(views.base, ends, same, identities=truth, folds=folds, n_jobs=settings.n_jobs)]
 
 

@@ -26,6 +26,7 @@ class PairList:
         folds: int64 (m,), 0..folds-1.
         source: the file, for error messages.
         lines: int64 (m,), the line of every pair in the file, counted from 1.
+        people: int64 (m, 2), who the two ends show, where the file names them.
     """
 
     ends: LongArray
@@ -33,6 +34,7 @@ class PairList:
     folds: LongArray
     source: str
     lines: LongArray
+    people: LongArray | None = None
 
     def __post_init__(self) -> None:
         for name in ("ends", "same", "folds", "lines"):
@@ -41,6 +43,14 @@ class PairList:
 
     def __len__(self) -> int:
         return len(self.same)
+
+    def identities(self, n_images: int) -> LongArray | None:
+        """Who every row of the embeddings shows, -1 for rows in no pair; None where the file does not say."""
+        if self.people is None:
+            return None
+        known = np.full(n_images, -1, np.int64)
+        known[self.ends] = self.people
+        return known
 
 
 def check_pairs(ends: AnyArray, same: BoolArray, source: str, lines: LongArray) -> None:
@@ -142,7 +152,7 @@ def read_lfw_pairs(file: str | Path, names: ImageNames) -> PairList:
             f"{place}: {len(lines) - 1:,} pairs, but line 1 promises {n_folds} folds of 2 x {per_fold}; "
             "the file is cut short or line 1 is wrong."
         )
-    ends, same = [], []
+    ends, same, people = [], [], []
     for number, line in enumerate(lines[1:], start=2):
         fields = line.split("\t") if "\t" in line else line.split()
         where = f"{place}: line {number}"
@@ -154,8 +164,10 @@ def read_lfw_pairs(file: str | Path, names: ImageNames) -> PairList:
             raise InputError(f"{where} has {len(fields)} fields; 3 (same) or 4 (different) are needed.")
         ends.append((names.row(one, where), names.row(other, where)))
         same.append(len(fields) == 3)
+        people.append((fields[0], fields[-2] if len(fields) == 4 else fields[0]))
     folds = np.repeat(np.arange(n_folds), 2 * per_fold)
-    return PairList(np.array(ends), np.array(same), folds, str(place), np.arange(2, expected + 2))
+    numbers = np.unique(people, return_inverse=True)[1].reshape(-1, 2)
+    return PairList(np.array(ends), np.array(same), folds, str(place), np.arange(2, expected + 2), numbers)
 
 
 def _lfw_image(name: str, number: str, where: str) -> str:

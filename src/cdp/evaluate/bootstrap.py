@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.types.arrays import BoolArray, DoubleArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray
 
 LEVEL = 0.95
 
@@ -51,6 +51,14 @@ def draw_identities(n_identities: int, random_state: int, replicate: int) -> Dou
     generator = np.random.default_rng([random_state, replicate])
     drawn = generator.integers(0, n_identities, n_identities)
     return np.bincount(drawn, minlength=n_identities).astype(np.float64)
+
+
+def number_by_appearance(identities: AnyArray) -> tuple[LongArray, int]:
+    """Identities as 0..n-1 in the order they first appear, and n: names and numbers then draw the same lots."""
+    _, first, code = np.unique(identities, return_index=True, return_inverse=True)
+    place = np.empty(len(first), np.int64)
+    place[np.argsort(first)] = np.arange(len(first))
+    return place[code.ravel()], len(first)
 
 
 def check_replicates(replicates: int) -> None:

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError, name_rows
-from cdp.evaluate.bootstrap import Comparison, Interval, check_replicates, compare, draw_identities, interval
+from cdp.evaluate.bootstrap import (
+    Comparison,
+    Interval,
+    check_replicates,
+    compare,
+    draw_identities,
+    interval,
+    number_by_appearance,
+)
 from cdp.evaluate.rank_kernels import MatePairs, count_better
 from cdp.parallel import spans
 from cdp.progress import Watch, nobody
@@ -148,7 +156,7 @@ def mate_pairs(identities: npt.ArrayLike) -> MatePairs:
     probe_of, mate_of = np.concatenate(probes), np.concatenate(mates)
     by_probe = np.lexsort((mate_of, probe_of))
     probe_of, mate_of = probe_of[by_probe], mate_of[by_probe]
-    return MatePairs(probe_of, mate_of, person[probe_of], len(numbers))
+    return MatePairs(probe_of, mate_of, number_by_appearance(numbers)[0][probe_of], len(numbers))
 
 
 def check_distractors(identities: npt.ArrayLike, distractor_identities: npt.ArrayLike) -> None:

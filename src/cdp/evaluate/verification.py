@@ -18,6 +18,7 @@ from cdp.evaluate.bootstrap import (
     draw_identities,
     interval,
     joined_identities,
+    number_by_appearance,
 )
 from cdp.evaluate.roc_kernels import Walk, best_accuracy, fold_accuracies, order_pairs, walk
 from cdp.graph.exact import similarities
@@ -257,9 +258,7 @@ def measure_verification(
     wanted = sorted(fprs, reverse=True)
     # All points of the curve in one walk: the wanted ones first.
     points = np.array([*wanted, *_CURVE])
-    people, person = np.unique(
-        np.concatenate([part.identities.ravel() for part in parts]), return_inverse=True
-    )
+    person, n_people = number_by_appearance(np.concatenate([part.identities.ravel() for part in parts]))
     offsets = np.cumsum([0, *(part.identities.size for part in parts)])
     folds = [
         None if part.folds is None else fold_accuracies(part.similarity, part.same, part.folds)
@@ -274,11 +273,11 @@ def measure_verification(
         )
         for part, fold, start, stop in zip(parts, folds, offsets[:-1], offsets[1:], strict=True)
     ]
-    once = np.ones(len(people))
+    once = np.ones(n_people)
     walks = [walk(pairs, once, points) for pairs in ordered]
 
     def resample(replicate: int) -> DoubleArray:
-        drawn = draw_identities(len(people), random_state, replicate)
+        drawn = draw_identities(n_people, random_state, replicate)
         again = [walk(pairs, drawn, points) for pairs in ordered]
         row: DoubleArray = np.mean([[one.accuracy, one.eer, *one.tpr] for one in again], axis=0)
         return row
@@ -292,7 +291,7 @@ def measure_verification(
     return Verification(
         pairs=sum(len(part.same) for part in parts),
         impostors=sum(impostors),
-        identities=len(people),
+        identities=n_people,
         splits=len(parts),
         accuracy=_accuracy(folds, values[:, 0]) if len(parts) == 1 else None,
         best_accuracy=float(np.mean([best for best, _ in bests])),

@@ -22,6 +22,11 @@ def test_lfw_pairs(tmp_path):
     np.testing.assert_array_equal(pairs.ends, ends)
     np.testing.assert_array_equal(pairs.same, same)
     np.testing.assert_array_equal(pairs.folds, folds)
+    who = pairs.identities(len(vectors))
+    seen = np.unique(ends)
+    true = np.array([int(names.names[row].split("/")[1].removeprefix("Ann_Lee")) for row in seen])
+    np.testing.assert_array_equal(who[seen][:, None] == who[seen], true[:, None] == true)
+    assert (np.delete(who, seen) == -1).all()
 
 
 @pytest.mark.parametrize("fold_labels", [True, False])

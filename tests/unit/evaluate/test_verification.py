@@ -197,6 +197,14 @@ def test_same_pairs_join_identities():
     assert [len(set(joined[[0, 1, 2]])), len(set(joined[[3, 4]])), len(set(joined))] == [1, 1, 3]
 
 
+def test_intervals_do_not_depend_on_how_identities_are_numbered():
+    pairs = scored()
+    other = np.random.default_rng(1).permutation(15)[pairs.identities]
+    renamed = ScoredPairs(pairs.similarity, pairs.same, other, pairs.folds)
+    one, two = (measure_verification(given, replicates=20) for given in (pairs, renamed))
+    np.testing.assert_array_equal(one.replicates, two.replicates)
+
+
 def test_bad_pairs():
     embeddings = Embeddings(np.eye(4, dtype=np.float32))
     with pytest.raises(
