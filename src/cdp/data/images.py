@@ -27,24 +27,14 @@ def open_images(manifest: Manifest) -> ImageReader:
 
 
 class ImageReader:
-    """Reads images by row, from any thread; after pickling or forking, any process.
-
-    Open archives are dropped, oldest first, beyond a hundred or so, to stay below the limit on open files.
-    """
+    """Reads images by row, from any thread and, pickled or forked, from any process."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
-        self._archives: OrderedDict[str, Archive] = OrderedDict()
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._source = Source(manifest.root)
 
     def __len__(self) -> int:
         return self.manifest.n_images
-
-    def __getstate__(self) -> Manifest:
-        return self.manifest
-
-    def __setstate__(self, manifest: Manifest) -> None:
-        self.__init__(manifest)  # type: ignore[misc]
 
     def read(self, row: int) -> bytes:
         """The encoded image of a row.
@@ -52,15 +42,8 @@ class ImageReader:
         Raises:
             InputError: it cannot be read; the message names its row and location.
         """
-        location = self.manifest.locations[row]
         try:
-            archive, entry = split_location(location)
-            if archive is not None:
-                path = os.path.join(self.manifest.root, archive)
-                # A plain file may be called like an entry of an archive, so the archive must be there.
-                if path in self._archives or os.path.isfile(path):
-                    return self._archive(path).read(entry)
-            return _read_file(os.path.join(self.manifest.root, location))
+            return self._source.read(self.manifest.locations[row])
         except InputError as error:
             raise InputError(f"{self.manifest.describe(row)}: {error}") from None
 
@@ -83,6 +66,31 @@ class ImageReader:
         if self.manifest.turns is not None and self.manifest.turns[row]:
             pixels = np.ascontiguousarray(np.rot90(pixels, int(self.manifest.turns[row])))
         return pixels
+
+
+class Source:
+    """Hands out the bytes at a location; keeps the archives open that were used last.
+
+    Not more than a hundred or so of them, to stay below the limit on open files.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._archives: OrderedDict[str, Archive] = OrderedDict()
+        self._lock, self._process = threading.Lock(), os.getpid()
+
+    def __reduce__(self) -> tuple[type[Source], tuple[str]]:
+        return Source, (self.root,)
+
+    def read(self, location: str) -> bytes:
+        """The bytes of a file or of an entry in an archive."""
+        archive, entry = split_location(location)
+        if archive is not None:
+            path = os.path.join(self.root, archive)
+            # A plain file may be called like an entry of an archive, so the archive must be there.
+            if path in self._archives or os.path.isfile(path):
+                return self._archive(path).read(entry)
+        return _read_file(os.path.join(self.root, location))
 
     def _archive(self, path: str) -> Archive:
         if self._process != os.getpid():
@@ -121,15 +129,15 @@ def decode(data: bytes, *, color: bool = True, size: int | None = None) -> ByteA
             if size is not None:
                 # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; twice the target keeps the scaling smooth.
                 opened.draft(mode, (2 * size, 2 * size))
-            upright = ImageOps.exif_transpose(opened)
-            scaled = _eight_bits(upright).convert(mode)
+            ImageOps.exif_transpose(opened, in_place=True)
+            scaled = _eight_bits(opened).convert(mode)
             if size is not None and scaled.size != (size, size):
                 scaled = ImageOps.fit(scaled, (size, size), Image.Resampling.BILINEAR)
             pixels: ByteArray = np.array(scaled, np.uint8)
     except InputError:
         raise
     except Exception as error:  # Decoders raise almost anything on damaged bytes.
-        reason = " ".join(str(error).split()).replace(f"{io.BytesIO.__name__}", "bytes")
+        reason = " ".join(str(error).split())
         if type(error).__name__ == "UnidentifiedImageError":
             reason = "not in an image format that Pillow knows"
         raise InputError(

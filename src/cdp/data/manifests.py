@@ -9,16 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from cdp.data.archives import ZipArchive, split_location
+from cdp.data.image_folders import from_folders, read_image_folders
 from cdp.data.record_files import RecordFile
-from cdp.data.tables import TABLE_SUFFIXES, number_identities, read_table
+from cdp.data.tables import TABLE_SUFFIXES, read_table
 from cdp.data.views import read_identities, reading
 from cdp.data.webdataset import has_pattern, read_shards, shards_of
 from cdp.errors import InputError
 from cdp.types.manifest import Manifest
 
-IMAGE_SUFFIXES = frozenset(
-    ".jpg .jpeg .jpe .png .bmp .gif .webp .tif .tiff .ppm .pgm .pbm .pnm .jp2 .avif".split()
-)
 _KNOWN = "a folder, .csv, .parquet, list.txt, .zip, .tar or .rec"
 
 
@@ -64,7 +62,7 @@ def _read_folder(folder: Path, root: str | Path | None) -> Manifest:
         return _read_records(records[0])
     shards = [file for file in files if file.suffix.lower() == ".tar"]
     if not shards:
-        return _read_image_folders(folder)
+        return read_image_folders(folder)
     if any(entry.is_dir() and not entry.name.startswith(".") for entry in folder.iterdir()):
         raise InputError(f"{folder}: holds both folders and {shards[0].name}; give the one that is meant.")
     return read_shards(shards)
@@ -115,82 +113,8 @@ def _read_records(file: Path) -> Manifest:
     return Manifest(locations, identities, root=str(file.parent))
 
 
-def _read_image_folders(folder: Path) -> Manifest:
-    images: list[tuple[str, str]] = []
-    empty: list[str] = []
-    _walk(folder, "", images, empty, ())
-    if images and empty:
-        more = f" and {len(empty) - 1:,} others" if len(empty) > 1 else ""
-        raise InputError(f"{folder / empty[0]}{more}: a folder without images; remove it or fill it.")
-    return from_folders(folder, str(folder), images)
-
-
-def _walk(
-    folder: Path, inside: str, images: list[tuple[str, str]], empty: list[str], above: tuple[str, ...]
-) -> bool:
-    """Collect images below a folder; links to folders are followed, but never in a circle."""
-    here = os.path.realpath(folder)
-    if here in above:
-        raise InputError(f"{folder}: a link to a folder that it lies in; remove it.")
-    found = False
-    with os.scandir(folder) as entries:
-        listed = sorted(entries, key=lambda entry: entry.name)
-    for entry in listed:
-        if entry.name.startswith("."):
-            continue
-        relative = f"{inside}{entry.name}"
-        if not relative.isprintable() and any(0xDC80 <= ord(letter) <= 0xDCFF for letter in relative):
-            raise InputError(f"{folder}: holds a name that is not UTF-8 ({ascii(entry.name)}); rename it.")
-        if entry.is_dir():
-            found |= _walk(Path(entry.path), f"{relative}/", images, empty, (*above, here))
-        elif is_image(entry.name):
-            images.append((relative, relative))
-            found = True
-    if not found:
-        empty.append(inside.rstrip("/"))
-    return found
-
-
-def is_image(name: str) -> bool:
-    """Whether a file name ends like that of an image."""
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
-
-
 def _is_litter(entry: str) -> bool:
     return any(part.startswith(".") or part == "__MACOSX" for part in entry.split("/"))
-
-
-def from_folders(place: Path, root: str, entries: Iterable[tuple[str, str]]) -> Manifest:
-    """A manifest of (path inside, location) entries; the folder an image lies in is its identity.
-
-    Images that all lie at the top have no identity. Images beside folders of images are refused: nobody can
-    tell whether they belong to somebody.
-    """
-    found = sorted(
-        (inside.rpartition("/")[0], inside, location) for inside, location in entries if is_image(inside)
-    )
-    if not found:
-        raise InputError(f"{place}: no images found; expected IDENTITY/NAME.jpg or .png below it.")
-    folders = {folder for folder, _, _ in found}
-    parents = {folder[:cut] for folder in folders for cut in _cuts(folder)}
-    for folder, inside, _ in found:
-        if folder in parents:
-            raise InputError(
-                f"{place}: the image {inside} lies beside folders of images, so its identity is unclear; "
-                "put it into a folder of its own or remove it."
-            )
-    identities = np.full(len(found), -1, np.int64)
-    names = None
-    if folders != {""}:
-        names = tuple(sorted(folders))
-        numbers = {name: number for number, name in enumerate(names)}
-        identities = np.array([numbers[folder] for folder, _, _ in found], np.int64)
-    return Manifest(tuple(location for _, _, location in found), identities, names, root)
-
-
-def _cuts(folder: str) -> list[int]:
-    """Where the folders above end: 0 for the top, and the place of every slash."""
-    return [0, *(place for place, letter in enumerate(folder) if letter == "/")] if folder else []
 
 
 def _present(manifest: Manifest, file: Path) -> Manifest:

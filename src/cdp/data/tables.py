@@ -170,7 +170,10 @@ def write_table(manifest: Manifest, path: str | Path, *, force: bool = False) ->
     file = Path(path)
     if file.suffix.lower() not in TABLE_SUFFIXES:
         raise InputError(f"{file}: a manifest is written as .csv or .parquet; choose one of these endings.")
-    columns: Columns = {"path": _seen_from(manifest, file.parent), "identity": manifest.identities.tolist()}
+    columns: Columns = {
+        "path": locations_from(manifest, file.parent),
+        "identity": manifest.identities.tolist(),
+    }
     if manifest.names is not None:
         names = manifest.names
         columns["identity_name"] = [names[one] if one >= 0 else "" for one in manifest.identities.tolist()]
@@ -194,7 +197,7 @@ def write_csv(file: Path, columns: Columns) -> None:
         lines.writerows(zip(*columns.values(), strict=True))
 
 
-def _seen_from(manifest: Manifest, folder: Path) -> Sequence[str]:
+def locations_from(manifest: Manifest, folder: Path) -> Sequence[str]:
     """The locations as they must be written to be found from another folder."""
     root, here = os.path.realpath(manifest.root), os.path.realpath(folder)
     if root == here:

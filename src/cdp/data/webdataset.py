@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cdp.data.archives import TarArchive
+from cdp.data.image_folders import from_folders, is_image
 from cdp.data.tables import number_identities
 from cdp.errors import InputError
 from cdp.types.manifest import Manifest
@@ -63,8 +64,6 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
     The text in `key.cls` is the identity of `key.jpg`; a number, or a name. Shards without any `.cls` are read
     like folders: the folder an image lies in is its identity.
     """
-    from cdp.data.manifests import from_folders, is_image
-
     root = os.path.commonpath([shard.absolute().parent for shard in shards])
     entries: list[tuple[str, str]] = []
     classes: list[str] = []
