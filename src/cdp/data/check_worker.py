@@ -46,6 +46,7 @@ class CheckWorker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
+                start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers.
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

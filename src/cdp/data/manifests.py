@@ -11,7 +11,7 @@ import numpy as np
 from cdp.data.archives import ZipArchive, split_location
 from cdp.data.image_folders import from_folders, read_image_folders
 from cdp.data.record_files import RecordFile
-from cdp.data.tables import TABLE_SUFFIXES, read_table
+from cdp.data.tables import TABLE_SUFFIXES, read_columns, read_table
 from cdp.data.views import read_identities, reading
 from cdp.data.webdataset import has_pattern, read_shards, shards_of
 from cdp.errors import InputError
@@ -142,8 +142,8 @@ def _refuse_twins(manifest: Manifest, path: str) -> None:
 
 def leave_out(manifest: Manifest, unreadable: str | Path) -> Manifest:
     """The manifest without the images listed in a file that `cdp check` wrote."""
-    listed = read_table(unreadable)
-    gone = {_absolute(listed.root, place) for place in listed.locations}
+    file = Path(unreadable)
+    gone = {_absolute(str(file.parent), place) for place in read_columns(file)["path"]}
     # Most rows differ in the last part of the path already; only the others are worth resolving.
     last_parts = {place.rpartition("/")[2] for place in gone}
     rows = [

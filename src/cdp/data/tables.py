@@ -39,15 +39,8 @@ def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
         InputError: the file, a column or a row is wrong; the message says which.
     """
     file = Path(path)
-    if file.suffix.lower() not in TABLE_SUFFIXES:
-        raise InputError(f"{file}: not a table of images; give a .csv or .parquet file.")
-    with reading(file):
-        if not file.is_file():
-            raise InputError(f"{file}: no such file; check the spelling of the path.")
-        columns = _read_csv(file) if file.suffix.lower() == ".csv" else _read_parquet(file)
-    locations = columns.get("path")
-    if locations is None:
-        raise InputError(f"{file}: no column called path; the columns are {', '.join(columns) or 'none'}.")
+    columns = read_columns(file)
+    locations = columns["path"]
     if not len(locations):
         raise InputError(f"{file}: empty, it has a header and no rows.")
     try:
@@ -61,6 +54,19 @@ def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
         )
     except InputError as error:
         raise InputError(str(error).replace("Manifest:", f"{file}:", 1)) from None
+
+
+def read_columns(file: Path) -> Columns:
+    """The columns of a table that concern a manifest; there is always one called `path`, maybe without rows."""
+    if file.suffix.lower() not in TABLE_SUFFIXES:
+        raise InputError(f"{file}: not a table of images; give a .csv or .parquet file.")
+    with reading(file):
+        if not file.is_file():
+            raise InputError(f"{file}: no such file; check the spelling of the path.")
+        columns = _read_csv(file) if file.suffix.lower() == ".csv" else _read_parquet(file)
+    if "path" not in columns:
+        raise InputError(f"{file}: no column called path; the columns are {', '.join(columns) or 'none'}.")
+    return columns
 
 
 def _read_csv(file: Path) -> Columns:
