@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def split_images(settings: SplitSettings) -> Split:
             manifest, **shares, unlabeled_parts=settings.unlabeled_parts, seed=settings.seed
         )
         said = {"manifest": settings.manifest, "rotations": settings.rotations, "unreadable": len(unreadable)}
-        split.settings.update(said)
+        split = replace(split, settings={**split.settings, **said})
         split.fill(folder, f".{settings.table}")
     if not settings.quiet:
         _print_split(split, len(unreadable), settings.out)

@@ -142,6 +142,8 @@ class TarArchive:
                         self.entries.append(member.name)
                         self._spans[member.name] = (member.offset_data, member.size)
                 end = archive.offset
+        except InputError:
+            raise
         except (tarfile.TarError, EOFError, OSError, ValueError):
             raise InputError(f"{path}: cut short or not a .tar file; copy or pack it again.") from None
         # tarfile takes damaged bytes between two files, and a cut there, for the end of the archive.

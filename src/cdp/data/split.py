@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ class Split:
         probes: people to be found again, each with two images or more, or None.
         distractors: people who are not among the probes, or None.
         settings: how the split was made.
+        made_from: hash of the manifest that was split.
     """
 
     labeled: Manifest
@@ -37,7 +39,8 @@ class Split:
     validation: Manifest | None = None
     probes: Manifest | None = None
     distractors: Manifest | None = None
-    settings: dict[str, Any] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    made_from: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def parts(self) -> Iterator[tuple[str, Manifest]]:
         """(name, manifest) of every part that there is."""
@@ -72,7 +75,7 @@ class Split:
             "cdp": __version__,
             "summary": repr(self),
             "settings": {**self.settings, "parts": self.counts(), "suffix": suffix},
-            "made_from": {},
+            "made_from": dict(self.made_from),
             "arrays": {},
         }
         write_json(folder / "card.json", card)
@@ -89,9 +92,21 @@ class Split:
         settings = dict(card["settings"])
         suffix = settings.pop("suffix")
         parts = {name: Manifest.load(folder / f"{name}{suffix}") for name in settings.pop("parts")}
-        unlabeled = tuple(part for name, part in parts.items() if name.startswith("unlabeled"))
-        tests = {name: parts.get(name) for name in _TESTS}
-        return cls(parts["labeled"], unlabeled, **tests, settings=settings)
+        return cls._of(parts, settings, card["made_from"])
+
+    @classmethod
+    def _of(
+        cls, parts: Mapping[str, Manifest], settings: Mapping[str, Any], made_from: Mapping[str, str]
+    ) -> Split:
+        return cls(
+            labeled=parts["labeled"],
+            unlabeled=tuple(part for name, part in parts.items() if name.startswith("unlabeled")),
+            validation=parts.get("validation"),
+            probes=parts.get("probes"),
+            distractors=parts.get("distractors"),
+            settings=settings,
+            made_from=made_from,
+        )
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Images and identities of every part."""
@@ -172,9 +187,15 @@ def split_by_identity(
         "distractors": distractors,
         "seed": seed,
     }
-    unlabeled = tuple(part for name, part in parts.items() if name.startswith("unlabeled"))
-    tests = {name: parts.get(name) for name in _TESTS}
-    return Split(parts["labeled"], unlabeled, **tests, settings=settings)
+    return Split._of(parts, settings, {"manifest": hash_manifest(manifest)})
+
+
+def hash_manifest(manifest: Manifest) -> str:
+    """SHA-256 of locations, identities and turns: the same for the same images in the same order."""
+    digest = hashlib.sha256("\0".join(manifest.locations).encode())
+    digest.update(manifest.identities.tobytes())
+    digest.update(b"" if manifest.turns is None else manifest.turns.tobytes())
+    return digest.hexdigest()
 
 
 def _shares(
@@ -232,16 +253,22 @@ def _deal(manifest: Manifest, family_of: LongArray, shares: dict[str, float], se
     # A person with one picture cannot be found again.
     single = np.bincount(family_of, manifest.sizes[manifest.classes] < 2, len(sizes)) > 0
     shuffled = np.random.default_rng(seed).permutation(len(sizes))
-    order = shuffled[np.argsort(-sizes[shuffled], kind="stable")]
-    targets = [share * manifest.n_images for share in shares.values()]
-    everywhere = list(range(len(targets)))
-    not_probes = [number for number, name in enumerate(shares) if name != "probes"]
-    filled = [0] * len(targets)
+    order = shuffled[np.lexsort((-sizes[shuffled], single[shuffled]))]
+    targets = {name: share * manifest.n_images for name, share in shares.items()}
+    others = [name for name in shares if name != "probes"]
+    # The other parts keep room for those who cannot be probes, else the probes would stay behind their share.
+    reserved = float(sizes[single].sum()) / sum(targets[name] for name in others)
+    filled = {name: 0.0 if name == "probes" else reserved * targets[name] for name in shares}
+    numbers = {name: number for number, name in enumerate(shares)}
     part_of = np.empty(len(sizes), np.int64)
+    seen_single = False
     for one in order.tolist():
+        if single[one] and not seen_single:
+            seen_single = True
+            for name in others:
+                filled[name] -= reserved * targets[name]
         size = int(sizes[one])
-        open_to = not_probes if single[one] else everywhere
-        part = min(open_to, key=lambda number: (filled[number] + size) / targets[number])
+        part = min(others if seen_single else shares, key=lambda name: (filled[name] + size) / targets[name])
         filled[part] += size
-        part_of[one] = part
+        part_of[one] = numbers[part]
     return part_of

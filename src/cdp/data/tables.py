@@ -63,10 +63,7 @@ def read_columns(file: Path) -> Columns:
     with reading(file):
         if not file.is_file():
             raise InputError(f"{file}: no such file; check the spelling of the path.")
-        columns = _read_csv(file) if file.suffix.lower() == ".csv" else _read_parquet(file)
-    if "path" not in columns:
-        raise InputError(f"{file}: no column called path; the columns are {', '.join(columns) or 'none'}.")
-    return columns
+        return _read_csv(file) if file.suffix.lower() == ".csv" else _read_parquet(file)
 
 
 def _read_csv(file: Path) -> Columns:
@@ -74,9 +71,9 @@ def _read_csv(file: Path) -> Columns:
         lines = csv.reader(stream, strict=True)
         try:
             header = [name.strip() for name in next(lines, [])]
-            _refuse_twins(file, header)
+            _check_header(file, header)
             wanted = [name for name in header if name in ("path", "identity", "identity_name", "turn")]
-            columns: dict[str, list[str]] = {name: [] for name in header}
+            columns: dict[str, list[str]] = {name: [] for name in wanted}
             keep: list[tuple[int, Callable[[str], None]]] = [
                 (header.index(name), columns[name].append) for name in wanted
             ]
@@ -94,7 +91,7 @@ def _read_csv(file: Path) -> Columns:
             raise InputError(f"{file}: line {lines.line_num} is not CSV ({error}).") from None
         except UnicodeDecodeError:
             raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
-    return {name: values for name, values in columns.items() if name in wanted} or dict(columns)
+    return {name: columns[name] for name in wanted}
 
 
 def _read_parquet(file: Path) -> Columns:
@@ -104,17 +101,19 @@ def _read_parquet(file: Path) -> Columns:
     try:
         with pq.ParquetFile(file) as table:
             header = list(table.schema_arrow.names)
-            _refuse_twins(file, header)
+            _check_header(file, header)
             wanted = [name for name in header if name in ("path", "identity", "identity_name", "turn")]
             columns = table.read(columns=wanted)
-            return {name: columns.column(name).to_pylist() for name in wanted} or dict.fromkeys(header, ())
+            return {name: columns.column(name).to_pylist() for name in wanted}
     except PermissionError:
         raise
     except (pa.ArrowException, OSError):  # Arrow reports damaged bytes as either
         raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
 
 
-def _refuse_twins(file: Path, header: list[str]) -> None:
+def _check_header(file: Path, header: list[str]) -> None:
+    if "path" not in header:
+        raise InputError(f"{file}: no column called path; the columns are {', '.join(header) or 'none'}.")
     for name in header:
         if header.count(name) > 1:
             raise InputError(f"{file}: two columns are called {name!r}; rename one.")
@@ -123,7 +122,7 @@ def _refuse_twins(file: Path, header: list[str]) -> None:
 def _identities(file: Path, columns: Columns, n_images: int) -> tuple[LongArray, tuple[str, ...] | None]:
     if "identity" not in columns:
         return np.full(n_images, -1, np.int64), None
-    identities, names = number_identities(["" if one is None else str(one) for one in columns["identity"]])
+    identities, names = number_identities([_identity_text(one) for one in columns["identity"]])
     called = columns.get("identity_name")
     if called is None or names is not None:
         return identities, names
@@ -144,6 +143,13 @@ def _identities(file: Path, columns: Columns, n_images: int) -> tuple[LongArray,
             )
         known[identity] = name
     return identities, tuple(known)
+
+
+def _identity_text(identity: Any) -> str:
+    """An identity as text; tables that know no missing whole numbers keep them as floats and NaN."""
+    if identity is None or identity != identity:
+        return ""
+    return str(int(identity)) if isinstance(identity, float) and identity.is_integer() else str(identity)
 
 
 def number_identities(texts: Sequence[str]) -> tuple[LongArray, tuple[str, ...] | None]:
