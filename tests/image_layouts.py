@@ -23,12 +23,12 @@ def picture(shade: int, *, width: int = 6, height: int = 4, mode: str = "RGB", k
 
 
 def write_folders(folder: Path, people: dict[str, list[str]]) -> Path:
-    """One folder per identity; image number i of the whole set has shade i."""
+    """One folder per identity; image number i of the whole set has shade i (up to 250)."""
     shade = 0
     for person, names in people.items():
         (folder / person).mkdir(parents=True, exist_ok=True)
         for name in names:
-            (folder / person / name).write_bytes(picture(shade))
+            (folder / person / name).write_bytes(picture(shade % 250))
             shade += 1
     return folder
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -130,13 +130,18 @@ def _present(manifest: Manifest, file: Path) -> Manifest:
 
 
 def _refuse_twins(manifest: Manifest, path: str) -> None:
-    turns = np.zeros(manifest.n_images, np.uint8) if manifest.turns is None else manifest.turns
-    seen: dict[tuple[str, int], int] = {}
-    for row, image in enumerate(zip(manifest.locations, turns.tolist(), strict=True)):
+    images: Sequence[Hashable] = manifest.locations
+    if manifest.turns is not None:
+        images = list(zip(manifest.locations, manifest.turns.tolist(), strict=True))
+    if len(set(images)) == len(images):
+        return
+    seen: dict[Hashable, int] = {}
+    for row, image in enumerate(images):
         first = seen.setdefault(image, row)
         if first != row:
             raise InputError(
-                f"{path}: rows {first} and {row} (counted from 0) are the same image, {image[0]}; remove one."
+                f"{path}: rows {first} and {row} (counted from 0) are the same image, "
+                f"{manifest.locations[row]}; remove one."
             )
 
 
