@@ -113,8 +113,9 @@ def _read_file(path: str) -> bytes:
             return stream.read()
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; correct the path, or leave the image out.") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); leave the image out.") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read ({reason}); leave the image out.") from None
 
 
 def decode(data: bytes, *, color: bool = True, size: int | None = None) -> ByteArray:

@@ -107,7 +107,7 @@ def _read_parquet(file: Path) -> Columns:
             return {name: columns.column(name).to_pylist() for name in wanted}
     except PermissionError:
         raise
-    except (pa.ArrowException, OSError):  # Arrow reports damaged bytes as either
+    except (pa.ArrowException, OSError, UnicodeDecodeError):  # Arrow reports damaged bytes as any of them
         raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
 
 

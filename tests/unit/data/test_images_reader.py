@@ -89,6 +89,8 @@ def test_few_archives_stay_open(tmp_path, monkeypatch):
     ("place", "message"),
     [
         ("gone.png", r"row 0 \(gone\.png\): .*does not exist"),
+        ("a\0b.png", "cannot be read .*null byte"),
+        (".", "cannot be read .*directory"),
         ("gone.zip!x/3.png", r"row 0 \(gone\.zip!x/3\.png\): .*does not exist"),
         ("a.zip!x/9.png", r"a\.zip!x/9\.png: the archive has no such entry"),
         ("b.tar!9.png", r"b\.tar!9\.png: the archive has no such entry"),
