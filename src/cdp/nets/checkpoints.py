@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +41,7 @@ def save_checkpoint(
         link.unlink(missing_ok=True)
         os.link(current, link)
         link.replace(folder / PREVIOUS)
-    about = {"step": str(step), "key": run.key, "classes": json.dumps(run.classes)}
+    about = {"step": step, "key": run.key, "classes": run.classes}
     write_tensors(current, tensors, about)
 
 
@@ -55,7 +54,7 @@ def load_checkpoint(folder: Path, objective: Objective, optimizer: torch.optim.S
     if (folder / PREVIOUS).exists():
         way_out = f"rename {folder / PREVIOUS} to {CHECKPOINT} to go on from the one before, or {way_out}"
     tensors, about = read_tensors(file, way_out)
-    classes = tuple(json.loads(about.get("classes", "[]")))
+    classes = tuple(about.get("classes", ()))
     if classes != run.classes:
         raise InputError(
             f"{file}: trained for {_and(classes)} classes, there are {_and(run.classes)} now; use the manifest and "

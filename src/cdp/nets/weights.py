@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import zlib
 from collections.abc import Mapping
@@ -23,13 +24,15 @@ WEIGHTS = "weights.safetensors"
 _FULL = ("No space left", "Disk quota", "File too large")
 
 
-def write_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+def write_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Write beside the file, flush, then take its place; on any failure the old file stays."""
     safetensors = require("safetensors.torch")
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     partial = file.with_name(f".{file.name}.partial")
     try:
-        safetensors.save_file(held, str(partial), {**about, "crc32": str(_checksum(held))})
+        # One entry, because the order of several is random and equal weights should be equal files.
+        told = json.dumps({**about, "crc32": _checksum(held)}, sort_keys=True)
+        safetensors.save_file(held, str(partial), {"cdp": told})
         with partial.open("rb") as handle:
             os.fsync(handle.fileno())
         partial.replace(file)
@@ -47,12 +50,12 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
         raise
 
 
-def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and what was said about them; a damaged file is an error that names the way out."""
     safetensors = require("safetensors")
     try:
         with safetensors.safe_open(str(file), framework="pt") as opened:
-            about: dict[str, str] = opened.metadata() or {}
+            about: dict[str, Any] = json.loads((opened.metadata() or {}).get("cdp", "{}"))
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputError(f"{file}: there is no such file; {way_out}.") from None
@@ -60,7 +63,7 @@ def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str,
         if isinstance(error, MemoryError):
             raise
         raise StoreError(f"{file} is damaged ({error}); {way_out}.") from None
-    if "crc32" in about and int(about["crc32"]) != _checksum(tensors):
+    if "crc32" in about and about["crc32"] != _checksum(tensors):
         raise StoreError(f"{file} is damaged (its contents changed after it was written); {way_out}.")
     return tensors, about
 
@@ -123,7 +126,7 @@ def load_network(folder: str | Path) -> TrainedNetwork:
     prefix = "network."
     own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     load_strictly(network, own, file)
-    return TrainedNetwork(place.name, network.eval(), recipe, card, about.get("crc32", ""))
+    return TrainedNetwork(place.name, network.eval(), recipe, card, str(about.get("crc32", "")))
 
 
 def build_for(name: str, recipe: Recipe) -> EmbeddingNetwork:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-import drawn_images
 import pytest
+
+import drawn_images
 
 pytest.importorskip("torch", reason="the networks need pip install 'cdp[nets]'")
 

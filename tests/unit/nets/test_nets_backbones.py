@@ -69,7 +69,9 @@ def test_an_unknown_name_gets_the_nearest():
 
 
 def test_too_small_images_are_refused_with_the_way_out():
-    with pytest.raises(InputError, match="'inception_v3' needs images of 75 pixels a side or more, --size is 64"):
+    with pytest.raises(
+        InputError, match="'inception_v3' needs images of 75 pixels a side or more, --size is 64"
+    ):
         build_network("inception_v3", size=64)
 
 
