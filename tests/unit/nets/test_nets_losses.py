@@ -132,3 +132,20 @@ def test_what_makes_no_sense_is_refused(batch):
         CosFace(6, 5, scale=0)
     with pytest.raises(InputError, match="use softmax for soft labels"):
         ArcFace(6, 5)(vectors, SoftTargets(torch.arange(9), targets, torch.ones(9), 9))
+
+
+@pytest.mark.parametrize(
+    ("ours", "name", "margins"),
+    [(ArcFace, "ArcFaceLoss", (0.5, math.degrees(0.5))), (CosFace, "CosFaceLoss", (0.35, 0.35))],
+    ids=["arcface", "cosface"],
+)
+def test_they_agree_with_pytorch_metric_learning(batch, ours, name, margins):
+    losses = pytest.importorskip(
+        "pytorch_metric_learning.losses", reason="an oracle that need not be installed"
+    )
+    vectors, targets = batch
+    head = ours(6, 5, margin=margins[0], scale=20)
+    oracle = getattr(losses, name)(5, 6, margin=margins[1], scale=20)
+    with torch.no_grad():
+        oracle.W.copy_(head.weight.T)
+    torch.testing.assert_close(head(vectors, targets), oracle(vectors, targets), rtol=1e-4, atol=1e-5)
