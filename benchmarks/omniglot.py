@@ -49,7 +49,7 @@ def rank_1(vectors: FloatArray, identities: LongArray, n_probes: int = N_PROBES)
     return float((similarity > bar[:, None])[pairs].mean())
 
 
-def measure(networks: Path, name: str, work: Path) -> float:
+def measure_rank_1(networks: Path, name: str, work: Path) -> float:
     evaluation = read_manifest(str(DATA / "images_evaluation.zip"))
     views = extract_views(networks, evaluation, work / "evaluation", base=name, members=[], force=True)
     assert views.identities is not None
@@ -75,7 +75,7 @@ def main() -> None:
     networks = chosen.out / chosen.what
     train_supervised(manifest, [chosen.network], networks, recipe=RECIPES[chosen.what])
     seconds = time.perf_counter() - start
-    found = measure(networks, chosen.network, chosen.out)
+    found = measure_rank_1(networks, chosen.network, chosen.out)
     print(
         json.dumps(
             {

@@ -1,6 +1,6 @@
 """How fast the loop is: against the bare forward-backward step, and embedding against decoding.
 
-    python -m benchmarks.training [--threads 2] [--seconds 6]
+    python -m benchmarks.training [--threads 2] [--quick]
 
 The bare step repeats forward, backward and update on one batch that is in memory already. The loop does the same
 with fresh images: gathered, augmented, logged. Both take turns, so that a busy machine slows both alike.
@@ -114,23 +114,31 @@ def measure_embedding(name: str, seconds: float, threads: int) -> tuple[float, f
     return decoding, speed(embed, seconds)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--seconds", type=float, default=12)
-    chosen = parser.parse_args()
-    torch.set_num_threads(chosen.threads)
+def measure(quick: bool = False, threads: int | None = None) -> dict[str, object]:
+    """Print and give all rates."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    threads = torch.get_num_threads()
+    seconds = 1.5 if quick else 12.0
+    training, embedding = {}, {}
     print(f"{'training, images/s':20} {'bare':>8} {'loop':>8} {'share':>7}")
     for name in NETWORKS:
-        bare, loop = measure_training(name, chosen.seconds)
+        bare, loop = measure_training(name, seconds)
+        training[name] = {"bare": round(bare, 1), "loop": round(loop, 1), "share": round(loop / bare, 3)}
         verdict = "" if loop >= 0.85 * bare else "   below 85 %"
         print(f"{name:20} {bare:8,.0f} {loop:8,.0f} {100 * loop / bare:6.1f} %{verdict}")
     print(f"\n{'embedding, images/s':20} {'decode':>8} {'network':>8}   limited by")
     for name in NETWORKS:
-        decoding, network = measure_embedding(name, chosen.seconds / 4, chosen.threads)
+        decoding, network = measure_embedding(name, seconds / 4, threads)
+        embedding[name] = {"decode": round(decoding, 1), "network": round(network, 1)}
         limit = "the network" if network < decoding else "decoding"
         print(f"{name:20} {decoding:8,.0f} {network:8,.0f}   {limit}")
+    return {"threads": threads, "training": training, "embedding": embedding}
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--quick", action="store_true")
+    chosen = parser.parse_args()
+    measure(chosen.quick, chosen.threads)

@@ -124,7 +124,7 @@ def test_mistakes_are_one_sentence(pictures, tmp_path):
 
 def test_kill_9_and_run_again_gives_the_same_weights(pictures, tmp_path):
     def command(out):
-        words = ["train", pictures / "known", "--network", "small_resnet", "--out", out, "--epochs", "30"]
+        words = ["train", pictures / "known", "--network", "small_resnet", "--out", out, "--epochs", "18"]
         words += ["--checkpoint-every", "3", "--flip", "--rotate", "5", "--shift", "0.1", "--loss", "arcface"]
         words += [*RECIPE[:2], *RECIPE[4:], *QUICK]
         return [sys.executable, "-c", "from cdp.cli.main import run; run()", *map(str, words)]
@@ -132,7 +132,7 @@ def test_kill_9_and_run_again_gives_the_same_weights(pictures, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     killed = tmp_path / "killed" / "small_resnet"
     kills = 0
-    for wanted in (1, 40):
+    for wanted in (1, 24):
         process = subprocess.Popen(command(tmp_path / "killed"), env=environment)
         log = killed / "log.jsonl"
         while process.poll() is None:

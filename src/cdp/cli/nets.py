@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cdp.data.manifests import read_manifest
-from cdp.errors import InputError
+from cdp.errors import CdpError, InputError
 from cdp.nets.recipe import Recipe
 from cdp.progress import Watch, nobody
 from cdp.types import Views
@@ -24,6 +24,12 @@ from cdp.types.manifest import Manifest
 if TYPE_CHECKING:
     from cdp.nets.devices import World
     from cdp.nets.loop import Habits
+
+
+class InterruptedRunError(CdpError):
+    """The user stopped a run that can go on."""
+
+    exit_code = 130
 
 
 @dataclass(frozen=True)
@@ -257,15 +263,13 @@ def _running(settings: RunSettings) -> Iterator[tuple[World, Habits]]:
         warnings.catch_warnings(),
     ):
         warnings.showwarning = _say_warning if world.is_first else _say_nothing
-        yield (
-            world,
-            Habits(
-                checkpoint_every=settings.checkpoint_every,
-                tensorboard=settings.tensorboard,
-                force=settings.force,
-                watch=watch,
-            ),
+        habits = Habits(
+            settings.checkpoint_every, tensorboard=settings.tensorboard, force=settings.force, watch=watch
         )
+        try:
+            yield world, habits
+        except KeyboardInterrupt:
+            raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from cdp import __version__
-from cdp.errors import CdpError, InputError
+from cdp.errors import CdpError, InputError, StoreError
 from cdp.nets.checkpoints import RunKey, discard_checkpoints, load_checkpoint, save_checkpoint
 from cdp.nets.devices import World
 from cdp.nets.journal import Journal, last_loss, read_journal
@@ -76,6 +76,21 @@ def train_network(
     world.wait()
     if _is_finished(folder, run):
         return folder
+    with _disk_errors(folder):
+        _train(folder, name, recipe, spaces, made_from, world, habits, run)
+    return folder
+
+
+def _train(
+    folder: Path,
+    name: str,
+    recipe: Recipe,
+    spaces: Sequence[Space],
+    made_from: Mapping[str, str],
+    world: World,
+    habits: Habits,
+    run: RunKey,
+) -> None:
     plan = Plan(spaces, recipe, world)
     if min(len(plan.places(0, 0)), recipe.batch) < world.n_processes:
         raise InputError(
@@ -93,7 +108,6 @@ def train_network(
         _write_card(folder, name, recipe, plan, made_from, run, world)
         discard_checkpoints(folder)
     world.wait()
-    return folder
 
 
 def make_optimizer(module: nn.Module, recipe: Recipe) -> torch.optim.SGD:
@@ -238,6 +252,17 @@ def _refuse_divergence(losses: list[float], step: int, folder: Path) -> None:
         raise CdpError(
             f"{folder}: the loss is no longer a number at step {step}; start again with a lower --rate and --force."
         )
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{folder}: cannot be written ({error.strerror or error}); the last checkpoint is kept. Free space and run "
+            "the same command again."
+        ) from None
 
 
 def _make_room(folder: Path, force: bool) -> None:

@@ -10,8 +10,9 @@ pytest.importorskip("torch", reason="the networks need pip install 'cdp[nets]'")
 
 import torch
 
+from cdp.nets import registry
 from cdp.nets.recipe import Recipe
-from cdp.nets.registry import register_trunk
+from cdp.nets.registry import network_names, register_trunk
 from cdp.types.manifest import Manifest
 
 
@@ -29,8 +30,10 @@ def thumb(channels: int) -> torch.nn.Module:
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
+def _one_thread_and_no_new_names(monkeypatch):
     torch.set_num_threads(1)
+    network_names()
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
 
 
 @pytest.fixture(scope="session")
