@@ -57,7 +57,8 @@ def _crop(images: Tensor, numbers: DoubleArray, recipe: Recipe) -> Tensor:
     down = np.clip(first[:, 1:] + line, 0, stored - 1)
     if recipe.flip:
         across = np.where(numbers[:, :1] < 0.5, across[:, ::-1], across)
-    flat = torch.from_numpy(down[:, :, None] * stored + across[:, None, :]).reshape(len(images), 1, -1)
+    pixels = torch.from_numpy(down[:, :, None] * stored + across[:, None, :]).to(images.device)
+    flat = pixels.reshape(len(images), 1, -1)
     gathered = images.flatten(2).gather(2, flat.expand(-1, images.shape[1], -1))
     return gathered.reshape(len(images), images.shape[1], size, size)
 
@@ -79,6 +80,8 @@ def _warp(images: Tensor, numbers: DoubleArray, recipe: Recipe) -> Tensor:
     theta[:, 0, 2] = signed[:, 1] * reach
     theta[:, 1, 2] = signed[:, 2] * reach
     grid = functional.affine_grid(
-        torch.from_numpy(theta), [len(images), images.shape[1], size, size], align_corners=False
+        torch.from_numpy(theta).to(images.device),
+        [len(images), images.shape[1], size, size],
+        align_corners=False,
     )
     return functional.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.nn import functional as differentiable
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,25 @@ def joined_world() -> Iterator[World]:
             distributed.destroy_process_group()
 
 
+class _Sum(torch.autograd.Function):
+    """A sum over processes that can be differentiated: each summand gets the sum of the gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ARG004
+        total = values.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004
+        total = gradients[0].clone(memory_format=torch.contiguous_format)
+        distributed.all_reduce(total)
+        return total
+
+
 def summed(values: Tensor) -> Tensor:
     """The sum over all processes; gradients flow back to each."""
-    total: Tensor = differentiable.all_reduce(values)  # type: ignore[no-untyped-call]
+    total: Tensor = _Sum.apply(values)  # type: ignore[no-untyped-call]
     return total
 
 

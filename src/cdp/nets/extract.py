@@ -211,7 +211,12 @@ def _finish(
     if target.exists():
         if not force:
             raise OutputExistsError(f"{target} appeared while this was running; nothing was overwritten.")
-        shutil.rmtree(target)
+        old = target.with_name(f".{target.name}.replaced")
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+        work.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+        return
     work.rename(target)
 
 

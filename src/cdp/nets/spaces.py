@@ -139,7 +139,8 @@ class Plan:
         for index, raw in enumerate(images):
             seed = seed_for(self.recipe.seed, "augment", index, step)
             numbers = draw_numbers(seed, len(self.places(index, step)))[self._mine]
-            changed.append(augment(torch.from_numpy(raw), numbers, self.recipe))
+            images_there = torch.from_numpy(raw).to(self.world.device)
+            changed.append(augment(images_there, numbers, self.recipe))
         targets = [space.take_targets(where) for space, where in zip(self.spaces, places, strict=True)]
         whole = torch.cat(changed) if len(changed) > 1 else changed[0]
         return Batch(step, whole, tuple(map(len, places)), tuple(targets))
