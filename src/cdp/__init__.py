@@ -22,6 +22,7 @@ _HOMES = {
     "InputError": "cdp.errors",
     "KnnGraph": "cdp.types",
     "Labels": "cdp.types",
+    "Manifest": "cdp.types",
     "Mediator": "cdp.consensus.mediator",
     "Opinions": "cdp.types",
     "Pairs": "cdp.types",
@@ -35,6 +36,8 @@ _HOMES = {
     "measure_labels": "cdp.evaluate.labels",
     "measure_pairs": "cdp.evaluate.pairs",
     "propagate": "cdp.consensus.propagation",
+    "read_manifest": "cdp.data.manifests",
+    "split_by_identity": "cdp.data.split",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
     from cdp.consensus.propagation import propagate as propagate
     from cdp.consensus.soft_labels import diffuse as diffuse
     from cdp.consensus.vote import Vote as Vote
+    from cdp.data.manifests import read_manifest as read_manifest
+    from cdp.data.split import split_by_identity as split_by_identity
     from cdp.errors import CdpError as CdpError
     from cdp.errors import InputError as InputError
     from cdp.evaluate.labels import measure_labels as measure_labels
@@ -58,6 +63,7 @@ if TYPE_CHECKING:
     from cdp.types import Fate as Fate
     from cdp.types import KnnGraph as KnnGraph
     from cdp.types import Labels as Labels
+    from cdp.types import Manifest as Manifest
     from cdp.types import Opinions as Opinions
     from cdp.types import Pairs as Pairs
     from cdp.types import Views as Views

@@ -25,7 +25,8 @@ ROOMS = {
     "consensus": LEAVES | {"graph"},
     "evaluate": LEAVES | {"graph", "data"},
     "store": LEAVES | {"data"},
-    "cli": LEAVES | {"graph", "data", "consensus", "evaluate", "store"},
+    "nets": LEAVES | {"data", "store"},
+    "cli": LEAVES | {"graph", "data", "consensus", "evaluate", "store", "nets"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

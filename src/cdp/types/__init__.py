@@ -3,6 +3,7 @@
 from cdp.types.embeddings import Embeddings, Views
 from cdp.types.graphs import ConsensusGraph, KnnGraph, Pairs
 from cdp.types.labels import Fate, Labels
+from cdp.types.manifest import Manifest
 from cdp.types.opinions import ALL_INPUTS, PAPER_INPUTS, Opinions, column_names
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Fate",
     "KnnGraph",
     "Labels",
+    "Manifest",
     "Opinions",
     "Pairs",
     "Views",

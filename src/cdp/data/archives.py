@@ -1,0 +1,160 @@
+"""Images inside .zip and .tar files, read one by one at their offset, from any number of threads and processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Protocol
+
+from cdp.errors import InputError
+
+_IN_ARCHIVE = re.compile(r"(.+?\.(?:zip|tar|rec))!(.+)", re.IGNORECASE | re.DOTALL)
+_TAR_BLOCK = 512
+
+
+class Archive(Protocol):
+    """Anything that hands out entries by name."""
+
+    def read(self, entry: str) -> bytes:
+        """The bytes of one entry; InputError if it is missing or damaged."""
+
+
+def split_location(location: str) -> tuple[str | None, str]:
+    """(archive, entry) of `faces.zip!anna/3.png`; (None, location) for a plain file."""
+    match = _IN_ARCHIVE.fullmatch(location)
+    return (match[1], match[2]) if match else (None, location)
+
+
+def open_archive(path: str | Path) -> Archive:
+    """The archive at `path`, by its ending: .zip, .tar or .rec."""
+    from cdp.data.record_files import RecordFile
+
+    kinds: dict[str, type[ZipArchive | TarArchive | RecordFile]] = {
+        ".zip": ZipArchive,
+        ".tar": TarArchive,
+        ".rec": RecordFile,
+    }
+    return kinds[Path(path).suffix.lower()](path)
+
+
+class RandomFile:
+    """A file read at given offsets.
+
+    There is no position that threads or forked processes could move under each other, so one open file serves
+    them all; it is closed when nobody refers to it any more.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self._descriptor = -1
+        try:
+            self._descriptor = os.open(self.path, os.O_RDONLY)
+            self.size = os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise InputError(f"{path}: cannot be opened ({error.strerror}); check the path.") from None
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes at `offset`."""
+        parts = []
+        while length > 0:
+            try:
+                part = os.pread(self._descriptor, length, offset)
+            except OSError as error:
+                raise InputError(
+                    f"{self.path}: cannot be read at byte {offset:,} ({error.strerror})."
+                ) from None
+            if not part:
+                raise InputError(
+                    f"{self.path}: cut short, it ends at byte {self.size:,} and more was expected at byte "
+                    f"{offset:,}; copy it again."
+                )
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+class ZipArchive:
+    """The entries of a .zip file, stored or deflated."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = RandomFile(path)
+        try:
+            with zipfile.ZipFile(path) as archive:
+                infos = archive.infolist()
+        except (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, ValueError, OSError):
+            raise InputError(f"{path}: cut short or not a .zip file; copy or pack it again.") from None
+        self.entries = [info.filename for info in infos if not info.is_dir()]
+        self._infos = {info.filename: info for info in infos}
+
+    def read(self, entry: str) -> bytes:
+        """The unpacked bytes of one entry, checked against its checksum."""
+        info = self._infos.get(entry)
+        place = f"{self._file.path}!{entry}"
+        if info is None:
+            raise InputError(f"{place}: the archive has no such entry; check the spelling.")
+        if info.flag_bits & 1:
+            raise InputError(f"{place}: encrypted; pack the archive again without a password.")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise InputError(f"{place}: packed in a way other than stored or deflated; pack it again.")
+        header = self._file.read(info.header_offset, 30)
+        if header[:4] != b"PK\3\4":
+            raise InputError(f"{place}: damaged, there is no entry at its offset; copy the archive again.")
+        n_name, n_extra = struct.unpack("<HH", header[26:30])
+        packed = self._file.read(info.header_offset + 30 + n_name + n_extra, info.compress_size)
+        try:
+            data = zlib.decompress(packed, -15) if info.compress_type == zipfile.ZIP_DEFLATED else packed
+        except zlib.error:
+            data = b""
+        if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
+            raise InputError(f"{place}: damaged, it does not fit its checksum; copy the archive again.")
+        return data
+
+
+class TarArchive:
+    """The regular files of an uncompressed .tar file."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = RandomFile(path)
+        self._spans: dict[str, tuple[int, int]] = {}
+        self.entries: list[str] = []
+        if self._file.size >= 2 and self._file.read(0, 2) == b"\x1f\x8b":
+            raise InputError(
+                f"{path}: compressed with gzip, so no image can be found in it by its offset; unpack it with gunzip."
+            )
+        try:
+            with tarfile.open(path, "r:") as archive:
+                for member in archive:
+                    if member.islnk() or member.issym():
+                        raise InputError(
+                            f"{path}!{member.name}: a link, not a file; pack it again with tar -h."
+                        )
+                    if member.isreg():
+                        self.entries.append(member.name)
+                        self._spans[member.name] = (member.offset_data, member.size)
+                end = archive.offset
+        except InputError:
+            raise
+        except (tarfile.TarError, EOFError, OSError, ValueError):
+            raise InputError(f"{path}: cut short or not a .tar file; copy or pack it again.") from None
+        # tarfile takes damaged bytes between two files, and a cut there, for the end of the archive.
+        if end + _TAR_BLOCK > self._file.size or any(self._file.read(end, _TAR_BLOCK)):
+            raise InputError(
+                f"{path}: cut short or damaged after {len(self.entries):,} files, the end mark is missing; "
+                "copy or pack it again."
+            )
+
+    def read(self, entry: str) -> bytes:
+        """The bytes of one file."""
+        if entry not in self._spans:
+            raise InputError(f"{self._file.path}!{entry}: the archive has no such entry; check the spelling.")
+        return self._file.read(*self._spans[entry])

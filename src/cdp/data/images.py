@@ -1,0 +1,161 @@
+"""Images of a manifest as bytes or pixels; one that cannot be read is named, never replaced by another."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cdp.data.archives import Archive, open_archive, split_location
+from cdp.errors import InputError
+from cdp.types.arrays import ByteArray
+from cdp.types.manifest import Manifest
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_MOST_OPEN = 128
+
+
+def open_images(manifest: Manifest) -> ImageReader:
+    """A reader for the images of a manifest; archives are opened when first needed."""
+    return ImageReader(manifest)
+
+
+class ImageReader:
+    """Reads images by row, from any thread and, pickled or forked, from any process."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self._source = Source(manifest.root)
+
+    def __len__(self) -> int:
+        return self.manifest.n_images
+
+    def read(self, row: int) -> bytes:
+        """The encoded image of a row.
+
+        Raises:
+            InputError: it cannot be read; the message names its row and location.
+        """
+        try:
+            return self._source.read(self.manifest.locations[row])
+        except InputError as error:
+            raise InputError(f"{self.manifest.describe(row)}: {error}") from None
+
+    def image(self, row: int, *, color: bool = True, size: int | None = None) -> ByteArray:
+        """The pixels of a row, uint8 (H, W, 3), or (H, W, 1) without color.
+
+        Args:
+            row: row of the manifest.
+            color: three channels if True, else one of gray.
+            size: scale the shorter side to this and cut the middle square out, so H = W = size; as it is if None.
+
+        Raises:
+            InputError: the image cannot be read or decoded; the message names its row and location.
+        """
+        data = self.read(row)
+        try:
+            pixels = decode(data, color=color, size=size)
+        except InputError as error:
+            raise InputError(f"{self.manifest.describe(row)}: {error}") from None
+        if self.manifest.turns is not None and self.manifest.turns[row]:
+            pixels = np.ascontiguousarray(np.rot90(pixels, int(self.manifest.turns[row])))
+        return pixels
+
+
+class Source:
+    """Hands out the bytes at a location; keeps the archives open that were used last.
+
+    Not more than a hundred or so of them, to stay below the limit on open files.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._archives: OrderedDict[str, Archive] = OrderedDict()
+        self._lock, self._process = threading.Lock(), os.getpid()
+
+    def __reduce__(self) -> tuple[type[Source], tuple[str]]:
+        return Source, (self.root,)
+
+    def read(self, location: str) -> bytes:
+        """The bytes of a file or of an entry in an archive."""
+        archive, entry = split_location(location)
+        if archive is not None:
+            path = os.path.join(self.root, archive)
+            # A plain file may be called like an entry of an archive, so the archive must be there.
+            if path in self._archives or os.path.isfile(path):
+                return self._archive(path).read(entry)
+        return _read_file(os.path.join(self.root, location))
+
+    def _archive(self, path: str) -> Archive:
+        if self._process != os.getpid():
+            # A thread that exists only in the parent may have held the lock at the moment of the fork.
+            self._lock, self._process = threading.Lock(), os.getpid()
+        with self._lock:
+            archive = self._archives.get(path)
+            if archive is None:
+                archive = self._archives[path] = open_archive(path)
+                if len(self._archives) > _MOST_OPEN:
+                    self._archives.popitem(last=False)
+            else:
+                self._archives.move_to_end(path)
+            return archive
+
+
+def _read_file(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist; correct the path, or leave the image out.") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read ({reason}); leave the image out.") from None
+
+
+def decode(data: bytes, *, color: bool = True, size: int | None = None) -> ByteArray:
+    """Pixels of an encoded image, uint8 (H, W, C), upright as its EXIF note says."""
+    from PIL import Image, ImageOps
+
+    if not data:
+        raise InputError("the image is empty (0 bytes); copy it again or leave it out.")
+    mode = "RGB" if color else "L"
+    try:
+        with Image.open(io.BytesIO(data)) as opened:
+            if size is not None:
+                # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; twice the target keeps the scaling smooth.
+                opened.draft(mode, (2 * size, 2 * size))
+            ImageOps.exif_transpose(opened, in_place=True)
+            scaled = _eight_bits(opened).convert(mode)
+            if size is not None and scaled.size != (size, size):
+                scaled = ImageOps.fit(scaled, (size, size), Image.Resampling.BILINEAR)
+            pixels: ByteArray = np.array(scaled, np.uint8)
+    except InputError:
+        raise
+    except Exception as error:  # Decoders raise almost anything on damaged bytes.
+        reason = " ".join(str(error).split())
+        if type(error).__name__ == "UnidentifiedImageError":
+            reason = "not in an image format that Pillow knows"
+        raise InputError(
+            f"the image cannot be decoded ({reason or type(error).__name__}); copy it again or leave it out."
+        ) from None
+    return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def _eight_bits(image: Image.Image) -> Any:
+    """Deeper gray images scaled to 8 bits; Pillow's own conversion would clip them at 255."""
+    from PIL import Image
+
+    if image.mode == "F":
+        raise InputError("the image holds floating-point pixels; convert it to 8 or 16 bits.")
+    if not image.mode.startswith("I"):
+        return image
+    values = np.asarray(image)
+    if image.mode == "I" and int(values.max(initial=0)) <= 255:
+        return Image.fromarray(values.clip(0).astype(np.uint8))
+    return Image.fromarray((values.astype(np.int64).clip(0, 65535) >> 8).astype(np.uint8))

@@ -1,0 +1,176 @@
+"""Manifests from images where they lie: folders, lists, tables, zip and tar archives, record files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cdp.data.archives import ZipArchive, split_location
+from cdp.data.array_files import read_identities, reading
+from cdp.data.image_folders import from_folders, read_image_folders
+from cdp.data.record_files import RecordFile
+from cdp.data.tables import TABLE_SUFFIXES, read_columns, read_table
+from cdp.data.webdataset import has_pattern, read_shards, shards_of
+from cdp.errors import InputError
+from cdp.types.manifest import Manifest
+
+_KNOWN = "a folder, .csv, .parquet, list.txt, .zip, .tar or .rec"
+
+
+def read_manifest(
+    path: str | Path, *, root: str | Path | None = None, skip: str | Path | None = None
+) -> Manifest:
+    """The manifest of the images at `path`; docs/manifests.md shows every layout.
+
+    Args:
+        path: a folder with one folder per identity, or with `list.txt` and `meta.txt`, record files or tar
+            shards; or one .csv, .parquet, list.txt, .zip, .tar or .rec; or a pattern such as
+            `shards-{000..015}.tar`.
+        root: what relative paths in a table or list are relative to; its own folder unless given.
+        skip: the list of unreadable images that `cdp check` writes; they are left out.
+
+    Raises:
+        InputError: something is missing, damaged, empty or said twice; the message names it.
+    """
+    place = Path(path)
+    if not place.exists():
+        if not has_pattern(str(path)):
+            raise InputError(f"{path}: no such file or folder; check the spelling of the path.")
+        manifest = read_shards(shards_of(str(path)))
+    else:
+        with reading(place):
+            manifest = _read_folder(place, root) if place.is_dir() else _read_file(place, root)
+    _refuse_twins(manifest, str(path))
+    return manifest if skip is None else leave_out(manifest, skip)
+
+
+def _read_folder(folder: Path, root: str | Path | None) -> Manifest:
+    files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+    names = {file.name for file in files}
+    if "list.txt" in names:
+        return _read_list(folder / "list.txt", root)
+    if {"card.json", "labeled.csv"} <= names or {"card.json", "labeled.parquet"} <= names:
+        parts = ", ".join(file.name for file in files if file.suffix in TABLE_SUFFIXES)
+        raise InputError(f"{folder}: holds the parts of a split; give one of {parts}.")
+    records = [file for file in files if file.suffix.lower() == ".rec"]
+    if records:
+        if len(records) > 1:
+            raise InputError(f"{folder}: holds {len(records)} record files; give one, e.g. {records[0]}.")
+        return _read_records(records[0])
+    shards = [file for file in files if file.suffix.lower() == ".tar"]
+    if not shards:
+        return read_image_folders(folder)
+    if any(entry.is_dir() and not entry.name.startswith(".") for entry in folder.iterdir()):
+        raise InputError(f"{folder}: holds both folders and {shards[0].name}; give the one that is meant.")
+    return read_shards(shards)
+
+
+def _read_file(file: Path, root: str | Path | None) -> Manifest:
+    suffix = file.suffix.lower()
+    if suffix in TABLE_SUFFIXES:
+        return _present(read_table(file, root=root), file)
+    if suffix == ".txt":
+        return _read_list(file, root)
+    if suffix == ".zip":
+        entries = [entry for entry in ZipArchive(file).entries if not _is_litter(entry)]
+        return from_folders(file, str(file.parent), [(entry, f"{file.name}!{entry}") for entry in entries])
+    if suffix == ".tar":
+        return read_shards([file])
+    if suffix == ".rec":
+        return _read_records(file)
+    raise InputError(f"{file}: not a known kind of file; give {_KNOWN}.")
+
+
+def _read_list(file: Path, root: str | Path | None) -> Manifest:
+    """The authors' layout: one path per line, and beside it in `meta.txt` one identity per line."""
+    try:
+        lines = file.read_bytes().decode("utf-8-sig").rstrip("\r\n").split("\n")
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
+    locations = tuple(line.removesuffix("\r") for line in lines)
+    if "" in locations:
+        line = locations.index("") + 1
+        raise InputError(f"{file}: line {line} is blank; write one image path per line.")
+    meta = file.with_name("meta.txt")
+    identities = np.full(len(locations), -1, np.int64)
+    if meta.is_file() and meta != file:
+        identities = read_identities(meta).astype(np.int64)
+        if len(identities) != len(locations):
+            raise InputError(
+                f"{meta}: has {len(identities):,} lines, {file.name} has {len(locations):,}; "
+                "they must be about the same images."
+            )
+    manifest = Manifest(locations, identities, root=str(file.parent if root is None else root))
+    return _present(manifest, file)
+
+
+def _read_records(file: Path) -> Manifest:
+    keys, identities = RecordFile(file).images()
+    locations = tuple(f"{file.name}!{key}" for key in keys.tolist())
+    return Manifest(locations, identities, root=str(file.parent))
+
+
+def _is_litter(entry: str) -> bool:
+    return any(part.startswith(".") or part == "__MACOSX" for part in entry.split("/"))
+
+
+def _present(manifest: Manifest, file: Path) -> Manifest:
+    """The manifest, if its first image is there: a wrong root is found out before anything is computed."""
+    archive, _ = split_location(manifest.locations[0])
+    first = os.path.join(manifest.root, manifest.locations[0])
+    if not os.path.exists(first) and not (archive and os.path.exists(os.path.join(manifest.root, archive))):
+        raise InputError(
+            f"{file}: {manifest.describe(0)} is not there; relative paths start from {manifest.root}, "
+            "give another root if they start elsewhere."
+        )
+    return manifest
+
+
+def _refuse_twins(manifest: Manifest, path: str) -> None:
+    images: Sequence[Hashable] = manifest.locations
+    if manifest.turns is not None:
+        images = list(zip(manifest.locations, manifest.turns.tolist(), strict=True))
+    if len(set(images)) == len(images):
+        return
+    seen: dict[Hashable, int] = {}
+    for row, image in enumerate(images):
+        first = seen.setdefault(image, row)
+        if first != row:
+            raise InputError(
+                f"{path}: rows {first} and {row} (counted from 0) are the same image, "
+                f"{manifest.locations[row]}; remove one."
+            )
+
+
+def leave_out(manifest: Manifest, unreadable: str | Path) -> Manifest:
+    """The manifest without the images listed in a file that `cdp check` wrote."""
+    file = Path(unreadable)
+    gone = {_absolute(str(file.parent), place) for place in read_columns(file)["path"]}
+    # Most rows differ in the last part of the path already; only the others are worth resolving.
+    last_parts = {place.rpartition("/")[2] for place in gone}
+    rows = [
+        row
+        for row, place in enumerate(manifest.locations)
+        if place.rpartition("/")[2] in last_parts and _absolute(manifest.root, place) in gone
+    ]
+    return without_unreadable(manifest, rows)
+
+
+def without_unreadable(manifest: Manifest, bad_rows: Iterable[int]) -> Manifest:
+    """The manifest without some rows, in the same order.
+
+    Raises:
+        InputError: nothing would be left.
+    """
+    kept = np.ones(manifest.n_images, np.bool_)
+    kept[list(bad_rows)] = False
+    if not kept.any():
+        raise InputError("All images are unreadable; nothing would be left.")
+    return manifest if kept.all() else manifest.take(kept)
+
+
+def _absolute(root: str, location: str) -> str:
+    return os.path.normpath(os.path.join(os.path.realpath(root), location))

@@ -1,0 +1,186 @@
+"""InsightFace and MXNet record files (`train.rec` with `train.idx`), read without mxnet."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from cdp.data.archives import RandomFile
+from cdp.data.array_files import reading
+from cdp.errors import InputError
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray
+
+MAGIC = 0xCED7230A
+_MAGIC_BYTES = struct.pack("<I", MAGIC)
+_LENGTH_BITS = 29
+_FRAME = struct.Struct("<II")  # magic; cflag in the top 3 bits, length in the low 29
+_HEADER = struct.Struct("<IfQQ")  # flag, label, id, id2
+_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
+_EXACT_IN_FLOAT32 = 2**24
+
+
+class RecordFile:
+    """The images of a record file by key; entries are keys written as text."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._file = RandomFile(path)
+        self.keys, self.offsets = read_index(self.path.with_suffix(".idx"))
+
+    def read(self, entry: str) -> bytes:
+        """The encoded image with key `entry`."""
+        key = int(entry) if entry.isdecimal() else -1
+        place = int(np.searchsorted(self.keys, key))
+        if place == len(self.keys) or self.keys[place] != key:
+            raise InputError(f"{self.path}!{entry}: the index has no such key.")
+        image = self.unpack(key, self.payload(key, int(self.offsets[place])))[1]
+        if not image:
+            raise InputError(f"{self.path}!{entry}: the record holds no image.")
+        return image
+
+    def payload(self, key: int, offset: int) -> bytes:
+        """What was written as one record at `offset`; parts are joined with the magic they were cut at."""
+        parts: list[bytes] = []
+        while True:
+            magic, word = _FRAME.unpack(self._file.read(offset, _FRAME.size))
+            kind, length = word >> _LENGTH_BITS, word & (2**_LENGTH_BITS - 1)
+            expected = (_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)
+            if magic != MAGIC or kind not in expected:
+                raise InputError(_no_record(self.path, key, offset))
+            parts.append(self._file.read(offset + _FRAME.size, length))
+            if kind in (_WHOLE, _LAST):
+                return _MAGIC_BYTES.join(parts)
+            offset += _FRAME.size + length + -length % 4
+
+    def unpack(self, key: int, payload: bytes) -> tuple[float, bytes]:
+        """(label, encoded image) of a payload; several labels count as the first of them."""
+        if len(payload) < _HEADER.size:
+            raise InputError(
+                f"{self.path}!{key}: a record of {len(payload)} bytes is too short to be an image."
+            )
+        n_labels, label, _, _ = _HEADER.unpack_from(payload)
+        start = _HEADER.size + 4 * n_labels
+        if start > len(payload):
+            raise InputError(f"{self.path}!{key}: {n_labels:,} labels do not fit into the record; damaged.")
+        if n_labels:
+            (label,) = struct.unpack_from("<f", payload, _HEADER.size)
+        return label, payload[start:]
+
+    def images(self) -> tuple[LongArray, LongArray]:
+        """(keys, identities) of all images, in the order of the keys, without reading the images.
+
+        InsightFace files open with a header under key 0 and end with one record per identity; both kinds carry
+        labels and no image, which tells them apart exactly. The header's own counters are float32 and are
+        wrong beyond 2^24, so they only serve to notice an index that was cut short. Files made with im2rec
+        have no such header: there every key is an image.
+        """
+        lengths, labels, n_labels = self._scan()
+        without_image = (n_labels > 0) & (lengths == _HEADER.size + 4 * n_labels)
+        has_header = bool(self.keys[0] == 0 and without_image[0])
+        kept = ~without_image if has_header else np.ones(len(self.keys), np.bool_)
+        if has_header:
+            self._refuse_cut_index(lengths, int(kept.sum()))
+        if not kept.any():
+            raise InputError(f"{self.path}: holds no images.")
+        return self.keys[kept], self._whole_labels(self.keys[kept], labels[kept])
+
+    def _scan(self) -> tuple[LongArray, DoubleArray, LongArray]:
+        """Payload length, label and label count of every record: a few words each, gathered at once."""
+        with reading(self.path):
+            words = np.memmap(self.path, "<u4", "r", shape=(self._file.size // 4,))
+        wrong = (self.offsets % 4 != 0) | (self.offsets < 0) | (self.offsets + 32 > self._file.size)
+        self._refuse(wrong, "the index points to a place where no record can be")
+        first = self.offsets // 4
+        self._refuse(words[first] != MAGIC, "there is no record where the index says")
+        lengths = (words[first + 1] & (2**_LENGTH_BITS - 1)).astype(np.int64)
+        kinds = words[first + 1] >> _LENGTH_BITS
+        self._refuse(
+            self.offsets + _FRAME.size + lengths > self._file.size, "the file ends inside this record"
+        )
+        n_labels = words[first + 2].astype(np.int64)
+        labels = words[first + 3].view("<f4").astype(np.float64)
+        several = np.flatnonzero((n_labels > 0) & (kinds == _WHOLE) & (lengths >= _HEADER.size + 4))
+        labels[several] = words[first[several] + 8].view("<f4")
+        for place in np.flatnonzero(kinds != _WHOLE).tolist():
+            key = int(self.keys[place])
+            payload = self.payload(key, int(self.offsets[place]))
+            labels[place] = self.unpack(key, payload)[0]
+            lengths[place], n_labels[place] = len(payload), _HEADER.unpack_from(payload)[0]
+        self._refuse(lengths < _HEADER.size, "the record is too short to be an image")
+        return lengths, labels, n_labels
+
+    def _refuse(self, wrong: BoolArray, why: str) -> None:
+        places = np.flatnonzero(wrong)
+        if places.size:
+            others = f" (and {places.size - 1:,} more)" if places.size > 1 else ""
+            raise InputError(
+                f"{self.path}: key {self.keys[places[0]]}{others}: {why}; the file is cut short, or "
+                f"{self.path.with_suffix('.idx').name} belongs to another one: copy both again."
+            )
+
+    def _refuse_cut_index(self, lengths: LongArray, n_images: int) -> None:
+        payload = self.payload(0, int(self.offsets[0]))
+        if len(payload) < _HEADER.size + 8:
+            return
+        (announced,) = struct.unpack_from("<f", payload, _HEADER.size)
+        last = int(np.argmax(self.offsets))
+        ends = int(self.offsets[last]) + _FRAME.size + int(lengths[last])
+        is_cut = ends + -ends % 4 < self._file.size
+        if announced < _EXACT_IN_FLOAT32 and n_images < announced - 1 and is_cut:
+            raise InputError(
+                f"{self.path.with_suffix('.idx')}: lists {n_images:,} of {int(announced) - 1:,} images and ends "
+                "before the record file does; it is cut short, copy it again."
+            )
+
+    def _whole_labels(self, keys: LongArray, labels: DoubleArray) -> LongArray:
+        finite = np.isfinite(labels)
+        odd = np.flatnonzero(~finite | (np.floor(np.where(finite, labels, 0.5)) != labels) | (labels < -1))
+        if odd.size:
+            raise InputError(
+                f"{self.path}: key {keys[odd[0]]} has the label {labels[odd[0]]:g}, which is no identity number."
+            )
+        if float(labels.max()) >= _EXACT_IN_FLOAT32:
+            raise InputError(
+                f"{self.path}: labels of 2^24 and more are float32 here and no longer exact; number the "
+                "identities from 0, or list them in a CSV."
+            )
+        return labels.astype(np.int64)
+
+
+def read_index(file: Path) -> tuple[LongArray, LongArray]:
+    """(keys, byte offsets) from an .idx file, sorted by key."""
+    if not file.is_file():
+        raise InputError(f"{file}: missing; a record file is read with the .idx file beside it, copy both.")
+    with reading(file):
+        lines = file.read_bytes().split(b"\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise InputError(f"{file}: empty; copy it again.")
+    fields: list[bytes] = b"\n".join(lines).split()
+    try:
+        table: AnyArray = np.array(fields).astype(np.int64).reshape(len(lines), 2)
+    except (ValueError, OverflowError):
+        raise InputError(f"{file}: line {_odd_line(lines)} is not `key<TAB>offset`; copy it again.") from None
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    twice = np.flatnonzero(np.diff(table[:, 0]) == 0)
+    if twice.size:
+        raise InputError(f"{file}: key {table[twice[0], 0]} stands there twice; make the index again.")
+    return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
+
+
+def _odd_line(lines: list[bytes]) -> int:
+    for number, line in enumerate(lines, start=1):
+        fields = line.split()
+        if len(fields) != 2 or not all(field.isdigit() for field in fields):
+            return number
+    return len(lines)
+
+
+def _no_record(path: Path, key: int, offset: int) -> str:
+    return (
+        f"{path}!{key}: there is no record at byte {offset:,}; the file is damaged, or "
+        f"{path.with_suffix('.idx').name} belongs to another one: copy both again."
+    )

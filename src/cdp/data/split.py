@@ -1,0 +1,274 @@
+"""The identity split: a labeled part, unlabeled parts and test parts, with nobody on two sides."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.data.rotations import families
+from cdp.data.tables import TABLE_SUFFIXES
+from cdp.errors import InputError, name_rows
+from cdp.types.arrays import LongArray
+from cdp.types.manifest import Manifest
+
+_TESTS = ("validation", "probes", "distractors")
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The parts of one manifest; identities keep the numbers of the whole, and nobody is in two parts.
+
+    Attributes:
+        labeled: the part whose identities may be used.
+        unlabeled: the parts that are to be labeled.
+        validation: for choosing settings, or None.
+        probes: people to be found again, each with two images or more, or None.
+        distractors: people who are not among the probes, or None.
+        settings: how the split was made.
+        made_from: hash of the manifest that was split.
+    """
+
+    labeled: Manifest
+    unlabeled: tuple[Manifest, ...]
+    validation: Manifest | None = None
+    probes: Manifest | None = None
+    distractors: Manifest | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    made_from: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def parts(self) -> Iterator[tuple[str, Manifest]]:
+        """(name, manifest) of every part that there is."""
+        yield "labeled", self.labeled
+        width = len(str(len(self.unlabeled)))
+        for number, part in enumerate(self.unlabeled, start=1):
+            yield f"unlabeled{number:0{width}d}", part
+        for name in _TESTS:
+            part = getattr(self, name)
+            if part is not None:
+                yield name, part
+
+    def save(self, path: str | Path, *, force: bool = False, suffix: str = ".csv") -> None:
+        """Write one table per part and a card, all or nothing."""
+        from cdp.store import writing
+
+        with writing(path, force=force) as folder:
+            self.fill(folder, suffix)
+
+    def fill(self, folder: Path, suffix: str = ".csv") -> None:
+        """Write the tables and the card into a folder that is being written."""
+        from cdp import __version__
+        from cdp.store import FORMAT, write_json
+
+        if suffix not in TABLE_SUFFIXES:
+            raise InputError(f"{suffix}: parts are written as {' or '.join(TABLE_SUFFIXES)}.")
+        for name, part in self.parts():
+            part.save(folder / f"{name}{suffix}")
+        card = {
+            "kind": "Split",
+            "format": FORMAT,
+            "cdp": __version__,
+            "summary": repr(self),
+            "settings": {**self.settings, "parts": self.counts(), "suffix": suffix},
+            "made_from": dict(self.made_from),
+            "arrays": {},
+        }
+        write_json(folder / "card.json", card)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Split:
+        """The parts from a folder that `save` wrote."""
+        from cdp.store import read_card
+
+        folder = Path(path)
+        card = read_card(folder)
+        if card["kind"] != "Split":
+            raise InputError(f"{folder}: this folder holds {card['kind']}, not Split.")
+        settings = dict(card["settings"])
+        suffix = settings.pop("suffix")
+        parts = {name: Manifest.load(folder / f"{name}{suffix}") for name in settings.pop("parts")}
+        return cls._of(parts, settings, card["made_from"])
+
+    @classmethod
+    def _of(
+        cls, parts: Mapping[str, Manifest], settings: Mapping[str, Any], made_from: Mapping[str, str]
+    ) -> Split:
+        return cls(
+            labeled=parts["labeled"],
+            unlabeled=tuple(part for name, part in parts.items() if name.startswith("unlabeled")),
+            validation=parts.get("validation"),
+            probes=parts.get("probes"),
+            distractors=parts.get("distractors"),
+            settings=settings,
+            made_from=made_from,
+        )
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Images and identities of every part."""
+        return {
+            name: {"images": part.n_images, "identities": part.n_identities} for name, part in self.parts()
+        }
+
+    def __repr__(self) -> str:
+        others = [name for name in _TESTS if getattr(self, name) is not None]
+        n_unlabeled = sum(part.n_images for part in self.unlabeled)
+        return (
+            f"Split: {self.labeled.n_images:,} labeled images of {self.labeled.n_identities:,} identities, "
+            f"{n_unlabeled:,} unlabeled in {len(self.unlabeled)} parts"
+            + "".join(f", {name}" for name in others)
+        )
+
+
+def split_by_identity(
+    manifest: Manifest,
+    *,
+    labeled: float = 1 / 11,
+    unlabeled_parts: int = 10,
+    validation: float = 0.0,
+    probes: float = 0.0,
+    distractors: float = 0.0,
+    seed: int = 0,
+    family: npt.ArrayLike | None = None,
+) -> Split:
+    """Parts of a manifest with nobody on two sides, balanced by images.
+
+    Validation, probes and distractors are taken out first, as shares of all images. `labeled` is the labeled
+    share of what remains, and the rest makes equal unlabeled parts: so 1/11 and 10 give eleven equal parts
+    whatever was taken out before. Rows keep their order inside a part.
+
+    Families are dealt out from the largest to the smallest, those of one size in random order, each to the
+    part that is then least full for its share; so parts also resemble each other in the sizes of identities.
+
+    Args:
+        manifest: images that all have an identity.
+        labeled: share of the labeled part.
+        unlabeled_parts: number of equal unlabeled parts.
+        validation: share of a part for choosing settings.
+        probes: share of the people to be found again; only identities with two images or more come here.
+        distractors: share of the people they must be told from.
+        seed: which of the equally good splits.
+        family: one value per row; rows of one value stay together. Otherwise identities that share a
+            picture, such as its rotations, stay together.
+
+    Raises:
+        InputError: an identity is unknown, a share is impossible, or a part would be empty.
+    """
+    shares = _shares(labeled, unlabeled_parts, validation, probes, distractors)
+    rows = np.flatnonzero(manifest.identities < 0)
+    if rows.size:
+        raise InputError(
+            f"{name_rows(rows)} (counted from 0) have no identity, so nobody can keep them on one side; "
+            "leave these images out of the split."
+        )
+    if manifest.n_identities == 1:
+        raise InputError("There is one identity only; a split needs at least one for every part.")
+    family_of = families(manifest) if family is None else _family_numbers(manifest, family)
+    part_of = _deal(manifest, family_of, shares, seed)[family_of]
+    parts = {}
+    for number, name in enumerate(shares):
+        kept = part_of == number
+        if not kept.any():
+            n_families = int(family_of.max()) + 1
+            raise InputError(
+                f"{name} would be empty: {n_families:,} identities (or families) do not fill {len(shares)} parts "
+                "of these shares; ask for fewer parts or larger shares."
+            )
+        parts[name] = manifest.take(kept)
+    settings = {
+        "labeled": labeled,
+        "unlabeled_parts": unlabeled_parts,
+        "validation": validation,
+        "probes": probes,
+        "distractors": distractors,
+        "seed": seed,
+    }
+    return Split._of(parts, settings, {"manifest": hash_manifest(manifest)})
+
+
+def hash_manifest(manifest: Manifest) -> str:
+    """SHA-256 of locations, identities and turns: the same for the same images in the same order."""
+    digest = hashlib.sha256("\0".join(manifest.locations).encode())
+    digest.update(manifest.identities.tobytes())
+    digest.update(b"" if manifest.turns is None else manifest.turns.tobytes())
+    return digest.hexdigest()
+
+
+def _shares(
+    labeled: float, unlabeled_parts: int, validation: float, probes: float, distractors: float
+) -> dict[str, float]:
+    """Part -> share of all images, only those that are wanted."""
+    given = {"labeled": labeled, "validation": validation, "probes": probes, "distractors": distractors}
+    for name, share in given.items():
+        if not 0 <= share <= 1:
+            raise InputError(f"{name}={share:g}: a share is a number from 0 to 1, e.g. 1/11.")
+    if labeled == 0:
+        raise InputError(
+            "labeled=0: without a labeled part nothing can be learned; give a share such as 1/11."
+        )
+    if unlabeled_parts < 0:
+        raise InputError(f"unlabeled_parts={unlabeled_parts}: use 0, 1, 2, … parts.")
+    if (labeled == 1) != (unlabeled_parts == 0):
+        raise InputError(
+            f"labeled={labeled:g} with unlabeled_parts={unlabeled_parts}: everything is labeled exactly if there "
+            "are no unlabeled parts."
+        )
+    remains = 1 - validation - probes - distractors
+    if remains <= 0:
+        raise InputError(
+            f"validation, probes and distractors take {1 - remains:g} of all images; leave something for the rest."
+        )
+    shares = {"labeled": labeled * remains}
+    for number in range(1, unlabeled_parts + 1):
+        shares[f"unlabeled{number}"] = (1 - labeled) * remains / unlabeled_parts
+    shares |= {name: given[name] for name in _TESTS if given[name] > 0}
+    return shares
+
+
+def _family_numbers(manifest: Manifest, family: npt.ArrayLike) -> LongArray:
+    given = np.asarray(family)
+    if given.shape != (manifest.n_images,):
+        raise InputError(
+            f"family has shape {given.shape} for {manifest.n_images:,} images; one per row is needed."
+        )
+    numbers = np.unique(given, return_inverse=True)[1].astype(np.int64)
+    pairs = np.unique(np.stack([manifest.classes, numbers], axis=1), axis=0)
+    torn = pairs[1:][np.diff(pairs[:, 0]) == 0]
+    if len(torn):
+        row = int(np.flatnonzero(manifest.classes == torn[0, 0])[0])
+        raise InputError(
+            f"Identity {manifest.identities[row]} is in two families, so it could end on two sides; "
+            "give all its images one family."
+        )
+    return numbers
+
+
+def _deal(manifest: Manifest, family_of: LongArray, shares: dict[str, float], seed: int) -> LongArray:
+    """Part number of every family."""
+    sizes = np.bincount(family_of)
+    # A person with one picture cannot be found again.
+    single = np.bincount(family_of, manifest.sizes[manifest.classes] < 2, len(sizes)) > 0
+    shuffled = np.random.default_rng(seed).permutation(len(sizes))
+    order = shuffled[np.lexsort((-sizes[shuffled], single[shuffled]))]
+    targets = {name: share * manifest.n_images for name, share in shares.items()}
+    others = [name for name in shares if name != "probes"]
+    # The other parts keep room for those who cannot be probes, else the probes would stay behind their share.
+    reserved = float(sizes[single].sum()) / sum(targets[name] for name in others)
+    filled = {name: 0.0 if name == "probes" else reserved * targets[name] for name in shares}
+    numbers = {name: number for number, name in enumerate(shares)}
+    part_of = np.empty(len(sizes), np.int64)
+    seen_single = False
+    for one in order.tolist():
+        if single[one] and not seen_single:
+            seen_single = True
+            for name in others:
+                filled[name] -= reserved * targets[name]
+        size = int(sizes[one])
+        part = min(others if seen_single else shares, key=lambda name: (filled[name] + size) / targets[name])
+        filled[part] += size
+        part_of[one] = numbers[part]
+    return part_of

@@ -1,0 +1,253 @@
+"""Manifests as tables: CSV or Parquet with the columns `path`, `identity` and, where there is more to say, others."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cdp.data.array_files import reading
+from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.types.arrays import AnyArray, LongArray
+from cdp.types.manifest import Manifest
+
+TABLE_SUFFIXES = (".csv", ".parquet")
+_MOST_NAMES = 2**27
+_WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)")
+Columns = dict[str, Sequence[Any]]
+
+
+def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
+    """The manifest in a .csv or .parquet file.
+
+    Columns: `path` (needed); `identity`, a whole number or a name (left out: all unknown; empty or -1: this one
+    is unknown); `identity_name`, beside identity numbers; `turn`, quarter turns. Others are left alone.
+
+    Args:
+        path: the table.
+        root: what relative paths are relative to; the table's own folder unless given.
+
+    Raises:
+        InputError: the file, a column or a row is wrong; the message says which.
+    """
+    file = Path(path)
+    columns = read_columns(file)
+    locations = columns["path"]
+    if not len(locations):
+        raise InputError(f"{file}: empty, it has a header and no rows.")
+    try:
+        identities, names = _identities(file, columns, len(locations))
+        return Manifest(
+            locations=tuple("" if place is None else place for place in locations),
+            identities=identities,
+            names=names,
+            root=str(file.parent if root is None else root),
+            turns=_turns(file, columns),
+        )
+    except InputError as error:
+        raise InputError(str(error).replace("Manifest:", f"{file}:", 1)) from None
+
+
+def read_columns(file: Path) -> Columns:
+    """The columns of a table that concern a manifest; there is always one called `path`, maybe without rows."""
+    if file.suffix.lower() not in TABLE_SUFFIXES:
+        raise InputError(f"{file}: not a table of images; give a .csv or .parquet file.")
+    with reading(file):
+        if not file.is_file():
+            raise InputError(f"{file}: no such file; check the spelling of the path.")
+        return _read_csv(file) if file.suffix.lower() == ".csv" else _read_parquet(file)
+
+
+def _read_csv(file: Path) -> Columns:
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        lines = csv.reader(stream, strict=True)
+        try:
+            header = [name.strip() for name in next(lines, [])]
+            _check_header(file, header)
+            wanted = [name for name in header if name in ("path", "identity", "identity_name", "turn")]
+            columns: dict[str, list[str]] = {name: [] for name in wanted}
+            keep: list[tuple[int, Callable[[str], None]]] = [
+                (header.index(name), columns[name].append) for name in wanted
+            ]
+            for line in lines:
+                if len(line) != len(header):
+                    if not line:
+                        continue
+                    raise InputError(
+                        f"{file}: line {lines.line_num} has {len(line)} fields, the header has {len(header)}; "
+                        "put a field that contains a comma in double quotes."
+                    )
+                for place, append in keep:
+                    append(line[place])
+        except csv.Error as error:
+            raise InputError(f"{file}: line {lines.line_num} is not CSV ({error}).") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
+    return {name: columns[name] for name in wanted}
+
+
+def _read_parquet(file: Path) -> Columns:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file) as table:
+            header = list(table.schema_arrow.names)
+            _check_header(file, header)
+            wanted = [name for name in header if name in ("path", "identity", "identity_name", "turn")]
+            columns = table.read(columns=wanted)
+            return {name: columns.column(name).to_pylist() for name in wanted}
+    except PermissionError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError):  # Arrow reports damaged bytes as any of them
+        raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
+
+
+def _check_header(file: Path, header: list[str]) -> None:
+    if "path" not in header:
+        raise InputError(f"{file}: no column called path; the columns are {', '.join(header) or 'none'}.")
+    for name in header:
+        if header.count(name) > 1:
+            raise InputError(f"{file}: two columns are called {name!r}; rename one.")
+
+
+def _identities(file: Path, columns: Columns, n_images: int) -> tuple[LongArray, tuple[str, ...] | None]:
+    if "identity" not in columns:
+        return np.full(n_images, -1, np.int64), None
+    identities, names = number_identities([_identity_text(one) for one in columns["identity"]])
+    called = columns.get("identity_name")
+    if called is None or names is not None:
+        return identities, names
+    n_names = int(identities.max()) + 1
+    if n_names > _MOST_NAMES:
+        raise InputError(
+            f"{file}: identity {n_names - 1} is too large a number to go with identity_name; "
+            "write the name itself into the column identity."
+        )
+    known = [""] * n_names
+    for row, (identity, name) in enumerate(zip(identities.tolist(), called, strict=True)):
+        if identity < 0 or not name:
+            continue
+        if known[identity] not in ("", name):
+            raise InputError(
+                f"{file}: row {row} (counted from 0) calls identity {identity} {name!r}, "
+                f"an earlier row calls it {known[identity]!r}; one of the two is wrong."
+            )
+        known[identity] = name
+    return identities, tuple(known)
+
+
+def _identity_text(identity: Any) -> str:
+    """An identity as text; tables that know no missing whole numbers keep them as floats and NaN."""
+    if identity is None or identity != identity:
+        return ""
+    return str(int(identity)) if isinstance(identity, float) and identity.is_integer() else str(identity)
+
+
+def number_identities(texts: Sequence[str]) -> tuple[LongArray, tuple[str, ...] | None]:
+    """Identities as numbers: whole numbers stay as they are, names are numbered in sorted order.
+
+    `""` and `-1` mean unknown. Text like `007` is a name: as a number it could not be told from `7`.
+    """
+    different = set(texts)
+    try:
+        if all(one == "" or _WHOLE_NUMBER.fullmatch(one) for one in different):
+            return np.array([int(one) if one else -1 for one in texts], np.int64), None
+    except OverflowError:
+        pass  # Too long to be a number; a name may have any length.
+    names = tuple(sorted(different - {"", "-1"}))
+    numbers = {name: number for number, name in enumerate(names)} | {"": -1, "-1": -1}
+    return np.array([numbers[one] for one in texts], np.int64), names
+
+
+def _turns(file: Path, columns: Columns) -> AnyArray | None:
+    if "turn" not in columns:
+        return None
+    try:
+        return np.array([int(turn) for turn in columns["turn"]], np.int64)
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(f"{file}: the column turn must hold quarter turns, 0 to 3, in every row.") from None
+
+
+def write_table(manifest: Manifest, path: str | Path, *, force: bool = False) -> None:
+    """Write a manifest as .csv or .parquet, whole or not at all; relative locations follow the table."""
+    file = Path(path)
+    if file.suffix.lower() not in TABLE_SUFFIXES:
+        raise InputError(f"{file}: a manifest is written as .csv or .parquet; choose one of these endings.")
+    columns: Columns = {
+        "path": locations_from(manifest, file.parent),
+        "identity": manifest.identities.tolist(),
+    }
+    if manifest.names is not None:
+        names = manifest.names
+        columns["identity_name"] = [names[one] if one >= 0 else "" for one in manifest.identities.tolist()]
+    if manifest.turns is not None:
+        columns["turn"] = manifest.turns.tolist()
+    with writing_file(file, force=force) as partial:
+        if file.suffix.lower() == ".csv":
+            write_csv(partial, columns)
+        else:
+            import pyarrow as pa
+            import pyarrow.parquet
+
+            pyarrow.parquet.write_table(pa.table(columns), partial)
+
+
+def write_csv(file: Path, columns: Columns) -> None:
+    """A header and one line per row, UTF-8, quoted where needed."""
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        lines = csv.writer(stream, lineterminator="\n")
+        lines.writerow(columns)
+        lines.writerows(zip(*columns.values(), strict=True))
+
+
+def locations_from(manifest: Manifest, folder: Path) -> Sequence[str]:
+    """The locations as they must be written to be found from another folder."""
+    root, here = os.path.realpath(manifest.root), os.path.realpath(folder)
+    if root == here:
+        return manifest.locations
+    try:
+        prefix = os.path.relpath(root, here)
+    except ValueError:  # Two drives of a Windows machine have no way between them.
+        prefix = root
+    return [place if os.path.isabs(place) else f"{prefix}/{place}" for place in manifest.locations]
+
+
+@contextmanager
+def writing_file(path: str | Path, *, force: bool = False) -> Iterator[Path]:
+    """A file beside `path` to write into; it takes the place of `path` only when all is written."""
+    target = Path(path)
+    if target.exists() and not force:
+        raise OutputExistsError(f"{path} is there already; choose another name or replace it with --force.")
+    partial = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.partial-", dir=target.parent)
+        os.close(handle)
+        partial = Path(name)
+        mask = os.umask(0)
+        os.umask(mask)
+        partial.chmod(0o666 & ~mask)
+        yield partial
+        with partial.open("rb") as stream:
+            os.fsync(stream.fileno())
+        partial.replace(target)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(
+                f"{path}: the disk is full; nothing was changed there. Free space and run again."
+            ) from None
+        raise StoreError(
+            f"{path}: cannot be written ({error.strerror or error}); choose a place you may write to."
+        ) from None
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)

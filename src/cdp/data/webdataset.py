@@ -1,0 +1,116 @@
+"""Tar shards in WebDataset form: `key.jpg` and `key.cls` side by side."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cdp.data.archives import TarArchive
+from cdp.data.image_folders import from_folders, is_image
+from cdp.data.tables import number_identities
+from cdp.errors import InputError
+from cdp.types.manifest import Manifest
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_MOST_SHARDS = 10**6
+
+
+def has_pattern(path: str) -> bool:
+    """Whether a path stands for several: `{000..015}`, `{a,b}`, `*`, `?` or `[ab]`."""
+    return bool(_BRACES.search(path)) or glob.has_magic(path)
+
+
+def shards_of(pattern: str) -> list[Path]:
+    """The .tar files that a pattern names; every name that braces spell out must be there."""
+    shards: list[Path] = []
+    for spelled in _expand(pattern):
+        found = sorted(glob.glob(spelled)) if glob.has_magic(spelled) else [spelled]
+        if not found or not os.path.exists(found[0]):
+            raise InputError(f"{pattern}: {spelled} is not there; check the pattern.")
+        shards.extend(Path(file) for file in found)
+    wrong = [str(file) for file in shards if file.suffix.lower() != ".tar"]
+    if wrong:
+        raise InputError(f"{pattern}: also names {wrong[0]}; a pattern may only name .tar shards.")
+    return shards
+
+
+def _expand(pattern: str) -> list[str]:
+    """Braces spelled out, `{08..10}` as 08, 09, 10."""
+    choices: list[list[str]] = []
+    for place, piece in enumerate(_BRACES.split(pattern)):
+        bounds = _RANGE.fullmatch(piece)
+        if place % 2 == 0:
+            choices.append([piece])
+        elif bounds:
+            first, last = int(bounds[1]), int(bounds[2])
+            if not 0 <= last - first < _MOST_SHARDS:
+                raise InputError(f"{pattern}: {{{piece}}} is no range of shards; write {{000..015}}.")
+            choices.append([str(number).zfill(len(bounds[1])) for number in range(first, last + 1)])
+        else:
+            choices.append(piece.split(","))
+    return ["".join(pieces) for pieces in itertools.product(*choices)]
+
+
+def read_shards(shards: Sequence[Path]) -> Manifest:
+    """The manifest of tar shards, in their order and the order inside.
+
+    The text in `key.cls` is the identity of `key.jpg`; a number, or a name. Shards without any `.cls` are read
+    like folders: the folder an image lies in is its identity.
+    """
+    root = os.path.commonpath([shard.absolute().parent for shard in shards])
+    entries: list[tuple[str, str]] = []
+    classes: list[str] = []
+    without: list[str] = []
+    for shard in shards:
+        archive = TarArchive(shard)
+        prefix = f"{os.path.relpath(shard.absolute(), root)}!"
+        images: dict[str, str] = {}
+        said: dict[str, str] = {}
+        for entry in archive.entries:
+            key, kind = _key(entry)
+            if is_image(entry):
+                if key in images:
+                    raise InputError(
+                        f"{shard}: {images[key]} and {entry} share the key {key}; one image per key is needed."
+                    )
+                images[key] = entry
+            elif kind == "cls":
+                said[key] = _class_text(shard, entry, archive.read(entry))
+        entries.extend((entry, prefix + entry) for entry in images.values())
+        classes.extend(said.get(key, "") for key in images)
+        without.extend(prefix + entry for key, entry in images.items() if key not in said)
+    if not entries:
+        raise InputError(f"{shards[0]}: no images found; expected key.jpg and key.cls in it.")
+    if len(without) == len(entries):
+        return from_folders(shards[0], root, entries)
+    if without:
+        raise InputError(f"{without[0]}: has no .cls beside it, others have; write -1 where it is unknown.")
+    identities, names = number_identities(classes)
+    try:
+        return Manifest(tuple(location for _, location in entries), np.asarray(identities), names, root)
+    except InputError as error:
+        raise InputError(f"{shards[0]}: {error}") from None
+
+
+def _key(entry: str) -> tuple[str, str]:
+    """(key, ending): the key reaches to the first dot of the file name."""
+    folder, slash, name = entry.rpartition("/")
+    stem, _, kind = name.partition(".")
+    return f"{folder}{slash}{stem}", kind
+
+
+def _class_text(shard: Path, entry: str, data: bytes) -> str:
+    try:
+        text = data.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or "\n" in text:
+        raise InputError(f"{shard}!{entry}: is not one identity as text; write a number or a name.")
+    return text

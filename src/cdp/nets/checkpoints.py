@@ -1,0 +1,93 @@
+"""Where a run stands, on disk: written atomically, the one before kept, so nothing trained is ever lost."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cdp.errors import InputError
+from cdp.nets.objective import Objective
+from cdp.nets.weights import load_strictly, read_tensors, write_tensors
+
+CHECKPOINT = "checkpoint.safetensors"
+PREVIOUS = "checkpoint.previous.safetensors"
+_MODEL, _MOMENTUM = "model.", "momentum."
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """What a checkpoint must have in common with the run that continues it."""
+
+    key: str
+    classes: tuple[int, ...]
+
+
+def save_checkpoint(
+    folder: Path, objective: Objective, optimizer: torch.optim.SGD, step: int, run: RunKey
+) -> None:
+    """Write the state after `step` steps; every process takes part, the first one writes."""
+    state = objective.whole_state()
+    if not objective.world.is_first:
+        return
+    tensors = {_MODEL + name: tensor for name, tensor in state.items()}
+    tensors |= {_MOMENTUM + name: tensor for name, tensor in _momenta(objective, optimizer).items()}
+    current = folder / CHECKPOINT
+    if current.exists():
+        link = folder / f".{PREVIOUS}.partial"
+        link.unlink(missing_ok=True)
+        os.link(current, link)
+        link.replace(folder / PREVIOUS)
+    about = {"step": step, "key": run.key, "classes": run.classes}
+    write_tensors(current, tensors, about)
+
+
+def load_checkpoint(folder: Path, objective: Objective, optimizer: torch.optim.SGD, run: RunKey) -> int:
+    """Fill network, classifiers and momenta from the folder's checkpoint; the number of steps done."""
+    file = folder / CHECKPOINT
+    if not file.exists():
+        return 0
+    way_out = "start again with --force"
+    if (folder / PREVIOUS).exists():
+        way_out = f"rename {folder / PREVIOUS} to {CHECKPOINT} to go on from the one before, or {way_out}"
+    tensors, about = read_tensors(file, way_out)
+    classes = tuple(about.get("classes", ()))
+    if classes != run.classes:
+        raise InputError(
+            f"{file}: trained for {_and(classes)} classes, there are {_and(run.classes)} now; use the manifest and "
+            "labels it was started with, another --out, or start again with --force."
+        )
+    if about.get("key") != run.key:
+        raise InputError(
+            f"{file}: belongs to a run with other settings or images; repeat the settings it was started with, "
+            "choose another --out, or start again with --force."
+        )
+    model = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items() if name.startswith(_MODEL)}
+    load_strictly(objective, objective.own_state(model), file)
+    for name, parameter in objective.named_parameters():
+        momentum = tensors.get(_MOMENTUM + name)
+        if momentum is not None:
+            optimizer.state[parameter]["momentum_buffer"] = momentum.to(parameter.device)
+    return int(about["step"])
+
+
+def discard_checkpoints(folder: Path) -> None:
+    """Remove what a finished run no longer needs."""
+    for name in (CHECKPOINT, PREVIOUS):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _momenta(objective: Objective, optimizer: torch.optim.SGD) -> dict[str, Tensor]:
+    momenta = {}
+    for name, parameter in objective.named_parameters():
+        buffer = optimizer.state.get(parameter, {}).get("momentum_buffer")
+        if buffer is not None:
+            momenta[name] = buffer
+    return momenta
+
+
+def _and(numbers: tuple[int, ...]) -> str:
+    return " and ".join(f"{number:,}" for number in numbers) or "no"

@@ -1,0 +1,156 @@
+"""Which process of how many this is, and on which device; the process group opens when a run asks, not at import."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+
+
+@dataclass(frozen=True)
+class World:
+    """One of `n_processes` processes that train together."""
+
+    rank: int = 0
+    n_processes: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files and draws bars."""
+        return self.rank == 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there are others."""
+        return self.n_processes > 1
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.is_shared:
+            distributed.barrier()
+
+
+@contextmanager
+def joined_world() -> Iterator[World]:
+    """The world that torchrun describes (gloo on CPU, nccl on GPUs), or this process alone."""
+    n_processes = int(os.environ.get("WORLD_SIZE", "1"))
+    has_gpu = torch.cuda.is_available()
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    device = torch.device("cuda", local) if has_gpu else torch.device("cpu")
+    if has_gpu:
+        torch.cuda.set_device(device)
+    if n_processes == 1:
+        yield World(device=device)
+        return
+    opened_here = not distributed.is_initialized()
+    if opened_here:
+        distributed.init_process_group("nccl" if has_gpu else "gloo")
+    try:
+        yield World(distributed.get_rank(), n_processes, device)
+    finally:
+        if opened_here:
+            distributed.destroy_process_group()
+
+
+class _Sum(torch.autograd.Function):
+    """A sum over processes that can be differentiated: each summand gets the sum of the gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ARG004
+        total = values.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004
+        total = gradients[0].clone(memory_format=torch.contiguous_format)
+        distributed.all_reduce(total)
+        return total
+
+
+def summed(values: Tensor) -> Tensor:
+    """The sum over all processes; gradients flow back to each."""
+    total: Tensor = _Sum.apply(values)  # type: ignore[no-untyped-call]
+    return total
+
+
+class SharedBatchNorm(nn.Module):
+    """Batch normalization over the images of all processes; torch's own exists for GPUs only.
+
+    Two passes, mean first, so that the rounding stays near that of one process.
+    """
+
+    def __init__(self, inner: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.weight, self.bias = inner.weight, inner.bias
+        self.eps, self.momentum = inner.eps, inner.momentum
+        self.register_buffer("running_mean", inner.running_mean)
+        self.register_buffer("running_var", inner.running_var)
+        self.register_buffer("num_batches_tracked", inner.num_batches_tracked)
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Normalized values, whichever process they are on."""
+        if not self.training:
+            return nn.functional.batch_norm(
+                values, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+            )
+        axes = [axis for axis in range(values.ndim) if axis != 1]
+        shape = [1, -1] + [1] * (values.ndim - 2)
+        n_local = values.new_tensor([values.numel() // values.shape[1]])
+        sums = summed(torch.cat([values.sum(axes), n_local]))
+        n_values = sums[-1].detach()
+        mean = sums[:-1] / n_values
+        centered = values - mean.view(shape)
+        variance = summed(centered.square().sum(axes)) / n_values
+        with torch.no_grad():
+            momentum = 0.1 if self.momentum is None else self.momentum
+            unbiased = variance * n_values / (n_values - 1).clamp(min=1)
+            self.running_mean.lerp_(mean, momentum)
+            self.running_var.lerp_(unbiased, momentum)
+            self.num_batches_tracked += 1
+        normalized: Tensor = centered * (variance + self.eps).rsqrt().view(shape)
+        if self.weight is not None:
+            normalized = normalized * self.weight.view(shape) + self.bias.view(shape)
+        return normalized
+
+
+def share_batch_norm(module: nn.Module, world: World) -> nn.Module:
+    """The module with every batch normalization looking at all processes; names of tensors stay."""
+    if not world.is_shared:
+        return module
+    if world.device.type == "cuda":
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
+        return converted
+    for name, part in list(module.named_children()):
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
+            # timm fuses activations into subclasses; their own activation must survive the exchange.
+            shared: nn.Module = SharedBatchNorm(part)
+            if type(part) not in (nn.BatchNorm1d, nn.BatchNorm2d):
+                shared = _with_activation(part, shared)
+            setattr(module, name, shared)
+        else:
+            share_batch_norm(part, world)
+    return module
+
+
+def _with_activation(part: nn.Module, shared: nn.Module) -> nn.Module:
+    """What BatchNormAct2d of timm does after normalizing: it drops and activates."""
+
+    def then_activate(_: nn.Module, __: object, answer: Tensor) -> Tensor:
+        for follower in ("drop", "act"):
+            if isinstance(getattr(part, follower, None), nn.Module):
+                answer = getattr(part, follower)(answer)
+        return answer
+
+    shared.register_forward_hook(then_activate)
+    return shared

@@ -1,0 +1,151 @@
+"""A trunk and the head that turns its last map into one vector per image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from cdp.errors import InputError
+from cdp.nets.backbones import make_trunk
+from cdp.nets.registry import HeadKind, TrunkEntry, find_trunk
+from cdp.nets.seeds import seed_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Output = Literal["paper", "E"]
+_CONV_WIDTH = 256
+
+
+class EmbeddingNetwork(nn.Module):
+    """Images (b, channels, size, size), roughly in [-1, 1], to vectors (b, dimensions), not yet of unit length."""
+
+    def __init__(self, trunk: nn.Module, head: nn.Module, dimensions: int) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.head = head
+        self.dimensions = dimensions
+
+    def forward(self, images: Tensor) -> Tensor:
+        """One vector per image."""
+        vectors: Tensor = self.head(self.trunk(images))
+        return vectors
+
+
+def build_network(
+    name: str,
+    *,
+    size: int,
+    channels: int = 3,
+    dimensions: int = 256,
+    output: Output = "paper",
+    dropout: float = 0.4,
+    seed: int | None = 0,
+) -> EmbeddingNetwork:
+    """A fresh network for images of size x size, Xavier-initialized from the seed.
+
+    Args:
+        name: a registered trunk or any of timm's.
+        size: pixels a side; the head's fully connected layer depends on it.
+        channels: 1 for grey, 3 for color.
+        dimensions: length of an embedding.
+        output: `paper` (1x1 convolution, fully connected) or `E` (BN-Dropout-FC-BN, for ArcFace).
+        dropout: of output E.
+        seed: of the initialization; None leaves the library's own.
+    """
+    entry = find_trunk(name)
+    trunk = make_trunk(entry, channels, size)
+    width, height, length = _map_shape(entry, trunk, channels, size)
+    head = _make_head(entry.head if output == "paper" else "E", width, height, length, dimensions, dropout)
+    network = EmbeddingNetwork(trunk, head, dimensions)
+    if seed is not None:
+        initialize(network, seed_for(seed, "network"))
+    return network
+
+
+def count_parameters(name: str, *, size: int, classes: int, channels: int = 3, dimensions: int = 256) -> int:
+    """Learned numbers of the network with its classifier, without allocating any of them."""
+    with torch.device("meta"):
+        network = build_network(name, size=size, channels=channels, dimensions=dimensions, seed=None)
+        classifier = nn.Linear(dimensions, classes)
+    return sum(parameter.numel() for parameter in _parameters(network, classifier))
+
+
+def initialize(module: nn.Module, seed: int) -> None:
+    """Xavier for every weight, zero for every bias, the same numbers for the same seed.
+
+    Glorot and Bengio: uniform in +-sqrt(6 / (fan_in + fan_out)).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d | nn.Linear):
+            nn.init.xavier_uniform_(part.weight, generator=generator)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm | nn.GroupNorm):
+            if part.weight is not None:
+                nn.init.ones_(part.weight)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        else:
+            # Class tokens, position tables and the like: their library drew them from the global generator.
+            for parameter in part.parameters(recurse=False):
+                if parameter.ndim > 1:
+                    nn.init.trunc_normal_(parameter, std=0.02, generator=generator)
+
+
+def _parameters(*modules: nn.Module) -> Iterable[nn.Parameter]:
+    for module in modules:
+        yield from module.parameters()
+
+
+def _map_shape(entry: TrunkEntry, trunk: nn.Module, channels: int, size: int) -> tuple[int, int, int]:
+    """Shape (c, h, w) of the trunk's map, found by sending one empty image through."""
+    device = next(trunk.parameters()).device
+    was_training = trunk.training
+    try:
+        with torch.no_grad():
+            answer: Any = trunk.eval()(torch.zeros(1, channels, size, size, device=device))
+    except RuntimeError as error:
+        raise InputError(
+            f"network {entry.name!r} cannot digest images of {size} x {size} x {channels} ({error}); "
+            "choose another --size."
+        ) from None
+    trunk.train(was_training)
+    if not isinstance(answer, Tensor) or answer.ndim != 4 or min(answer.shape) < 1:
+        shape = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+        raise InputError(
+            f"network {entry.name!r} gives {shape} for one image; a trunk gives a map (b, c, h, w)."
+        )
+    return answer.shape[1], answer.shape[2], answer.shape[3]
+
+
+def _make_head(
+    kind: HeadKind | Literal["E"], width: int, height: int, length: int, dimensions: int, dropout: float
+) -> nn.Module:
+    flat = width * height * length
+    if kind == "E":
+        return nn.Sequential(
+            nn.BatchNorm2d(width),
+            nn.Dropout(dropout),
+            nn.Flatten(),
+            nn.Linear(flat, dimensions),
+            nn.BatchNorm1d(dimensions),
+        )
+    if kind == "fc":
+        return nn.Sequential(nn.Flatten(), nn.Linear(flat, dimensions))
+    if kind == "fc2048":
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(flat, 2048), nn.ReLU(inplace=True), nn.Linear(2048, dimensions)
+        )
+    stride = 2 if kind == "conv_stride2" else 1
+    cells = -(-height // stride) * -(-length // stride)
+    return nn.Sequential(
+        nn.Conv2d(width, _CONV_WIDTH, 1, stride, bias=False),
+        nn.BatchNorm2d(_CONV_WIDTH),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        nn.Linear(_CONV_WIDTH * cells, dimensions),
+    )

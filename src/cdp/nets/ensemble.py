@@ -1,0 +1,37 @@
+"""The paper's ensemble baseline: embeddings of several models side by side, of unit length again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cdp.errors import InputError
+from cdp.parallel import spans
+from cdp.types import Views
+from cdp.types.arrays import FloatArray
+
+_ROWS_PER_BLOCK = 65_536
+
+
+def ensemble(views: Views, models: Sequence[str]) -> Views:
+    """Views with one model: the unit vectors of the chosen models concatenated and divided by sqrt(their number).
+
+    The similarity of two images is then the mean of the models' similarities.
+
+    Args:
+        views: the models' views.
+        models: `base` and names of committee members.
+    """
+    chosen = dict(zip(views.names, views, strict=True))
+    for name in models:
+        if name not in chosen:
+            raise InputError(f"ensemble: no model {name!r} in these views; they are {', '.join(chosen)}.")
+    if len(models) < 2 or len(set(models)) != len(models):
+        raise InputError("ensemble: name two or more different models.")
+    parts = [chosen[name] for name in models]
+    vectors = np.empty((views.n_images, sum(part.dimensions for part in parts)), np.float32)
+    for start, stop in spans(views.n_images, _ROWS_PER_BLOCK):
+        whole: FloatArray = np.concatenate([part.block(start, stop) for part in parts], axis=1)
+        vectors[start:stop] = whole / np.float32(np.sqrt(len(parts)))
+    return Views(vectors, {}, views.identities, views.paths)

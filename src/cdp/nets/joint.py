@@ -1,0 +1,175 @@
+"""Stage 3: one shared trunk trained from scratch on true identities and pseudo-labels together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from cdp.errors import InputError
+from cdp.nets.devices import World
+from cdp.nets.loop import Habits, train_network
+from cdp.nets.losses import check_classes
+from cdp.nets.pixels import fingerprint
+from cdp.nets.recipe import Recipe
+from cdp.nets.spaces import Space
+from cdp.nets.supervised import Member, labeled_space, shared_pixels
+from cdp.types import Labels
+from cdp.types.arrays import ByteArray, LongArray
+from cdp.types.manifest import Manifest
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoPart:
+    """An unlabeled part with the labels that were found for it.
+
+    Attributes:
+        manifest: its images; their true identities are never looked at.
+        labels: one per row; -1 = discarded, not used.
+        soft: distributions over the pseudo-identities, sparse (n, C), instead of one label per image.
+    """
+
+    manifest: Manifest
+    labels: Labels
+    soft: sparse.csr_array | None = None
+
+    def __post_init__(self) -> None:
+        for what, n_rows in (
+            ("labels", len(self.labels)),
+            ("soft labels", len(self.manifest) if self.soft is None else self.soft.shape[0]),
+        ):
+            if n_rows != len(self.manifest):
+                raise InputError(
+                    f"There are {n_rows:,} {what} for the {len(self.manifest):,} rows of the manifest; "
+                    "give the labels that were made from this manifest's views."
+                )
+        if self.soft is not None and self.soft.shape[1] < self.labels.n_identities:
+            raise InputError(
+                f"The soft labels know {self.soft.shape[1]:,} identities, the labels {self.labels.n_identities:,}; "
+                "take both from one run of cdp label."
+            )
+
+
+def train_joint(
+    labeled: Manifest,
+    parts: Sequence[PseudoPart],
+    network: str,
+    out: str | Path,
+    *,
+    recipe: Recipe | None = None,
+    labeled_share: float | None = None,
+    memory_budget: int | float | str = "2GB",
+    n_jobs: int | None = None,
+    world: World | None = None,
+    habits: Habits | None = None,
+) -> Path:
+    """Train one network on the labeled part and any number of pseudo-labeled parts.
+
+    Paper: L = lambda * labeled + (1 - lambda) * pseudo, each with a classifier of its own on a shared trunk,
+    because the same person may well be in both label spaces under different numbers.
+
+    Args:
+        labeled: images with identities.
+        parts: unlabeled parts with their pseudo-labels; each is a label space of its own.
+        network: `NAME` or `NAME:SEED`.
+        out: folder; the network gets a folder of its name in it.
+        recipe: settings.
+        labeled_share: lambda; None = the share of the labeled images among all that are used. A part whose
+            share is 0 is not read at all, so a lambda of 1 is supervised training, bit for bit.
+        memory_budget: most memory for decoded images, per part.
+        n_jobs: decoding threads.
+        world: the processes that train together.
+        habits: checkpoints, log, progress.
+
+    Returns:
+        The network's folder.
+    """
+    recipe, world, habits = recipe or Recipe(), world or World(), habits or Habits()
+    if labeled_share is not None and not 0 <= labeled_share <= 1:
+        raise InputError(f"lambda={labeled_share}: lambda is the weight of the labeled part, from 0 to 1.")
+    member = Member.parse(network)
+    spaces = [labeled_space(labeled, None), *(_pseudo_space(index, part) for index, part in enumerate(parts))]
+    weighted = _weigh(spaces, labeled_share)
+    manifests = [labeled, *(part.manifest for part in parts)]
+    place, used, made_from = Path(out), [], {}
+    for space, manifest in zip(weighted, manifests, strict=True):
+        if space.weight > 0:
+            pixels = shared_pixels(manifest, recipe, place, memory_budget, n_jobs, world, habits)
+            used.append(replace(space, pixels=pixels))
+            made_from[space.name] = fingerprint(manifest)
+    own = recipe if member.seed is None else replace(recipe, seed=member.seed)
+    return train_network(
+        place / member.name, member.network, own, used, made_from=made_from, world=world, habits=habits
+    )
+
+
+def merge_manifests(manifests: Sequence[Manifest]) -> Manifest:
+    """All images one after another: for training on all true labels, the bound that CDP is compared with.
+
+    Identities are matched by name where every manifest has names, else by number.
+    """
+    by_name = all(manifest.names is not None for manifest in manifests)
+    names: dict[str, int] = {}
+    numbers: list[LongArray] = []
+    for manifest in manifests:
+        if not by_name:
+            numbers.append(manifest.identities)
+            continue
+        assert manifest.names is not None
+        told = np.array(
+            [names.setdefault(name or f"#{at}", len(names)) for at, name in enumerate(manifest.names)]
+        )
+        numbers.append(np.where(manifest.identities >= 0, told[manifest.identities], -1))
+    turns: ByteArray | None = None
+    if any(manifest.turns is not None for manifest in manifests):
+        turns = np.concatenate(
+            [np.zeros(len(each), np.uint8) if each.turns is None else each.turns for each in manifests]
+        )
+    return Manifest(
+        locations=tuple(
+            os.path.abspath(os.path.join(each.root, place)) for each in manifests for place in each.locations
+        ),
+        identities=np.concatenate(numbers),
+        names=tuple(names) if by_name else None,
+        root="/",
+        turns=turns,
+    )
+
+
+def _pseudo_space(index: int, part: PseudoPart) -> Space:
+    name = "pseudo" if index == 0 else f"pseudo{index + 1}"
+    rows = np.flatnonzero(part.labels.labels >= 0)
+    if not len(rows):
+        raise InputError(
+            f"{name}: every image was discarded; label with a lower threshold, or leave this part out."
+        )
+    check_classes(part.labels.n_identities)
+    targets: LongArray | sparse.csr_array = part.labels.labels[rows].astype(np.int64)
+    n_classes = part.labels.n_identities
+    if part.soft is not None:
+        targets = sparse.csr_array(part.soft[rows])
+        n_classes = int(part.soft.shape[1])
+        empty = rows[np.diff(targets.indptr) == 0]
+        if len(empty):
+            raise InputError(
+                f"{name}: row {empty[0]} has a label but no soft label; make both again together."
+            )
+    held = np.empty((0, 1, 1, 1), np.uint8)
+    return Space(name, held, rows, targets, n_classes, 1.0, fingerprint(part.manifest))
+
+
+def _weigh(spaces: Sequence[Space], labeled_share: float | None) -> list[Space]:
+    """Weights of the losses; pseudo-labeled parts divide 1 - lambda by their images."""
+    n_labeled = len(spaces[0])
+    n_pseudo = sum(len(space) for space in spaces[1:])
+    if not n_pseudo:
+        return list(spaces)
+    share = n_labeled / (n_labeled + n_pseudo) if labeled_share is None else labeled_share
+    return [
+        replace(spaces[0], weight=share),
+        *(replace(space, weight=(1 - share) * len(space) / n_pseudo) for space in spaces[1:]),
+    ]

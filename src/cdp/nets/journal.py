@@ -1,0 +1,60 @@
+"""What a run says while it goes on: JSON lines, and TensorBoard for those who ask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cdp.nets.torchvision_guard import require
+
+LOG = "log.jsonl"
+
+
+class Journal:
+    """One line per interval; lines after the checkpoint that a run goes on from are taken back."""
+
+    def __init__(self, folder: Path, first_step: int, tensorboard: bool = False) -> None:
+        self.file = folder / LOG
+        kept = [line for line in read_journal(folder) if line["step"] <= first_step]
+        partial = folder / f".{LOG}.partial"
+        partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        partial.replace(self.file)
+        self._board: Any = None
+        if tensorboard:
+            require("tensorboard", "tensorboard")
+            board = require("torch.utils.tensorboard")
+            self._board = board.SummaryWriter(str(folder / "tensorboard"), purge_step=first_step)
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append a line; it is on disk when this returns."""
+        with self.file.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(line) + "\n")
+        if self._board is not None:
+            for name in ("loss", "rate", "images_per_second"):
+                self._board.add_scalar(name, line[name], line["step"])
+
+    def close(self) -> None:
+        """Let go of TensorBoard's file."""
+        if self._board is not None:
+            self._board.close()
+
+
+def read_journal(folder: str | Path) -> list[dict[str, Any]]:
+    """All whole lines of a run's log; one cut off by a kill is left out."""
+    file = Path(folder) / LOG
+    if not file.exists():
+        return []
+    lines: list[dict[str, Any]] = []
+    for text in file.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            continue
+    return lines
+
+
+def last_loss(lines: Sequence[dict[str, Any]]) -> float | None:
+    """The loss of the last line."""
+    return float(lines[-1]["loss"]) if lines else None

@@ -1,0 +1,173 @@
+"""Classifiers with their loss, for our loop or anybody's: `loss = ArcFace(256, 1000)(embeddings, targets)`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cdp.errors import InputError
+
+Reduction = Literal["mean", "sum"]
+
+
+@dataclass(frozen=True)
+class SoftTargets:
+    """Distributions over classes for b images, the non-zero entries only.
+
+    Attributes:
+        rows: int64 (m,), which image of the batch.
+        columns: int64 (m,), which class.
+        values: float32 (m,), how much; they sum to 1 per image.
+        n_images: b.
+    """
+
+    rows: Tensor
+    columns: Tensor
+    values: Tensor
+    n_images: int
+
+    def to(self, device: torch.device) -> SoftTargets:
+        """The same on another device."""
+        return SoftTargets(
+            self.rows.to(device), self.columns.to(device), self.values.to(device), self.n_images
+        )
+
+
+Targets = Tensor | SoftTargets
+
+
+class Softmax(nn.Module):
+    """A linear classifier with softmax cross-entropy, for one-hot or soft targets."""
+
+    def __init__(self, dimensions: int, n_classes: int, *, label_smoothing: float = 0.0) -> None:
+        super().__init__()
+        check_classes(n_classes)
+        self.weight = nn.Parameter(torch.empty(n_classes, dimensions))
+        self.bias = nn.Parameter(torch.zeros(n_classes))
+        self.label_smoothing = label_smoothing
+        nn.init.xavier_uniform_(self.weight)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of identities told apart."""
+        return int(self.weight.shape[0])
+
+    def forward(self, embeddings: Tensor, targets: Targets, reduction: Reduction = "mean") -> Tensor:
+        """The loss of a batch; `sum` for those who divide by another count than this batch's."""
+        logits = functional.linear(embeddings, self.weight, self.bias)
+        return _cross_entropy(logits, targets, self.label_smoothing, reduction)
+
+
+class _MarginSoftmax(nn.Module):
+    """Softmax on cosines, the true class handicapped by a margin, all times a scale s."""
+
+    def __init__(
+        self, dimensions: int, n_classes: int, margin: float, scale: float, label_smoothing: float
+    ) -> None:
+        super().__init__()
+        check_classes(n_classes)
+        if scale <= 0:
+            raise InputError(f"{type(self).__name__}(scale={scale}): the scale is greater than 0, e.g. 64.")
+        self.weight = nn.Parameter(torch.empty(n_classes, dimensions))
+        self.margin = margin
+        self.scale = scale
+        self.label_smoothing = label_smoothing
+        nn.init.xavier_uniform_(self.weight)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of identities told apart."""
+        return int(self.weight.shape[0])
+
+    def forward(self, embeddings: Tensor, targets: Targets, reduction: Reduction = "mean") -> Tensor:
+        """The loss of a batch; `sum` for those who divide by another count than this batch's."""
+        if isinstance(targets, SoftTargets):
+            raise InputError(
+                f"{type(self).__name__}: a margin needs one true class per image; use softmax for soft labels."
+            )
+        cosines = functional.linear(functional.normalize(embeddings), functional.normalize(self.weight))
+        true = cosines.gather(1, targets[:, None])
+        logits = cosines.scatter(1, targets[:, None], self.handicap(true))
+        return _cross_entropy(self.scale * logits, targets, self.label_smoothing, reduction)
+
+    def handicap(self, cosines: Tensor) -> Tensor:
+        """The cosine of the true class after the margin."""
+        raise NotImplementedError
+
+
+class ArcFace(_MarginSoftmax):
+    """Deng et al.: cos(theta + m) for the true class. The paper's m = 0.5.
+
+    s = 64 as in InsightFace. It must let the softmax come near 1: with C classes s of at least
+    log(0.9 C / 0.1) / (1 - cos(m)) suffices, so smaller sets do well with 16 to 32.
+    Where theta + m would pass pi, cos(theta) - m sin(m) goes on falling instead.
+    """
+
+    def __init__(
+        self,
+        dimensions: int,
+        n_classes: int,
+        *,
+        margin: float = 0.5,
+        scale: float = 64.0,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        if not 0 <= margin < math.pi / 2:
+            raise InputError(f"ArcFace(margin={margin}): the margin is an angle in [0, pi/2), e.g. 0.5.")
+        super().__init__(dimensions, n_classes, margin, scale, label_smoothing)
+
+    def handicap(self, cosines: Tensor) -> Tensor:
+        """cos(theta + m)."""
+        # The slope of the sine is infinite at 0 and 180 degrees; a hair's breadth inside keeps it finite.
+        inside = cosines.clamp(-1 + 1e-7, 1 - 1e-7)
+        sines = (1 - inside.square()).sqrt()
+        turned = inside * math.cos(self.margin) - sines * math.sin(self.margin)
+        beyond = inside < -math.cos(self.margin)
+        return torch.where(beyond, inside - self.margin * math.sin(self.margin), turned)
+
+
+class CosFace(_MarginSoftmax):
+    """Wang et al.: cos(theta) - m for the true class; m = 0.35 and s = 64 as published."""
+
+    def __init__(
+        self,
+        dimensions: int,
+        n_classes: int,
+        *,
+        margin: float = 0.35,
+        scale: float = 64.0,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        if not 0 <= margin < 1:
+            raise InputError(f"CosFace(margin={margin}): the margin is a cosine in [0, 1), e.g. 0.35.")
+        super().__init__(dimensions, n_classes, margin, scale, label_smoothing)
+
+    def handicap(self, cosines: Tensor) -> Tensor:
+        """cos(theta) - m."""
+        return cosines - self.margin
+
+
+def check_classes(n_classes: int) -> None:
+    """A classifier needs somebody to tell from somebody else."""
+    if n_classes < 2:
+        raise InputError(
+            f"There is {n_classes} identity to learn from; telling people apart needs two or more. "
+            "Add identities to the manifest."
+        )
+
+
+def _cross_entropy(logits: Tensor, targets: Targets, label_smoothing: float, reduction: Reduction) -> Tensor:
+    if isinstance(targets, Tensor):
+        if len(targets) == 0:
+            return logits.sum()  # 0, yet every parameter gets a gradient
+        return functional.cross_entropy(logits, targets, label_smoothing=label_smoothing, reduction=reduction)
+    chances = functional.log_softmax(logits, dim=1)
+    loss = -(targets.values * chances[targets.rows, targets.columns]).sum()
+    if label_smoothing:
+        loss = (1 - label_smoothing) * loss - label_smoothing * chances.mean(dim=1).sum()
+    return loss / max(1, targets.n_images) if reduction == "mean" else loss

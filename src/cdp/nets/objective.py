@@ -1,0 +1,108 @@
+"""What is minimized: one shared trunk, one classifier per label space, a weighted sum of their losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from cdp.errors import InputError
+from cdp.nets.devices import World, share_batch_norm
+from cdp.nets.losses import ArcFace, CosFace, Softmax, Targets
+from cdp.nets.recipe import Recipe
+from cdp.nets.seeds import seed_for
+from cdp.nets.sharded import PartialSoftmax, whole_tensor
+from cdp.nets.spaces import Plan, Space
+from cdp.nets.weights import build_for
+
+
+class Objective(nn.Module):
+    """L = sum over label spaces s of weight_s * (mean loss of the images of s).
+
+    The mean is taken over the expected number of images of s in a batch rather than the actual one, which
+    differs by at most one: so each image counts alike over an epoch, and with weights equal to the shares of
+    images the sum is the plain mean over all images.
+    """
+
+    def __init__(self, name: str, recipe: Recipe, plan: Plan, world: World) -> None:
+        super().__init__()
+        self.network = share_batch_norm(build_for(name, recipe), world)
+        self.classifiers = nn.ModuleList(
+            [_make_classifier(space, index, recipe, world) for index, space in enumerate(plan.spaces)]
+        )
+        self.world = world
+        self.factors = [space.weight / plan.expected_count(index) for index, space in enumerate(plan.spaces)]
+
+    def forward(
+        self, images: Tensor, counts: Sequence[int], targets: Sequence[Targets]
+    ) -> tuple[Tensor, Tensor]:
+        """The loss to differentiate, and the share of each space in it on this process."""
+        embeddings = self.network(images).float()
+        parts = []
+        for classifier, factor, own, target in zip(
+            self.classifiers, self.factors, embeddings.split(list(counts)), targets, strict=True
+        ):
+            loss = factor * classifier(own, target, reduction="sum")
+            # Gradients are averaged over processes; a loss over this process's images is one part of the sum.
+            is_whole = isinstance(classifier, PartialSoftmax)
+            parts.append(loss if is_whole else self.world.n_processes * loss)
+        return torch.stack(parts).sum(), torch.stack(parts).detach()
+
+    def learn(self, rate: float, recipe: Recipe) -> None:
+        """Let the classifiers that learn by themselves do so, after the backward pass."""
+        for classifier in self.classifiers:
+            if isinstance(classifier, PartialSoftmax):
+                classifier.learn(rate, recipe.momentum, recipe.weight_decay)
+
+    def whole_state(self) -> dict[str, Tensor]:
+        """All tensors, sharded ones put together: the same whatever the number of processes."""
+        state = dict(self.state_dict())
+        for name, part in self._shards():
+            state[name] = whole_tensor(state[name], part.n_classes, part.first, self.world)
+        return state
+
+    def own_state(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What of the whole state lives on this process."""
+        own = dict(state)
+        for name, part in self._shards():
+            if name in own and len(own[name]) == part.n_classes:
+                own[name] = own[name][part.first : part.last]
+        return own
+
+    def _shards(self) -> list[tuple[str, PartialSoftmax]]:
+        return [
+            (f"classifiers.{index}.{name}", part)
+            for index, part in enumerate(self.classifiers)
+            if isinstance(part, PartialSoftmax)
+            for name in ("weight", "velocity")
+        ]
+
+    def set_step(self, step: int) -> None:
+        """Tell the sampling classifiers where the run stands."""
+        for classifier in self.classifiers:
+            if isinstance(classifier, PartialSoftmax):
+                classifier.step = step
+
+
+def _make_classifier(space: Space, index: int, recipe: Recipe, world: World) -> nn.Module:
+    seed = seed_for(recipe.seed, "classifier", index)
+    is_soft = space.targets.ndim == 2
+    if is_soft and (recipe.loss != "softmax" or recipe.is_partial):
+        raise InputError(
+            f"{space.name}: soft labels go with the plain softmax loss; choose --loss softmax without sampling "
+            "or sharding, or leave out --soft."
+        )
+    if recipe.is_partial:
+        return PartialSoftmax(
+            recipe.dimensions, space.n_classes, sample=recipe.sample_classes, seed=seed, world=world
+        )
+    chosen: dict[str, float] = {"label_smoothing": recipe.label_smoothing}
+    if recipe.loss != "softmax":
+        chosen |= {"margin": recipe.margin} if recipe.margin else {}
+        chosen |= {"scale": recipe.logit_scale} if recipe.logit_scale else {}
+    kinds = {"softmax": Softmax, "arcface": ArcFace, "cosface": CosFace}
+    classifier: nn.Module = kinds[recipe.loss](recipe.dimensions, space.n_classes, **chosen)
+    generator = torch.Generator().manual_seed(seed)
+    nn.init.xavier_uniform_(classifier.weight, generator=generator)  # type: ignore[arg-type]
+    return classifier

@@ -1,0 +1,167 @@
+"""Every image decoded once, into one uint8 array: in memory where it fits, else memory-mapped from disk."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from cdp.data.images import ImageReader, open_images
+from cdp.errors import InputError, StoreError
+from cdp.memory import parse_bytes
+from cdp.nets.recipe import Recipe, key_of
+from cdp.parallel import count_threads, spans
+from cdp.progress import Watch, nobody
+from cdp.types.arrays import ByteArray
+from cdp.types.manifest import Manifest
+
+_ROWS_PER_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class Look:
+    """What form the images take: pixels a side, color or grey, and whether small ones may be enlarged."""
+
+    size: int
+    color: bool = True
+    enlarge: bool = False
+    least: int = 0
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Look:
+        """The form that a recipe stores images in; the crop sets the least size."""
+        return cls(recipe.stored_size, recipe.color, recipe.enlarge, recipe.size)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        return (3 if self.color else 1), self.size, self.size
+
+
+def fingerprint(manifest: Manifest) -> str:
+    """A hash of which images, in which order, with which identities."""
+    digest = hashlib.sha256("\n".join(manifest.locations).encode())
+    digest.update(np.ascontiguousarray(manifest.identities).data)
+    if manifest.turns is not None:
+        digest.update(np.ascontiguousarray(manifest.turns).data)
+    return digest.hexdigest()
+
+
+def decode_pixels(
+    manifest: Manifest,
+    look: Look,
+    *,
+    folder: Path | None = None,
+    memory_budget: int | float | str = "2GB",
+    n_jobs: int | None = None,
+    watch: Watch = nobody,
+) -> ByteArray:
+    """All images of a manifest, uint8 (n, channels, size, size), row = manifest row.
+
+    Args:
+        manifest: the images.
+        look: the form they take.
+        folder: where to keep the array if it exceeds the budget, or always if the budget is 0.
+        memory_budget: most bytes to hold in memory.
+        n_jobs: decoding threads.
+        watch: told how many images are done.
+    """
+    shape = (len(manifest), *look.shape)
+    n_bytes = int(np.prod(shape))
+    if folder is None or n_bytes <= (parse_bytes(memory_budget) if memory_budget else 0):
+        try:
+            pixels = np.empty(shape, np.uint8)
+        except MemoryError:
+            raise InputError(
+                f"{len(manifest):,} images need {n_bytes / 1e9:.1f} GB; lower --memory-budget to keep them on disk."
+            ) from None
+        _fill(pixels, manifest, look, n_jobs, watch)
+        return pixels
+    return _decode_to_disk(manifest, look, folder, shape, n_jobs, watch)
+
+
+def _decode_to_disk(
+    manifest: Manifest,
+    look: Look,
+    folder: Path,
+    shape: tuple[int, ...],
+    n_jobs: int | None,
+    watch: Watch,
+) -> ByteArray:
+    file = folder / f"pixels-{key_of(fingerprint(manifest), str(manifest.root), look)}.npy"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+        if free < np.prod(shape):
+            raise StoreError(
+                f"{folder}: the decoded images need {np.prod(shape) / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; "
+                "free space, choose another --out or raise --memory-budget."
+            )
+        partial = file.with_suffix(".partial")
+        pixels: ByteArray = open_memmap(partial, "w+", np.uint8, shape)
+        _fill(pixels, manifest, look, n_jobs, watch)
+        pixels.flush()  # type: ignore[attr-defined]
+        partial.rename(file)
+    opened: ByteArray = np.load(file, mmap_mode="r", allow_pickle=False)
+    return opened
+
+
+def _fill(pixels: ByteArray, manifest: Manifest, look: Look, n_jobs: int | None, watch: Watch) -> None:
+    with closing(stream_pixels(manifest, look, spans(len(manifest), _ROWS_PER_BLOCK), n_jobs)) as blocks:
+        for start, block in blocks:
+            pixels[start : start + len(block)] = block
+            watch("decode images", start + len(block), len(manifest))
+
+
+def stream_pixels(
+    manifest: Manifest, look: Look, blocks: Sequence[tuple[int, int]], n_jobs: int | None = None
+) -> Generator[tuple[int, ByteArray], None, None]:
+    """(start, images) for every (start, stop) block, in order, decoded on threads a few blocks ahead."""
+    reader = open_images(manifest)
+    n_threads = count_threads(n_jobs)
+    waiting: list[tuple[int, Future[ByteArray]]] = []
+    pool = ThreadPoolExecutor(n_threads)
+    try:
+        for start, stop in blocks:
+            waiting.append((start, pool.submit(_decode_block, reader, look, start, stop)))
+            if len(waiting) > 2 * n_threads:
+                first, future = waiting.pop(0)
+                yield first, future.result()
+        for first, future in waiting:
+            yield first, future.result()
+    finally:
+        for _, future in waiting:
+            future.cancel()
+        pool.shutdown()
+
+
+def _decode_block(reader: ImageReader, look: Look, start: int, stop: int) -> ByteArray:
+    block = np.empty((stop - start, *look.shape), np.uint8)
+    for row in range(start, stop):
+        if look.least and not look.enlarge:
+            _refuse_small(reader, row, look.least)
+        block[row - start] = reader.image(row, color=look.color, size=look.size).transpose(2, 0, 1)
+    return block
+
+
+def _refuse_small(reader: ImageReader, row: int, least: int) -> None:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(reader.read(row))) as header:
+            width, height = header.size
+    except (OSError, ValueError):
+        return  # the decoder says what is wrong with it
+    if min(width, height) < least:
+        raise InputError(
+            f"{reader.manifest.describe(row)}: the image has {width} x {height} pixels, the crop {least} x {least}; "
+            "leave the image out, choose a smaller --size, or allow it with --enlarge."
+        )

@@ -1,0 +1,159 @@
+"""Label spaces and the batches drawn from them: which images, in which order, with which targets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from cdp.errors import InputError
+from cdp.nets.augment import augment, draw_numbers
+from cdp.nets.devices import World
+from cdp.nets.losses import SoftTargets, Targets
+from cdp.nets.recipe import Recipe, key_of
+from cdp.nets.seeds import seed_for
+from cdp.store import hash_array
+from cdp.types.arrays import ByteArray, LongArray
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Images that share a classifier.
+
+    Attributes:
+        name: `labeled`, `pseudo`, … in logs and cards.
+        pixels: uint8 (n, channels, side, side), the decoded images.
+        rows: int64 (m,), the rows of `pixels` that are used; discarded images are not among them.
+        targets: int64 (m,) classes, or a sparse (m, n_classes) matrix of soft labels.
+        n_classes: number of identities.
+        weight: this space's share of the loss.
+        source: a hash of the manifest the pixels came from.
+    """
+
+    name: str
+    pixels: ByteArray
+    rows: LongArray
+    targets: LongArray | sparse.csr_array
+    n_classes: int
+    weight: float = 1.0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.targets.shape[0] != len(self.rows):
+            raise InputError(
+                f"{self.name}: {self.targets.shape[0]:,} targets for {len(self.rows):,} images; one each is needed."
+            )
+        if not len(self.rows):
+            raise InputError(f"{self.name}: no image carries a label, so there is nothing to learn from.")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def key(self) -> str:
+        """A hash of everything that bears on the training."""
+        soft: Any = self.targets
+        if isinstance(soft, sparse.csr_array):
+            told = [hash_array(part) for part in (soft.data, soft.indices, soft.indptr)]
+        else:
+            told = [hash_array(soft)]
+        return key_of(self.source, self.pixels.shape, hash_array(self.rows), told, self.weight)
+
+    def take_targets(self, places: LongArray) -> Targets:
+        """The targets of some of the rows, as tensors."""
+        if not isinstance(self.targets, sparse.csr_array):
+            return torch.from_numpy(self.targets[places])
+        part = self.targets[places].tocoo()
+        return SoftTargets(
+            torch.from_numpy(part.row.astype(np.int64)),
+            torch.from_numpy(part.col.astype(np.int64)),
+            torch.from_numpy(part.data.astype(np.float32)),
+            len(places),
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one process sees in one step: the images of all spaces one after another."""
+
+    step: int
+    images: torch.Tensor
+    counts: tuple[int, ...]
+    targets: tuple[Targets, ...]
+
+
+class Plan:
+    """Which images make up step 0, 1, 2, …: a function of the seed, so any step can be had at any time.
+
+    An epoch sees every image of every space once. Each space's shuffled images are spread evenly over the
+    epoch's steps, so every batch holds the spaces in proportion and none is a leftover of a few images.
+    """
+
+    def __init__(self, spaces: Sequence[Space], recipe: Recipe, world: World) -> None:
+        self.spaces, self.recipe, self.world = tuple(spaces), recipe, world
+        self.n_images = sum(len(space) for space in spaces)
+        self.steps_per_epoch = math.ceil(self.n_images / recipe.batch)
+        self.n_steps = max(1, round(recipe.epochs * self.steps_per_epoch))
+        self.order = lru_cache(2 * len(self.spaces))(self._order)
+
+    def expected_count(self, index: int) -> float:
+        """Images of a space per step, on average."""
+        return len(self.spaces[index]) / self.steps_per_epoch
+
+    def _order(self, index: int, epoch: int) -> LongArray:
+        generator = np.random.default_rng(seed_for(self.recipe.seed, "order", index, epoch))
+        return generator.permutation(len(self.spaces[index]))
+
+    def places(self, index: int, step: int) -> LongArray:
+        """Positions among the space's rows that a step uses, on all processes together."""
+        epoch, within = divmod(step, self.steps_per_epoch)
+        n_images = len(self.spaces[index])
+        start = within * n_images // self.steps_per_epoch
+        stop = (within + 1) * n_images // self.steps_per_epoch
+        return self.order(index, epoch)[start:stop]
+
+    def gather(self, step: int) -> tuple[list[LongArray], list[ByteArray]]:
+        """This process's positions and raw images of a step, per space."""
+        mine = [self.places(index, step)[self._mine] for index in range(len(self.spaces))]
+        images = [
+            np.asarray(space.pixels[space.rows[places]])
+            for space, places in zip(self.spaces, mine, strict=True)
+        ]
+        return mine, images
+
+    @property
+    def _mine(self) -> slice:
+        return slice(self.world.rank, None, self.world.n_processes)
+
+    def finish(self, step: int, places: list[LongArray], images: list[ByteArray]) -> Batch:
+        """Augment and convert what `gather` fetched."""
+        changed = []
+        for index, raw in enumerate(images):
+            seed = seed_for(self.recipe.seed, "augment", index, step)
+            numbers = draw_numbers(seed, len(self.places(index, step)))[self._mine]
+            images_there = torch.from_numpy(raw).to(self.world.device)
+            changed.append(augment(images_there, numbers, self.recipe))
+        targets = [space.take_targets(where) for space, where in zip(self.spaces, places, strict=True)]
+        whole = torch.cat(changed) if len(changed) > 1 else changed[0]
+        return Batch(step, whole, tuple(map(len, places)), tuple(targets))
+
+    @contextmanager
+    def batches(self, first_step: int) -> Iterator[Iterator[Batch]]:
+        """The batches from a step on; the disk is read one step ahead, on another thread."""
+        with ThreadPoolExecutor(1) as pool:
+            yield self._stream(pool, first_step)
+
+    def _stream(self, pool: ThreadPoolExecutor, first_step: int) -> Iterator[Batch]:
+        ahead: Future[tuple[list[LongArray], list[ByteArray]]] | None = None
+        for step in range(first_step, self.n_steps):
+            fetched = ahead.result() if ahead else self.gather(step)
+            ahead = pool.submit(self.gather, step + 1) if step + 1 < self.n_steps else None
+            yield self.finish(step, *fetched)

@@ -1,0 +1,146 @@
+"""Manifest: which images, in which order, with which identity; the row number is the image id everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.errors import InputError, name_rows
+from cdp.types.arrays import ByteArray, LongArray, read_only
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """n images in a fixed order; it says where they lie and whose they are, and holds no pixels.
+
+    Attributes:
+        locations: per row a file path, or `ARCHIVE!ENTRY` for an image in a .zip, .tar or .rec file; relative
+            ones are relative to `root`.
+        identities: int64 (n,), -1 = unknown. The numbers need not be dense: a part of a manifest keeps the
+            numbers of the whole, so that two parts can be compared.
+        names: identity number -> name, where known; "" for a number that has none.
+        root: the folder that relative locations start from.
+        turns: uint8 (n,), quarter turns counterclockwise (0..3) that the reader applies, or None for none.
+    """
+
+    locations: tuple[str, ...]
+    identities: LongArray
+    names: tuple[str, ...] | None = None
+    root: str = "."
+    turns: ByteArray | None = None
+
+    def __post_init__(self) -> None:
+        locations = tuple(self.locations)
+        if not locations:
+            raise InputError("Manifest: there are no images.")
+        if set(map(type, locations)) != {str} or "" in locations:
+            odd = [row for row, place in enumerate(locations) if not isinstance(place, str) or place == ""]
+            raise InputError(
+                f"Manifest: {name_rows(odd)} (counted from 0) give no location; "
+                "write a file path or ARCHIVE!ENTRY for each."
+            )
+        identities = _as_whole_numbers("identities", self.identities, len(locations))
+        low = np.flatnonzero(identities < -1)
+        if low.size:
+            raise InputError(
+                f"Manifest: {name_rows(low)} (counted from 0) have an identity below -1; "
+                "identities are 0, 1, 2, …, and -1 where unknown."
+            )
+        names = None if self.names is None else tuple(self.names)
+        if names is not None and int(identities.max()) >= len(names):
+            raise InputError(
+                f"Manifest: identity {int(identities.max())} has no name, there are {len(names):,} names; "
+                "give one name per identity number, or none at all."
+            )
+        object.__setattr__(self, "locations", locations)
+        object.__setattr__(self, "identities", read_only(identities, np.int64))
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "root", str(self.root))
+        if self.turns is not None:
+            turns = _as_whole_numbers("turns", self.turns, len(locations))
+            wrong = np.flatnonzero((turns < 0) | (turns > 3))
+            if wrong.size:
+                raise InputError(
+                    f"Manifest: {name_rows(wrong)} (counted from 0) have a turn outside 0..3 quarter turns."
+                )
+            object.__setattr__(self, "turns", read_only(turns, np.uint8))
+
+    @property
+    def n_images(self) -> int:
+        """Number of rows."""
+        return len(self.locations)
+
+    @property
+    def n_identities(self) -> int:
+        """Number of different known identities."""
+        return len(np.unique(self.identities[self.identities >= 0]))
+
+    @property
+    def sizes(self) -> LongArray:
+        """Images per known identity, int64 (n_identities,), in the order of the identity numbers."""
+        return np.unique(self.identities[self.identities >= 0], return_counts=True)[1].astype(np.int64)
+
+    @property
+    def classes(self) -> LongArray:
+        """The identities as 0..n_identities-1 in the order of their numbers, int64 (n,); -1 = unknown."""
+        classes = np.full(self.n_images, -1, np.int64)
+        known = self.identities >= 0
+        classes[known] = np.unique(self.identities[known], return_inverse=True)[1]
+        return classes
+
+    def take(self, rows: npt.ArrayLike) -> Manifest:
+        """Some of the images in the order given; `rows` are row numbers or a mask. Identities keep their numbers."""
+        index = np.arange(self.n_images)[np.asarray(rows)]
+        return Manifest(
+            locations=tuple(self.locations[row] for row in index.tolist()),
+            identities=self.identities[index],
+            names=self.names,
+            root=self.root,
+            turns=None if self.turns is None else self.turns[index],
+        )
+
+    def describe(self, row: int) -> str:
+        """`row 17 (faces/anna/3.jpg)`, for messages about one image."""
+        return f"row {row} ({self.locations[row]})"
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write a .csv or .parquet table (`path`, `identity`, …) that `Manifest.load` reads back.
+
+        Relative locations are written relative to the table's folder. The file appears whole or not at all.
+        """
+        from cdp.data.tables import write_table
+
+        write_table(self, path, force=force)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Manifest:
+        """A manifest from a .csv or .parquet table; `cdp.read_manifest` also reads images where they lie."""
+        from cdp.data.tables import read_table
+
+        return read_table(path)
+
+    def __len__(self) -> int:
+        return self.n_images
+
+    def __repr__(self) -> str:
+        unknown = int(np.count_nonzero(self.identities < 0))
+        without = f", {unknown:,} images without" if unknown else ""
+        return f"Manifest: {self.n_images:,} images, {self.n_identities:,} identities{without}"
+
+
+def _as_whole_numbers(what: str, given: Sequence[int] | npt.NDArray[Any], n_images: int) -> npt.NDArray[Any]:
+    array = np.asarray(given)
+    if array.shape != (n_images,):
+        raise InputError(
+            f"Manifest: {what} have shape {array.shape} for {n_images:,} images; one per row is needed."
+        )
+    if array.dtype.kind not in "iu":
+        raise InputError(f"Manifest: {what} must be whole numbers, got {array.dtype}.")
+    if array.dtype.kind == "u" and int(array.max()) > np.iinfo(np.int64).max:
+        raise InputError(f"Manifest: {what} must fit 64-bit signed numbers.")
+    return array

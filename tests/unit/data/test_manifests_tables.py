@@ -1,0 +1,89 @@
+"""Manifests from CSV and Parquet."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cdp.data.tables import number_identities, read_table
+from cdp.errors import InputError
+
+
+def table(tmp_path, text):
+    (tmp_path / "table.csv").write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_table(tmp_path / "table.csv")
+
+
+def test_numbers_names_unknowns_and_other_columns(tmp_path):
+    manifest = table(tmp_path, "\ufeffidentity,age,path\r\n12,3,a.png\r\n,4,b.png\r\n-1,5,c.png\r\n")
+    assert manifest.locations == ("a.png", "b.png", "c.png")
+    assert manifest.identities.tolist() == [12, -1, -1]
+    assert manifest.names is None
+    manifest = table(tmp_path, 'path,identity\n"a,b.png",anna\nb.png,007\nc.png,\n')
+    assert manifest.locations[0] == "a,b.png"
+    assert manifest.names == ("007", "anna")
+    assert manifest.identities.tolist() == [1, 0, -1]
+
+
+def test_without_identities(tmp_path):
+    assert table(tmp_path, "path\na.png\n").identities.tolist() == [-1]
+
+
+def test_names_that_only_look_like_numbers():
+    assert number_identities(["7", "07"])[1] == ("07", "7")
+    assert number_identities(["9" * 30])[1] == ("9" * 30,)
+    assert number_identities(["1_000", "2"])[1] == ("1_000", "2")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no column called path; the columns are none"),
+        ("file,identity\na,1\n", "no column called path; the columns are file, identity"),
+        ("path,identity\n", "empty, it has a header and no rows"),
+        ("path,path\na,b\n", "two columns are called 'path'"),
+        ("path,identity\na.png,1\nb,c.png,2\n", "line 3 has 3 fields, the header has 2"),
+        ("path,identity\na.png,1\n,2\n", r"table\.csv: row 1 .* give no location"),
+        ("path,identity\na.png,-5\n", "row 0 .* identity below -1"),
+        (b"path\n\xff.png\n", "not UTF-8 text"),
+        ('path\n"a.png\n', "is not CSV"),
+        ("path,turn\na.png,x\n", "the column turn must hold quarter turns"),
+        ("path,turn\na.png,7\n", "turn outside 0..3"),
+        ("path,identity,identity_name\na,0,x\nb,0,y\n", "row 1 .* calls identity 0 'y', .* 'x'"),
+        (f"path,identity,identity_name\na,{2**40},x\n", "too large a number"),
+    ],
+)
+def test_refuses(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        table(tmp_path, text)
+
+
+def test_missing_table(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_table(tmp_path / "table.csv")
+    with pytest.raises(InputError, match="not a table of images"):
+        read_table(tmp_path / "table.xlsx")
+
+
+def test_parquet(tmp_path):
+    file = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"path": ["a", "b"], "identity": pa.array([4, None], pa.int32())}), file)
+    assert read_table(file).identities.tolist() == [4, -1]
+    pq.write_table(pa.table({"path": ["a", "b"], "identity": ["z", None]}), file)
+    manifest = read_table(file)
+    assert (manifest.names, manifest.identities.tolist()) == (("z",), [0, -1])
+    pq.write_table(pa.table({"path": ["a", None]}), file)
+    with pytest.raises(InputError, match=r"row 1 .* give no location"):
+        read_table(file)
+    pq.write_table(pa.table({"picture": ["a"]}), file)
+    with pytest.raises(InputError, match="no column called path; the columns are picture"):
+        read_table(file)
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(InputError, match="cut short or not a Parquet file"):
+        read_table(file)
+
+
+def test_whole_float_identities_in_parquet_are_numbers(tmp_path):
+    file = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"path": ["a", "b"], "identity": np.array([3.0, np.nan])}), file)
+    assert read_table(file).identities.tolist() == [3, -1]
