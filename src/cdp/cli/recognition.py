@@ -76,6 +76,11 @@ class VerificationSettings:
     replicates: int = 1000
     random_state: int = 0
     n_jobs: int | None = None
+    titles: tuple[str, ...] = ()
+
+    def title(self, number: int, otherwise: str) -> str:
+        """What the tables call a network."""
+        return self.titles[number] if number < len(self.titles) else otherwise
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,11 @@ class IdentificationSettings:
     replicates: int = 1000
     random_state: int = 0
     n_jobs: int | None = None
+    titles: tuple[str, ...] = ()
+
+    def title(self, number: int, otherwise: str) -> str:
+        """What the tables call a network."""
+        return self.titles[number] if number < len(self.titles) else otherwise
 
 
 def evaluate_verification(settings: VerificationSettings, output: Output) -> Verification:
@@ -112,18 +122,19 @@ def evaluate_verification(settings: VerificationSettings, output: Output) -> Ver
     if settings.against_flipped is not None and settings.against is None:
         raise InputError("--against-flipped goes with --against.")
     check_output(output)
-    measured = {str(settings.embeddings): _verify(settings, settings.embeddings, settings.flipped, output)}
+    name = settings.title(0, str(settings.embeddings))
+    measured = {name: _verify(settings, settings.embeddings, settings.flipped, output)}
     found: list[Comparison] = []
     if settings.against is not None:
         other = _verify(settings, settings.against, settings.against_flipped, output)
-        found = compare_verification(measured[str(settings.embeddings)], other)
-        measured[f"against {settings.against}"] = other
+        found = compare_verification(measured[name], other)
+        measured[settings.title(1, f"against {settings.against}")] = other
     if output.picture is not None:
         from cdp.evaluate.pictures import draw_roc
 
         draw_roc(measured, output.picture)
     tell(list(measured.items()), found, output, print_verification)
-    return measured[str(settings.embeddings)]
+    return measured[name]
 
 
 def evaluate_identification(settings: IdentificationSettings, output: Output) -> Identification:
@@ -134,23 +145,20 @@ def evaluate_identification(settings: IdentificationSettings, output: Output) ->
         raise InputError("--against and --against-distractors go together: one network embeds both.")
     check_output(output)
     measure = _megaface if settings.probe_list is not None else _own_split
-    measured = {
-        str(settings.probes): measure(
-            settings, settings.probes, settings.distractors, settings.suffix, output
-        )
-    }
+    name = settings.title(0, str(settings.probes))
+    measured = {name: measure(settings, settings.probes, settings.distractors, settings.suffix, output)}
     found: list[Comparison] = []
     if settings.against is not None and settings.against_distractors is not None:
         suffix = settings.suffix if settings.against_suffix is None else settings.against_suffix
         other = measure(settings, settings.against, settings.against_distractors, suffix, output)
-        found = compare_identification(measured[str(settings.probes)], other)
-        measured[f"against {settings.against}"] = other
+        found = compare_identification(measured[name], other)
+        measured[settings.title(1, f"against {settings.against}")] = other
     if output.picture is not None:
         from cdp.evaluate.pictures import draw_cmc
 
         draw_cmc(measured, output.picture, replicates=settings.replicates, random_state=settings.random_state)
     tell(list(measured.items()), found, output, print_identification)
-    return measured[str(settings.probes)]
+    return measured[name]
 
 
 def _verify(settings: VerificationSettings, path: Path, flipped: Path | None, output: Output) -> Verification:

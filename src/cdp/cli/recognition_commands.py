@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cdp.cli.app import JsonOption, QuietOption, evaluation, plain_errors
+from cdp.errors import InputError
 
 PictureOption = Annotated[
     Path | None, typer.Option(help="Also draw the curves into this .png, .svg or .pdf file.")
@@ -15,13 +16,26 @@ PictureOption = Annotated[
 ReplicatesOption = Annotated[int, typer.Option(help="Resamplings of identities for intervals; 0 = none.")]
 SeedOption = Annotated[int, typer.Option(help="Seed.")]
 ThreadsOption = Annotated[int | None, typer.Option(help="Threads [default: all].")]
+NetworkOption = Annotated[
+    Path | None, typer.Option(help="A trained network, e.g. nets/small_resnet, that embeds the images first.")
+]
+AgainstNetworkOption = Annotated[Path | None, typer.Option(help="Another trained network to compare with.")]
+FlipOption = Annotated[bool, typer.Option("--flip", help="With --network: average with the mirrored image.")]
 
 
 @evaluation.command("verification")
 def eval_verification(
     embeddings: Annotated[
-        Path, typer.Option(help="Views, .npy, or with --suffix a folder of MegaFace feature files.")
-    ],
+        Path | None, typer.Option(help="Views, .npy, or with --suffix a folder of MegaFace feature files.")
+    ] = None,
+    network: NetworkOption = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --network: the images, a manifest or folder [default with --pack: the pack's]."
+        ),
+    ] = None,
+    flip: FlipOption = False,
     pairs: Annotated[
         Path | None,
         typer.Option(help="pairs.csv (first_row,second_row,same), LFW's pairs.txt, or CALFW's or CPLFW's."),
@@ -49,6 +63,7 @@ def eval_verification(
         Path | None, typer.Option(help="Another network's embeddings to compare with.")
     ] = None,
     against_flipped: Annotated[Path | None, typer.Option(help="Its mirrored images.")] = None,
+    against_network: AgainstNetworkOption = None,
     folds: Annotated[int, typer.Option(help="Folds, where the file does not say.")] = 10,
     fprs: Annotated[
         str, typer.Option(help="False positive rates, by commas.")
@@ -66,39 +81,60 @@ def eval_verification(
         from cdp.cli.recognition import VerificationSettings, evaluate_verification, parse_numbers
         from cdp.cli.recognition_output import Output
 
-        evaluate_verification(
-            VerificationSettings(
-                embeddings=embeddings,
-                pairs=pairs,
-                pack=pack,
-                ijba=ijba,
-                ijb=ijb,
-                names=list_,
-                suffix=suffix,
-                identities=identities,
-                flipped=flipped,
-                detector_scores=detector_scores,
-                against=against,
-                against_flipped=against_flipped,
-                folds=folds,
-                fprs=parse_numbers(fprs, "--fprs", float),
-                replicates=replicates,
-                random_state=random_state,
-                n_jobs=n_jobs,
-            ),
-            Output(json, picture, force, quiet),
-        )
+        if (embeddings is None) == (network is None):
+            raise InputError("Choose one of --embeddings FILE and --network FOLDER.")
+        pictures = images or pack
+        if network is not None and pictures is None:
+            raise InputError("--network needs --images MANIFEST, or --pack with the images in it.")
+        if against_network is not None and network is None:
+            raise InputError("--against-network goes with --network.")
+        from cdp.cli.embedded import embedding
+
+        with embedding(flip=flip, n_jobs=n_jobs, quiet=quiet) as embed:
+            titles: tuple[str, ...] = ()
+            if network is not None and pictures is not None:
+                embeddings = embed(network, pictures)
+                titles = (str(network),)
+                if against_network is not None:
+                    against = embed(against_network, pictures)
+                    titles = (str(network), f"against {against_network}")
+            assert embeddings is not None
+            evaluate_verification(
+                VerificationSettings(
+                    embeddings=embeddings,
+                    pairs=pairs,
+                    pack=pack,
+                    ijba=ijba,
+                    ijb=ijb,
+                    names=list_,
+                    suffix=suffix,
+                    identities=identities,
+                    flipped=flipped,
+                    detector_scores=detector_scores,
+                    against=against,
+                    against_flipped=against_flipped,
+                    folds=folds,
+                    fprs=parse_numbers(fprs, "--fprs", float),
+                    replicates=replicates,
+                    random_state=random_state,
+                    n_jobs=n_jobs,
+                    titles=titles,
+                ),
+                Output(json, picture, force, quiet),
+            )
 
 
 @evaluation.command("identification")
 def eval_identification(
     probes: Annotated[
-        Path, typer.Option(help="Views of the probes, or with --probe-list their feature files' folder.")
-    ],
-    distractors: Annotated[
         Path,
-        typer.Option(help="Views of other people, or with --distractor-list their feature files' folder."),
+        typer.Option(
+            help="Views of the probes; with --probe-list their feature files' folder, with --network a manifest."
+        ),
     ],
+    distractors: Annotated[Path, typer.Option(help="The same of other people.")],
+    network: NetworkOption = None,
+    flip: FlipOption = False,
     identities: Annotated[
         Path | None, typer.Option(help="Who the probes show, if their views do not say.")
     ] = None,
@@ -116,6 +152,7 @@ def eval_identification(
     against_suffix: Annotated[
         str | None, typer.Option(help="Its feature files' suffix [default: same].")
     ] = None,
+    against_network: AgainstNetworkOption = None,
     sizes: Annotated[
         str | None, typer.Option(help="Numbers of distractors, by commas [default: 10,100,... and all].")
     ] = None,
@@ -133,24 +170,42 @@ def eval_identification(
         from cdp.cli.recognition import IdentificationSettings, evaluate_identification, parse_numbers
         from cdp.cli.recognition_output import Output
 
-        evaluate_identification(
-            IdentificationSettings(
-                probes=probes,
-                distractors=distractors,
-                identities=identities,
-                probe_list=probe_list,
-                distractor_lists=tuple(distractor_list or ()),
-                suffix=suffix,
-                probe_noise=probe_noise,
-                distractor_noise=distractor_noise,
-                against=against,
-                against_distractors=against_distractors,
-                against_suffix=against_suffix,
-                sizes=None if sizes is None else parse_numbers(sizes, "--sizes", int),
-                ranks=parse_numbers(ranks, "--ranks", int),
-                replicates=replicates,
-                random_state=random_state,
-                n_jobs=n_jobs,
-            ),
-            Output(json, picture, force, quiet),
-        )
+        if network is not None and probe_list is not None:
+            raise InputError(
+                "--network goes with manifests; --probe-list and --distractor-list name feature files."
+            )
+        if against_network is not None and network is None:
+            raise InputError("--against-network goes with --network.")
+        from cdp.cli.embedded import embedding
+
+        with embedding(flip=flip, n_jobs=n_jobs, quiet=quiet) as embed:
+            titles: tuple[str, ...] = ()
+            if network is not None:
+                pictures = (probes, distractors)
+                probes, distractors = (embed(network, part) for part in pictures)
+                titles = (str(network),)
+                if against_network is not None:
+                    against, against_distractors = (embed(against_network, part) for part in pictures)
+                    titles = (str(network), f"against {against_network}")
+            evaluate_identification(
+                IdentificationSettings(
+                    probes=probes,
+                    distractors=distractors,
+                    identities=identities,
+                    probe_list=probe_list,
+                    distractor_lists=tuple(distractor_list or ()),
+                    suffix=suffix,
+                    probe_noise=probe_noise,
+                    distractor_noise=distractor_noise,
+                    against=against,
+                    against_distractors=against_distractors,
+                    against_suffix=against_suffix,
+                    sizes=None if sizes is None else parse_numbers(sizes, "--sizes", int),
+                    ranks=parse_numbers(ranks, "--ranks", int),
+                    replicates=replicates,
+                    random_state=random_state,
+                    n_jobs=n_jobs,
+                    titles=titles,
+                ),
+                Output(json, picture, force, quiet),
+            )
