@@ -12,7 +12,7 @@ from pathlib import Path
 
 import cdp
 
-NAMES = ("consensus", "propagation", "memory", "neighbors", "startup", "lfw", "identification")
+NAMES = ("consensus", "propagation", "memory", "neighbors", "startup", "lfw", "identification", "training")
 
 
 def main() -> None:
