@@ -17,6 +17,8 @@ from cdp.data.views import read_views
 
 pytest.importorskip("torch", reason="the networks need pip install 'cdp[nets]'")
 
+pytestmark = pytest.mark.slow
+
 RECIPE = ["--size", "16", "--epochs", "3", "--batch", "16", "--rate", "0.02", "--dimensions", "16"]
 QUICK = ["--threads", "1", "--quiet"]
 

@@ -13,6 +13,8 @@ import drawn_images
 
 pytest.importorskip("torch", reason="the networks need pip install 'cdp[nets]'")
 
+pytestmark = pytest.mark.slow
+
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 

@@ -14,6 +14,8 @@ from cdp.cli.main import app
 
 pytest.importorskip("torch", reason="the networks need pip install 'cdp[nets]'")
 
+pytestmark = pytest.mark.slow
+
 RECIPE = [
     "--size",
     "16",
