@@ -13,12 +13,12 @@ import drawn_images
 
 pytest.importorskip("torch", reason="the networks need pip install 'cdp[nets]'")
 
-pytestmark = pytest.mark.slow
-
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
+
+pytestmark = pytest.mark.slow
 
 COMMON = ["--network", "small_resnet", "--size", "16", "--epochs", "5", "--batch", "15", "--rate", "0.004"]
 COMMON += [
