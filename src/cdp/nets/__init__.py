@@ -26,12 +26,18 @@ _HOMES = {
     "train_supervised": "cdp.nets.supervised",
 }
 
+_WITHOUT_TORCH = {"Recipe", "ensemble", "network_names", "register_trunk"}
+
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'cdp.nets' has no attribute {name!r}")
+    if name not in _WITHOUT_TORCH:
+        from cdp.nets.torchvision_guard import require
+
+        require("torch")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

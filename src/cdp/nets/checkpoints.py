@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,10 @@ def save_checkpoint(
     if current.exists():
         link = folder / f".{PREVIOUS}.partial"
         link.unlink(missing_ok=True)
-        os.link(current, link)
+        try:
+            os.link(current, link)
+        except OSError:  # not every file system has hard links
+            shutil.copy2(current, link)
         link.replace(folder / PREVIOUS)
     about = {"step": step, "key": run.key, "classes": run.classes}
     write_tensors(current, tensors, about)

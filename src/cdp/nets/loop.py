@@ -92,9 +92,10 @@ def _train(
     run: RunKey,
 ) -> None:
     plan = Plan(spaces, recipe, world)
-    if min(len(plan.places(0, 0)), recipe.batch) < world.n_processes:
+    if plan.smallest_batch < 2 * world.n_processes:
         raise InputError(
-            f"batch={recipe.batch}: each of {world.n_processes} processes needs images in a batch."
+            f"batch={recipe.batch}: some steps would have {plan.smallest_batch} of the {plan.n_images:,} images, and "
+            f"normalization needs two on each of {world.n_processes} processes; choose a larger --batch."
         )
     objective = Objective(name, recipe, plan, world).to(world.device)
     optimizer = make_optimizer(objective, recipe)

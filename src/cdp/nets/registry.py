@@ -82,7 +82,11 @@ def find_trunk(name: str) -> TrunkEntry:
     entry = timm_entry(name)
     if entry is None:
         near = difflib.get_close_matches(name, entries, n=1)
-        hint = f"Did you mean {near[0]}?" if near else "cdp networks lists the names."
+        hint = (
+            f"Did you mean {near[0]}?"
+            if near
+            else "cdp networks lists the names; one of your own needs --trunks FILE."
+        )
         raise InputError(f"network {name!r} is not known here and not in timm. {hint}")
     return entry
 

@@ -104,6 +104,11 @@ class Plan:
         self.n_steps = max(1, round(recipe.epochs * self.steps_per_epoch))
         self.order = lru_cache(2 * len(self.spaces))(self._order)
 
+    @property
+    def smallest_batch(self) -> int:
+        """Fewest images that any step has, on all processes together."""
+        return sum(len(space) // self.steps_per_epoch for space in self.spaces)
+
     def expected_count(self, index: int) -> float:
         """Images of a space per step, on average."""
         return len(self.spaces[index]) / self.steps_per_epoch

@@ -119,7 +119,10 @@ def load_network(folder: str | Path) -> TrainedNetwork:
     if card["kind"] != "Network":
         raise InputError(f"{place}: this folder holds {card['kind']}, not a trained network.")
     settings = card["settings"]
-    recipe = Recipe(**settings["recipe"])
+    try:
+        recipe = Recipe(**settings["recipe"])
+    except (TypeError, KeyError):
+        raise InputError(f"{place}: its card names settings this cdp does not know; update cdp.") from None
     file = place / WEIGHTS
     tensors, about = read_tensors(file, "train this network again")
     network = build_for(settings["network"], recipe)

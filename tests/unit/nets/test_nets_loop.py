@@ -249,6 +249,11 @@ def test_identities_with_one_image_are_used_and_told(people, quick, out):
         train_supervised(few, ["thumb"], out, recipe=replace(quick, batch=4))
 
 
+def test_a_batch_of_one_image_is_refused(people, quick, out):
+    with pytest.raises(InputError, match=r"some steps would have 1 of the 9 images.*larger --batch"):
+        train_supervised(people.take(np.r_[0:5, 8:12]), ["thumb"], out, recipe=replace(quick, batch=2))
+
+
 def test_images_without_identity_are_not_used(people, quick, out):
     some = Manifest(
         people.locations, np.where(np.arange(48) % 3 == 0, -1, people.identities), None, people.root
