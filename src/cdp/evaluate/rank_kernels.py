@@ -76,7 +76,7 @@ def count_better(
         pairs: the probes and their mates.
         probes: embeddings of the probes.
         distractors: embeddings of other people.
-        stages: rows of the distractors that join at every stage; those of earlier stages stay.
+        stages: rows of the distractors that join at every stage, rising; those of earlier stages stay.
         n_jobs: threads.
         watch: told how many distractors are done.
     """
@@ -122,7 +122,9 @@ def _count_part(
 
     def count(block: tuple[int, LongArray]) -> tuple[int, int, LongArray]:
         stage, rows = block
-        gallery = distractors.take(rows)
+        start, stop = int(rows[0]), int(rows[-1]) + 1
+        in_one_piece = stop - start == len(rows)
+        gallery = distractors.block(start, stop) if in_one_piece else distractors.take(rows)
         # One more cell than mates per probe: cell c counts the distractors that beat exactly the c lowest mates.
         cells = np.zeros(len(scores) + len(vectors), np.int64)
         tile = np.empty((PROBE_ROWS, len(rows)), np.float32)

@@ -153,11 +153,11 @@ def _walk(
             accepts[at] = false
             thresholds[at] = similarity[pair]
             at += 1
-        refused, new_refused = 1 - true / genuine, 1 - new_true / genuine
-        if eer < 0 and new_false / impostor >= new_refused:
+        # Multiplied crosswise, which is exact for whole weights.
+        if eer < 0 and new_false * genuine >= (genuine - new_true) * impostor:
             # The two error rates cross between two points of the curve; straight lines in between.
-            gap = refused - false / impostor
-            closing = gap - (new_refused - new_false / impostor)
+            gap = 1 - true / genuine - false / impostor
+            closing = (new_true - true) / genuine + (new_false - false) / impostor
             share = gap / closing if closing > 0 else 0.0
             eer = false / impostor + share * (new_false - false) / impostor
         true, false = new_true, new_false
