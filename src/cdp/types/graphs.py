@@ -125,7 +125,7 @@ class ConsensusGraph:
     doubt near 0 keeps its precision, and the propagation compares exactly there.
 
     Attributes:
-        ids: int32 (m, 2), each unordered pair once, first < second.
+        ids: int32 (m, 2), each unordered pair once, first < second; a repeated pair keeps its least doubt.
         doubt: float32 or float64 (m,), 0 = certain.
         n_images: number of images, with or without an accepted pair.
     """
@@ -153,7 +153,7 @@ class ConsensusGraph:
             raise InputError(f"ConsensusGraph: pair {row} joins image {ids[row, 0]} with itself.")
         if np.any(ids[:, 0] > ids[:, 1]):
             ids = np.sort(ids, axis=1)
-        _refuse_repeated_pairs(ids)
+        ids, doubt = _merge_repeated_pairs(ids, doubt)
         object.__setattr__(self, "ids", read_only(ids))
         object.__setattr__(self, "doubt", read_only(doubt))
 
@@ -183,16 +183,18 @@ class ConsensusGraph:
         return f"ConsensusGraph: {len(self):,} accepted pairs of {self.n_images:,} images"
 
 
-def _refuse_repeated_pairs(ids: IntArray) -> None:
+def _merge_repeated_pairs(ids: IntArray, doubt: AnyArray) -> tuple[IntArray, AnyArray]:
+    """Every pair once: of a repeated one the surest is kept. Without repeats, nothing is touched or reordered."""
     keys = ids[:, 0].astype(np.int64) << 32 | ids[:, 1]
-    step = np.diff(keys)
-    if np.all(step > 0):
-        return
-    keys.sort()
-    repeated = np.flatnonzero(np.diff(keys) == 0)
-    if repeated.size:
-        first, second = divmod(int(keys[repeated[0]]), 2**32)
-        raise InputError(f"ConsensusGraph: the pair ({first}, {second}) occurs twice; give every pair once.")
+    if np.all(np.diff(keys) > 0):
+        return ids, doubt
+    in_order = np.sort(keys)
+    if np.all(np.diff(in_order) > 0):
+        return ids, doubt
+    order = np.lexsort((doubt, keys))
+    first = np.concatenate([[True], np.diff(keys[order]) > 0])
+    kept = order[first]
+    return ids[kept], doubt[kept]
 
 
 def _check_ids(noun: str, given: AnyArray, n_images: int) -> IntArray:

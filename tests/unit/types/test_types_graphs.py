@@ -183,3 +183,15 @@ def test_consensus_graph_refusals(ids, doubt, message):
     with pytest.raises(InputError) as error:
         ConsensusGraph(np.array(ids), np.array(doubt), 3)
     assert str(error.value) == message
+
+
+def test_a_repeated_pair_keeps_its_least_doubt():
+    graph = ConsensusGraph(np.array([[3, 1], [0, 1], [1, 3], [0, 1]]), np.array([0.3, 0.1, 0.2, 0.4]), 5)
+    assert graph.ids.tolist() == [[0, 1], [1, 3]]
+    assert graph.doubt.tolist() == [0.1, 0.2]
+
+
+def test_pairs_without_repeats_stay_in_the_order_given():
+    graph = ConsensusGraph(np.array([[2, 3], [1, 0]]), np.array([0.3, 0.1]), 5)
+    assert graph.ids.tolist() == [[2, 3], [0, 1]]
+    assert graph.doubt.tolist() == [0.3, 0.1]
