@@ -212,6 +212,8 @@ def test_interrupting_leaves_nothing_behind(home):
         cwd=home,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell starts background jobs with the interrupt ignored; this one must hear it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not [entry for entry in home.iterdir() if entry.name.startswith(".never.partial")]:
