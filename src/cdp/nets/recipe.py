@@ -54,7 +54,7 @@ class Recipe:
 
     epochs: float = 20
     batch: int = 128
-    rate: float = 0.1
+    rate: float = 0.05
     momentum: float = 0.9
     weight_decay: float = 5e-4
     schedule: Literal["paper", "one_cycle"] = "one_cycle"
