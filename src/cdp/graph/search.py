@@ -15,7 +15,7 @@ from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import IntArray
 
 METHODS = ("auto", "exact", "nndescent")
-# Exact search of this many images takes as long as PyNNDescent needs to compile.
+# Up to here an exact search takes less time than PyNNDescent needs to compile.
 EXACT_UP_TO = 50_000
 _RECALL_SAMPLE = 1000
 
