@@ -116,7 +116,8 @@ def join_parts(
             f"{len(unlabeled)} unlabeled parts but {len(labels)} --labels; give one --labels per part, in order."
         )
     with _running(settings) as (world, habits):
-        from cdp.nets.joint import merge_manifests, train_joint
+        from cdp.data.merge import merge_manifests
+        from cdp.nets.joint import train_joint
         from cdp.nets.label_files import read_pseudo_part
         from cdp.nets.supervised import train_supervised
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from cdp.nets.recipe import Recipe
 from cdp.nets.spaces import Space
 from cdp.nets.supervised import Member, labeled_space, shared_pixels
 from cdp.types import Labels
-from cdp.types.arrays import ByteArray, LongArray
+from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
 
@@ -104,39 +103,6 @@ def train_joint(
     own = recipe if member.seed is None else replace(recipe, seed=member.seed)
     return train_network(
         place / member.name, member.network, own, used, made_from=made_from, world=world, habits=habits
-    )
-
-
-def merge_manifests(manifests: Sequence[Manifest]) -> Manifest:
-    """All images one after another: for training on all true labels, the bound that CDP is compared with.
-
-    Identities are matched by name where every manifest has names, else by number.
-    """
-    by_name = all(manifest.names is not None for manifest in manifests)
-    names: dict[str, int] = {}
-    numbers: list[LongArray] = []
-    for manifest in manifests:
-        if not by_name:
-            numbers.append(manifest.identities)
-            continue
-        assert manifest.names is not None
-        told = np.array(
-            [names.setdefault(name or f"#{at}", len(names)) for at, name in enumerate(manifest.names)]
-        )
-        numbers.append(np.where(manifest.identities >= 0, told[manifest.identities], -1))
-    turns: ByteArray | None = None
-    if any(manifest.turns is not None for manifest in manifests):
-        turns = np.concatenate(
-            [np.zeros(len(each), np.uint8) if each.turns is None else each.turns for each in manifests]
-        )
-    return Manifest(
-        locations=tuple(
-            os.path.abspath(os.path.join(each.root, place)) for each in manifests for place in each.locations
-        ),
-        identities=np.concatenate(numbers),
-        names=tuple(names) if by_name else None,
-        root="/",
-        turns=turns,
     )
 
 

@@ -106,7 +106,8 @@ def _train(
     if world.is_first:
         state = {name: tensor for name, tensor in state.items() if not name.endswith(".velocity")}
         write_tensors(folder / WEIGHTS, state, {"key": run.key})
-        _write_card(folder, name, recipe, plan, made_from, run, world)
+        n_parameters = sum(tensor.numel() for tensor in objective.network.parameters())
+        _write_card(folder, name, recipe, plan, made_from, run, world, n_parameters)
         discard_checkpoints(folder)
     world.wait()
 
@@ -302,6 +303,7 @@ def _write_card(
     made_from: Mapping[str, str],
     run: RunKey,
     world: World,
+    n_parameters: int,
 ) -> None:
     log = read_journal(folder)
     spaces = {
@@ -315,6 +317,7 @@ def _write_card(
         "summary": f"Network {name}: {recipe.dimensions} dimensions, {plan.n_images:,} images, {plan.n_steps:,} steps",
         "settings": {
             "network": name,
+            "parameters": n_parameters,
             "recipe": recipe.as_dict(),
             "spaces": spaces,
             "classes": list(run.classes),

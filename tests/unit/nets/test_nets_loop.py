@@ -12,8 +12,9 @@ from safetensors.torch import load_file, save_file
 from scipy import sparse
 
 from cdp.errors import CdpError, InputError, MissingExtraError, StoreError
+from cdp.data.merge import merge_manifests
 from cdp.nets import weights
-from cdp.nets.joint import PseudoPart, merge_manifests, train_joint
+from cdp.nets.joint import PseudoPart, train_joint
 from cdp.nets.journal import read_journal
 from cdp.nets.loop import Habits
 from cdp.nets.supervised import Member, train_supervised

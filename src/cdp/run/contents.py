@@ -1,0 +1,115 @@
+"""What files hold, as hashes: freshness is a question of contents, never of names or times.
+
+Reading everything again before every run would be slow. So the hash of a file is remembered together with its
+size, time and inode; where these differ the file is read again, and only what is then found in it counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cdp.data.split import hash_manifest
+from cdp.errors import InputError
+from cdp.types.manifest import Manifest
+
+# Cards tell when and how, logs tell speeds: neither is what a later stage reads.
+_TELL_TALES = ("card.json", "log.jsonl", "meta.txt")
+
+
+class ContentHashes:
+    """SHA-256 of files, remembered in one file from run to run."""
+
+    def __init__(self, memory: Path) -> None:
+        self._memory = memory
+        self._known: dict[str, list[Any]] = {}
+        try:
+            held = json.loads(memory.read_text(encoding="utf-8"))
+            self._known = held if isinstance(held, dict) else {}
+        except (OSError, ValueError):
+            # Only a shortcut: without it everything is read once more.
+            self._known = {}
+
+    def of_file(self, file: Path) -> str:
+        """SHA-256 of a file's bytes; of its tensors where it holds weights."""
+        try:
+            state = file.stat()
+        except OSError as error:
+            raise InputError(
+                f"{file}: cannot be read ({error.strerror}); was it moved while cdp ran?"
+            ) from None
+        place, looks = str(file.absolute()), [state.st_size, state.st_mtime_ns, state.st_ino]
+        known = self._known.get(place)
+        if known is None or known[:3] != looks:
+            known = [*looks, _read_hash(file)]
+            self._known[place] = known
+        return str(known[3])
+
+    def of_path(self, path: Path) -> str | None:
+        """One hash for an artifact: a file, a table of images or a folder; None if it is not there."""
+        if path.suffix == ".csv" and path.is_file():
+            return self.of_manifest(Manifest.load(path))
+        if path.is_file():
+            return self.of_file(path)
+        if not path.is_dir():
+            return None
+        digest = hashlib.sha256()
+        for file in _files_within(path):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{self.of_file(file)}\0".encode())
+        return digest.hexdigest()
+
+    def of_manifest(self, manifest: Manifest) -> str:
+        """Pictures, identities and turns of a manifest, wherever its files lie and whatever they are called."""
+        known: dict[str, str] = {}
+        told = []
+        for place in manifest.locations:
+            container, inside, entry = place.partition("!")
+            if container not in known:
+                known[container] = self.of_file(Path(manifest.root) / container)
+            told.append(f"{known[container]}{inside}{entry}")
+        return hash_manifest(Manifest(tuple(told), manifest.identities, turns=manifest.turns))
+
+    def save(self) -> None:
+        """Remember for the next run."""
+        partial = self._memory.with_name(f".{self._memory.name}.partial")
+        partial.write_text(json.dumps(self._known), encoding="utf-8")
+        partial.replace(self._memory)
+
+
+def hash_settings(*parts: Any) -> str:
+    """One hash of plain values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def flatten(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested settings as `a.b` -> value, to say which one changed."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{before}{name}.")
+        else:
+            flat[f"{before}{name}"] = value
+    return flat
+
+
+def _files_within(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if not name.startswith(".") and name not in _TELL_TALES:
+                yield Path(place) / name
+
+
+def _read_hash(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as handle:
+        if file.suffix == ".safetensors":
+            # The header repeats where the images lay; the tensors behind it are what was learned.
+            handle.seek(8 + int.from_bytes(handle.read(8), "little"))
+        while block := handle.read(2**22):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,297 @@
+"""The last stage: everything that the report tells, as plain values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cdp.config.sections import RunRecipe
+from cdp.consensus.mediator import Mediator
+from cdp.consensus.opinions import call_witnesses, hear
+from cdp.consensus.pairs import candidate_pairs
+from cdp.evaluate.agreement import agreement
+from cdp.evaluate.bootstrap import interval
+from cdp.evaluate.identification import Identification, measure_identification
+from cdp.evaluate.importance import block_columns, permutation_importance
+from cdp.evaluate.labels import measure_labels
+from cdp.evaluate.pairs import measure_pairs
+from cdp.evaluate.verification import ScoredPairs, Verification, measure_verification, score_pairs
+from cdp.progress import Watch
+from cdp.run.labeling import (
+    count_validation,
+    embeddings,
+    graphs_of,
+    model_names,
+    read_labels,
+    views_of,
+)
+from cdp.run.training import n_threads, part
+from cdp.store import load, read_card, write_json
+from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Views
+from cdp.types.arrays import BoolArray, DoubleArray, LongArray
+
+_TITLES = {"labeled": "labeled only", "cdp": "with pseudo-labels", "all": "all labels"}
+_MOST_JUDGED = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Recognition:
+    """One network's figures on the test set, with their resamplings."""
+
+    identification: Identification
+    verification: Verification
+
+    @property
+    def rank_1(self) -> DoubleArray:
+        """Resampled rank-1 rates at the largest number of distractors."""
+        column = len(self.identification.sizes) - 1
+        return self.identification.replicates[:, column]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Rank-1 and TPR with their intervals."""
+        return {
+            "rank1": _with_interval(self.identification.rate(), self.rank_1),
+            "tpr": [
+                {"fpr": figure.fpr, **_with_interval(figure.tpr, self.verification.replicates[:, 2 + at])}
+                for at, figure in enumerate(self.verification.tpr)
+            ],
+        }
+
+
+def measure(
+    recipe: RunRecipe,
+    folder: Path,
+    tested: Mapping[str, str],
+    members: Sequence[str],
+    watch: Watch,
+) -> None:
+    """Write `figures.json`.
+
+    Args:
+        recipe: of the run.
+        folder: of the run.
+        tested: the headline's networks: `labeled`, `cdp`, `all` -> artifact.
+        members: artifacts of the networks whose own figures are told.
+        watch: told about the progress.
+    """
+    artifacts = list(dict.fromkeys([*tested.values(), *members]))
+    found = {}
+    for done, artifact in enumerate(artifacts):
+        found[artifact] = recognize(recipe, folder, artifact)
+        watch("networks tested", done + 1, len(artifacts))
+    views = views_of(recipe, folder, "unlabeled")
+    graphs = graphs_of(recipe, folder, "unlabeled")
+    assert views.identities is not None
+    figures = {
+        "headline": _headline(recipe, folder, {key: found[name] for key, name in tested.items()}),
+        "labels": _labels(recipe, folder, views.identities, graphs[0]),
+        "tuning": json.loads((folder / "tuning.json").read_text(encoding="utf-8")),
+        "mediator": _mediator(recipe, folder, views, graphs),
+        "committee": _committee(recipe, folder, members, found, views.identities, graphs),
+    }
+    write_json(folder / "figures.json", figures)
+
+
+def recognize(recipe: RunRecipe, folder: Path, artifact: str) -> Recognition:
+    """Identification and verification of one network on the test set."""
+    probes, distractors = (embeddings(folder, artifact, name) for name in ("probes", "distractors"))
+    people, others = (part(folder, name).identities for name in ("probes", "distractors"))
+    chosen = recipe.evaluation
+    threads = n_threads(recipe)
+    identification = measure_identification(
+        probes,
+        people,
+        distractors,
+        distractor_identities=others,
+        replicates=chosen.replicates,
+        random_state=recipe.seed,
+        n_jobs=threads,
+    )
+    verification = measure_verification(
+        _pairs(probes, people, chosen.pairs, recipe.seed),
+        fprs=chosen.fpr,
+        replicates=chosen.replicates,
+        random_state=recipe.seed,
+        n_jobs=threads,
+    )
+    return Recognition(identification, verification)
+
+
+def _pairs(probes: Embeddings, identities: LongArray, most: int, seed: int) -> ScoredPairs:
+    """Verification pairs among the probes: all same pairs up to half of `most`, the others drawn at random."""
+    generator = np.random.default_rng([seed, 3])
+    order = np.argsort(identities, kind="stable")
+    counts = np.unique(identities, return_counts=True)[1]
+    same_pairs = [
+        np.stack(np.triu_indices(count, 1), axis=1) + start
+        for count, start in zip(counts, np.cumsum(counts) - counts, strict=True)
+    ]
+    same = order[np.concatenate(same_pairs)]
+    if len(same) > most // 2:
+        same = same[np.sort(generator.choice(len(same), most // 2, replace=False))]
+    drawn = generator.integers(0, len(identities), (2 * (most - len(same)), 2))
+    drawn = np.unique(np.sort(drawn, axis=1), axis=0)
+    different = drawn[identities[drawn[:, 0]] != identities[drawn[:, 1]]]
+    different = generator.permutation(different)[: most - len(same)]
+    ends = np.concatenate([same, different])
+    is_same: BoolArray = np.arange(len(ends)) < len(same)
+    return score_pairs(probes, ends, is_same, identities=identities)
+
+
+def _with_interval(value: float | None, replicates: DoubleArray) -> dict[str, float | None]:
+    band = interval(replicates) if len(replicates) and value is not None else None
+    return {
+        "value": value,
+        "low": None if band is None else band.low,
+        "high": None if band is None else band.high,
+    }
+
+
+def _headline(recipe: RunRecipe, folder: Path, found: Mapping[str, Recognition]) -> dict[str, Any]:
+    labeled, unlabeled = part(folder, "labeled"), part(folder, "unlabeled")
+    n_labeled, n_pseudo = len(labeled), int((read_labels(folder).labels >= 0).sum())
+    images = {"labeled": n_labeled, "cdp": n_labeled + n_pseudo, "all": n_labeled + len(unlabeled)}
+    return {
+        "network": model_names(recipe)[0],
+        "probes": len(part(folder, "probes")),
+        "distractors": len(part(folder, "distractors")),
+        "models": [
+            {"key": key, "title": _TITLES[key], "images": images[key], **one.as_dict()}
+            for key, one in found.items()
+        ],
+        "gap_closed": gap_closed(found) if "all" in found else None,
+    }
+
+
+def gap_closed(found: Mapping[str, Recognition]) -> dict[str, Any]:
+    """(with pseudo-labels - labeled only) / (all labels - labeled only), resampled together."""
+    low, mid, high = (found[key] for key in ("labeled", "cdp", "all"))
+    rank_1 = _share(
+        *(one.identification.rate() for one in (low, mid, high)), *(one.rank_1 for one in (low, mid, high))
+    )
+    tprs = []
+    for at, figure in enumerate(low.verification.tpr):
+        values = [one.verification.tpr[at].tpr for one in (low, mid, high)]
+        again = [one.verification.replicates[:, 2 + at] for one in (low, mid, high)]
+        tprs.append({"fpr": figure.fpr, **_share(*values, *again)})
+    return {"rank1": rank_1, "tpr": tprs}
+
+
+def _share(
+    low: float | None,
+    mid: float | None,
+    high: float | None,
+    low_again: DoubleArray,
+    mid_again: DoubleArray,
+    high_again: DoubleArray,
+) -> dict[str, float | None]:
+    if low is None or mid is None or high is None or high == low:
+        return {"value": None, "low": None, "high": None}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = (mid_again - low_again) / (high_again - low_again)
+    return _with_interval((mid - low) / (high - low), shares)
+
+
+def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGraph) -> dict[str, Any]:
+    labels = read_labels(folder)
+    tuning = json.loads((folder / "tuning.json").read_text(encoding="utf-8"))
+    chosen = recipe.consensus
+    given = chosen.vote_threshold if chosen.mediator == "vote" else chosen.threshold
+    kept = labels.labels[labels.labels >= 0]
+    told: dict[str, Any] = {
+        "threshold": given if tuning is None else tuning["chosen"],
+        "coverage": len(kept) / len(labels),
+        "identities_found": labels.n_identities,
+        "fates": {kind.name.lower(): int((labels.fate == kind).sum()) for kind in Fate},
+        "sizes": np.sort(np.unique(kept, return_counts=True)[1])[::-1].tolist(),
+        "true": None,
+    }
+    counted = np.array(identities)
+    if tuning is not None:
+        # What the threshold was chosen on would flatter it.
+        counted[len(counted) - count_validation(folder) :] = -1
+    if not (counted >= 0).any():
+        return told
+    graph = load(folder / "consensus", ConsensusGraph)
+    figures = measure_labels(labels, counted)
+    told["true"] = {
+        "images": figures.images,
+        "coverage": figures.coverage,
+        "identities_found": figures.identities_found,
+        "identities_true": figures.identities_true,
+        "identities_true_shared": figures.identities_true_shared,
+        "sizes": np.sort(np.unique(counted[counted >= 0], return_counts=True)[1])[::-1].tolist(),
+        "pairs": asdict(measure_pairs(graph, candidate_pairs(base), counted)),
+        "discards_kept": asdict(figures.discards_kept),
+        "discards_removed": asdict(figures.discards_removed),
+    }
+    return told
+
+
+def _mediator(
+    recipe: RunRecipe, folder: Path, views: Views, graphs: Sequence[KnnGraph]
+) -> dict[str, Any] | None:
+    if recipe.consensus.mediator == "vote":
+        return None
+    mediator = Mediator.load(folder / "mediator")
+    told: dict[str, Any] = {
+        "columns": mediator.columns,
+        "blocks": block_columns(mediator.committee, mediator.inputs),
+        "lessons": dict(mediator.lessons),
+        "importance": [],
+    }
+    assert views.identities is not None
+    identities = views.identities
+    pairs = candidate_pairs(graphs[0]).ids
+    pairs = pairs[(identities[pairs] >= 0).all(axis=1)]
+    same = identities[pairs[:, 0]] == identities[pairs[:, 1]]
+    if not len(pairs) or same.all() or not same.any():
+        return told
+    if len(pairs) > _MOST_JUDGED:
+        rows = np.random.default_rng([recipe.seed, 4]).choice(len(pairs), _MOST_JUDGED, replace=False)
+        pairs, same = pairs[np.sort(rows)], same[np.sort(rows)]
+    matrix = hear(call_witnesses(views, tuple(graphs), mediator.inputs), pairs).matrix(mediator.inputs)
+    told["importance"] = [
+        asdict(one) for one in permutation_importance(mediator, matrix, same, random_state=recipe.seed)
+    ]
+    return told
+
+
+def _committee(
+    recipe: RunRecipe,
+    folder: Path,
+    members: Sequence[str],
+    found: Mapping[str, Recognition],
+    identities: LongArray,
+    graphs: Sequence[KnnGraph],
+) -> dict[str, Any]:
+    names = model_names(recipe)
+    rows = []
+    for artifact in members:
+        name = Path(artifact).name
+        rows.append(
+            {
+                "name": name,
+                "role": "base" if name == names[0] else "member",
+                "parameters": read_card(folder / artifact)["settings"].get("parameters"),
+                **found[artifact].as_dict(),
+                "edge_precision": _edge_precision(graphs[names.index(name)], identities),
+            }
+        )
+    return {
+        "members": rows,
+        "agreement": {"names": names, "matrix": agreement(graphs).tolist()},
+    }
+
+
+def _edge_precision(graph: KnnGraph, identities: LongArray) -> float | None:
+    """Share of neighbors that show the same identity."""
+    near = graph.neighbors
+    theirs = np.where(near >= 0, identities[np.maximum(near, 0)], -1)
+    known = (identities >= 0)[:, None] & (theirs >= 0)
+    return float((theirs == identities[:, None])[known].mean()) if known.any() else None

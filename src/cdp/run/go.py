@@ -1,0 +1,90 @@
+"""A recipe from images to the report: the one function behind `cdp run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cdp.config.checks import check_recipe
+from cdp.config.recipe_files import write_recipe
+from cdp.config.sections import RunRecipe
+from cdp.errors import InputError
+from cdp.report.page_files import write_report
+from cdp.run.parts import read_sources, source_names
+from cdp.run.plan import make_stages
+from cdp.run.record import make_record, now, write_record
+from cdp.run.runner import Deaf, Listener, Planned, alone_in, plan_stages, run_stages
+from cdp.run.stages import Ledger
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run made.
+
+    Attributes:
+        folder: everything lies here.
+        report: the page.
+        record: what `run.json` holds.
+    """
+
+    folder: Path
+    report: Path
+    record: dict[str, Any]
+
+
+def run_recipe(
+    recipe: RunRecipe, out: str | Path, *, command: str = "", listener: Listener | None = None
+) -> Outcome:
+    """Run every stage that is not fresh, then write `run.json` and the report.
+
+    Args:
+        recipe: what to do.
+        out: the run's folder; a run that was killed goes on in it.
+        command: as typed, for the record.
+        listener: told how it goes.
+
+    Raises:
+        BusyError: another run is at work in the folder.
+        InputError: the recipe or the images do not fit.
+        StoreError: the disk is full; the same call goes on later.
+    """
+    check_recipe(recipe)
+    folder = Path(out).absolute()
+    started = now()
+    with alone_in(folder):
+        _refuse_strangers(folder)
+        ledger = Ledger(folder)
+        ledger.open()
+        (folder / "recipe.toml").write_text(write_recipe(recipe), encoding="utf-8")
+        stages = make_stages(recipe, folder)
+        ran = run_stages(stages, ledger, listener or Deaf(), hash_sources(recipe, ledger))
+        record = make_record(recipe, folder, ran, started, command)
+        write_record(folder, record)
+        report = write_report(folder)
+    return Outcome(folder, report, record)
+
+
+def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
+    """What a run would do, and why; nothing is written."""
+    check_recipe(recipe)
+    ledger = Ledger(Path(out).absolute())
+    return plan_stages(make_stages(recipe, ledger.folder), ledger, hash_sources(recipe, ledger))
+
+
+def hash_sources(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
+    """What the user's images hold, by source; drawn faces are made by a stage of their own."""
+    if recipe.data.is_drawn:
+        return {}
+    sources = read_sources(recipe, ledger.folder)
+    return {name: ledger.hashes.of_manifest(sources[name]) for name in source_names(recipe)}
+
+
+def _refuse_strangers(folder: Path) -> None:
+    """A folder that holds other things is not to be filled, let alone cleared."""
+    held = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
+    if held and not (folder / "stages").is_dir():
+        raise InputError(
+            f"{folder} holds other things ({', '.join(sorted(held)[:3])}); give --out a new folder, or one of "
+            "an earlier cdp run."
+        )

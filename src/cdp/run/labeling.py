@@ -1,0 +1,181 @@
+"""Stages of section 3.1 on a run's folder: graphs, mediator, consensus, labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cdp.config.sections import RunRecipe
+from cdp.consensus.estimator import CDP
+from cdp.consensus.mediator import Mediator
+from cdp.consensus.propagation import propagate
+from cdp.consensus.vote import Vote
+from cdp.errors import InputError
+from cdp.evaluate.labels import measure_labels
+from cdp.graph.search import knn_graph
+from cdp.progress import Watch
+from cdp.run.training import folder_name, n_threads, part
+from cdp.store import fill, load, save, write_json, writing
+from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Views
+from cdp.types.arrays import LongArray
+
+_THRESHOLDS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.999)
+_SIMILARITIES = tuple(round(0.05 * step, 2) for step in range(0, 20))
+
+
+def model_names(recipe: RunRecipe) -> list[str]:
+    """The base, then the committee, by folder name."""
+    return [folder_name(name) for name in (recipe.base.network, *recipe.committee.networks)]
+
+
+def embeddings(folder: Path, artifact: str, shown: str) -> Embeddings:
+    """One part as one network sees it."""
+    return Views.load(folder / "embeddings" / artifact / shown).base
+
+
+def views_of(recipe: RunRecipe, folder: Path, shown: str, room: str = "networks") -> Views:
+    """One part as base and committee see it."""
+    base, *committee = [embeddings(folder, f"{room}/{name}", shown) for name in model_names(recipe)]
+    members = dict(zip(model_names(recipe)[1:], committee, strict=True))
+    return Views(base, members, part(folder, shown).identities)
+
+
+def graphs_of(recipe: RunRecipe, folder: Path, shown: str) -> list[KnnGraph]:
+    """The graphs of base and committee on one part."""
+    return [load(folder / "graphs" / name / shown, KnnGraph) for name in model_names(recipe)]
+
+
+def find_graphs(recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str], watch: Watch) -> None:
+    """One network's k-NN graphs."""
+    for where in shown:
+        place = folder / "graphs" / name / where
+        graph = knn_graph(
+            embeddings(folder, f"networks/{name}", where),
+            recipe.consensus.k,
+            recipe.consensus.method,
+            random_state=recipe.seed,
+            n_jobs=n_threads(recipe),
+            watch=watch,
+        )
+        save(graph, place, force=True, settings={"k": recipe.consensus.k})
+
+
+def teach(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
+    """The mediator learns from the labeled part."""
+    model = estimator(recipe, None)
+    model.fit(views_of(recipe, folder, "labeled"), graphs=graphs_of(recipe, folder, "labeled"), watch=watch)
+    save(model.mediator_, folder / "mediator", force=True)
+
+
+def estimator(recipe: RunRecipe, mediator: Mediator | Vote | None) -> CDP:
+    """CDP with the recipe's settings."""
+    chosen = recipe.consensus
+    return CDP(
+        chosen.k,
+        chosen.threshold,
+        chosen.max_size,
+        chosen.step,
+        mediator=mediator,
+        inputs=chosen.inputs,
+        method=chosen.method,
+        memory_budget=recipe.engine.memory_budget,
+        random_state=recipe.seed,
+        n_jobs=n_threads(recipe),
+    )
+
+
+def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
+    """Pairs that are accepted; the threshold is the recipe's, or the best one on the validation part."""
+    chosen = recipe.consensus
+    is_vote = chosen.mediator == "vote"
+    given = chosen.vote_threshold if is_vote else chosen.threshold
+    candidates = (_SIMILARITIES if is_vote else _THRESHOLDS) if chosen.tune else (given,)
+    lowest = min(candidates)
+    if is_vote:
+        model = estimator(recipe, Vote(None if chosen.quorum < 0 else chosen.quorum, lowest))
+    else:
+        model = estimator(recipe, Mediator.load(folder / "mediator")).set_params(threshold=lowest)
+    views = views_of(recipe, folder, "unlabeled")
+    graph = model.consensus(views, graphs_of(recipe, folder, "unlabeled"), watch=watch)
+    tuning: dict[str, Any] | None = None
+    if chosen.tune:
+        assert views.identities is not None
+        tuning = tune(graph, validation_only(folder, views.identities), candidates, recipe)
+        graph = stricter(graph, tuning["chosen"])
+    save(graph, folder / "consensus", force=True)
+    write_json(folder / "tuning.json", tuning)
+
+
+def stricter(graph: ConsensusGraph, threshold: float) -> ConsensusGraph:
+    """The pairs with a probability greater than the threshold."""
+    kept = graph.doubt.astype(np.float64) < 1 - threshold
+    return ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images)
+
+
+def tune(
+    graph: ConsensusGraph, identities: LongArray, candidates: Sequence[float], recipe: RunRecipe
+) -> dict[str, Any]:
+    """The threshold with the best pairwise F on the validation images, and the whole curve.
+
+    They are labeled in the midst of all unlabeled images, so the threshold is right for as many.
+    """
+    curve = []
+    for threshold in candidates:
+        labels = propagate(stricter(graph, threshold), recipe.consensus.max_size, recipe.consensus.step)
+        figures = measure_labels(labels, identities)
+        score = figures.discards_kept.pairwise
+        curve.append(
+            {
+                "threshold": threshold,
+                "f": score.f or 0.0,
+                "precision": score.precision,
+                "recall": score.recall,
+                "coverage": figures.coverage,
+            }
+        )
+    best = max(curve, key=lambda point: point["f"] or 0.0)
+    return {"chosen": best["threshold"], "curve": curve}
+
+
+def validation_only(folder: Path, identities: LongArray) -> LongArray:
+    """The identities of the validation part, -1 elsewhere; it comes last among the unlabeled images."""
+    n_validation = count_validation(folder)
+    if not n_validation:
+        raise InputError(
+            "consensus.tune = true needs a validation part; give split.validation or data.validation."
+        )
+    told = np.full(len(identities), -1, np.int64)
+    told[-n_validation:] = identities[-n_validation:]
+    if (told < 0).all():
+        raise InputError("The validation part has no identities, so the threshold cannot be chosen on it.")
+    return told
+
+
+def count_validation(folder: Path) -> int:
+    """Rows of the validation part among the unlabeled images."""
+    counts = json.loads((folder / "parts" / "counts.json").read_text(encoding="utf-8"))
+    return int(counts.get("validation", {}).get("images", 0))
+
+
+def label(recipe: RunRecipe, folder: Path) -> None:
+    """Labels by propagation, soft ones beside them if the recipe asks for them."""
+    from scipy import sparse
+
+    from cdp.consensus.soft_labels import diffuse
+
+    graph = load(folder / "consensus", ConsensusGraph)
+    labels = propagate(graph, recipe.consensus.max_size, recipe.consensus.step)
+    with writing(folder / "labels", force=True) as place:
+        fill(place, labels)
+        if recipe.joint.soft_depth:
+            soft = diffuse(graph, labels, recipe.joint.soft_depth, recipe.joint.soft_decay)
+            sparse.save_npz(place / "soft_labels.npz", soft)
+
+
+def read_labels(folder: Path) -> Labels:
+    """The run's labels."""
+    return Labels.load(folder / "labels")

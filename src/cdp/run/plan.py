@@ -1,0 +1,273 @@
+"""The stages of a recipe, in the paper's order, and what each is made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cdp.config.sections import RunRecipe
+from cdp.run import evaluation, labeling, parts, training
+from cdp.run.stages import Stage
+
+_TRAINED_ON = ("labeled", "unlabeled")
+_TESTED_ON = ("probes", "distractors")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network of the run: `networks/small_vgg`, `joint/small_resnet`, `fold1/small_vgg`."""
+
+    room: str
+    network: str
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return training.folder_name(self.network)
+
+    @property
+    def artifact(self) -> str:
+        """Of its weights, and where they lie."""
+        return f"{self.room}/{self.name}"
+
+
+def make_stages(recipe: RunRecipe, folder: Path) -> list[Stage]:
+    """Every stage of a run into a folder; nothing is read or written here."""
+    made = _Stages(recipe, folder)
+    stages = [*made.drawing(), made.split()]
+    models = [
+        Model("networks", recipe.base.network),
+        *(Model("networks", name) for name in recipe.committee.networks),
+    ]
+    stages += [made.train(model) for model in models]
+    stages += [made.embed(model, _TRAINED_ON) for model in models]
+    folds = [made.fold_models(fold) for fold in range(1, recipe.consensus.folds + 1)]
+    for fold, fold_models in enumerate(folds, start=1):
+        stages += [made.train_without(model, fold) for model in fold_models]
+        stages += [made.embed(model, (f"fold{fold}", "unlabeled")) for model in fold_models]
+    stages += [made.graphs(model) for model in models]
+    if recipe.consensus.mediator == "mlp":
+        stages.append(made.mediator(models, folds))
+    stages += [made.consensus(models), made.labels()]
+    base = recipe.base.network
+    tested = {"labeled": models[0], "cdp": Model("joint", base)}
+    stages.append(made.joint(tested["cdp"]))
+    if recipe.evaluation.bound and recipe.data.truth:
+        tested["all"] = Model("bound", base)
+        stages.append(made.bound(tested["all"]))
+    members = models if recipe.evaluation.members else models[:1]
+    for model in dict.fromkeys([*members, *tested.values()]):
+        stages.append(made.embed(model, _TESTED_ON))
+    stages.append(made.evaluate(models, tested, members))
+    return stages
+
+
+class _Stages:
+    """Makes stages from a recipe; each method is one kind of stage."""
+
+    def __init__(self, recipe: RunRecipe, folder: Path) -> None:
+        self.recipe = recipe
+        self.folder = folder
+        self.base = Model("networks", recipe.base.network)
+
+    def drawing(self) -> list[Stage]:
+        if not self.recipe.data.is_drawn:
+            return []
+        return [
+            Stage(
+                "draw faces",
+                "draw",
+                {"drawn": asdict(self.recipe.drawn), "seed": self.recipe.seed},
+                (),
+                {"drawn faces": "drawn/faces.zip", "drawn test faces": "drawn/test_faces.zip"},
+                lambda watch: training.draw(self.recipe, self.folder, watch),
+            )
+        ]
+
+    def split(self) -> Stage:
+        recipe = self.recipe
+        makes = {name: f"parts/{name}.csv" for name in (*_TRAINED_ON, *_TESTED_ON)}
+        makes["counts"] = "parts/counts.json"
+        for fold in range(1, recipe.consensus.folds + 1):
+            makes[f"fold{fold}"] = f"parts/fold{fold}.csv"
+            makes[f"without fold{fold}"] = f"parts/without_fold{fold}.csv"
+        settings = {
+            "split": asdict(recipe.split),
+            "rotations": recipe.data.rotations,
+            "truth": recipe.data.truth,
+            "folds": recipe.consensus.folds,
+            "seed": recipe.seed,
+        }
+        return Stage(
+            "split",
+            "split",
+            settings,
+            parts.source_names(recipe),
+            makes,
+            lambda watch: training.split(recipe, self.folder),
+        )
+
+    def fold_models(self, fold: int) -> list[Model]:
+        names = (self.recipe.base.network, *self.recipe.committee.networks)
+        return [Model(f"fold{fold}", name) for name in names]
+
+    def train(self, model: Model, part: str = "labeled") -> Stage:
+        return Stage(
+            f"train {model.name}" if model.room == "networks" else f"train {model.artifact}",
+            "train",
+            {"network": model.network, "train": asdict(self.recipe.train), "seed": self.recipe.seed},
+            (part,),
+            {model.artifact: model.artifact},
+            lambda watch: training.train(
+                self.recipe, self.folder, model.room, model.network, part, watch
+            ),
+        )
+
+    def train_without(self, model: Model, fold: int) -> Stage:
+        return self.train(model, f"without fold{fold}")
+
+    def embed(self, model: Model, shown: Sequence[str]) -> Stage:
+        which = model.name if model.room == "networks" else model.artifact
+        what = f"test {which}" if tuple(shown) == _TESTED_ON else f"embed {which}"
+        return Stage(
+            what,
+            "test" if tuple(shown) == _TESTED_ON else "embed",
+            {},
+            (model.artifact, *shown),
+            {f"{model.artifact} of {part}": _embeddings(model, part) for part in shown},
+            lambda watch: training.embed(self.recipe, self.folder, model.artifact, shown, watch),
+        )
+
+    def graphs(self, model: Model) -> Stage:
+        chosen = self.recipe.consensus
+        settings: dict[str, Any] = {"k": chosen.k, "method": chosen.method, "seed": self.recipe.seed}
+        return Stage(
+            f"graphs {model.name}",
+            "graphs",
+            settings,
+            tuple(f"{model.artifact} of {part}" for part in _TRAINED_ON),
+            {f"graph {model.name} of {part}": _graph(model, part) for part in _TRAINED_ON},
+            lambda watch: labeling.find_graphs(self.recipe, self.folder, model.name, _TRAINED_ON, watch),
+        )
+
+    def mediator(self, models: Sequence[Model], folds: Sequence[Sequence[Model]]) -> Stage:
+        chosen = self.recipe.consensus
+        settings = {"inputs": list(chosen.inputs), "k": chosen.k, "seed": self.recipe.seed}
+        needs = [
+            *(f"{model.artifact} of labeled" for model in models),
+            *(f"graph {model.name} of labeled" for model in models),
+        ]
+        if folds:
+            settings |= {"folds": chosen.folds}
+            needs = [
+                f"{model.artifact} of {part}"
+                for fold, members in enumerate(folds, start=1)
+                for model in members
+                for part in (f"fold{fold}", "unlabeled")
+            ]
+        return Stage(
+            "mediator",
+            "mediator",
+            settings,
+            ("labeled", *needs),
+            {"mediator": "mediator"},
+            lambda watch: labeling.teach(self.recipe, self.folder, watch),
+        )
+
+    def consensus(self, models: Sequence[Model]) -> Stage:
+        chosen = self.recipe.consensus
+        names = ["mediator", "threshold", "tune", "max_size", "step", "grouping"]
+        if chosen.mediator == "vote":
+            names = ["mediator", "quorum", "vote_threshold", "tune", "max_size", "step", "grouping"]
+        needs = [
+            "unlabeled",
+            "counts",
+            *(f"{model.artifact} of unlabeled" for model in models),
+            *(f"graph {model.name} of unlabeled" for model in models),
+        ]
+        if chosen.mediator == "mlp":
+            needs.append("mediator")
+        return Stage(
+            "consensus",
+            "consensus",
+            {name: getattr(chosen, name) for name in names},
+            tuple(needs),
+            {"consensus": "consensus", "tuning": "tuning.json"},
+            lambda watch: labeling.agree(self.recipe, self.folder, watch),
+        )
+
+    def labels(self) -> Stage:
+        chosen, joint = self.recipe.consensus, self.recipe.joint
+        settings = {name: getattr(chosen, name) for name in ("max_size", "step", "grouping")}
+        settings |= {"soft_depth": joint.soft_depth}
+        if joint.soft_depth:
+            settings |= {"soft_decay": joint.soft_decay}
+        return Stage(
+            "labels",
+            "labels",
+            settings,
+            ("consensus", "tuning"),
+            {"labels": "labels"},
+            lambda watch: labeling.label(self.recipe, self.folder),
+        )
+
+    def joint(self, model: Model) -> Stage:
+        return Stage(
+            "train with pseudo-labels",
+            "joint",
+            {"network": model.network, "joint": asdict(self.recipe.joint), "seed": self.recipe.seed},
+            ("labeled", "unlabeled", "labels"),
+            {model.artifact: model.artifact},
+            lambda watch: training.join(self.recipe, self.folder, watch),
+        )
+
+    def bound(self, model: Model) -> Stage:
+        settings = {
+            name: value
+            for name, value in asdict(self.recipe.joint).items()
+            if name not in ("labeled_share", "soft_depth", "soft_decay")
+        }
+        return Stage(
+            "train with all labels",
+            "bound",
+            {"network": model.network, "joint": settings, "seed": self.recipe.seed},
+            ("labeled", "unlabeled"),
+            {model.artifact: model.artifact},
+            lambda watch: training.train_bound(self.recipe, self.folder, watch),
+        )
+
+    def evaluate(self, models: Sequence[Model], tested: dict[str, Model], members: Sequence[Model]) -> Stage:
+        chosen = self.recipe.consensus
+        needs = ["unlabeled", "counts", "consensus", "tuning", "labels", *_TESTED_ON]
+        if chosen.mediator == "mlp":
+            needs.append("mediator")
+        for model in models:
+            needs += [f"{model.artifact} of unlabeled", f"graph {model.name} of unlabeled"]
+        for model in dict.fromkeys([*members, *tested.values()]):
+            needs += [f"{model.artifact} of {part}" for part in _TESTED_ON]
+        settings = asdict(self.recipe.evaluation)
+        return Stage(
+            "evaluation",
+            "evaluate",
+            {"evaluation": json.loads(json.dumps(settings)), "seed": self.recipe.seed},
+            tuple(needs),
+            {"figures": "figures.json"},
+            lambda watch: evaluation.measure(
+                self.recipe,
+                self.folder,
+                {key: model.artifact for key, model in tested.items()},
+                [model.artifact for model in members],
+                watch,
+            ),
+        )
+
+
+def _embeddings(model: Model, part: str) -> str:
+    return f"embeddings/{model.artifact}/{part}"
+
+
+def _graph(model: Model, part: str) -> str:
+    return f"graphs/{model.name}/{part}"

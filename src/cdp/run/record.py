@@ -1,0 +1,74 @@
+"""`run.json`: settings, versions, seeds, times, memory, hashes and results of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from cdp import __version__
+from cdp.config.recipe_files import write_recipe
+from cdp.config.sections import RunRecipe
+from cdp.run.runner import Ran
+from cdp.store import write_json
+
+_TOLD = ("numpy", "scipy", "numba", "scikit-learn", "pynndescent", "pillow", "torch", "timm")
+
+
+def make_record(recipe: RunRecipe, folder: Path, ran: Sequence[Ran], started: datetime, command: str) -> dict[str, Any]:
+    """All that is known about a finished run, as plain values."""
+    return {
+        "kind": "Run",
+        "format": 1,
+        "cdp": __version__,
+        "command": command,
+        "recipe": recipe.as_dict(),
+        "recipe_text": write_recipe(recipe, commented=False),
+        "versions": versions(),
+        "cores": os.cpu_count() or 1,
+        "seed": recipe.seed,
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": sum(one.record.seconds for one in ran),
+        "parts": json.loads((folder / "parts" / "counts.json").read_text(encoding="utf-8")),
+        "stages": [
+            {
+                "name": one.stage.name,
+                "group": one.stage.group,
+                "seconds": one.record.seconds,
+                "peak_memory": one.record.peak_memory,
+                "fresh": one.fresh,
+                "key": one.record.key,
+                "made": dict(one.record.makes),
+            }
+            for one in ran
+        ],
+        "results": json.loads((folder / "figures.json").read_text(encoding="utf-8")),
+    }
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write `run.json`, whole or not at all."""
+    partial = folder / ".run.json.partial"
+    write_json(partial, record)
+    partial.replace(folder / "run.json")
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the libraries that results rest on."""
+    told = {"python": platform.python_version()}
+    for name in _TOLD:
+        try:
+            told[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return told
+
+
+def now() -> datetime:
+    """The time, with its zone."""
+    return datetime.now(UTC)

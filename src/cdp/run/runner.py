@@ -1,0 +1,168 @@
+"""The runner: stage after stage, each skipped if it is fresh; one run per folder; nothing lost when killed."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cdp.errors import CdpError, InputError, StoreError
+from cdp.run.peak_memory import PeakMemory
+from cdp.run.stages import Freshness, Ledger, Record, Stage
+
+
+class BusyError(CdpError):
+    """Another run works in the same folder."""
+
+    exit_code = 2
+
+
+class Listener(Protocol):
+    """Told how a run goes; the terminal, JSON lines, or nobody."""
+
+    def started(self, stage: Stage, why: str, at: int, n_stages: int) -> None:
+        """A stage begins."""
+
+    def progress(self, step: str, done: int, total: int) -> None:
+        """A stage goes on."""
+
+    def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
+        """A stage is done, or was fresh already."""
+
+
+class Deaf:
+    """Listens to nothing."""
+
+    def started(self, stage: Stage, why: str, at: int, n_stages: int) -> None:
+        """Nothing."""
+
+    def progress(self, step: str, done: int, total: int) -> None:
+        """Nothing."""
+
+    def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A stage and whether it would run: `fresh`, `run`, or `perhaps` if that hangs on a stage that runs before."""
+
+    stage: Stage
+    state: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A stage of a finished run."""
+
+    stage: Stage
+    record: Record
+    fresh: bool
+
+
+def run_stages(
+    stages: Sequence[Stage], ledger: Ledger, listener: Listener, sources: Mapping[str, str]
+) -> list[Ran]:
+    """Bring every stage up to date, in order; `sources` are the hashes of what the user gives."""
+    digests = dict(sources)
+    ran = []
+    for at, stage in enumerate(stages, start=1):
+        freshness = ledger.judge(stage, digests)
+        if freshness.is_fresh:
+            record = ledger.read(stage)
+            assert record is not None
+        else:
+            listener.started(stage, freshness.why, at, len(stages))
+            with _disk_errors(stage):
+                record = _run(stage, ledger, digests, listener)
+        digests |= record.makes
+        ran.append(Ran(stage, record, freshness.is_fresh))
+        listener.finished(stage, record, fresh=freshness.is_fresh, at=at, n_stages=len(stages))
+    return ran
+
+
+def plan_stages(stages: Sequence[Stage], ledger: Ledger, sources: Mapping[str, str]) -> list[Planned]:
+    """What would run, and why; nothing is changed."""
+    digests = dict(sources)
+    unknown: dict[str, str] = {}
+    plan = []
+    for stage in stages:
+        waits = [unknown[name] for name in stage.needs if name in unknown]
+        if waits:
+            freshness, state = Freshness(False, f"after {waits[0]}"), "perhaps"
+            if ledger.read(stage) is None:
+                freshness, state = Freshness(False, "not made yet"), "run"
+        else:
+            freshness = ledger.judge(stage, digests)
+            state = "fresh" if freshness.is_fresh else "run"
+        if state == "fresh":
+            record = ledger.read(stage)
+            assert record is not None
+            digests |= record.makes
+        else:
+            unknown |= dict.fromkeys(stage.makes, stage.name)
+        plan.append(Planned(stage, state, freshness.why))
+    return plan
+
+
+def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], listener: Listener) -> Record:
+    ledger.begin(stage, digests)
+    start = time.perf_counter()
+    with PeakMemory() as memory:
+        stage.work(listener.progress)
+    made = {}
+    for name, digest in ledger.digests(stage).items():
+        if digest is None:
+            raise StoreError(f"{stage.name}: {stage.makes[name]} was not written; run again.")
+        made[name] = digest
+    record = Record(
+        key=stage.key(digests),
+        done=True,
+        settings=dict(stage.settings),
+        needs={name: digests[name] for name in stage.needs},
+        makes=made,
+        seconds=time.perf_counter() - start,
+        peak_memory=memory.peak,
+    )
+    ledger.write(stage, record)
+    ledger.hashes.save()
+    return record
+
+
+@contextmanager
+def _disk_errors(stage: Stage) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(
+                f"{stage.name}: the disk is full; what is done is kept. Free space and run the same command again."
+            ) from None
+        raise
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """One run per folder; the lock goes with the process, so a killed run leaves none."""
+    import fcntl
+
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, not a folder; choose another --out.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = (folder / ".lock").open("a")
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another --out.") from None
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BusyError(
+                f"{folder}: another cdp is at work in this folder; wait for it, or choose another --out."
+            ) from None
+        yield

@@ -1,0 +1,194 @@
+"""Stages that make parts, networks and embeddings; torch is imported when one of them runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdp.config.sections import RunRecipe
+from cdp.data.merge import merge_manifests
+from cdp.errors import InputError
+from cdp.progress import Watch
+from cdp.run.parts import fold_of_rows, make_parts, read_sources
+from cdp.store import write_json, writing
+from cdp.types import Labels
+from cdp.types.manifest import Manifest
+
+if TYPE_CHECKING:
+    from cdp.nets.loop import Habits
+
+
+def folder_name(network: str) -> str:
+    """`small_vgg:1` -> `small_vgg-1`, as `cdp train` names its folders."""
+    name, colon, seed = network.partition(":")
+    return f"{name}-{seed}" if colon else name
+
+
+def draw(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
+    """Drawn faces for training, some of them junk or mislabeled, and clean ones of other people for the test."""
+    from cdp.data.drawn_faces import FaceSettings, write_faces
+
+    chosen, threads = recipe.drawn, n_threads(recipe)
+    (folder / "drawn").mkdir(exist_ok=True)
+    training = FaceSettings(
+        identities=chosen.identities,
+        images=chosen.images,
+        size=chosen.size,
+        junk=chosen.junk,
+        mislabeled=chosen.mislabeled,
+        seed=2 * recipe.seed,
+    )
+    test = FaceSettings(
+        identities=chosen.test_identities,
+        images=chosen.test_images,
+        size=chosen.size,
+        junk=0.0,
+        mislabeled=0.0,
+        seed=2 * recipe.seed + 1,
+    )
+    for settings, name in ((training, "faces.zip"), (test, "test_faces.zip")):
+        write_faces(folder / "drawn" / name, settings, n_jobs=threads, watch=watch, force=True)
+
+
+def split(recipe: RunRecipe, folder: Path) -> None:
+    """Write one table per part."""
+    parts = make_parts(recipe, read_sources(recipe, folder))
+    tables = {"labeled": parts.labeled, "unlabeled": parts.unlabeled}
+    counts: dict[str, dict[str, int | None]] = {}
+    assert parts.probes is not None and parts.distractors is not None
+    tables |= {"probes": parts.probes, "distractors": parts.distractors}
+    for name, table in tables.items():
+        counts[name] = _count(table)
+    if parts.n_validation:
+        counts["validation"] = _count(
+            parts.unlabeled.take(slice(len(parts.unlabeled) - parts.n_validation, None))
+        )
+    if recipe.consensus.folds:
+        fold_of = fold_of_rows(parts.labeled, recipe.consensus.folds, recipe.seed)
+        for fold in range(recipe.consensus.folds):
+            tables[f"fold{fold + 1}"] = parts.labeled.take(fold_of == fold)
+            tables[f"without_fold{fold + 1}"] = parts.labeled.take(fold_of != fold)
+    with writing(folder / "parts", force=True) as place:
+        for name, table in tables.items():
+            # The folder is renamed when all is written, so relative locations are told from its final place.
+            _anchored(table).save(place / f"{name}.csv")
+        write_json(place / "counts.json", counts)
+
+
+def _anchored(manifest: Manifest) -> Manifest:
+    """The same images by absolute locations."""
+    return Manifest(
+        tuple(os.path.abspath(os.path.join(manifest.root, place)) for place in manifest.locations),
+        manifest.identities,
+        manifest.names,
+        turns=manifest.turns,
+    )
+
+
+def _count(manifest: Manifest) -> dict[str, int | None]:
+    known = bool((manifest.identities >= 0).any())
+    return {"images": manifest.n_images, "identities": manifest.n_identities if known else None}
+
+
+def part(folder: Path, name: str) -> Manifest:
+    """A part's table."""
+    return Manifest.load(folder / "parts" / f"{name.replace(' ', '_')}.csv")
+
+
+def train(recipe: RunRecipe, folder: Path, room: str, network: str, shown: str, watch: Watch) -> None:
+    """One network on a labeled part."""
+    habits = _habits(recipe, watch)
+    from cdp.nets.supervised import train_supervised
+
+    train_supervised(
+        part(folder, shown),
+        [network],
+        folder / room,
+        recipe=recipe.train.recipe(recipe.seed),
+        memory_budget=recipe.engine.memory_budget,
+        n_jobs=n_threads(recipe),
+        habits=habits,
+    )
+
+
+def embed(recipe: RunRecipe, folder: Path, artifact: str, shown: Sequence[str], watch: Watch) -> None:
+    """Some parts as one network sees them."""
+    _habits(recipe, watch)
+    from cdp.nets.extract import extract_views
+
+    place = folder / artifact
+    for name in shown:
+        extract_views(
+            place.parent,
+            part(folder, name),
+            folder / "embeddings" / artifact / name,
+            base=place.name,
+            members=[],
+            n_jobs=n_threads(recipe),
+            force=True,
+            watch=lambda step, done, total, name=name: watch(f"embed {name}", done, total),  # type: ignore[misc]
+        )
+
+
+def join(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
+    """Stage 3: the base network again, on true and pseudo-labels."""
+    habits = _habits(recipe, watch)
+    from cdp.nets.joint import train_joint
+    from cdp.nets.label_files import read_pseudo_part
+
+    if not (Labels.load(folder / "labels").labels >= 0).any():
+        raise InputError(
+            "No image got a label, so there is nothing to train on together; lower consensus.threshold, or let "
+            "consensus.tune choose it."
+        )
+    share = recipe.joint.labeled_share
+    train_joint(
+        part(folder, "labeled"),
+        [read_pseudo_part(part(folder, "unlabeled"), folder / "labels", soft=recipe.joint.soft_depth > 0)],
+        recipe.base.network,
+        folder / "joint",
+        recipe=recipe.joint.recipe(recipe.seed),
+        labeled_share=None if share < 0 else share,
+        memory_budget=recipe.engine.memory_budget,
+        n_jobs=n_threads(recipe),
+        habits=habits,
+    )
+
+
+def train_bound(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
+    """The base network on all true labels: what could be reached if every label were known."""
+    habits = _habits(recipe, watch)
+    from cdp.nets.supervised import train_supervised
+
+    everyone = merge_manifests([part(folder, "labeled"), part(folder, "unlabeled")])
+    if (everyone.identities < 0).any():
+        raise InputError(
+            "The bound needs the true identity of every unlabeled image; write evaluation.bound = false."
+        )
+    train_supervised(
+        everyone,
+        [recipe.base.network],
+        folder / "bound",
+        recipe=recipe.joint.recipe(recipe.seed),
+        memory_budget=recipe.engine.memory_budget,
+        n_jobs=n_threads(recipe),
+        habits=habits,
+    )
+
+
+def n_threads(recipe: RunRecipe) -> int | None:
+    """As asked for; None = all."""
+    return recipe.engine.threads or None
+
+
+def _habits(recipe: RunRecipe, watch: Watch) -> Habits:
+    """torch, with the threads the recipe asks for."""
+    from cdp.nets.torchvision_guard import require
+
+    torch = require("torch")
+    from cdp.nets.loop import Habits
+
+    torch.set_num_threads(recipe.engine.threads or os.cpu_count() or 1)
+    return Habits(recipe.engine.checkpoint_every, watch=watch)
