@@ -78,7 +78,7 @@ class Setting:
         if not self.many:
             return self._convert_one(value, key)
         if not isinstance(value, list | tuple):
-            raise InputError(f"{key} = {shown(value)}: {self.wanted} is needed, not {_word(value)}.")
+            raise InputError(f"{key} = {shown(value)}: {self.wanted} is needed, not {word_for(value)}.")
         return tuple(self._convert_one(one, f"{key}[{place}]") for place, one in enumerate(value))
 
     def _convert_one(self, given: Any, key: str) -> Any:
@@ -87,7 +87,7 @@ class Setting:
             value = float(value)
         # Exact types: True is an int to Python, not to a reader of recipes.
         if not _is_exactly(value, self.kind):
-            raise InputError(f"{key} = {shown(given)}: {KINDS[self.kind]} is needed, not {_word(value)}.")
+            raise InputError(f"{key} = {shown(given)}: {KINDS[self.kind]} is needed, not {word_for(value)}.")
         if self.choices and value not in self.choices:
             raise InputError(
                 f"{key} = {shown(given)}: choose one of {', '.join(self.choices)}.{did_you_mean(value, self.choices)}"
@@ -191,20 +191,8 @@ def shown(value: Any, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` Did you mean x?` when there is a name like it, else nothing."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {near[0]}?" if near else ""
-
-
-_PLURALS = {bool: "true or false", int: "whole numbers", float: "numbers", str: "texts"}
-
-
-def _is_exactly(value: Any, kind: type) -> bool:
-    return type(value) is kind
-
-
-def _word(value: Any) -> str:
+def word_for(value: Any) -> str:
+    """What a value is, in plain words."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list | tuple):
@@ -213,6 +201,25 @@ def _word(value: Any) -> str:
         return "true or false"
     words = {int: "a whole number", float: "a number with a point", str: "text"}
     return words.get(type(value), f"a {type(value).__name__}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` Did you mean x?` when there is a name like it, else nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def listed(names: Iterable[str], last: str = "and") -> str:
+    """`a, b and c`."""
+    words = list(names)
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+_PLURALS = {bool: "true or false", int: "whole numbers", float: "numbers", str: "texts"}
+
+
+def _is_exactly(value: Any, kind: type) -> bool:
+    return type(value) is kind
 
 
 def _read_annotation(hint: Any) -> tuple[type, bool, tuple[str, ...]]:
