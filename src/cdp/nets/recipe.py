@@ -8,30 +8,147 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from cdp.errors import InputError
-
-_RANGES: dict[str, tuple[float, float, str]] = {
-    "epochs": (0.0, 1e6, "a number of passes over the images"),
-    "batch": (1, 1e7, "a number of images per step"),
-    "rate": (0.0, 1e3, "the highest learning rate"),
-    "momentum": (0.0, 1.0, "the momentum of SGD, below 1"),
-    "weight_decay": (0.0, 1.0, "the weight decay"),
-    "dimensions": (1, 1e5, "the length of an embedding"),
-    "dropout": (0.0, 1.0, "the share of dropped inputs"),
-    "label_smoothing": (0.0, 1.0, "the share of the label spread over all classes"),
-    "shift": (0.0, 0.5, "a share of the image's side"),
-    "rotate": (0.0, 180.0, "degrees"),
-    "zoom": (0.0, 0.9, "a share of the image's side"),
-    "sample_classes": (0.0, 1.0, "a share of the classes"),
-}
-_CHOICES = {
-    "schedule": ("paper", "one_cycle"),
-    "loss": ("softmax", "arcface", "cosface"),
-    "precision": ("float32", "bfloat16"),
-}
+from cdp.settings import setting, settings_of
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingSettings:
+    """How a network is trained, but for the seed; `Recipe` and the recipe sections of `cdp run` have these fields."""
+
+    epochs: float = setting(
+        20, "Passes over the images.", meaning="a number of passes over the images", low=0, high=1e6
+    )
+    batch: int = setting(
+        128,
+        "Images per step, over all processes together.",
+        meaning="a number of images per step",
+        low=1,
+        high=1e7,
+    )
+    rate: float = setting(
+        0.05, "Highest learning rate.", meaning="the highest learning rate", low=0, high=1e3
+    )
+    momentum: float = setting(0.9, "Momentum of SGD.", meaning="the momentum of SGD, below 1", low=0, high=1)
+    weight_decay: float = setting(5e-4, "Weight decay of SGD.", meaning="the weight decay", low=0, high=1)
+    schedule: Literal["paper", "one_cycle"] = setting(
+        "one_cycle", "A tenth of the rate at 2/3.5 and 3/3.5 of the run (paper), or one_cycle for short runs."
+    )
+    size: int = setting(32, "Pixels a side that the network sees, 8 or more.")
+    scale: int = setting(
+        0, "Pixels a side an image is brought to before a crop of `size` is taken; 0 = the same, no crop."
+    )
+    color: bool = setting(True, "Color input; false = grey.")
+    dimensions: int = setting(
+        256, "Length of an embedding.", meaning="the length of an embedding", low=1, high=1e5
+    )
+    loss: Literal["softmax", "arcface", "cosface"] = setting(
+        "softmax", "The loss; arcface uses the output E of its authors."
+    )
+    margin: float = setting(0.0, "Margin of arcface and cosface; 0 = the loss's own.")
+    logit_scale: float = setting(0.0, "Scale of the logits of arcface and cosface; 0 = the loss's own.")
+    dropout: float = setting(
+        0.4,
+        "Share of the embedding head's inputs dropped.",
+        meaning="the share of dropped inputs",
+        low=0,
+        high=1,
+    )
+    label_smoothing: float = setting(
+        0.0,
+        "Share of the label spread over all classes.",
+        meaning="the share of the label spread over all classes",
+        low=0,
+        high=1,
+    )
+    flip: bool = setting(False, "Mirror half of the images.")
+    shift: float = setting(
+        0.0,
+        "Most that an image is moved, as a share of its side.",
+        meaning="a share of the image's side",
+        low=0,
+        high=0.5,
+    )
+    rotate: float = setting(
+        0.0, "Most that an image is turned, in degrees.", meaning="degrees", low=0, high=180
+    )
+    zoom: float = setting(
+        0.0,
+        "Most that an image is scaled, as a share of its side.",
+        meaning="a share of the image's side",
+        low=0,
+        high=0.9,
+    )
+    enlarge: bool = setting(False, "Allow images smaller than the crop.")
+    sample_classes: float = setting(
+        1.0,
+        "Share of the classes that one step sees; 1 = all.",
+        meaning="a share of the classes",
+        low=0,
+        high=1,
+    )
+    shard_classes: bool = setting(
+        False, "Keep a part of every classifier on each process instead of all of it on all."
+    )
+    precision: Literal["float32", "bfloat16"] = setting(
+        "float32", "Precision of the forward and backward pass."
+    )
+    channels_last: bool = setting(True, "Memory order that suits convolutions on most processors.")
+    compile: bool = setting(False, "Compile the network with torch.compile before training.")
+
+    def __post_init__(self) -> None:
+        known = settings_of(type(self))
+        for name, one in known.items():
+            value = getattr(self, name)
+            if one.low is not None and one.high is not None and not one.holds(value):
+                raise InputError(
+                    f"{self._naming(name)}: {name} is {one.meaning}, from {one.low:g} to {one.high:g}."
+                )
+        for name in ("epochs", "sample_classes"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"{self._naming(name)}: {name} must be greater than 0.")
+        for name, one in known.items():
+            if one.choices and getattr(self, name) not in one.choices:
+                raise InputError(f"{self._naming(name)}: choose one of {', '.join(one.choices)}.")
+        if self.size < 8:
+            raise InputError(f"{self._naming('size')}: the network sees images of 8 pixels a side or more.")
+        if self.scale and self.scale < self.size:
+            raise InputError(
+                f"{self._naming('scale', 'size')}: a crop of {self.size} does not fit into "
+                f"{self.scale}; scale is 0 or at least size."
+            )
+        if self.is_partial and (self.loss != "softmax" or self.label_smoothing):
+            raise InputError(
+                f"{self._naming('sample_classes', 'shard_classes', values=False)}: these work with the softmax "
+                "loss without smoothing only."
+            )
+
+    def _naming(self, *names: str, values: bool = True) -> str:
+        """`Recipe(scale=20, size=32)`, the beginning of an error message."""
+        inside = [f"{name}={getattr(self, name)!r}" if values else name for name in names]
+        return f"{type(self).__name__}({', '.join(inside)})"
+
+    @property
+    def stored_size(self) -> int:
+        """Pixels a side of the stored images, before the crop."""
+        return self.scale or self.size
+
+    @property
+    def channels(self) -> int:
+        """1 or 3."""
+        return 3 if self.color else 1
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether classifiers are sharded or sampled."""
+        return self.sample_classes < 1 or self.shard_classes
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Recipe(TrainingSettings):
     """How a network is trained.
 
     Attributes:
@@ -52,76 +169,7 @@ class Recipe:
         seed: of initialization, order and augmentation.
     """
 
-    epochs: float = 20
-    batch: int = 128
-    rate: float = 0.05
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    schedule: Literal["paper", "one_cycle"] = "one_cycle"
-    size: int = 32
-    scale: int = 0
-    color: bool = True
-    dimensions: int = 256
-    loss: Literal["softmax", "arcface", "cosface"] = "softmax"
-    margin: float = 0.0
-    logit_scale: float = 0.0
-    dropout: float = 0.4
-    label_smoothing: float = 0.0
-    flip: bool = False
-    shift: float = 0.0
-    rotate: float = 0.0
-    zoom: float = 0.0
-    enlarge: bool = False
-    sample_classes: float = 1.0
-    shard_classes: bool = False
-    precision: Literal["float32", "bfloat16"] = "float32"
-    channels_last: bool = True
-    compile: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, (low, high, meaning) in _RANGES.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise InputError(f"Recipe({name}={value}): {name} is {meaning}, from {low:g} to {high:g}.")
-        for name in ("epochs", "sample_classes"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"Recipe({name}=0): {name} must be greater than 0.")
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise InputError(
-                    f"Recipe({name}={getattr(self, name)!r}): choose one of {', '.join(choices)}."
-                )
-        if self.size < 8:
-            raise InputError(f"Recipe(size={self.size}): the network sees images of 8 pixels a side or more.")
-        if self.scale and self.scale < self.size:
-            raise InputError(
-                f"Recipe(scale={self.scale}, size={self.size}): a crop of {self.size} does not fit into "
-                f"{self.scale}; scale is 0 or at least size."
-            )
-        if self.is_partial and (self.loss != "softmax" or self.label_smoothing):
-            raise InputError(
-                "Recipe(sample_classes, shard_classes): these work with the softmax loss without smoothing only."
-            )
-
-    @property
-    def stored_size(self) -> int:
-        """Pixels a side of the stored images, before the crop."""
-        return self.scale or self.size
-
-    @property
-    def channels(self) -> int:
-        """1 or 3."""
-        return 3 if self.color else 1
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether classifiers are sharded or sampled."""
-        return self.sample_classes < 1 or self.shard_classes
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+    seed: int = setting(0, "Of initialization, order and augmentation.")
 
 
 def key_of(*parts: Any) -> str:

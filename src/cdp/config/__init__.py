@@ -1,0 +1,1 @@
+"""Recipes of `cdp run`: what can be set, how it is read, written, overridden and checked."""

@@ -1,0 +1,123 @@
+"""Keys of a recipe as options of the command line: `--consensus.max-size 600`, or `--max-size 600`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from cdp.config.sections import SECTIONS, RunRecipe
+from cdp.errors import InputError
+from cdp.settings import KINDS, Setting, did_you_mean, listed, settings_of, shown
+
+_YES_NO = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def parse_overrides(args: Sequence[str]) -> dict[str, Any]:
+    """What the arguments set, by `section.key` (and `seed`); a key given twice has its last value.
+
+    A key is written `--section.key`, or `--key` where one section only has it; `-` and `_` are the same. The
+    value follows after a blank or `=`. Truths are also written `--key` and `--no-key`; lists are separated by
+    commas; shares may be written `1/11`.
+
+    Raises:
+        InputError: an option is not known or ambiguous, or its value is missing or wrong.
+    """
+    known = _known_keys()
+    overrides: dict[str, Any] = {}
+    rest = list(args)
+    while rest:
+        option, equals, text = rest.pop(0).partition("=")
+        if not option.startswith("--") or option == "--":
+            raise InputError(
+                f"{option}{equals}{text}: not expected here; a key of the recipe is set by --SECTION.KEY VALUE, "
+                "e.g. --consensus.k 30."
+            )
+        key, is_denied = _find_key(option, known)
+        one = known[key]
+        if is_denied:
+            if equals:
+                raise InputError(f"{option}={text}: takes no value; write {option} alone.")
+            overrides[key] = False
+            continue
+        if not equals:
+            if one.kind is bool:
+                text = rest.pop(0) if rest and rest[0].lower() in _YES_NO else "true"
+            elif not rest or rest[0].startswith("--"):
+                raise InputError(f"{option}: a value is missing; {one.wanted} is needed.")
+            else:
+                text = rest.pop(0)
+        overrides[key] = one.convert(_parse(one, text, option), option)
+    return overrides
+
+
+def option_of(key: str) -> str:
+    """`--consensus.max-size` for `consensus.max_size`."""
+    return f"--{key.replace('_', '-')}"
+
+
+def _known_keys() -> dict[str, Setting]:
+    known = dict(settings_of(RunRecipe))
+    for section, kind in SECTIONS.items():
+        known |= {f"{section}.{name}": one for name, one in settings_of(kind).items()}
+    return known
+
+
+def _find_key(option: str, known: dict[str, Setting]) -> tuple[str, bool]:
+    """The key that an option names, and whether it is the `--no-` of a truth."""
+    name = option.removeprefix("--").replace("-", "_")
+    matches = _matches(name, known)
+    is_denied = False
+    if not matches:
+        # --no-tune, --no-consensus.tune and --consensus.no-tune are all in use elsewhere.
+        plain = re.sub(r"^(\w+\.)?no_", r"\1", name)
+        matches = [key for key in _matches(plain, known) if plain != name and known[key].kind is bool]
+        is_denied = bool(matches)
+    if not matches:
+        raise InputError(_unknown_option(option, name, known))
+    if len(matches) > 1:
+        homes = listed([f"[{key.partition('.')[0]}]" for key in matches])
+        denial = "--no-" if is_denied else "--"
+        ways = listed([option_of(key).replace("--", denial, 1) for key in matches], "or")
+        raise InputError(f"{option} is in {homes}; write {ways}.")
+    return matches[0], is_denied
+
+
+def _matches(name: str, known: dict[str, Setting]) -> list[str]:
+    return [key for key in known if key == name or key.partition(".")[2] == name]
+
+
+def _unknown_option(option: str, name: str, known: dict[str, Setting]) -> str:
+    section, dot, _ = name.partition(".")
+    if dot and section in SECTIONS:
+        near = did_you_mean(name, known)
+        there = f"[{section}] has {listed(settings_of(SECTIONS[section]))}."
+    else:
+        short = {key.rpartition(".")[2] for key in known}
+        near = did_you_mean(name, known if dot else sorted(short))
+        there = "`cdp recipe new -` shows all keys."
+    if near:
+        near = f" Did you mean {option_of(near.removeprefix(' Did you mean ').removesuffix('?'))}?"
+    return f"{option} is not a key of the recipe.{near} {there}"
+
+
+def _parse(one: Setting, text: str, option: str) -> Any:
+    if not one.many:
+        return _parse_one(one, text.strip() if one.kind is not str else text, option)
+    # A comma inside braces belongs to a pattern of files, part-{a,b}.tar.
+    parts = [part.strip() for part in re.split(r",(?![^{}]*\})", text)]
+    return [_parse_one(one, part, option) for part in parts if part]
+
+
+def _parse_one(one: Setting, text: str, option: str) -> Any:
+    try:
+        if one.kind is bool:
+            return _YES_NO[text.lower()]
+        if one.kind is int:
+            return int(text)
+        if one.kind is float:
+            return float(Fraction(text)) if "/" in text else float(text)
+    except (KeyError, ValueError, ZeroDivisionError):
+        raise InputError(f"{option} = {shown(text)}: {KINDS[one.kind]} is needed.") from None
+    return text

@@ -1,0 +1,162 @@
+"""A recipe from TOML: every mistake is named with its file, section and key, and the way out."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from cdp.config.overrides import parse_overrides
+from cdp.config.sections import DRAWN, SECTIONS, RunRecipe
+from cdp.errors import InputError
+from cdp.settings import did_you_mean, listed, settings_of, shown, word_for
+
+PATH_KEYS = ("images", "labeled", "unlabeled", "validation", "test", "root", "skip")
+"""The keys of [data] that are paths."""
+
+
+def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> RunRecipe:
+    """The recipe in a TOML file.
+
+    Paths come out absolute, so that the recipe means the same wherever it is written to or read from: those in the
+    file start from the file's folder, those on the command line from the working directory.
+
+    Args:
+        file: TOML; what it leaves out has its default.
+        overrides: arguments of the command line, e.g. `["--consensus.k", "30"]`, or what `parse_overrides`
+            made of them; they win.
+
+    Raises:
+        InputError: the file is missing or no TOML, a key is not known, or a value is not what it should be.
+    """
+    place = Path(file)
+    values = _anchor(_nested(_read_toml(place), str(place)), place.resolve().parent)
+    given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
+    return _build(_merge(values, given), str(place))
+
+
+def recipe_from(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> RunRecipe:
+    """The recipe from nested plain values, as `RunRecipe.as_dict` gives them.
+
+    Args:
+        values: sections of keys, and `seed`; what is left out has its default. Paths are left as they are.
+        overrides: what `parse_overrides` returned; paths in it start from the working directory.
+    """
+    return _build(_merge(_nested(values, ""), overrides or {}), "")
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(
+            f"{file}: no such file; `cdp recipe new {file}` writes a recipe to start from."
+        ) from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror}); give a recipe file.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
+    try:
+        # tomllib refuses a lone carriage return; files from elsewhere have them before every line feed.
+        return tomllib.loads(text.replace("\r\n", "\n"))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{file}: {_syntax_sentence(str(error), text)}") from None
+
+
+def _syntax_sentence(message: str, text: str) -> str:
+    """`line 3 (k = ): Invalid value.`: the line is quoted, because columns alone are hard to find."""
+    found = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", message, flags=re.DOTALL)
+    if not found:
+        return f"the end is missing: {message.removesuffix(' (at end of document)')}."
+    line = int(found[2])
+    quoted = text.split("\n")[line - 1].strip()
+    hint = ""
+    if "Invalid value" in found[1] and re.search(r"=\s*[A-Za-z/.~]", quoted):
+        hint = " Text needs quotes; true and false are written small."
+    return f"line {line} ({shown(quoted)[1:-1]}): {found[1]}.{hint}"
+
+
+def _nested(values: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
+    """Sections of known keys; `seed` is in the section of no name."""
+    start = f"{where}: " if where else ""
+    nested: dict[str, dict[str, Any]] = {"": {}}
+    for name, value in values.items():
+        if name in settings_of(RunRecipe):
+            nested[""][name] = value
+        elif name not in SECTIONS:
+            raise InputError(f"{start}{_unknown_section(name, value)}")
+        elif not isinstance(value, Mapping):
+            raise InputError(
+                f"{start}{name} = {shown(value)}: a section is needed, written [{name}], not {word_for(value)}."
+            )
+        else:
+            for key in value:
+                if key not in settings_of(SECTIONS[name]):
+                    raise InputError(f"{start}{_unknown_key(name, key)}")
+            nested[name] = dict(value)
+    return nested
+
+
+def _unknown_section(name: str, value: Any) -> str:
+    if not isinstance(value, Mapping):
+        homes = [f"[{section}]" for section, kind in SECTIONS.items() if name in settings_of(kind)]
+        if homes:
+            return f"{name} stands outside the sections; it belongs into {listed(homes, 'or')}."
+        near = did_you_mean(name, settings_of(RunRecipe))
+        return f"{name} is not a key.{near} Outside the sections there is seed."
+    return f"[{name}] is not a section.{did_you_mean(name, SECTIONS)} There are {listed(SECTIONS)}."
+
+
+def _unknown_key(section: str, key: str) -> str:
+    known = settings_of(SECTIONS[section])
+    hint = did_you_mean(key, known)
+    homes = [f"[{name}]" for name, kind in SECTIONS.items() if key in settings_of(kind)]
+    if homes and not hint:
+        hint = f" It is a key of {listed(homes)}."
+    return f"{section}.{key} is not a key.{hint} [{section}] has {listed(known)}."
+
+
+def _merge(
+    values: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    merged = {section: dict(keys) for section, keys in values.items()}
+    given: dict[str, dict[str, Any]] = {}
+    for name, value in overrides.items():
+        section, _, key = name.rpartition(".")
+        given.setdefault(section, {})[key] = value
+    for section, keys in _anchor(given, Path.cwd()).items():
+        merged.setdefault(section, {}).update(keys)
+    return merged
+
+
+def _anchor(values: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, dict[str, Any]]:
+    """The same with absolute paths; what is no text is left for the check of types to find."""
+    anchored = {section: dict(keys) for section, keys in values.items()}
+    data = anchored.get("data", {})
+    for key in PATH_KEYS:
+        value = data.get(key)
+        if isinstance(value, str) and not (key == "images" and value == DRAWN):
+            data[key] = _absolute(value, folder)
+        elif isinstance(value, list | tuple):
+            data[key] = [_absolute(one, folder) if isinstance(one, str) else one for one in value]
+    return anchored
+
+
+def _absolute(path: str, folder: Path) -> str:
+    return os.path.abspath(folder / os.path.expanduser(path)) if path else ""
+
+
+def _build(values: Mapping[str, Mapping[str, Any]], where: str) -> RunRecipe:
+    try:
+        sections = {
+            field.name: SECTIONS[field.name](**values.get(field.name, {}))
+            for field in fields(RunRecipe)
+            if field.name in SECTIONS
+        }
+        return RunRecipe(**values.get("", {}), **sections)
+    except InputError as error:
+        raise InputError(f"{where}: {error}" if where else str(error)) from None

@@ -1,0 +1,66 @@
+"""What a recipe names outside itself: are the files there, are the networks known?"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from cdp.config.checks import member_names
+from cdp.config.sections import RunRecipe
+from cdp.errors import InputError
+
+
+def check_paths(recipe: RunRecipe) -> None:
+    """Refuse a path that is not there; nothing is read.
+
+    Raises:
+        InputError: names the key and the path.
+    """
+    from cdp.data.webdataset import has_pattern, shards_of
+
+    data = recipe.data
+    images = "" if data.is_drawn else data.images
+    named = [("images", images), ("labeled", data.labeled)]
+    named += [(f"unlabeled[{place}]", path) for place, path in enumerate(data.unlabeled)]
+    named += [("validation", data.validation), ("test", data.test), ("root", data.root), ("skip", data.skip)]
+    for key, path in named:
+        if not path or Path(path).exists():
+            continue
+        if has_pattern(path) and key not in ("root", "skip"):
+            try:
+                shards_of(path)
+            except InputError as error:
+                raise InputError(f"data.{key}: {error}") from None
+        else:
+            raise InputError(
+                f"data.{key} = {path}: no such file or folder; relative paths start from the recipe's folder."
+            )
+
+
+def check_networks(recipe: RunRecipe) -> bool:
+    """Refuse a network that nobody knows, or that cannot see images as small as the recipe's.
+
+    Returns:
+        False if nothing was checked, because torch is not installed.
+
+    Raises:
+        InputError: names the key and the network.
+    """
+    if find_spec("torch") is None:
+        return False
+    from cdp.nets.registry import find_trunk
+
+    for place, text in enumerate(member_names(recipe)):
+        key = "committee.networks" if place else "base.network"
+        name = text.partition(":")[0]
+        try:
+            entry = find_trunk(name)
+        except InputError as error:
+            raise InputError(f"{key}: {error}") from None
+        for section in (recipe.train,) if place else (recipe.train, recipe.joint):
+            if section.size < entry.least_size:
+                raise InputError(
+                    f"{key}: {name} needs images of {entry.least_size} pixels a side or more, {section.section}.size "
+                    f"is {section.size}; choose a larger size or a small network (cdp networks)."
+                )
+    return True

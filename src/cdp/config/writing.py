@@ -1,0 +1,118 @@
+"""A recipe as TOML that reads back equal, and the table of all keys, both made from the fields."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from cdp.config.sections import SECTIONS, RunRecipe
+from cdp.settings import Setting, settings_of
+
+_WIDTH = 100
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+
+
+class Difference(NamedTuple):
+    """A key whose value is not its default."""
+
+    key: str
+    value: Any
+    default: Any
+
+
+def write_recipe(recipe: RunRecipe, commented: bool = True) -> str:
+    """TOML with every key of the recipe; `commented` puts its sentence of help above each.
+
+    Reading it back gives an equal recipe.
+    """
+    lines = []
+    if commented:
+        lines += ["# A recipe of `cdp run`. Keys may be left out: the values below that were not changed are defaults.",
+                  "# Relative paths start from the folder of this file.", ""]  # fmt: skip
+    for section, owner in _parts(recipe):
+        if section:
+            lines.append("")
+            if commented:
+                lines += _comment(about_section(section))
+            lines.append(f"[{section}]")
+        for name, one in settings_of(type(owner)).items():
+            if commented:
+                lines += _comment(f"{one.help}{_limits(one)}")
+            lines.append(f"{name} = {to_toml(getattr(owner, name))}")
+    return "\n".join(lines) + "\n"
+
+
+def differences(recipe: RunRecipe) -> list[Difference]:
+    """The keys that are not at their defaults, in the order of the recipe."""
+    return [
+        Difference(f"{section}.{name}" if section else name, getattr(owner, name), one.default)
+        for section, owner in _parts(recipe)
+        for name, one in settings_of(type(owner)).items()
+        if getattr(owner, name) != one.default
+    ]
+
+
+def reference_table() -> str:
+    """Markdown: one table per section with every key, its default, what it may be and its help."""
+    blocks = []
+    for section, owner in _parts(RunRecipe()):
+        title = f"### [{section}]\n\n{about_section(section)}" if section else "### Outside the sections"
+        rows = ["| key | default | may be | |", "|---|---|---|---|"]
+        for name, one in settings_of(type(owner)).items():
+            cells = (f"`{name}`", f"`{_neat(one.default)}`", _what(one), one.help)
+            rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+        blocks.append(f"{title}\n\n" + "\n".join(rows))
+    return "\n\n".join(blocks) + "\n"
+
+
+def about_section(section: str) -> str:
+    """The sentence about a section."""
+    return " ".join((SECTIONS[section].__doc__ or "").split())
+
+
+def to_toml(value: Any) -> str:
+    """A plain value in TOML's spelling."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{"".join(_escape(letter) for letter in value)}"'
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(to_toml(one) for one in value)}]"
+    return repr(value)
+
+
+def _parts(recipe: RunRecipe) -> Iterator[tuple[str, Any]]:
+    yield "", recipe
+    for section in SECTIONS:
+        yield section, getattr(recipe, section)
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH - 2, break_on_hyphens=False)]
+
+
+def _limits(one: Setting) -> str:
+    if one.choices:
+        return f" ({'any of' if one.many else 'one of'} {', '.join(one.choices)})"
+    return f" ({_range(one)})" if one.range else ""
+
+
+def _what(one: Setting) -> str:
+    if one.choices:
+        return f"{'any of ' if one.many else ''}{', '.join(f'`{choice}`' for choice in one.choices)}"
+    return f"{one.wanted}, {_range(one)}" if one.range else one.wanted
+
+
+def _range(one: Setting) -> str:
+    return f"{one.range}, or {one.also:g}" if one.also is not None else one.range
+
+
+def _neat(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else to_toml(value)
+
+
+def _escape(letter: str) -> str:
+    if letter in _ESCAPES:
+        return _ESCAPES[letter]
+    return f"\\u{ord(letter):04x}" if ord(letter) < 0x20 or ord(letter) == 0x7F else letter

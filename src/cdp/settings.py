@@ -1,0 +1,233 @@
+"""Settings: dataclass fields that carry their help, choices and range, and the one place that checks them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from cdp.errors import InputError
+
+T = TypeVar("T")
+
+KINDS: Mapping[type, str] = MappingProxyType(
+    {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+)
+"""The plain words for what a setting may be."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is known about one field.
+
+    Attributes:
+        name: of the field.
+        kind: bool, int, float or str; of one element, when there are many.
+        many: whether the value is a list.
+        default: what it is when nobody says otherwise.
+        help: one sentence.
+        meaning: what the value is, in words that can stand before "from 0 to 1".
+        choices: what it (or each element) must be one of; empty = anything.
+        low, high: the range, ends included; above, below: the same, ends excluded; None = no such end.
+        also: a value outside the range that has a meaning of its own.
+    """
+
+    name: str
+    kind: type
+    many: bool
+    default: Any
+    help: str
+    meaning: str = ""
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+    also: float | None = None
+
+    @property
+    def wanted(self) -> str:
+        """`a whole number`, `a list of text`."""
+        return f"a list of {_PLURALS[self.kind]}" if self.many else KINDS[self.kind]
+
+    @property
+    def range(self) -> str:
+        """`from 0 to 1`, `1 or more`, `above 0`; empty when anything goes."""
+        ends = [
+            f"above {self.above:g}" if self.above is not None else "",
+            f"below {self.below:g}" if self.below is not None else "",
+        ]
+        if self.low is not None and self.high is not None:
+            return f"from {self.low:g} to {self.high:g}"
+        if self.low is not None:
+            ends[0] = f"{self.low:g} or more"
+        if self.high is not None:
+            ends[1] = f"at most {self.high:g}"
+        return " and ".join(end for end in ends if end)
+
+    def convert(self, value: Any, key: str) -> Any:
+        """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples.
+
+        Raises:
+            InputError: when the value has another type, or is out of range; `key` names it.
+        """
+        if not self.many:
+            return self._convert_one(value, key)
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{key} = {shown(value)}: {self.wanted} is needed, not {word_for(value)}.")
+        return tuple(self._convert_one(one, f"{key}[{place}]") for place, one in enumerate(value))
+
+    def _convert_one(self, given: Any, key: str) -> Any:
+        value: Any = given
+        if self.kind is float and type(value) is int and abs(value) < 2**1000:
+            value = float(value)
+        # Exact types: True is an int to Python, not to a reader of recipes.
+        if not _is_exactly(value, self.kind):
+            raise InputError(f"{key} = {shown(given)}: {KINDS[self.kind]} is needed, not {word_for(value)}.")
+        if self.choices and value not in self.choices:
+            raise InputError(
+                f"{key} = {shown(given)}: choose one of {', '.join(self.choices)}.{did_you_mean(value, self.choices)}"
+            )
+        if self.kind in (int, float) and not self.holds(value):
+            raise InputError(f"{key} = {shown(given)}: {self._range_sentence()}.{self._percent_hint(value)}")
+        return value
+
+    def holds(self, value: float) -> bool:
+        """Whether a number is in the range, or is the value beside it."""
+        if self.also is not None and value == self.also:
+            return True
+        return (
+            math.isfinite(value)
+            and (self.low is None or value >= self.low)
+            and (self.high is None or value <= self.high)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def _range_sentence(self) -> str:
+        meaning = self.meaning or KINDS[self.kind]
+        joint = " " if self.range.startswith("from") and "," not in meaning else ", "
+        also = f", or {self.also:g}" if self.also is not None else ""
+        return f"{meaning}{joint}{self.range}{also}" if self.range else f"{meaning} that is finite"
+
+    def _percent_hint(self, value: float) -> str:
+        is_share = (self.high or self.below) == 1 and (self.low or self.above or 0) == 0
+        share = value / 100
+        if self.kind is float and is_share and 1 < value <= 100 and self.holds(share):
+            return f" Did you mean {share:g}?"
+        return ""
+
+
+def setting(
+    default: T,
+    help: str,
+    *,
+    meaning: str = "",
+    choices: Iterable[str] = (),
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    also: float | None = None,
+) -> T:
+    """A dataclass field with a default, a sentence of help and what its value may be; see `Setting`.
+
+    The field's annotation says the type: bool, int, float, str, a Literal of texts, or a tuple of any of them.
+    """
+    known = {
+        "help": help,
+        "meaning": meaning,
+        "choices": tuple(choices),
+        "low": low,
+        "high": high,
+        "above": above,
+        "below": below,
+        "also": also,
+    }
+    # The type says T, as the standard library's own `field` does: that is what the attribute will be.
+    return dataclasses.field(default=default, metadata=known)
+
+
+def setting_like(owner: type, name: str, default: T) -> T:
+    """The same setting as in another dataclass, with another default."""
+    known = next(field for field in dataclasses.fields(owner) if field.name == name)
+    return dataclasses.field(default=default, metadata=known.metadata)
+
+
+def settings_of(owner: type) -> Mapping[str, Setting]:
+    """The settings of a dataclass by name, in order; fields made without `setting` are left out."""
+    hints = get_type_hints(owner)
+    found: dict[str, Setting] = {}
+    for field in dataclasses.fields(owner):
+        if "help" in field.metadata and field.default is not MISSING:
+            kind, many, literals = _read_annotation(hints[field.name])
+            known = dict(field.metadata)
+            known["choices"] = known["choices"] or literals
+            found[field.name] = Setting(field.name, kind, many, field.default, **known)
+    return MappingProxyType(found)
+
+
+def check_settings(owner: Any, section: str = "") -> None:
+    """Check every setting of a frozen dataclass from its `__post_init__`, and store what `convert` made of it."""
+    for name, known in settings_of(type(owner)).items():
+        key = f"{section}.{name}" if section else name
+        object.__setattr__(owner, name, known.convert(getattr(owner, name), key))
+
+
+def shown(value: Any, most: int = 60) -> str:
+    """A value as a recipe would spell it, shortened, for an error message."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        text = f'"{value}"'
+    elif isinstance(value, list | tuple):
+        text = f"[{', '.join(shown(one) for one in value)}]"
+    else:
+        text = f"{value}"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def word_for(value: Any) -> str:
+    """What a value is, in plain words."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, bool):
+        return "true or false"
+    words = {int: "a whole number", float: "a number with a point", str: "text"}
+    return words.get(type(value), f"a {type(value).__name__}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` Did you mean x?` when there is a name like it, else nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def listed(names: Iterable[str], last: str = "and") -> str:
+    """`a, b and c`."""
+    words = list(names)
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+_PLURALS = {bool: "true or false", int: "whole numbers", float: "numbers", str: "texts"}
+
+
+def _is_exactly(value: Any, kind: type) -> bool:
+    return type(value) is kind
+
+
+def _read_annotation(hint: Any) -> tuple[type, bool, tuple[str, ...]]:
+    if get_origin(hint) is tuple:
+        kind, _, literals = _read_annotation(get_args(hint)[0])
+        return kind, True, literals
+    if get_origin(hint) is Literal:
+        return str, False, get_args(hint)
+    if hint not in KINDS:
+        raise TypeError(f"a setting is bool, int, float, str or a tuple of these, not {hint}")
+    return hint, False, ()
