@@ -233,8 +233,8 @@ def test_version_and_unknown_options(cdp):
     assert "No such option" in cdp("label", "--bogus", code=2)
 
 
-def test_the_demo_runs_and_its_commands_too(cdp, home):
-    output = cdp("demo", "--out", "demo", "--identities", "60")
+def test_the_example_runs_and_its_commands_too(cdp, home):
+    output = cdp("example", "--out", "example", "--identities", "60")
     assert "with common neighbors" in output
-    assert (home / "demo" / "labels" / "labels.csv").exists()
-    assert "Labels:" in cdp("show", "demo/labels")
+    assert (home / "example" / "labels" / "labels.csv").exists()
+    assert "Labels:" in cdp("show", "example/labels")

@@ -18,18 +18,18 @@ def blocks(language: str) -> list[str]:
 
 def commands() -> list[list[str]]:
     lines = "\n".join(blocks("console")).replace("\\\n", " ").splitlines()
-    inline = [" ".join(code.split()) for code in re.findall(r"`(cdp label demo[^`]*)`", README)]
+    inline = [" ".join(code.split()) for code in re.findall(r"`(cdp label example[^`]*)`", README)]
     words = [shlex.split(line, comments=True) for line in [*lines, *inline]]
     return [word[1:] for word in words if word and word[0] == "cdp"]
 
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory):
-    """Where `make demo` has run."""
+    """Where `cdp example` has run."""
     folder = tmp_path_factory.mktemp("readme")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        result = CliRunner().invoke(app, ["demo", "--out", "demo", "--identities", "80"])
+        result = CliRunner().invoke(app, ["example", "--out", "example", "--identities", "80"])
         assert result.exit_code == 0, result.output
         yield folder
 

@@ -1,4 +1,4 @@
-"""`cdp label`, `cdp eval labels`, `cdp show`, `cdp demo`: options here, work elsewhere, nothing heavy imported."""
+"""`cdp label`, `cdp eval labels`, `cdp show`, `cdp example`: options here, work elsewhere, nothing heavy imported."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ def show(
 
 
 @app.command()
-def demo(
-    out: OutOption = Path("demo"),
+def example(
+    out: OutOption = Path("example"),
     identities: Annotated[int, typer.Option(help="How many made-up people.")] = 1000,
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
     force: ForceOption = False,
@@ -142,6 +142,6 @@ def demo(
 ) -> None:
     """Label made-up embeddings four ways and compare, in under a minute, with no download."""
     with plain_errors():
-        from cdp.cli.demo import run_demo
+        from cdp.cli.example import run_example
 
-        run_demo(out, identities, random_state=random_state, force=force, quiet=quiet)
+        run_example(out, identities, random_state=random_state, force=force, quiet=quiet)

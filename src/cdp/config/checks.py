@@ -151,11 +151,6 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
 def _tuning(recipe: RunRecipe) -> Iterator[str]:
     if not recipe.consensus.tune:
         return
-    if recipe.consensus.mediator == "vote":
-        yield (
-            "consensus.tune chooses a probability, and a vote has none: set consensus.tune = false, or "
-            'consensus.mediator = "mlp".'
-        )
     if recipe.data.images and not recipe.split.validation:
         yield (
             "consensus.tune needs images to choose the threshold on: give split.validation a share, e.g. 0.1, or set "

@@ -43,6 +43,9 @@ class DataSection(_Section):
     )
     root: str = setting("", "What relative paths inside tables start from; empty = the table's folder.")
     skip: str = setting("", "A list of images to leave out, as `cdp check --list` writes it.")
+    truth: bool = setting(
+        True, "Whether identities of unlabeled images, where given, are true; they only serve the figures."
+    )
     rotations: bool = setting(False, "Every image four times, turned; each turn of an identity is its own.")
 
     @property

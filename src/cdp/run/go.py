@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cdp.config.checks import check_recipe
-from cdp.config.recipe_files import write_recipe
+from cdp.config.writing import write_recipe
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.report.page_files import write_report
@@ -70,6 +70,17 @@ def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
     check_recipe(recipe)
     ledger = Ledger(Path(out).absolute())
     return plan_stages(make_stages(recipe, ledger.folder), ledger, hash_sources(recipe, ledger))
+
+
+def clear(out: str | Path) -> None:
+    """Throw away an earlier run; a folder that holds other things is left alone."""
+    import shutil
+
+    folder = Path(out).absolute()
+    if folder.is_dir():
+        _refuse_strangers(folder)
+        with alone_in(folder):
+            shutil.rmtree(folder)
 
 
 def hash_sources(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:

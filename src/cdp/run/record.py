@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cdp import __version__
-from cdp.config.recipe_files import write_recipe
+from cdp.config.writing import write_recipe
 from cdp.config.sections import RunRecipe
 from cdp.run.runner import Ran
 from cdp.store import write_json

@@ -1,4 +1,4 @@
-"""`cdp demo`: made-up embeddings, labeled four ways, as a user would do it."""
+"""`cdp example`: made-up embeddings, labeled four ways, as a user would do it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cdp.store import fill, writing
 from cdp.types import ALL_INPUTS, KnnGraph, Views
 
 
-def run_demo(out: Path, n_identities: int, *, random_state: int, force: bool, quiet: bool) -> None:
+def run_example(out: Path, n_identities: int, *, random_state: int, force: bool, quiet: bool) -> None:
     """Write two parts of made-up views, label the unlabeled one four ways, keep the best way's output."""
     split = synthetic_views(n_identities, random_state=random_state)
     console = Console(quiet=quiet)

@@ -1,0 +1,31 @@
+"""Recipes that come with the product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cdp.config.reading import read_recipe
+from cdp.config.sections import RunRecipe
+
+_QUICK = (
+    ("drawn.identities", "165"),
+    ("drawn.images", "12"),
+    ("drawn.test_identities", "60"),
+    ("drawn.test_images", "6"),
+    ("train.epochs", "12"),
+    ("joint.epochs", "4"),
+    ("evaluation.replicates", "200"),
+)
+"""What `cdp demo --quick` changes."""
+
+
+def demo_file() -> Path:
+    """The recipe of `cdp demo`."""
+    return Path(__file__).with_name("demo.toml")
+
+
+def demo_recipe(*, quick: bool = False, overrides: Sequence[str] = ()) -> RunRecipe:
+    """The demo's recipe, changed as the command line says."""
+    less = [word for key, value in _QUICK for word in (f"--{key}", value)] if quick else []
+    return read_recipe(demo_file(), [*less, *overrides])
