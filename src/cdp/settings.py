@@ -186,6 +186,8 @@ def shown(value: Any, most: int = 60) -> str:
         text = f'"{value}"'
     elif isinstance(value, list | tuple):
         text = f"[{', '.join(shown(one) for one in value)}]"
+    elif isinstance(value, float):
+        text = repr(value).removesuffix(".0")
     else:
         text = f"{value}"
     return text if len(text) <= most else f"{text[: most - 1]}…"
