@@ -76,7 +76,8 @@ def _syntax_sentence(message: str, text: str) -> str:
     hint = ""
     if "Invalid value" in reason and re.search(r"=\s*[A-Za-z/.~]", quoted):
         hint = " Text needs quotes; true and false are written small."
-    return f"line {line} ({shown(quoted)[1:-1]}): {reason}.{hint}"
+    short = quoted if len(quoted) <= 60 else f"{quoted[:59]}…"
+    return f"line {line} ({short}): {reason}.{hint}"
 
 
 def _nested(values: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
