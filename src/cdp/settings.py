@@ -7,6 +7,7 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -160,6 +161,12 @@ def setting_like(owner: type, name: str, default: T) -> T:
 
 def settings_of(owner: type) -> Mapping[str, Setting]:
     """The settings of a dataclass by name, in order; fields made without `setting` are left out."""
+    key: Any = owner
+    return _read_settings(key)
+
+
+@cache
+def _read_settings(owner: Any) -> Mapping[str, Setting]:
     hints = get_type_hints(owner)
     found: dict[str, Setting] = {}
     for field in dataclasses.fields(owner):
@@ -186,6 +193,8 @@ def shown(value: Any, most: int = 60) -> str:
         text = f'"{value}"'
     elif isinstance(value, list | tuple):
         text = f"[{', '.join(shown(one) for one in value)}]"
+    elif isinstance(value, float):
+        text = repr(value).removesuffix(".0")
     else:
         text = f"{value}"
     return text if len(text) <= most else f"{text[: most - 1]}…"

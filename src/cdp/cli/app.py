@@ -64,3 +64,6 @@ OutOption = Annotated[Path, typer.Option("--out", help="Folder to write; must no
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it is there.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars, no table.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of a table.")]
+
+OVERRIDABLE = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Context settings of a command whose unknown options are keys of a recipe; they arrive in `context.args`."""

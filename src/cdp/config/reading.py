@@ -15,8 +15,8 @@ from cdp.config.sections import DRAWN, SECTIONS, RunRecipe
 from cdp.errors import InputError
 from cdp.settings import did_you_mean, listed, settings_of, shown, word_for
 
-PATH_KEYS = ("images", "labeled", "unlabeled", "validation", "test", "root", "skip")
-"""The keys of [data] that are paths."""
+PATH_KEYS = ("images", "labeled", "validation", "test", "root", "skip")
+"""The keys of [data] that are one path; `unlabeled` is a list of them."""
 
 
 def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> RunRecipe:
@@ -69,15 +69,15 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 def _syntax_sentence(message: str, text: str) -> str:
     """`line 3 (k = ): Invalid value.`: the line is quoted, because columns alone are hard to find."""
-    found = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", message, flags=re.DOTALL)
-    if not found:
-        return f"the end is missing: {message.removesuffix(' (at end of document)')}."
-    line = int(found[2])
-    quoted = text.split("\n")[line - 1].strip()
+    lines = text.rstrip().split("\n")
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", message, flags=re.DOTALL)
+    reason, line = (found[1], int(found[2] or len(lines))) if found else (message, len(lines))
+    quoted = lines[min(line, len(lines)) - 1].strip()
     hint = ""
-    if "Invalid value" in found[1] and re.search(r"=\s*[A-Za-z/.~]", quoted):
+    if "Invalid value" in reason and re.search(r"=\s*[A-Za-z/.~]", quoted):
         hint = " Text needs quotes; true and false are written small."
-    return f"line {line} ({shown(quoted)[1:-1]}): {found[1]}.{hint}"
+    short = quoted if len(quoted) <= 60 else f"{quoted[:59]}…"
+    return f"line {line} ({short}): {reason}.{hint}"
 
 
 def _nested(values: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
@@ -141,8 +141,9 @@ def _anchor(values: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, 
         value = data.get(key)
         if isinstance(value, str) and not (key == "images" and value == DRAWN):
             data[key] = _absolute(value, folder)
-        elif isinstance(value, list | tuple):
-            data[key] = [_absolute(one, folder) if isinstance(one, str) else one for one in value]
+    several = data.get("unlabeled")
+    if isinstance(several, list | tuple):
+        data["unlabeled"] = [_absolute(one, folder) if isinstance(one, str) else one for one in several]
     return anchored
 
 

@@ -170,9 +170,7 @@ class JointSection(_Training):
     soft_depth: int = setting(
         0, "Steps of diffusion that make soft labels; 0 = hard labels.", meaning="a number of steps", low=0
     )
-    soft_decay: float = setting(
-        0.5, "What a step of diffusion leaves of a label.", meaning="a share", above=0, high=1
-    )
+    soft_decay: float = setting(0.5, "Factor per step of diffusion.", meaning="a share", above=0, high=1)
 
 
 @dataclass(frozen=True)
@@ -185,12 +183,22 @@ class ConsensusSection(_Section):
     )
     k: int = setting(20, "Neighbors of each image.", meaning="a number of neighbors", low=1)
     threshold: float = setting(
-        0.96, "Pairs of at least this probability are accepted.", meaning="a probability", low=0, high=1
+        0.96,
+        "Pairs of a greater probability are accepted; a vote has vote_threshold instead.",
+        meaning="a probability",
+        low=0,
+        high=1,
     )
     tune: bool = setting(False, "Choose the threshold on the validation part instead.")
-    max_size: int = setting(600, "Most images of a pseudo-identity.", meaning="a number of images", low=2)
+    max_size: int = setting(
+        600, "Most images that a pseudo-identity may have.", meaning="a number of images", low=2
+    )
     step: float = setting(
-        0.1, "How far the threshold rises when a group is too large.", meaning="a share", above=0, below=1
+        0.1,
+        "How fast the threshold rises while a group that is too large is split.",
+        meaning="a share",
+        above=0,
+        below=1,
     )
     inputs: tuple[str, ...] = setting(
         PAPER_INPUTS, "What the mediator hears; common_neighbors is beyond the paper.", choices=ALL_INPUTS
@@ -199,7 +207,11 @@ class ConsensusSection(_Section):
         -1, "Members that must agree in a vote; -1 = all.", meaning="a number of members", low=0, also=-1
     )
     vote_threshold: float = setting(
-        0.0, "Least similarity in the base for a vote.", meaning="a cosine similarity", low=-1, high=1
+        0.0,
+        "In a vote, the similarity in the base must be greater.",
+        meaning="a cosine similarity",
+        low=-1,
+        high=1,
     )
     method: Literal["auto", "exact", "nndescent"] = setting("auto", "How neighbors are searched.")
     grouping: Literal["components"] = setting("components", "How accepted pairs become groups.")
@@ -230,7 +242,7 @@ class EvaluationSection(_Section):
 
 @dataclass(frozen=True)
 class EngineSection(_Section):
-    """The machine; nothing here changes a result."""
+    """What a run may take of the machine."""
 
     section: ClassVar[str] = "engine"
     threads: int = setting(

@@ -16,7 +16,11 @@ class TrainingSettings:
     """How a network is trained, but for the seed; `Recipe` and the recipe sections of `cdp run` have these fields."""
 
     epochs: float = setting(
-        20, "Passes over the images.", meaning="a number of passes over the images", low=0, high=1e6
+        20,
+        "Passes over the images, more than 0.",
+        meaning="a number of passes over the images",
+        low=0,
+        high=1e6,
     )
     batch: int = setting(
         128,
@@ -42,13 +46,13 @@ class TrainingSettings:
         256, "Length of an embedding.", meaning="the length of an embedding", low=1, high=1e5
     )
     loss: Literal["softmax", "arcface", "cosface"] = setting(
-        "softmax", "The loss; arcface uses the output E of its authors."
+        "softmax", "The loss; arcface comes with output E."
     )
     margin: float = setting(0.0, "Margin of arcface and cosface; 0 = the loss's own.")
     logit_scale: float = setting(0.0, "Scale of the logits of arcface and cosface; 0 = the loss's own.")
     dropout: float = setting(
         0.4,
-        "Share of the embedding head's inputs dropped.",
+        "Share of the inputs dropped in the head of arcface (output E).",
         meaning="the share of dropped inputs",
         low=0,
         high=1,
@@ -81,7 +85,7 @@ class TrainingSettings:
     enlarge: bool = setting(False, "Allow images smaller than the crop.")
     sample_classes: float = setting(
         1.0,
-        "Share of the classes that one step sees; 1 = all.",
+        "Share of the classes that one step sees, more than 0; 1 = all.",
         meaning="a share of the classes",
         low=0,
         high=1,

@@ -1,0 +1,130 @@
+"""The sections: the contract's keys and defaults, and one definition of the training settings."""
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from cdp.config.sections import (
+    SECTIONS,
+    ConsensusSection,
+    EngineSection,
+    JointSection,
+    RunRecipe,
+    TrainSection,
+)
+from cdp.errors import InputError
+from cdp.nets.recipe import Recipe, TrainingSettings
+from cdp.settings import settings_of
+
+CONTRACT = {
+    "data": "images labeled unlabeled validation test root skip rotations",
+    "drawn": "identities images size test_identities test_images junk mislabeled",
+    "split": "labeled unlabeled_parts use_parts validation probes distractors test_probes",
+    "base": "network",
+    "committee": "networks",
+    "consensus": "mediator k threshold tune max_size step inputs quorum vote_threshold method grouping folds",
+    "evaluation": "bound fpr replicates pairs members",
+    "engine": "threads memory_budget checkpoint_every",
+}
+
+
+def test_the_keys_are_those_of_the_contract():
+    found = {section: " ".join(settings_of(kind)) for section, kind in SECTIONS.items()}
+    training = " ".join(field.name for field in fields(Recipe) if field.name != "seed")
+    more = {"train": training, "joint": f"{training} labeled_share soft_depth soft_decay"}
+    assert found == CONTRACT | more
+
+
+def test_every_field_is_a_setting_with_a_sentence():
+    for owner in (RunRecipe, Recipe, *SECTIONS.values()):
+        known = settings_of(owner)
+        assert set(known) == {field.name for field in fields(owner)} - set(SECTIONS)
+        for one in known.values():
+            assert one.help[0].isupper() or one.help[0].isdigit(), one
+            assert one.help.endswith("."), one
+
+
+def test_training_settings_become_the_recipe_of_the_networks():
+    assert TrainSection().recipe(0) == Recipe()
+    assert JointSection().recipe(5) == Recipe(epochs=8, seed=5)
+    section = JointSection(rate=0.1, loss="cosface", soft_depth=2)
+    assert section.recipe(1) == Recipe(epochs=8, rate=0.1, loss="cosface", seed=1)
+    assert settings_of(TrainSection)["rate"] == settings_of(Recipe)["rate"]
+
+
+def test_the_networks_recipe_is_what_it_was():
+    """Cards and unfinished runs hold these values; another spelling would orphan them."""
+    assert Recipe().as_dict() == {
+        "epochs": 20, "batch": 128, "rate": 0.05, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "one_cycle",
+        "size": 32, "scale": 0, "color": True, "dimensions": 256, "loss": "softmax", "margin": 0.0,
+        "logit_scale": 0.0, "dropout": 0.4, "label_smoothing": 0.0, "flip": False, "shift": 0.0, "rotate": 0.0,
+        "zoom": 0.0, "enlarge": False, "sample_classes": 1.0, "shard_classes": False, "precision": "float32",
+        "channels_last": True, "compile": False, "seed": 0,
+    }  # fmt: skip
+    assert repr(Recipe().epochs) == "20"
+    for wrong, message in {
+        ("rate", -1): "Recipe(rate=-1): rate is the highest learning rate, from 0 to 1000.",
+        ("epochs", 0): "Recipe(epochs=0): epochs must be greater than 0.",
+        ("loss", "x"): "Recipe(loss='x'): choose one of softmax, arcface, cosface.",
+        ("size", 4): "Recipe(size=4): the network sees images of 8 pixels a side or more.",
+        (
+            "scale",
+            20,
+        ): "Recipe(scale=20, size=32): a crop of 32 does not fit into 20; scale is 0 or at least size.",
+    }.items():
+        with pytest.raises(InputError) as caught:
+            replace(Recipe(), **dict([wrong]))
+        assert str(caught.value) == message
+    with pytest.raises(InputError) as caught:
+        Recipe(shard_classes=True, label_smoothing=0.1)
+    assert str(caught.value) == (
+        "Recipe(sample_classes, shard_classes): these work with the softmax loss without smoothing only."
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "wrong", "message"),
+    [
+        (TrainSection, {"epochs": 0}, "train.epochs = 0: epochs must be greater than 0."),
+        (TrainSection, {"zoom": 1}, "train.zoom = 1: a share of the image's side from 0 to 0.9."),
+        (TrainSection, {"momentum": 2}, "train.momentum = 2: the momentum of SGD, below 1, from 0 to 1. Did you mean 0.02?"),
+        (
+            JointSection,
+            {"scale": 20},
+            "joint.scale = 20, joint.size = 32: a crop of 32 does not fit into 20; scale is 0 or at least size.",
+        ),
+        (
+            JointSection,
+            {"sample_classes": 0.5, "loss": "arcface"},
+            "joint.sample_classes, joint.shard_classes: these work with the softmax loss without smoothing only.",
+        ),
+        (JointSection, {"labeled_share": -0.5}, "joint.labeled_share = -0.5: a share from 0 to 1, or -1."),
+        (ConsensusSection, {"threshold": 96}, "consensus.threshold = 96: a probability from 0 to 1. Did you mean 0.96?"),
+        (ConsensusSection, {"folds": 1}, "consensus.folds = 1: a number of folds, 2 or more, or 0."),
+        (ConsensusSection, {"step": 1}, "consensus.step = 1: a share, above 0 and below 1."),
+        (
+            EngineSection,
+            {"memory_budget": "much"},
+            "engine.memory_budget: 'much' is not a size; write for example '2GB' or '500MB'.",
+        ),
+        (RunRecipe, {"seed": -1}, "seed = -1: a whole number, 0 or more."),
+        (RunRecipe, {"seed": 1.5}, "seed = 1.5: a whole number is needed, not a number with a point."),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_named_by_section(section, wrong, message):
+    with pytest.raises(InputError) as caught:
+        section(**wrong)
+    assert str(caught.value) == message
+
+
+def test_plain_values_survive_json():
+    values = RunRecipe(seed=7).as_dict()
+    assert json.loads(json.dumps(values)) == values
+    assert values["evaluation"]["fpr"] == [0.01, 0.001]
+    assert list(values) == ["seed", *SECTIONS]
+
+
+def test_training_settings_are_shared_not_copied():
+    assert issubclass(TrainSection, TrainingSettings)
+    assert issubclass(Recipe, TrainingSettings)

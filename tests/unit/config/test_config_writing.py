@@ -1,0 +1,71 @@
+"""Recipes as text, and the page about them."""
+
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from cdp.config.reading import read_recipe, recipe_from
+from cdp.config.sections import SECTIONS, RunRecipe
+from cdp.config.writing import differences, reference_table, to_toml, write_recipe
+from cdp.settings import settings_of
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+def test_every_key_is_written_with_its_help():
+    text = write_recipe(RunRecipe())
+    lines = text.splitlines()
+    for section, kind in SECTIONS.items():
+        assert f"[{section}]" in lines
+        for name, one in settings_of(kind).items():
+            assert f"{name} = {to_toml(getattr(getattr(RunRecipe(), section), name))}" in lines
+            assert one.help.split(".")[0][:60] in text
+    assert all(len(line) <= 100 for line in lines)
+    assert "# A probability" not in text
+    assert "# Most images that a pseudo-identity may have. (2 or more)\nmax_size = 600\n" in text
+    assert recipe_from(tomllib.loads(text)) == RunRecipe()
+
+
+def test_bare_text_has_no_comments():
+    text = write_recipe(RunRecipe(seed=2), commented=False)
+    assert "#" not in text
+    assert text.startswith("seed = 2\n\n[data]\nimages = ")
+    assert recipe_from(tomllib.loads(text)) == RunRecipe(seed=2)
+
+
+def test_a_recipe_written_to_another_folder_means_the_same(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "mine.toml").write_text('[data]\nlabeled = "a"\nunlabeled = ["b", "../c"]\n')
+    recipe = read_recipe(tmp_path / "mine.toml")
+    (tmp_path / "run" / "recipe.toml").write_text(write_recipe(recipe))
+    assert read_recipe(tmp_path / "run" / "recipe.toml") == recipe
+
+
+def test_differences_from_the_defaults():
+    assert differences(RunRecipe()) == []
+    recipe = recipe_from(
+        {"seed": 1, "consensus": {"k": 30, "threshold": 0.96}, "committee": {"networks": []}}
+    )
+    assert [(one.key, one.value) for one in differences(recipe)] == [
+        ("seed", 1),
+        ("committee.networks", ()),
+        ("consensus.k", 30),
+    ]
+    assert differences(recipe)[2].default == 20
+
+
+def test_the_page_about_recipes_is_up_to_date():
+    page = (DOCS / "recipes.md").read_text(encoding="utf-8")
+    made = runpy.run_path(str(DOCS / "make_recipe_reference.py"))["with_reference"](page)
+    assert made == page, "run: python docs/make_recipe_reference.py"
+    assert reference_table() in page
+
+
+def test_recipes_need_no_torch():
+    code = (
+        "import sys, cdp.config.reading, cdp.config.writing, cdp.config.checks, cdp.config.surroundings\n"
+        "assert not {'torch', 'sklearn', 'scipy', 'numba'} & set(sys.modules), sorted(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

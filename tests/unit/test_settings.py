@@ -1,0 +1,91 @@
+"""Fields that carry their help: what is accepted, what is said when it is not."""
+
+from dataclasses import FrozenInstanceError, dataclass
+from typing import Literal
+
+import pytest
+
+from cdp.errors import InputError
+from cdp.settings import check_settings, did_you_mean, listed, setting, setting_like, settings_of, shown
+
+
+@dataclass(frozen=True)
+class Kitchen:
+    heat: float = setting(0.5, "How hot.", meaning="a share", low=0, high=1)
+    plates: int = setting(4, "How many.", low=1)
+    open: bool = setting(True, "Whether.")
+    cook: Literal["ann", "bob"] = setting("ann", "Who.")
+    spices: tuple[str, ...] = setting(("salt",), "Which.", choices=("salt", "pepper"))
+    times: tuple[float, ...] = setting((), "When.", meaning="an hour", above=0, below=24)
+    guests: int = setting(-1, "For how many.", meaning="a number of guests", low=1, also=-1)
+    salt: float = setting(0.0, "How salty.")
+
+    def __post_init__(self):
+        check_settings(self, "kitchen")
+
+
+def test_values_are_kept_as_their_types_say():
+    kitchen = Kitchen(heat=1, times=[1, 2.5], spices=["pepper"])
+    assert repr(kitchen.heat) == "1.0"
+    assert repr(kitchen.times) == "(1.0, 2.5)"
+    assert kitchen.spices == ("pepper",)
+    assert hash(kitchen) == hash(Kitchen(heat=1.0, times=(1.0, 2.5), spices=("pepper",)))
+    with pytest.raises(FrozenInstanceError):
+        kitchen.heat = 0.2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"heat": 96}, "kitchen.heat = 96: a share from 0 to 1. Did you mean 0.96?"),
+        ({"heat": -1.0}, "kitchen.heat = -1: a share from 0 to 1."),
+        ({"heat": 101.5}, "kitchen.heat = 101.5: a share from 0 to 1."),
+        ({"heat": float("nan")}, "kitchen.heat = nan: a share from 0 to 1."),
+        ({"heat": True}, "kitchen.heat = true: a number is needed, not true or false."),
+        ({"heat": 10**400}, f"kitchen.heat = 1{'0' * 58}…: a number is needed, not a whole number."),
+        ({"salt": float("inf")}, "kitchen.salt = inf: a number that is finite."),
+        ({"plates": 0}, "kitchen.plates = 0: a whole number, 1 or more."),
+        ({"plates": 2.0}, "kitchen.plates = 2: a whole number is needed, not a number with a point."),
+        ({"plates": True}, "kitchen.plates = true: a whole number is needed, not true or false."),
+        ({"plates": "4"}, 'kitchen.plates = "4": a whole number is needed, not text.'),
+        ({"plates": [4]}, "kitchen.plates = [4]: a whole number is needed, not a list."),
+        ({"plates": {}}, "kitchen.plates = {}: a whole number is needed, not a table."),
+        ({"plates": None}, "kitchen.plates = None: a whole number is needed, not a NoneType."),
+        ({"open": 1}, "kitchen.open = 1: true or false is needed, not a whole number."),
+        ({"cook": "bobb"}, 'kitchen.cook = "bobb": choose one of ann, bob. Did you mean bob?'),
+        ({"spices": "salt"}, 'kitchen.spices = "salt": a list of texts is needed, not text.'),
+        ({"spices": ["salt", "x"]}, 'kitchen.spices[1] = "x": choose one of salt, pepper.'),
+        ({"times": [1, 24]}, "kitchen.times[1] = 24: an hour, above 0 and below 24."),
+        ({"guests": 0}, "kitchen.guests = 0: a number of guests, 1 or more, or -1."),
+    ],
+)
+def test_wrong_values_are_named(wrong, message):
+    with pytest.raises(InputError) as caught:
+        Kitchen(**wrong)
+    assert str(caught.value) == message
+
+
+def test_another_default_keeps_the_rest():
+    @dataclass(frozen=True)
+    class Annex(Kitchen):
+        plates: int = setting_like(Kitchen, "plates", 9)
+
+    before, after = settings_of(Kitchen)["plates"], settings_of(Annex)["plates"]
+    assert (after.default, after.help, after.low) == (9, before.help, before.low)
+    assert list(settings_of(Annex)) == list(settings_of(Kitchen))
+
+
+def test_other_types_are_a_mistake_of_the_programmer():
+    @dataclass(frozen=True)
+    class Odd:
+        odd: complex = setting(1j, "Odd.")
+
+    with pytest.raises(TypeError, match="not <class 'complex'>"):
+        settings_of(Odd)
+
+
+def test_words():
+    assert [listed(["a"]), listed(["a", "b"], "or"), listed(["a", "b", "c"])] == ["a", "a or b", "a, b and c"]
+    assert did_you_mean("treshold", ["step", "threshold"]) == " Did you mean threshold?"
+    assert did_you_mean("qqq", ["step", "threshold"]) == ""
+    assert shown(["a", 1.0, False]) == '["a", 1, false]'
