@@ -92,7 +92,9 @@ def say_outcome(outcome: Outcome) -> None:
     gap = headline["gap_closed"]
     if gap is not None:
         table.add_section()
-        table.add_row("share of the gap closed", "", _percent(gap["rank1"]), *(_percent(one) for one in gap["tpr"]))
+        table.add_row(
+            "share of the gap closed", "", _percent(gap["rank1"]), *(_percent(one) for one in gap["tpr"])
+        )
     console.print(table)
     n_images = outcome.record["parts"]["unlabeled"]["images"]
     said = (
@@ -167,7 +169,9 @@ class Terminal:
         if "stage" in self.tasks:
             self.bars.remove_task(self.tasks.pop("stage"))
         if step not in self.tasks:
-            self.tasks[step] = self.bars.add_task(step, total=total or None, completed=0 if done == total else done)
+            self.tasks[step] = self.bars.add_task(
+                step, total=total or None, completed=0 if done == total else done
+            )
         self.bars.update(self.tasks[step], completed=done, total=total or None)
 
     def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:

@@ -14,16 +14,21 @@ ANY_KEY = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Options that are not declared are keys of the recipe."""
 
 RunOut = Annotated[
-    Path, typer.Option("--out", help="The run's folder; an interrupted run goes on in it.", show_default=False)
+    Path,
+    typer.Option("--out", help="The run's folder; an interrupted run goes on in it.", show_default=False),
 ]
 PlanOption = Annotated[bool, typer.Option("--plan", help="Say what would run and why, and stop.")]
-LinesOption = Annotated[bool, typer.Option("--json", help="Tell everything as JSON lines on standard output.")]
+LinesOption = Annotated[
+    bool, typer.Option("--json", help="Tell everything as JSON lines on standard output.")
+]
 
 
 @app.command(context_settings=ANY_KEY)
 def run(
     context: typer.Context,
-    recipe: Annotated[str, typer.Argument(help="A recipe (TOML); `cdp recipe new` writes one to start from.")],
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe (TOML); `cdp recipe new` writes one to start from.")
+    ],
     out: RunOut,
     plan: PlanOption = False,
     quiet: QuietOption = False,
@@ -38,7 +43,9 @@ def run(
         if recipe.startswith("-"):
             from cdp.errors import InputError
 
-            raise InputError(f"{recipe}: name the recipe first, then its keys: cdp run RECIPE {recipe} … --out DIR")
+            raise InputError(
+                f"{recipe}: name the recipe first, then its keys: cdp run RECIPE {recipe} … --out DIR"
+            )
         from cdp.cli.run import RunSettings, show_plan, typed_command
         from cdp.cli.run import run as run_it
         from cdp.config.reading import read_recipe

@@ -170,30 +170,22 @@ def _headline(recipe: RunRecipe, folder: Path, found: Mapping[str, Recognition])
 
 def gap_closed(found: Mapping[str, Recognition]) -> dict[str, Any]:
     """(with pseudo-labels - labeled only) / (all labels - labeled only), resampled together."""
-    low, mid, high = (found[key] for key in ("labeled", "cdp", "all"))
-    rank_1 = _share(
-        *(one.identification.rate() for one in (low, mid, high)), *(one.rank_1 for one in (low, mid, high))
-    )
+    three = [found[key] for key in ("labeled", "cdp", "all")]
     tprs = []
-    for at, figure in enumerate(low.verification.tpr):
-        values = [one.verification.tpr[at].tpr for one in (low, mid, high)]
-        again = [one.verification.replicates[:, 2 + at] for one in (low, mid, high)]
-        tprs.append({"fpr": figure.fpr, **_share(*values, *again)})
-    return {"rank1": rank_1, "tpr": tprs}
+    for at, figure in enumerate(three[0].verification.tpr):
+        values = [one.verification.tpr[at].tpr for one in three]
+        again = [one.verification.replicates[:, 2 + at] for one in three]
+        tprs.append({"fpr": figure.fpr, **_share(values, again)})
+    rates: list[float | None] = [one.identification.rate() for one in three]
+    return {"rank1": _share(rates, [one.rank_1 for one in three]), "tpr": tprs}
 
 
-def _share(
-    low: float | None,
-    mid: float | None,
-    high: float | None,
-    low_again: DoubleArray,
-    mid_again: DoubleArray,
-    high_again: DoubleArray,
-) -> dict[str, float | None]:
+def _share(values: Sequence[float | None], again: Sequence[DoubleArray]) -> dict[str, float | None]:
+    low, mid, high = values
     if low is None or mid is None or high is None or high == low:
         return {"value": None, "low": None, "high": None}
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares = (mid_again - low_again) / (high_again - low_again)
+        shares = (again[1] - again[0]) / (again[2] - again[0])
     return _with_interval((mid - low) / (high - low), shares)
 
 

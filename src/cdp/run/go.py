@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cdp.config.checks import check_recipe
-from cdp.config.writing import write_recipe
 from cdp.config.sections import RunRecipe
+from cdp.config.writing import write_recipe
 from cdp.errors import InputError
 from cdp.report.page_files import write_report
 from cdp.run.parts import read_sources, source_names

@@ -36,13 +36,8 @@ class Parts:
     labeled: Manifest
     unlabeled: Manifest
     n_validation: int
-    probes: Manifest | None
-    distractors: Manifest | None
-
-    @property
-    def has_truth(self) -> bool:
-        """Whether the identities of all unlabeled images are known, so that there is a bound."""
-        return bool((self.unlabeled.identities >= 0).all())
+    probes: Manifest
+    distractors: Manifest
 
 
 def source_names(recipe: RunRecipe) -> tuple[str, ...]:

@@ -121,9 +121,7 @@ class _Stages:
             {"network": model.network, "train": asdict(self.recipe.train), "seed": self.recipe.seed},
             (part,),
             {model.artifact: model.artifact},
-            lambda watch: training.train(
-                self.recipe, self.folder, model.room, model.network, part, watch
-            ),
+            lambda watch: training.train(self.recipe, self.folder, model.room, model.network, part, watch),
         )
 
     def train_without(self, model: Model, fold: int) -> Stage:

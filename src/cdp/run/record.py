@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from cdp import __version__
-from cdp.config.writing import write_recipe
 from cdp.config.sections import RunRecipe
+from cdp.config.writing import write_recipe
 from cdp.run.runner import Ran
 from cdp.store import write_json
 
 _TOLD = ("numpy", "scipy", "numba", "scikit-learn", "pynndescent", "pillow", "torch", "timm")
 
 
-def make_record(recipe: RunRecipe, folder: Path, ran: Sequence[Ran], started: datetime, command: str) -> dict[str, Any]:
+def make_record(
+    recipe: RunRecipe, folder: Path, ran: Sequence[Ran], started: datetime, command: str
+) -> dict[str, Any]:
     """All that is known about a finished run, as plain values."""
     return {
         "kind": "Run",

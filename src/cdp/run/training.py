@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cdp.config.sections import RunRecipe
 from cdp.data.merge import merge_manifests
 from cdp.errors import InputError
@@ -57,14 +59,12 @@ def split(recipe: RunRecipe, folder: Path) -> None:
     parts = make_parts(recipe, read_sources(recipe, folder))
     tables = {"labeled": parts.labeled, "unlabeled": parts.unlabeled}
     counts: dict[str, dict[str, int | None]] = {}
-    assert parts.probes is not None and parts.distractors is not None
     tables |= {"probes": parts.probes, "distractors": parts.distractors}
     for name, table in tables.items():
         counts[name] = _count(table)
     if parts.n_validation:
-        counts["validation"] = _count(
-            parts.unlabeled.take(slice(len(parts.unlabeled) - parts.n_validation, None))
-        )
+        rows = np.arange(len(parts.unlabeled))[-parts.n_validation :]
+        counts["validation"] = _count(parts.unlabeled.take(rows))
     if recipe.consensus.folds:
         fold_of = fold_of_rows(parts.labeled, recipe.consensus.folds, recipe.seed)
         for fold in range(recipe.consensus.folds):
@@ -128,8 +128,17 @@ def embed(recipe: RunRecipe, folder: Path, artifact: str, shown: Sequence[str], 
             members=[],
             n_jobs=n_threads(recipe),
             force=True,
-            watch=lambda step, done, total, name=name: watch(f"embed {name}", done, total),  # type: ignore[misc]
+            watch=_under(f"embed {name}", watch),
         )
+
+
+def _under(step: str, watch: Watch) -> Watch:
+    """The same watch, told another name of the step."""
+
+    def told(_: str, done: int, total: int) -> None:
+        watch(step, done, total)
+
+    return told
 
 
 def join(recipe: RunRecipe, folder: Path, watch: Watch) -> None:

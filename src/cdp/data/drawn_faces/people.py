@@ -99,19 +99,27 @@ def traits_of(table: DoubleArray) -> AnyArray:
     tone = draw.uniform(0, 4.99)
     made["skin"] = _along(_SKIN, tone) + draw.normal(0, 0.025)[:, None] * np.array([0.2, -0.3, -1.0])
     # Dark hair goes with every skin, fair hair less often with dark skin; the overlap stays large.
-    color = np.searchsorted(_HAIR_SHARE, np.minimum(draw.uniform() * (1 - 0.06 * np.maximum(tone - 2, 0)), 0.999))
+    color = np.searchsorted(
+        _HAIR_SHARE, np.minimum(draw.uniform() * (1 - 0.06 * np.maximum(tone - 2, 0)), 0.999)
+    )
     made["hair"] = np.clip(_HAIR[color] * np.exp(draw.normal(0, 0.16))[:, None], 0.04, 0.95)
     made["iris"] = _IRIS[np.searchsorted(_IRIS_SHARE, np.minimum(draw.uniform(), 0.999))]
     made["iris"] *= np.exp(draw.normal(0, 0.12))[:, None]
-    made["lip"] = made["skin"] * np.array([0.86, 0.58, 0.58]) + draw.normal(0, 0.04)[:, None] * np.array([1.0, -0.6, -0.4])
+    made["lip"] = made["skin"] * np.array([0.86, 0.58, 0.58]) + draw.normal(0, 0.04)[:, None] * np.array(
+        [1.0, -0.6, -0.4]
+    )
     made["brow"] = np.clip(made["hair"] * 0.75 + 0.02 + draw.normal(0, 0.02)[:, None], 0.03, 0.8)
     bald = draw.chance(0.05)
     style = _STYLES[(draw.uniform() * len(_STYLES)).astype(np.int64)]
     flip = np.where(draw.chance(0.5), 1.0, -1.0)
     parts = ("hairline", "peak", "slant", "drop", "top", "side", "back", "back_width", "curl", "bun")
     for place, name in enumerate(parts):
-        shaken = style[:, place] + draw.normal(0, 1)* _STYLE_SPREAD[place]
-        made[name] = np.where(style[:, place] == 0, 0.0, shaken) if name in ("back", "back_width", "curl", "bun") else shaken
+        shaken = style[:, place] + draw.normal(0, 1) * _STYLE_SPREAD[place]
+        made[name] = (
+            np.where(style[:, place] == 0, 0.0, shaken)
+            if name in ("back", "back_width", "curl", "bun")
+            else shaken
+        )
     made["slant"] *= flip
     made["curls"] = np.rint(draw.uniform(9, 15))
     made["hairy"] = ~bald

@@ -7,7 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.drawn_faces.brushes import ALMOND, BOW, BOX, ELLIPSE, Lens, almond, blend, cover, ellipse, paint, to_head
+from cdp.data.drawn_faces.brushes import (
+    ALMOND,
+    BOW,
+    BOX,
+    ELLIPSE,
+    Lens,
+    almond,
+    blend,
+    cover,
+    ellipse,
+    paint,
+    to_head,
+)
 from cdp.kernels import kernel
 from cdp.types.arrays import AnyArray, ByteArray, FloatArray
 
@@ -103,11 +115,15 @@ def _paint_ground(canvas: FloatArray, lens: Lens, now: Any) -> None:
             x, y = to_head(lens, column, row)
             share = min(1.0, max(0.0, 0.5 + 0.35 * (cosine * x + sine * y)))
             for channel in range(3):
-                canvas[row, column, channel] = now.ground[channel] * (1 - share) + now.ground_far[channel] * share
+                canvas[row, column, channel] = (
+                    now.ground[channel] * (1 - share) + now.ground_far[channel] * share
+                )
     for blob in range(len(now.blobs)):
         one = now.blobs[blob]
         if one[2] > 0:
-            paint(canvas, lens, ELLIPSE, (one[0], one[1]), one[4], one[2], one[3], 0.0, one[5:], 0.8, size / 20)
+            paint(
+                canvas, lens, ELLIPSE, (one[0], one[1]), one[4], one[2], one[3], 0.0, one[5:], 0.8, size / 20
+            )
 
 
 @kernel
@@ -142,7 +158,9 @@ def _paint_behind(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
         paint(canvas, lens, BOX, place, 0.0, wide, (bottom - top) / 2, 2.6, dark, 1.0, 1.0)
     if who.bun > 0:
         place = (sway, -who.crown - who.top - who.bun * 0.45)
-        paint(canvas, lens, ELLIPSE, place, 0.0, who.bun * 1.15, who.bun, 0.0, _shade(who.hair, 0.88), 1.0, 1.0)
+        paint(
+            canvas, lens, ELLIPSE, place, 0.0, who.bun * 1.15, who.bun, 0.0, _shade(who.hair, 0.88), 1.0, 1.0
+        )
     neck = _shade(who.skin, 0.82)
     paint(canvas, lens, BOX, (sway * 0.3, who.chin + 0.1), 0.0, who.width * 0.50, 0.55, 4.0, neck, 1.0, 1.0)
     place = (sway * 0.2, who.chin + 1.12)
@@ -152,8 +170,32 @@ def _paint_behind(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
         # The ear on the far side disappears behind the cheek.
         out = who.width * (0.98 - 0.35 * max(0.0, side * math.sin(now.yaw)))
         place = (side * out + sway * 0.25, who.ear_y - 0.3 * math.sin(now.pitch))
-        paint(canvas, lens, ELLIPSE, place, 0.15 * side, who.ear * 0.62, who.ear, 0.0, _shade(who.skin, 0.92), 1.0, 1.0)
-        paint(canvas, lens, ELLIPSE, place, 0.15 * side, who.ear * 0.3, who.ear * 0.6, 0.0, _shade(who.skin, 0.76), 0.8, 1.0)
+        paint(
+            canvas,
+            lens,
+            ELLIPSE,
+            place,
+            0.15 * side,
+            who.ear * 0.62,
+            who.ear,
+            0.0,
+            _shade(who.skin, 0.92),
+            1.0,
+            1.0,
+        )
+        paint(
+            canvas,
+            lens,
+            ELLIPSE,
+            place,
+            0.15 * side,
+            who.ear * 0.3,
+            who.ear * 0.6,
+            0.0,
+            _shade(who.skin, 0.76),
+            0.8,
+            1.0,
+        )
 
 
 @kernel
@@ -204,7 +246,19 @@ def _paint_marks(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
             paint(canvas, lens, ELLIPSE, (x, y), 0.0, 0.024, 0.022, 0.0, dot, who.freckles, 1.0)
     if who.scar > 0:
         x, y, _ = _turn(who, now, who.scar_x, who.scar_y, 0.0)
-        paint(canvas, lens, BOW, (x, y), who.scar_angle, 0.17, 0.02, 0.024, _mixed(who.skin, who.lip, 0.75), 0.9, 1.0)
+        paint(
+            canvas,
+            lens,
+            BOW,
+            (x, y),
+            who.scar_angle,
+            0.17,
+            0.02,
+            0.024,
+            _mixed(who.skin, who.lip, 0.75),
+            0.9,
+            1.0,
+        )
     cheek = _mixed(who.skin, who.lip, 0.5)
     for side in (-1.0, 1.0):
         x, y, narrow = _turn(who, now, side * 0.43, 0.33, 0.0)
@@ -221,7 +275,9 @@ def _paint_nose(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     angle = math.atan2(tip_y - bridge_y, tip_x - bridge_x)
     paint(canvas, lens, BOW, middle, angle, who.nose * 0.42, 0.02 * side, 0.03, dark, 0.45, 1.6)
     bright = _shade(who.skin, 1.10)
-    paint(canvas, lens, ELLIPSE, (tip_x, tip_y - 0.07), 0.0, who.nose_width * 0.5, 0.10, 0.0, bright, 0.6, 1.6)
+    paint(
+        canvas, lens, ELLIPSE, (tip_x, tip_y - 0.07), 0.0, who.nose_width * 0.5, 0.10, 0.0, bright, 0.6, 1.6
+    )
     paint(canvas, lens, BOW, (tip_x, tip_y), 0.0, who.nose_width, 0.05, 0.032, dark, 0.9, 1.0)
 
 
@@ -236,13 +292,37 @@ def _paint_mouth(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
         paint(canvas, lens, BOW, (x, y - 0.17), 0.0, wide * 1.15, -0.07, 0.075, fuzz, who.moustache, 1.0)
     if now.open > 0.1:
         gape = 0.17 * now.open + who.lips * 0.5
-        paint(canvas, lens, ALMOND, (x, y + bend * 0.3), 0.0, wide * 1.05, who.lips + 0.02, gape + who.lips, who.lip, 1.0, 1.0)
+        paint(
+            canvas,
+            lens,
+            ALMOND,
+            (x, y + bend * 0.3),
+            0.0,
+            wide * 1.05,
+            who.lips + 0.02,
+            gape + who.lips,
+            who.lip,
+            1.0,
+            1.0,
+        )
         inside = np.array((0.32, 0.09, 0.10))
         paint(canvas, lens, ALMOND, (x, y + bend * 0.3), 0.0, wide * 0.86, 0.04, gape, inside, 1.0, 1.0)
         teeth = np.array((0.96, 0.95, 0.92))
         paint(canvas, lens, BOW, (x, y + 0.015), 0.0, wide * 0.66, 0.03, 0.035, teeth, 0.9, 1.0)
         return
-    paint(canvas, lens, BOW, (x, y + who.lips * 0.35), 0.0, wide * 0.92, bend + who.lips * 0.5, who.lips, who.lip, 0.95, 1.0)
+    paint(
+        canvas,
+        lens,
+        BOW,
+        (x, y + who.lips * 0.35),
+        0.0,
+        wide * 0.92,
+        bend + who.lips * 0.5,
+        who.lips,
+        who.lip,
+        0.95,
+        1.0,
+    )
     paint(canvas, lens, BOW, (x, y), 0.0, wide, bend, 0.026, _shade(who.lip, 0.5), 0.95, 1.0)
 
 
@@ -262,7 +342,19 @@ def _paint_eye(canvas: FloatArray, lens: Lens, who: Any, now: Any, side: float) 
     paint(canvas, lens, BOW, (x, y - 0.06), tilt, wide, -above, 0.014, fold, 0.6, 1.0)
     brow_x, brow_y, _ = _turn(who, now, side * who.eye_x * 1.05, who.eye_y + who.brow_y - now.raised, 0.04)
     angle = -side * (who.brow_angle - 1.2 * now.raised * 0.5)
-    paint(canvas, lens, BOW, (brow_x, brow_y), angle, who.brow_width * narrow, -who.brow_arch, who.brow_thick, who.brow, 0.95, 1.0)
+    paint(
+        canvas,
+        lens,
+        BOW,
+        (brow_x, brow_y),
+        angle,
+        who.brow_width * narrow,
+        -who.brow_arch,
+        who.brow_thick,
+        who.brow,
+        0.95,
+        1.0,
+    )
 
 
 @kernel
@@ -302,8 +394,15 @@ def _hairline(who: Any, now: Any, x: float) -> float:
     s = (x - shift * max(0.0, 1 - (x / who.width) ** 2)) / who.width
     flat = min(1.2, abs(s))
     bend = who.drop * flat * flat * flat * flat
-    peak = who.peak * math.exp(-(s / 0.28) ** 2)
-    return who.hairline + now.fall + bend + peak + who.slant * min(1.0, max(-1.0, s)) - 0.5 * math.sin(-now.pitch) * 0.6
+    peak = who.peak * math.exp(-((s / 0.28) ** 2))
+    return (
+        who.hairline
+        + now.fall
+        + bend
+        + peak
+        + who.slant * min(1.0, max(-1.0, s))
+        - 0.5 * math.sin(-now.pitch) * 0.6
+    )
 
 
 @kernel
@@ -325,7 +424,7 @@ def _paint_hair(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, n
             if inside <= 0:
                 continue
             toward = now.light_x * x / who.width + now.light_y * y
-            sheen = math.exp(-((y + who.crown * 0.72 + 0.25 * x * x) / 0.16) ** 2)
+            sheen = math.exp(-(((y + who.crown * 0.72 + 0.25 * x * x) / 0.16) ** 2))
             streak = math.sin(17 * x + 5 * y * x)
             shade = 1 + 0.3 * toward + 0.30 * sheen + 0.07 * streak
             for channel in range(3):
@@ -407,7 +506,9 @@ def _paint_hat(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, no
                     color[channel] = min(1.0, now.hat_color[channel] * shade)
                 blend(canvas, row, column, color, inside)
     place = (0.4 * math.sin(now.yaw), brim_y + 0.02)
-    paint(canvas, lens, ELLIPSE, place, 0.0, who.width * 0.95, 0.13, 0.0, _shade(now.hat_color, 0.72), 1.0, 1.0)
+    paint(
+        canvas, lens, ELLIPSE, place, 0.0, who.width * 0.95, 0.13, 0.0, _shade(now.hat_color, 0.72), 1.0, 1.0
+    )
 
 
 @kernel
@@ -445,11 +546,13 @@ def _blur(canvas: FloatArray, spare: FloatArray, width: float) -> None:
                     for step in range(1, reach + 1):
                         if turn == 0:
                             value += weights[step] * (
-                                source[row, max(0, column - step), channel] + source[row, min(size - 1, column + step), channel]
+                                source[row, max(0, column - step), channel]
+                                + source[row, min(size - 1, column + step), channel]
                             )
                         else:
                             value += weights[step] * (
-                                source[max(0, row - step), column, channel] + source[min(size - 1, row + step), column, channel]
+                                source[max(0, row - step), column, channel]
+                                + source[min(size - 1, row + step), column, channel]
                             )
                     target[row, column, channel] = value
 
@@ -469,8 +572,12 @@ def _develop(canvas: FloatArray, now: Any, picture: ByteArray) -> None:
                 bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                 bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
                 bits ^= bits >> np.uint64(31)
-                total = np.float64(bits & np.uint64(0xFFFF)) + np.float64((bits >> np.uint64(16)) & np.uint64(0xFFFF))
-                total += np.float64((bits >> np.uint64(32)) & np.uint64(0xFFFF)) + np.float64(bits >> np.uint64(48))
+                total = np.float64(bits & np.uint64(0xFFFF)) + np.float64(
+                    (bits >> np.uint64(16)) & np.uint64(0xFFFF)
+                )
+                total += np.float64((bits >> np.uint64(32)) & np.uint64(0xFFFF)) + np.float64(
+                    bits >> np.uint64(48)
+                )
                 grain = (total / 65535.0 - 2.0) * 1.732
                 if channel == 0:
                     shared = grain
