@@ -26,7 +26,8 @@ ROOMS = {
     "evaluate": LEAVES | {"graph", "data"},
     "store": LEAVES | {"data"},
     "nets": LEAVES | {"data", "store"},
-    "cli": LEAVES | {"graph", "data", "consensus", "evaluate", "store", "nets"},
+    "report": LEAVES | {"data", "consensus", "evaluate", "store"},
+    "cli": LEAVES | {"graph", "data", "consensus", "evaluate", "store", "nets", "report"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 
