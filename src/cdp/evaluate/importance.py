@@ -84,7 +84,7 @@ def permutation_importance(
         drops = []
         for order in orders if columns else ():
             shuffled = matrix.copy()
-            shuffled[:, columns] = matrix[np.ix_(order, columns)]
+            shuffled[:, columns] = matrix[order][:, columns]
             drops.append(whole - average_precision(mediator.doubt(shuffled), truth))
         found.append(Importance(block, float(np.mean(drops or [0])), float(np.std(drops or [0]))))
     return found

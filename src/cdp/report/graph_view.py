@@ -10,9 +10,10 @@ from cdp.report.markup import Html, element, join
 from cdp.report.survey import Survey
 from cdp.report.svg import picture
 from cdp.report.words import counted, figure, legend, paragraph, percent, section, table
-from cdp.types.arrays import BoolArray, DoubleArray, LongArray
+from cdp.types import KnnGraph
+from cdp.types.arrays import BoolArray, DoubleArray, IntArray, LongArray
 
-MOST_NODES = 170
+MOST_NODES = 220
 COLORS = 12
 _TITLE = "A part of the consensus graph"
 
@@ -23,7 +24,7 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
     if survey is None or graph is None or not len(graph):
         return section("graph", _TITLE, paragraph("No pair was accepted, so there is no graph to draw."))
     groups = choose_groups(survey)
-    rows = _rows(survey, groups)
+    rows = _rows(survey, groups, artifacts.base_graph)
     number = np.full(len(survey.labels), -1, np.int64)
     number[rows] = np.arange(len(rows))
     inside = (number[graph.ids[:, 0]] >= 0) & (number[graph.ids[:, 1]] >= 0)
@@ -43,7 +44,9 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
     if known:
         entries.append(("edge wrong", "accepted pair of two identities: a mistake"))
     if len(rejected):
-        entries.append(("edge dotted", "neighbors of a discarded image, not accepted"))
+        entries.append(
+            ("edge dotted", "a discarded image and its nearest neighbors in the group it would belong to")
+        )
     numbers = table(
         ["shown", "number", "in the whole graph"],
         [
@@ -85,7 +88,7 @@ def choose_groups(survey: Survey, most_nodes: int = MOST_NODES) -> list[int]:
 
     Each kind gets a share of the room, and very large groups are left out: they would fill the picture alone.
     """
-    small = survey.sizes <= max(most_nodes // 5, 3)
+    small = survey.sizes <= max(most_nodes // 7, 3)
     if survey.identities is not None and not small.any():
         small = survey.sizes <= most_nodes
     spread = np.argsort(-survey.sizes, kind="stable")
@@ -114,10 +117,16 @@ def choose_groups(survey: Survey, most_nodes: int = MOST_NODES) -> list[int]:
     return sorted(chosen)
 
 
-def _rows(survey: Survey, groups: list[int]) -> LongArray:
-    members = np.flatnonzero(np.isin(survey.labels, groups))
-    missed = [survey.missed(group)[:2] for group in groups]
-    return np.unique(np.concatenate([members, *missed]).astype(np.int64))
+def _rows(survey: Survey, groups: list[int], base_graph: KnnGraph | None) -> LongArray:
+    """Members of the groups, and per group two discarded images that it misses; if possible such as lie near it."""
+    shown = [np.flatnonzero(np.isin(survey.labels, groups))]
+    for group in groups:
+        missed = survey.missed(group)
+        if base_graph is not None:
+            neighbors = base_graph.neighbors[missed]
+            missed = missed[((neighbors >= 0) & (survey.labels[neighbors] == group)).any(axis=1)]
+        shown.append(missed[:2])
+    return np.unique(np.concatenate(shown).astype(np.int64))
 
 
 def _wrong_edges(survey: Survey, rows: LongArray, edges: LongArray) -> BoolArray:
@@ -128,7 +137,7 @@ def _wrong_edges(survey: Survey, rows: LongArray, edges: LongArray) -> BoolArray
     return wrong
 
 
-def _all_wrong(survey: Survey, ids: LongArray) -> str:
+def _all_wrong(survey: Survey, ids: IntArray) -> str:
     assert survey.identities is not None
     ends = survey.identities[ids]
     wrong = int(((ends[:, 0] != ends[:, 1]) & (ends >= 0).all(axis=1)).sum())
@@ -136,7 +145,7 @@ def _all_wrong(survey: Survey, ids: LongArray) -> str:
 
 
 def _rejected(artifacts: Artifacts, survey: Survey, rows: LongArray, number: LongArray) -> LongArray:
-    """For every discarded image shown, its three nearest neighbors that are shown: they hold it in place."""
+    """For every discarded image shown, its two nearest neighbors in the group it would belong to."""
     graph = artifacts.base_graph
     if graph is None:
         return np.empty((0, 2), np.int64)
@@ -144,7 +153,11 @@ def _rejected(artifacts: Artifacts, survey: Survey, rows: LongArray, number: Lon
     ends = [
         (number[row], number[other])
         for row in lost.tolist()
-        for other in [near for near in graph.neighbors[row].tolist() if near >= 0 and number[near] >= 0][:3]
+        for other in [
+            near
+            for near in graph.neighbors[row].tolist()
+            if near >= 0 and number[near] >= 0 and survey.labels[near] == survey.home[row]
+        ][:2]
     ]
     return np.array(ends, np.int64).reshape(-1, 2)
 
@@ -168,7 +181,8 @@ def _draw(
     shapes = [_line(points, one, other, "edge dotted") for one, other in rejected.tolist()]
     for at in np.lexsort((-third, wrong)).tolist():
         kind = "edge wrong" if wrong[at] else f"edge e{third[at]}"
-        shapes.append(_line(points, *edges[at].tolist(), kind, f"doubt {doubt[at]:.2g}"))
+        one, other = edges[at].tolist()
+        shapes.append(_line(points, one, other, kind, f"doubt {doubt[at]:.2g}"))
     colors = _colors(survey, rows)
     for at, row in enumerate(rows.tolist()):
         lost = survey.labels[row] < 0

@@ -13,7 +13,7 @@ from cdp.report.words import counted, legend, paragraph, percent, section
 from cdp.types import Fate
 from cdp.types.arrays import LongArray
 
-MOST_MEMBERS = 12
+MOST_MEMBERS = 10
 MOST_MISSED = 4
 _TITLE = "Groups of images and their labels"
 
@@ -23,36 +23,41 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
     if survey is None or not len(survey.sizes):
         return section("groups", _TITLE, paragraph("There are no groups to show."))
     known = survey.identities is not None
+    chosen = _choose(survey)
     shown = [
         _gallery(
             "From the largest group to the smallest",
             "Evenly spaced in the list of groups by size, so they show the ordinary case.",
             artifacts,
             survey,
-            _spread(survey),
+            chosen["ordinary"],
         ),
         _gallery(
-            "Groups that lost most images",
-            "Groups whose identity has most discarded images: here the method was too careful, or the images are poor."
-            if known
-            else "Groups that most discarded images lie nearest to.",
+            "Typical failure: several identities joined",
+            "The groups with most wrong members, worst first.",
             artifacts,
             survey,
-            _most(survey.n_missed, 4),
+            chosen["joined"],
         ),
-    ]
-    if known:
-        shown += [_impure(artifacts, survey), _split(artifacts, survey)]
-    shown.append(
+        _split(artifacts, survey),
+        _gallery(
+            "Groups that lost most images",
+            "Their identity has most discarded images: here the method was careful, or the images are poor."
+            if known
+            else "Most discarded images lie nearest to these.",
+            artifacts,
+            survey,
+            chosen["lossy"],
+        ),
         _gallery(
             "The least certain groups",
             "Lowest mean confidence: their members are tied to one another by few of the pairs they could have. "
             "Look here first when checking labels by hand.",
             artifacts,
             survey,
-            _least_certain(survey),
-        )
-    )
+            chosen["uncertain"],
+        ),
+    ]
     unread = _unread(artifacts)
     return section(
         "groups",
@@ -75,7 +80,7 @@ def _sentence(survey: Survey) -> str:
     split = len(survey.split_identities())
     missed = int(survey.n_missed.sum())
     return (
-        f"Every row is one pseudo-identity. Of {counted(n_groups, 'group')}, {percent(pure / n_groups)} hold one "
+        f"Every row is one pseudo-identity, none is shown twice. Of {counted(n_groups, 'group')}, {percent(pure / n_groups)} hold one "
         f"identity only; {counted(int(survey.wrong.sum()), 'image')} in the others do not belong there. "
         f"{counted(split, 'identity is', 'identities are')} spread over several groups, and "
         f"{counted(missed, 'discarded image')} would have belonged to a group."
@@ -104,22 +109,11 @@ def _gallery(
     return element("div", element("h3", title), paragraph(reading, class_="note"), *rows, class_="gallery")
 
 
-def _impure(artifacts: Artifacts, survey: Survey) -> Html:
-    groups = _most(survey.n_wrong, 5)
-    title = "Typical failure: several identities joined"
-    if not groups:
-        return element("div", element("h3", title), paragraph("None: every group is pure.", class_="note"))
-    found = _gallery(title, "The groups with most wrong members, worst first.", artifacts, survey, groups)
-    assert found is not None
-    return found
-
-
-def _split(artifacts: Artifacts, survey: Survey) -> Html:
-    title = "Typical failure: one identity in several groups"
+def _split(artifacts: Artifacts, survey: Survey) -> Html | None:
     split = survey.split_identities()
     if not split:
-        words = "None: no identity is the majority of two groups."
-        return element("div", element("h3", title), paragraph(words, class_="note"))
+        return None
+    title = "Typical failure: one identity in several groups"
     names = None if artifacts.manifest is None else artifacts.manifest.names
     rows = []
     for who, groups in split[:4]:
@@ -130,7 +124,7 @@ def _split(artifacts: Artifacts, survey: Survey) -> Html:
         missed = survey.missed(int(groups[0]))
         about = f"in {len(groups)} groups: labels {labels}{more}"
         rows.append(_row(name, about, artifacts, survey, groups[:4].tolist(), missed))
-    reading = "Every row is one true identity; a gap separates its groups. Mostly light, pose or age have come between."
+    reading = "Every row is one true identity; a gap separates its groups."
     return element("div", element("h3", title), paragraph(reading, class_="note"), *rows, class_="gallery")
 
 
@@ -194,19 +188,21 @@ def _about(survey: Survey, group: int) -> str:
     return ", ".join(words)
 
 
-def _spread(survey: Survey, number: int = 6) -> list[int]:
+def _choose(survey: Survey) -> dict[str, list[int]]:
+    """Which groups each gallery shows; none is shown twice."""
     by_size = np.argsort(-survey.sizes, kind="stable")
-    chosen = np.linspace(0, len(by_size) - 1, min(number, len(by_size))).round().astype(np.int64)
-    return [int(group) for group in by_size[np.unique(chosen)]]
-
-
-def _most(counts: LongArray, number: int) -> list[int]:
-    order = np.argsort(-counts, kind="stable")[:number]
-    return [int(group) for group in order if counts[group] > 0]
-
-
-def _least_certain(survey: Survey, number: int = 4) -> list[int]:
-    return [int(group) for group in np.argsort(survey.confidence, kind="stable")[:number]]
+    spaced = np.unique(np.linspace(0, len(by_size) - 1, min(6, len(by_size))).round().astype(np.int64))
+    chosen = {"ordinary": [int(group) for group in by_size[spaced]]}
+    seen = set(chosen["ordinary"])
+    for name, score, most in (
+        ("joined", survey.n_wrong, 5),
+        ("lossy", survey.n_missed, 4),
+        ("uncertain", 1 - survey.confidence, 4),
+    ):
+        order = np.argsort(-score, kind="stable")[: most + len(seen)].tolist()
+        chosen[name] = [group for group in order if score[group] > 0 and group not in seen][:most]
+        seen |= set(chosen[name])
+    return chosen
 
 
 def _unread(artifacts: Artifacts) -> str:

@@ -37,8 +37,20 @@ def headline_section(run: Mapping[str, Any]) -> Html:
     models = {model["key"]: model for model in headline["models"]}
     gap = headline.get("gap_closed")
     rates = [entry["fpr"] for entry in next(iter(models.values())).get("tpr") or []]
-    charts = [_chart("Rank-1 identification", [(model, model.get("rank1")) for model in models.values()])] + [
-        _chart(rate_name(fpr), [(model, _at(model.get("tpr"), fpr)) for model in models.values()])
+    charts = [
+        _chart(
+            "Rank-1 identification",
+            "Share of the probes whose most similar image, among another one of the same person and all distractors, "
+            "is that person. Longer is better.",
+            [(model, model.get("rank1")) for model in models.values()],
+        )
+    ] + [
+        _chart(
+            rate_name(fpr),
+            f"Share of the pairs of one person that are recognized when {100 * fpr:g} % of the pairs of two people "
+            "are taken for one. Longer is better.",
+            [(model, _at(model.get("tpr"), fpr)) for model in models.values()],
+        )
         for fpr in rates
     ]
     return section(
@@ -49,9 +61,9 @@ def headline_section(run: Mapping[str, Any]) -> Html:
         side_by_side(*charts),
         _table(run, models, gap, rates),
         paragraph(
-            f"All models are {headline.get('network', 'one network')} trained alike, tested on "
-            f"{count(headline.get('probes'))} probe images among {count(headline.get('distractors'))} "
-            "distractors of people who were in no training set.",
+            f"All models are {headline.get('network', 'one network')}, tested on the same {count(headline.get('probes'))} "
+            f"probe images among {count(headline.get('distractors'))} distractors. The thin lines on the bars span "
+            "95 % intervals, from resampling the test identities.",
             class_="note",
         ),
     )
@@ -121,7 +133,7 @@ def _tiles(
     return element("div", *tiles, class_="tiles")
 
 
-def _chart(title: str, measured: Sequence[tuple[Figure, Figure | None]]) -> Html:
+def _chart(title: str, reading: str, measured: Sequence[tuple[Figure, Figure | None]]) -> Html:
     bars = [
         Bar(
             model["title"],
@@ -136,7 +148,7 @@ def _chart(title: str, measured: Sequence[tuple[Figure, Figure | None]]) -> Html
     words = "; ".join(f"{model['title']} {with_interval(value)}" for model, value in measured)
     return figure(
         bar_chart(f"{title}: {words}", bars, percent, 1.0),
-        "Longer is better. The thin line spans the 95 % interval, from resampling the test identities.",
+        reading,
         title,
     )
 

@@ -119,12 +119,20 @@ def _scores(true: Mapping[str, Any]) -> list[Html]:
 
 
 def _table(true: Mapping[str, Any]) -> Html:
-    rows = [["accepted pairs", *_three(true.get("pairs"))]]
+    rows = [["accepted pairs", *_three(_with_f(true.get("pairs")))]]
     for key, name in (("discards_kept", "discards kept"), ("discards_removed", "discards removed")):
         groups = true.get(key) or {}
         rows.append([f"pairwise, {name}", *_three(groups.get("pairwise"))])
         rows.append([f"BCubed, {name}", *_three(groups.get("bcubed"))])
     return table(["measure", "precision", "recall", "F"], rows, "Labels against true identities")
+
+
+def _with_f(pairs: Mapping[str, Any] | None) -> dict[str, Any]:
+    held = dict(pairs or {})
+    precision, recall = held.get("precision"), held.get("recall")
+    if precision and recall:
+        held["f"] = 2 * precision * recall / (precision + recall)
+    return held
 
 
 def _three(score: Mapping[str, Any] | None) -> list[str]:
@@ -208,7 +216,7 @@ def _tuning(tuning: Mapping[str, Any] | None) -> Html | None:
     )
     return figure(
         join([picture, legend([(kind, name) for name, kind, _ in series])]),
-        "Measured on the validation part, whose identities no network saw. A higher threshold accepts fewer pairs: "
+        "Measured on the validation part. A higher threshold accepts fewer pairs: "
         "precision rises, recall and coverage fall; the best F was taken.",
         "How the threshold was chosen",
     )

@@ -8,6 +8,9 @@ from scipy.sparse.csgraph import connected_components
 
 from cdp.types.arrays import DoubleArray, LongArray
 
+_REACH = 2.5
+_CLEAR = 1.3
+
 
 def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, random_state: int = 0) -> DoubleArray:
     """Positions, float64 (n, 2), one unit per edge or so; the same input gives the same picture.
@@ -23,28 +26,29 @@ def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, random_state:
     n_components, component = connected_components(graph, directed=False)
     order = np.argsort(-np.bincount(component, minlength=n_components), kind="stable")
     generator = np.random.default_rng(random_state)
-    centers: list[tuple[float, float, float]] = []
+    placed = np.empty((0, 2))
     for which in order:
         rows = np.flatnonzero(component == which)
         inside = edges[component[edges[:, 0]] == which]
-        local = np.searchsorted(rows, inside)
-        own = _springs(len(rows), local, rounds, generator)
-        radius = float(np.sqrt((own**2).sum(axis=1).max())) + 0.55
-        x, y = _free_place(centers, radius)
-        centers.append((x, y, radius))
-        positions[rows] = own + np.array([x, y])
+        own = _springs(len(rows), np.searchsorted(rows, inside), rounds, generator)
+        positions[rows] = own + _free_place(placed, own)
+        placed = positions[np.isin(component, order[: np.flatnonzero(order == which)[0] + 1])]
     return positions
 
 
 def _springs(n_nodes: int, edges: LongArray, rounds: int, generator: np.random.Generator) -> DoubleArray:
-    """Fruchterman and Reingold: all nodes repel by 1/d, edges attract by d², steps shrink; centered at 0."""
+    """Fruchterman and Reingold: near nodes repel by 1/d, edges attract by d², steps shrink; centered at 0.
+
+    As in the grid variant of their paper, far nodes do not repel; else two groups joined by one edge fly apart.
+    """
     if n_nodes == 1:
         return np.zeros((1, 2))
     places = generator.normal(size=(n_nodes, 2)) * np.sqrt(n_nodes) / 2
     for step in np.linspace(0.1 * np.sqrt(n_nodes) + 0.1, 0.005, rounds):
         apart = places[:, None] - places[None]
         length = np.maximum(np.sqrt((apart**2).sum(axis=2)), 0.01)
-        force = (apart / (length**2)[..., None]).sum(axis=1)
+        near = np.where(length < _REACH, 1 / length**2, 0)
+        force = (apart * near[..., None]).sum(axis=1)
         along = places[edges[:, 0]] - places[edges[:, 1]]
         pull = along * np.sqrt((along**2).sum(axis=1, keepdims=True))
         np.subtract.at(force, edges[:, 0], pull)
@@ -58,14 +62,12 @@ def _springs(n_nodes: int, edges: LongArray, rounds: int, generator: np.random.G
     return scaled
 
 
-def _free_place(taken: list[tuple[float, float, float]], radius: float) -> tuple[float, float]:
-    """The first place on a spiral where a circle touches no other; wider than high, like a page."""
-    if not taken:
-        return 0.0, 0.0
-    circles = np.array(taken)
-    turns = np.arange(0, 400, 0.05)
-    spiral = np.stack([1.5 * np.cos(turns), np.sin(turns)], axis=1) * (0.06 * turns)[:, None]
-    gaps = np.sqrt(((spiral[:, None] - circles[None, :, :2]) ** 2).sum(axis=2)) - circles[:, 2] - radius
-    free = np.flatnonzero((gaps >= 0).all(axis=1))
-    x, y = spiral[free[0]] if free.size else (float(circles[:, 0].max() + circles[:, 2].max() + radius), 0.0)
-    return float(x), float(y)
+def _free_place(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
+    """The first shift on a spiral that keeps a component clear of all nodes placed; wider than high, like a page."""
+    shift = np.zeros(2)
+    for turn in np.arange(0, 600, 0.2):
+        shift = np.array([1.7 * np.cos(turn), np.sin(turn)]) * (0.07 * turn)
+        apart = (own + shift)[:, None] - placed[None]
+        if not placed.size or float((apart**2).sum(axis=2).min()) >= _CLEAR**2:
+            break
+    return shift

@@ -14,7 +14,7 @@ from cdp.report.words import figure, paragraph, section, side_by_side, table
 from cdp.types.arrays import FloatArray
 
 _TITLE = "What the mediator learned"
-_CELL = 9
+_CELL, _PITCH = 12, 14
 
 
 def mediator_section(run: Mapping[str, Any], artifacts: Artifacts) -> Html:
@@ -39,7 +39,7 @@ def mediator_section(run: Mapping[str, Any], artifacts: Artifacts) -> Html:
         "mediator",
         _TITLE,
         paragraph(_sentence(importance, len(columns)), class_="lead"),
-        _importance(importance),
+        side_by_side(_importance(importance), None if weights is None else _strength(weights, blocks)),
         paragraph("The weights of this mediator are not in the run folder.", class_="note")
         if weights is None
         else join([_heat_map(weights, columns, blocks), _mean_table(weights, columns, blocks)]),
@@ -81,13 +81,30 @@ def _importance(importance: Sequence[Mapping[str, Any]]) -> Html | None:
         for entry in importance
     ]
     words = "; ".join(f"{bar.name} {bar.value:.3f}" for bar in bars)
-    return side_by_side(
-        figure(
-            bar_chart(f"Permutation importance: {words}", bars, _three_decimals),
-            "All inputs of one kind are shuffled among the pairs. The bar is how far average precision falls; the "
-            "thin line is one standard deviation over repeats. Kinds that say the same can each look unimportant.",
-            "Importance of each kind of input",
+    return figure(
+        bar_chart(f"Permutation importance: {words}", bars, _three_decimals),
+        "All inputs of one kind are shuffled among the pairs. The bar is how far average precision falls; the thin "
+        "line is one standard deviation over repeats. Kinds that say the same can each look unimportant.",
+        "Importance of each kind of input",
+    )
+
+
+def _strength(weights: FloatArray, blocks: Mapping[str, Sequence[int]]) -> Html:
+    bars = [
+        Bar(
+            _name(block),
+            float(np.abs(weights[list(members)]).mean()) if members else None,
+            kind="m-labeled",
+            note=f"{len(members)} inputs",
         )
+        for block, members in blocks.items()
+    ]
+    words = "; ".join(f"{bar.name} {_three_decimals(bar.value)}" for bar in bars)
+    return figure(
+        bar_chart(f"Mean size of the weights: {words}", bars, _three_decimals),
+        "Mean size of the first-layer weights per input. Weights say what the network listens to, importance says "
+        "what its answer depends on; a loud input that repeats others is not important.",
+        "Weight of each kind of input",
     )
 
 
@@ -101,18 +118,18 @@ def _heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, 
     # Units in the order of their strength: position in a layer means nothing, and so the picture has a shape.
     order = np.argsort(-np.abs(weights).sum(axis=0), kind="stable")
     most = float(np.abs(weights).max(initial=0.0))
-    left, bars = 210, 110
+    left, bars = 190, 120
     right = left + _CELL * hidden + 10
     widest = float(strength.max(initial=0.0)) or 1.0
     shapes = [text(right, 11, "mean |weight|", "small"), text(left, 11, f"{hidden} hidden units", "small")]
     y = 18.0
     for block, members in blocks.items():
-        y += 16
-        shapes.append(text(0, y - 3, _name(block), "strong"))
+        y += 20
+        shapes.append(text(0, y - 4, _name(block), "strong"))
         shapes.append(line(0, y + 1, right + bars, y + 1, "rule"))
         y += 3
         for column in members:
-            shapes.append(text(left - 6, y + _CELL - 1, columns[column], "small", "end"))
+            shapes.append(text(left - 6, y + _PITCH - 4, columns[column], "small", "end"))
             for at, unit in enumerate(order.tolist()):
                 value = float(weights[column, unit])
                 level = level_of(value, most)
@@ -120,9 +137,9 @@ def _heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, 
                     sign = "p" if value > 0 else "n"
                     shapes.append(_cell(left + _CELL * at, y, f"heat {sign}{level}"))
             length = (bars - 40) * float(strength[column]) / widest
-            shapes.append(rectangle(right, y + 1, length, _CELL - 1, "m-cdp"))
-            shapes.append(text(right + length + 4, y + _CELL - 1, f"{strength[column]:.2f}", "small"))
-            y += _CELL + 2
+            shapes.append(rectangle(right, y + 1, length, _CELL - 2, "m-cdp"))
+            shapes.append(text(right + length + 4, y + _PITCH - 4, f"{strength[column]:.2f}", "small"))
+            y += _PITCH
     drawn = picture(
         right + bars,
         y + 4,
@@ -144,7 +161,7 @@ def _heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, 
 
 
 def _cell(x: float, y: float, kind: str) -> Html:
-    return element("rect", x=x, y=y, width=_CELL - 1, height=_CELL, class_=kind)
+    return element("rect", x=x, y=y, width=_CELL - 1, height=_CELL + 1, class_=kind)
 
 
 def _scale(most: float) -> Html:

@@ -51,10 +51,10 @@ svg{display:block;width:100%;height:auto;max-width:420px}
 .wide svg{max-width:100%}
 svg.natural{width:auto;max-width:none}
 .wide p+svg,.wide .scroll+svg{max-width:360px}
-svg text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:var(--ink);white-space:pre}
-svg text.small,svg .small{font-size:10.5px;fill:var(--muted)}
+svg text{font:14px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:var(--ink);white-space:pre}
+svg text.small,svg .small{font-size:11.5px;fill:var(--muted)}
 svg .strong{font-weight:650}
-svg .muted{fill:var(--muted);font-size:11px}
+svg .muted{fill:var(--muted);font-size:12px}
 svg text.onheat{fill:#fff}
 .tiles{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,150px),1fr));gap:12px;margin:0 0 18px}
 .tile{background:var(--panel);border-radius:10px;padding:12px 14px;display:flex;flex-direction:column;min-width:0}
@@ -86,15 +86,15 @@ section>.legend{margin:0 0 1rem}
 .gallery{margin:0 0 26px}
 .gallery .note{margin-bottom:.5rem}
 .group{display:flex;gap:6px 16px;align-items:center;padding:8px 0;border-top:1px solid var(--rule);break-inside:avoid}
-.who{flex:none;width:150px;font-size:.85rem;min-width:0}
+.who{flex:none;width:185px;font-size:.85rem;min-width:0}
 .who b{display:block}
 .who span{color:var(--muted);font-size:.8rem}
 .thumbs{display:flex;flex-wrap:wrap;gap:6px 16px;min-width:0}
-.run{display:flex;flex-wrap:wrap;gap:4px;align-items:center}
-.thumbs .box{width:48px;height:48px;border-radius:5px;object-fit:cover;background:var(--track);display:inline-grid;
+.run{display:flex;flex-wrap:wrap;gap:6px;align-items:center}
+.thumbs .box{width:46px;height:46px;border-radius:5px;object-fit:cover;background:var(--track);display:inline-grid;
 place-items:center;color:var(--muted)}
-.box.missed{outline:3px solid var(--wrong);outline-offset:-1px}
-.box.stranger{outline:3px dashed var(--odd);outline-offset:-1px}
+.box.missed{outline:2.5px solid var(--wrong);outline-offset:-1px}
+.box.stranger{outline:2.5px dashed var(--odd);outline-offset:-1px}
 .more{color:var(--muted);font-size:.82rem;white-space:nowrap;padding-left:2px}
 line.edge{stroke:var(--ink);stroke-width:1.1}
 line.e0{stroke-opacity:.55}line.e1{stroke-opacity:.32}line.e2{stroke-opacity:.16}

@@ -24,6 +24,8 @@ class Survey:
         home: int64 (n,), for a discarded image the group it would belong to, -1 if there is none. Where
             identities are known: the largest group whose majority is the image's identity. Else the group of
             its surest accepted pair, or of its nearest neighbor with a label.
+        n_wrong: int64 (C,), wrong members.
+        n_missed: int64 (C,), discarded images that belong to the group.
     """
 
     labels: LongArray
@@ -33,16 +35,8 @@ class Survey:
     majority: LongArray
     wrong: BoolArray
     home: LongArray
-
-    @property
-    def n_wrong(self) -> LongArray:
-        """Wrong members per group, int64 (C,)."""
-        return np.bincount(self.labels[self.wrong], minlength=len(self.sizes)).astype(np.int64)
-
-    @property
-    def n_missed(self) -> LongArray:
-        """Discarded images that belong to each group, int64 (C,)."""
-        return np.bincount(self.home[self.home >= 0], minlength=len(self.sizes)).astype(np.int64)
+    n_wrong: LongArray
+    n_missed: LongArray
 
     def members(self, group: int) -> LongArray:
         """Rows of a group: right ones first, wrong ones last."""
@@ -84,7 +78,9 @@ def survey_groups(
         majority = _majorities(found, truth, len(sizes))
         wrong[kept] = (truth[kept] >= 0) & (truth[kept] != majority[found[kept]])
         home = _home_by_identity(found, truth, majority, sizes)
-    return Survey(found, truth, sizes, confidence, majority, wrong, home)
+    n_wrong = np.bincount(found[wrong], minlength=len(sizes)).astype(np.int64)
+    n_missed = np.bincount(home[home >= 0], minlength=len(sizes)).astype(np.int64)
+    return Survey(found, truth, sizes, confidence, majority, wrong, home, n_wrong, n_missed)
 
 
 def _majorities(found: LongArray, truth: LongArray, n_groups: int) -> LongArray:

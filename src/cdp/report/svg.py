@@ -6,6 +6,7 @@ a desk.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -167,10 +168,9 @@ def curve_chart(
     for tick in (0, 0.25, 0.5, 0.75, 1):
         shapes.append(line(left, down(tick), WIDTH - right, down(tick), "rule"))
         shapes.append(text(left - 5, down(tick) + 4, f"{100 * tick:.0f}", "small", "end"))
-    for step in range(5):
-        x = low + span * step / 4
-        anchor = "end" if step == 4 else "start" if step == 0 else "middle"
-        shapes.append(text(across(x), bottom + 15, f"{x:.3g}", "small", anchor))
+    for x in _round_steps(low, high):
+        anchor = "end" if across(x) > WIDTH - 20 else "middle"
+        shapes.append(text(across(x), bottom + 15, f"{x:g}", "small", anchor))
     shapes.append(text(left, bottom + 32, axis, "small"))
     if mark is not None:
         shapes.append(line(across(mark), top - 2, across(mark), bottom, "mark"))
@@ -202,6 +202,14 @@ def matrix_chart(title: str, names: Sequence[str], matrix: Sequence[Sequence[flo
             kind = "onheat" if level >= 6 else None
             shapes.append(text(x + cell / 2, y + cell / 2 + 4, words, kind, "middle"))
     return picture(WIDTH, 20 + cell * len(names), title, *shapes)
+
+
+def _round_steps(low: float, high: float) -> list[float]:
+    """At most seven round numbers from `low` to `high`."""
+    steps = [base * 10.0**power for power in range(-6, 7) for base in (1, 2, 5)]
+    step = next((step for step in steps if (high - low) / step <= 6), steps[-1])
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(step * at, 9) for at in range(first, last + 1)]
 
 
 def level_of(value: float, most: float) -> int:
