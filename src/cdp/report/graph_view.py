@@ -39,7 +39,7 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
     entries = [
         ("dot", "labeled image, colored by its " + ("true identity" if known else "label")),
         ("dot hollow", "discarded image"),
-        ("edge", "accepted pair; the less doubt, the darker"),
+        ("edge", "accepted pair; the less doubt, the stronger"),
     ]
     if known:
         entries.append(("edge wrong", "accepted pair of two identities: a mistake"))

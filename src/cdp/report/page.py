@@ -18,6 +18,7 @@ from cdp.report.style import style_sheet
 from cdp.report.survey import survey_groups
 from cdp.report.words import count, paragraph
 
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _NAVIGATION = {
     "headline": "Did it help?",
     "labels": "Labels",
@@ -69,6 +70,8 @@ def build_page(run: Mapping[str, Any], artifacts: Artifacts) -> str:
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        # Holds the promise that the page needs nothing else, whatever is written in it.
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{_name(run)}: report of cdp run"),
         element("style", Html(style_sheet())),

@@ -88,7 +88,7 @@ def _sentence(run: Mapping[str, Any], time: Sequence[Bar]) -> str:
     cores = run.get("cores")
     on = f" on {counted(cores, 'core')}" if cores else ""
     whole = f"The run took {seconds(total)}{on}. " if total is not None else ""
-    return f"{whole}Most of the work was {longest.name} ({seconds(longest.value)})."
+    return f"{whole}The longest part was {longest.name} ({seconds(longest.value)})."
 
 
 def recipe_section(run: Mapping[str, Any]) -> Html:

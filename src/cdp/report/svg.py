@@ -187,7 +187,8 @@ def curve_chart(
 
 def matrix_chart(title: str, names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> Html:
     """A square table of shares as colors with the numbers in them; columns carry the numbers of the rows."""
-    left, cell = 124, min(46.0, (WIDTH - 124) / max(len(names), 1))
+    left = 150
+    cell = min(46.0, (WIDTH - left) / max(len(names), 1))
     shapes = []
     for row, name in enumerate(names):
         y = 20 + cell * row
