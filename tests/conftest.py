@@ -1,6 +1,7 @@
 """Fixtures for all suites: a small set of views, and the real data where it is at hand."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,3 +34,12 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the real data (../shared/data) is not at hand")
     return folder
+
+
+@pytest.fixture(scope="session")
+def made_run(tmp_path_factory) -> tuple[Path, dict[str, Any]]:
+    """A small, complete run folder and what its run.json says; nobody may change either."""
+    from run_folder import make_run_folder
+
+    folder = tmp_path_factory.mktemp("runs") / "small-faces"
+    return folder, make_run_folder(folder)

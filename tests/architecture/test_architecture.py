@@ -28,7 +28,9 @@ ROOMS = {
     "store": LEAVES | {"data"},
     "nets": LEAVES | {"data", "store"},
     "config": LEAVES | {"nets"},
-    "cli": LEAVES | {"graph", "data", "consensus", "evaluate", "store", "nets", "config"},
+    "report": LEAVES | {"data", "consensus", "evaluate", "store"},
+    "run": LEAVES | {"graph", "data", "consensus", "evaluate", "store", "nets", "config", "report"},
+    "cli": LEAVES | {"graph", "data", "consensus", "evaluate", "store", "nets", "config", "report", "run"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -10,6 +10,7 @@ from cdp.cli import (
     net_commands,
     recipe_commands,
     recognition_commands,
+    report_commands,
     run_commands,
 )
 from cdp.cli.app import app
@@ -17,6 +18,7 @@ from cdp.cli.app import app
 COMMANDS = (
     run_commands,
     recipe_commands,
+    report_commands,
     image_commands,
     net_commands,
     label_commands,

@@ -17,7 +17,7 @@ from cdp.consensus.pairs import candidate_pairs
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.bootstrap import interval
 from cdp.evaluate.identification import Identification, measure_identification
-from cdp.evaluate.importance import block_columns, permutation_importance
+from cdp.evaluate.importance import permutation_importance
 from cdp.evaluate.labels import measure_labels
 from cdp.evaluate.pairs import measure_pairs
 from cdp.evaluate.verification import ScoredPairs, Verification, measure_verification, score_pairs
@@ -34,6 +34,7 @@ from cdp.run.training import n_threads, part
 from cdp.store import load, read_card, write_json
 from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Views
 from cdp.types.arrays import BoolArray, DoubleArray, LongArray
+from cdp.types.opinions import block_columns
 
 _TITLES = {"labeled": "labeled only", "cdp": "with pseudo-labels", "all": "all labels"}
 _MOST_JUDGED = 20_000
@@ -249,7 +250,7 @@ def _mediator(
         pairs, same = pairs[np.sort(rows)], same[np.sort(rows)]
     matrix = hear(call_witnesses(views, tuple(graphs), mediator.inputs), pairs).matrix(mediator.inputs)
     told["importance"] = [
-        asdict(one) for one in permutation_importance(mediator, matrix, same, random_state=recipe.seed)
+        one._asdict() for one in permutation_importance(mediator, matrix, same, random_state=recipe.seed)
     ]
     return told
 

@@ -10,7 +10,7 @@ from cdp.config.checks import check_recipe
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
-from cdp.report.page_files import write_report
+from cdp.report.write import write_report
 from cdp.run.parts import read_sources, source_names
 from cdp.run.plan import make_stages
 from cdp.run.record import make_record, now, write_record

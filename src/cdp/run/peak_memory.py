@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -14,11 +15,9 @@ class PeakMemory:
     peak: int = 0
 
     def __enter__(self) -> PeakMemory:
-        try:
+        # Elsewhere the count only ever grows: then it is the peak of the run so far.
+        with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        except OSError:
-            # Elsewhere the count only ever grows: then it is the peak of the run so far.
-            pass
         return self
 
     def __exit__(

@@ -97,3 +97,14 @@ def column_names(committee: Sequence[str], inputs: Sequence[str] = PAPER_INPUTS)
         "common_neighbors": [f"common_neighbors({model})" for model in models],
     }
     return [column for block in check_inputs(inputs) for column in names[block]]
+
+
+def block_columns(committee: Sequence[str], inputs: Sequence[str] = PAPER_INPUTS) -> dict[str, list[int]]:
+    """Which columns of `Opinions.matrix` each input block takes, in their order."""
+    columns: dict[str, list[int]] = {}
+    start = 0
+    for block in check_inputs(inputs):
+        stop = start + len(column_names(committee, [block]))
+        columns[block] = list(range(start, stop))
+        start = stop
+    return columns

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy import sparse
 
-from cdp.errors import CdpError, InputError, MissingExtraError, StoreError
 from cdp.data.merge import merge_manifests
+from cdp.errors import CdpError, InputError, MissingExtraError, StoreError
 from cdp.nets import weights
 from cdp.nets.joint import PseudoPart, train_joint
 from cdp.nets.journal import read_journal

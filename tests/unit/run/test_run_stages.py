@@ -179,7 +179,10 @@ def test_second_run_in_one_folder_is_refused_and_a_dead_one_is_not(tmp_path: Pat
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"is a file, not a folder; choose another --out\."), alone_in(tmp_path / "file"):
+    with (
+        pytest.raises(InputError, match=r"is a file, not a folder; choose another --out\."),
+        alone_in(tmp_path / "file"),
+    ):
         pass
 
 
@@ -196,7 +199,10 @@ def test_hash_of_images_ignores_where_they_lie(tmp_path: Path) -> None:
     assert hashes.of_manifest(manifest("there", ("x.png", "y.png"), [0, 1])) == here
     assert hashes.of_manifest(manifest("there", ("x.png", "y.png"), [0, 0])) != here
     (tmp_path / "there" / "x.png").write_bytes(b"other")
-    assert hashes.of_manifest(Manifest(("x.png", "y.png"), np.array([0, 1]), root=str(tmp_path / "there"))) != here
+    assert (
+        hashes.of_manifest(Manifest(("x.png", "y.png"), np.array([0, 1]), root=str(tmp_path / "there")))
+        != here
+    )
 
 
 def test_hashes_are_remembered_but_not_trusted(tmp_path: Path) -> None:

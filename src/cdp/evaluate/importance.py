@@ -1,0 +1,101 @@
+"""How much the mediator needs each kind of opinion: average precision lost when that kind is shuffled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.errors import InputError
+from cdp.types.arrays import FloatArray
+from cdp.types.opinions import block_columns
+
+
+class Judge(Protocol):
+    """What is needed of a mediator: who it listens to, to what, and its doubt about pairs."""
+
+    @property
+    def committee(self) -> tuple[str, ...]:
+        """Names of the committee members."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The input blocks."""
+
+    def doubt(self, matrix: FloatArray) -> FloatArray:
+        """1 - probability that a pair is one identity, float32 (m,)."""
+
+
+class Importance(NamedTuple):
+    """What one block is worth.
+
+    Attributes:
+        block: which kind of input.
+        drop: mean loss of average precision over the repeats; about 0 or slightly below if the block is not needed.
+        sd: standard deviation of that loss over the repeats.
+    """
+
+    block: str
+    drop: float
+    sd: float
+
+
+def permutation_importance(
+    mediator: Judge, matrix: FloatArray, same: npt.ArrayLike, random_state: int, repeats: int = 5
+) -> list[Importance]:
+    """For every input block, how far average precision falls when its columns are shuffled among the pairs.
+
+    The columns of a block move together, so each pair gets the block of some other pair, whole. Average precision
+    asks for the order of the pairs only: accuracy would depend on a threshold, and near certainty it would not
+    move at all. Blocks that repeat one another each look less important than they are together.
+
+    Args:
+        mediator: a `Mediator` that has learned.
+        matrix: float32 (m, inputs), opinions about pairs; best about pairs it did not learn from.
+        same: bool (m,), whether the pair is one identity.
+        random_state: seed; every repeat shuffles all blocks alike.
+        repeats: shuffles per block.
+
+    Raises:
+        InputError: the matrix does not fit the mediator, or all pairs are of one kind.
+    """
+    truth = np.asarray(same, np.bool_)
+    blocks = block_columns(mediator.committee, mediator.inputs)
+    n_columns = sum(map(len, blocks.values()))
+    if matrix.shape != (len(truth), n_columns):
+        raise InputError(
+            f"permutation_importance: the opinions have shape {matrix.shape}, expected {(len(truth), n_columns)}: "
+            "a row per pair, a column per input of the mediator."
+        )
+    if not truth.any() or truth.all():
+        kind = "one identity" if truth.any() else "two identities"
+        raise InputError(
+            f"permutation_importance: all {len(truth):,} pairs are of {kind}; it takes both kinds to tell apart."
+        )
+    if repeats < 1:
+        raise InputError(f"permutation_importance(repeats={repeats}): shuffle at least once.")
+    orders = [
+        np.random.default_rng([random_state, repeat]).permutation(len(matrix)) for repeat in range(repeats)
+    ]
+    whole = average_precision(mediator.doubt(matrix), truth)
+    found = []
+    for block, columns in blocks.items():
+        drops = []
+        for order in orders if columns else ():
+            shuffled = matrix.copy()
+            shuffled[:, columns] = matrix[order][:, columns]
+            drops.append(whole - average_precision(mediator.doubt(shuffled), truth))
+        found.append(Importance(block, float(np.mean(drops or [0])), float(np.std(drops or [0]))))
+    return found
+
+
+def average_precision(doubt: npt.ArrayLike, same: npt.ArrayLike) -> float:
+    """Mean over the true pairs of the precision among all pairs that are no more doubtful; ties count together."""
+    order = np.argsort(np.asarray(doubt), kind="stable")
+    ordered, truth = np.asarray(doubt)[order], np.asarray(same, np.bool_)[order]
+    last = np.concatenate([np.diff(ordered) != 0, [True]])
+    true_so_far = np.cumsum(truth)[last]
+    precision = true_so_far / (np.flatnonzero(last) + 1)
+    gained = np.diff(true_so_far, prepend=0)
+    return float((precision * gained).sum() / truth.sum())

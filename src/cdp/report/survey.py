@@ -1,0 +1,127 @@
+"""What can be said of every group: whose it is, who is in it wrongly, which discarded images it misses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cdp.types import ConsensusGraph, KnnGraph, Labels
+from cdp.types.arrays import BoolArray, DoubleArray, LongArray
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """n images in C groups, looked at one group at a time.
+
+    Attributes:
+        labels: int64 (n,), -1 = discarded.
+        identities: int64 (n,), -1 = unknown; None if none is known.
+        sizes: int64 (C,).
+        confidence: float64 (C,), mean over the members.
+        majority: int64 (C,), the most frequent known identity (the smallest number among equals); -1 if unknown.
+        wrong: bool (n,), labeled images known to be someone else than their group's majority.
+        home: int64 (n,), for a discarded image the group it would belong to, -1 if there is none. Where
+            identities are known: the largest group whose majority is the image's identity. Else the group of
+            its surest accepted pair, or of its nearest neighbor with a label.
+        n_wrong: int64 (C,), wrong members.
+        n_missed: int64 (C,), discarded images that belong to the group.
+    """
+
+    labels: LongArray
+    identities: LongArray | None
+    sizes: LongArray
+    confidence: DoubleArray
+    majority: LongArray
+    wrong: BoolArray
+    home: LongArray
+    n_wrong: LongArray
+    n_missed: LongArray
+
+    def members(self, group: int) -> LongArray:
+        """Rows of a group: right ones first, wrong ones last."""
+        rows = np.flatnonzero(self.labels == group)
+        return rows[np.argsort(self.wrong[rows], kind="stable")]
+
+    def missed(self, group: int) -> LongArray:
+        """Discarded rows that belong to a group."""
+        return np.flatnonzero(self.home == group)
+
+    def split_identities(self) -> list[tuple[int, LongArray]]:
+        """Identities that are the majority of several groups, most groups first, with their groups, largest first."""
+        groups_of: dict[int, list[int]] = {}
+        for group, identity in enumerate(self.majority.tolist()):
+            if identity >= 0:
+                groups_of.setdefault(identity, []).append(group)
+        several = [(who, np.array(groups, np.int64)) for who, groups in groups_of.items() if len(groups) > 1]
+        several.sort(key=lambda entry: (-len(entry[1]), -int(self.sizes[entry[1]].sum()), entry[0]))
+        return [(who, groups[np.argsort(-self.sizes[groups], kind="stable")]) for who, groups in several]
+
+
+def survey_groups(
+    labels: Labels,
+    identities: LongArray | None,
+    consensus: ConsensusGraph | None = None,
+    base_graph: KnnGraph | None = None,
+) -> Survey:
+    """Look at every group once; identities that are all unknown count as none."""
+    found = labels.labels.astype(np.int64)
+    truth = None if identities is None or not (identities >= 0).any() else identities
+    sizes = labels.sizes.astype(np.int64)
+    kept = found >= 0
+    confidence = np.bincount(found[kept], labels.confidence[kept], len(sizes)) / np.maximum(sizes, 1)
+    majority = np.full(len(sizes), -1, np.int64)
+    wrong = np.zeros(len(found), np.bool_)
+    if truth is None:
+        home = _home_by_neighbors(found, consensus, base_graph)
+    else:
+        majority = _majorities(found, truth, len(sizes))
+        wrong[kept] = (truth[kept] >= 0) & (truth[kept] != majority[found[kept]])
+        home = _home_by_identity(found, truth, majority, sizes)
+    n_wrong = np.bincount(found[wrong], minlength=len(sizes)).astype(np.int64)
+    n_missed = np.bincount(home[home >= 0], minlength=len(sizes)).astype(np.int64)
+    return Survey(found, truth, sizes, confidence, majority, wrong, home, n_wrong, n_missed)
+
+
+def _majorities(found: LongArray, truth: LongArray, n_groups: int) -> LongArray:
+    majority = np.full(n_groups, -1, np.int64)
+    both = (found >= 0) & (truth >= 0)
+    cells, counts = np.unique(np.stack([found[both], truth[both]]), axis=1, return_counts=True)
+    # The last write wins: cells in ascending count, and among equals the smaller identity last.
+    order = np.lexsort((-cells[1], counts))
+    majority[cells[0][order]] = cells[1][order]
+    return majority
+
+
+def _home_by_identity(found: LongArray, truth: LongArray, majority: LongArray, sizes: LongArray) -> LongArray:
+    known = np.flatnonzero(majority >= 0)
+    order = known[np.lexsort((-known, sizes[known]))]
+    home = np.full(len(found), -1, np.int64)
+    lost = (found < 0) & (truth >= 0)
+    if order.size and lost.any():
+        names, places = np.unique(truth, return_inverse=True)
+        group_of = np.full(len(names), -1, np.int64)
+        group_of[np.searchsorted(names, majority[order])] = order
+        home[lost] = group_of[places[lost]]
+    return home
+
+
+def _home_by_neighbors(
+    found: LongArray, consensus: ConsensusGraph | None, base_graph: KnnGraph | None
+) -> LongArray:
+    home = np.full(len(found), -1, np.int64)
+    lost = found < 0
+    if base_graph is not None:
+        rows = np.flatnonzero(lost)
+        neighbors = base_graph.neighbors[rows]
+        near = np.where(neighbors >= 0, found[neighbors], -1)
+        first = (near >= 0).argmax(axis=1)
+        home[rows] = near[np.arange(len(rows)), first]
+    if consensus is not None:
+        ends = np.concatenate([consensus.ids, consensus.ids[:, ::-1]]).astype(np.int64)
+        doubt = np.concatenate([consensus.doubt, consensus.doubt])
+        usable = lost[ends[:, 0]] & ~lost[ends[:, 1]]
+        ends, doubt = ends[usable], doubt[usable]
+        order = np.argsort(-doubt, kind="stable")
+        home[ends[order, 0]] = found[ends[order, 1]]
+    return home

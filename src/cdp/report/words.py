@@ -1,0 +1,151 @@
+"""Numbers as people read them, and the sentences and tables that several sections share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cdp.report.markup import Html, element, join
+
+UNKNOWN = "—"
+
+
+def percent(value: float | None) -> str:
+    """`93.7 %`."""
+    return UNKNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def points(value: float) -> str:
+    """`+4.2 points`: a difference of two shares."""
+    return f"{100 * value:+.1f} points".replace("-", "−")
+
+
+def interval(figure: Mapping[str, Any] | None) -> str:
+    """`88.0 to 98.0 %`; empty if there is none."""
+    if figure is None or figure.get("low") is None or figure.get("high") is None:
+        return ""
+    return f"{100 * figure['low']:.1f} to {100 * figure['high']:.1f} %"
+
+
+def with_interval(figure: Mapping[str, Any] | None) -> str:
+    """`93.0 % (88.0 to 98.0 %)`."""
+    if figure is None or figure.get("value") is None:
+        return UNKNOWN
+    around = interval(figure)
+    return percent(figure["value"]) + (f" ({around})" if around else "")
+
+
+def count(value: float | None) -> str:
+    """`12,345`."""
+    return UNKNOWN if value is None else f"{int(value):,}"
+
+
+def counted(value: int, singular: str, plural: str | None = None) -> str:
+    """`1 group`, `12 groups`."""
+    return f"{value:,} {singular if value == 1 else plural or singular + 's'}"
+
+
+def seconds(value: float | None) -> str:
+    """`0.4 s`, `34 s`, `8 min 32 s`, `2 h 05 min`."""
+    if value is None:
+        return UNKNOWN
+    if value < 10:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def size_in_memory(value: float | None) -> str:
+    """`812 MB`, `1.9 GB`, in powers of ten as --memory-budget is."""
+    if value is None:
+        return UNKNOWN
+    return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
+
+
+def rate_name(fpr: float) -> str:
+    """`TPR at FPR 0.1 %`."""
+    return f"TPR at FPR {100 * fpr:g} %"
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None = None, words: int = 1
+) -> Html:
+    """A table in a box that scrolls by itself; the first `words` columns are words, the others numbers."""
+    head = element(
+        "tr",
+        *(
+            element("th", name, scope="col", class_=None if at < words else "n")
+            for at, name in enumerate(header)
+        ),
+    )
+    body = [
+        element(
+            "tr",
+            *(
+                element("th", cell, scope="row")
+                if at == 0
+                else element("td", cell, class_=None if at < words else "n")
+                for at, cell in enumerate(row)
+            ),
+        )
+        for row in rows
+    ]
+    named = element("caption", caption) if caption else None
+    inner = element("table", named, element("thead", head), element("tbody", *body))
+    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
+
+
+def tile(value: str, name: str, note: str = "") -> Html:
+    """One number in large type with what it is."""
+    return element(
+        "div",
+        element("b", value),
+        element("span", name),
+        element("small", note) if note else None,
+        class_="tile",
+    )
+
+
+def paragraph(*pieces: str | None, class_: str | None = None) -> Html:
+    """A paragraph."""
+    return element("p", *pieces, class_=class_)
+
+
+def section(name: str, title: str, *pieces: str | None) -> Html:
+    """A part of the page that the navigation leads to."""
+    heading = element("h2", title, id=f"{name}-title")
+    return element("section", heading, *pieces, id=name, aria_labelledby=f"{name}-title")
+
+
+def figure(picture: str, caption: str, title: str | None = None, wide: bool = False) -> Html:
+    """A picture and how to read it."""
+    return element(
+        "figure",
+        element("h3", title) if title else None,
+        picture,
+        element("figcaption", caption),
+        class_="wide" if wide else None,
+    )
+
+
+def side_by_side(*pieces: str | None) -> Html:
+    """Figures beside one another where there is room."""
+    return element("div", join(pieces), class_="grid")
+
+
+def legend(entries: Sequence[tuple[str, str]]) -> Html:
+    """Swatches and their meaning: (CSS class, words)."""
+    return element(
+        "p",
+        *(
+            element("span", element("i", class_=f"swatch {kind}", aria_hidden="true"), words)
+            for kind, words in entries
+        ),
+        class_="legend",
+    )

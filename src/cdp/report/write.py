@@ -1,0 +1,42 @@
+"""At the edge: a run folder in, a page out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cdp.errors import OutputExistsError, StoreError
+from cdp.report.artifacts import read_artifacts, read_run
+from cdp.report.page import build_page
+
+
+def write_report(folder: Path, out: Path | None = None, *, force: bool = False) -> Path:
+    """Write the report of a run and say where.
+
+    Args:
+        folder: what `cdp run --out` wrote.
+        out: the page; `report.html` in the folder unless given, which is made anew if it is there.
+        force: replace another file at `out`.
+
+    Raises:
+        InputError: the folder is not that of a run, or its parts do not belong together.
+        OutputExistsError: `out` is there already and is not the folder's own report.
+        StoreError: something is damaged, or the page cannot be written.
+    """
+    own = folder / "report.html"
+    target = own if out is None else out
+    if target.exists() and not force and target.resolve() != own.resolve():
+        raise OutputExistsError(f"{target} is there already; choose another name or replace it with --force.")
+    run = read_run(folder)
+    base = ((run.get("recipe") or {}).get("base") or {}).get("network")
+    page = build_page(run, read_artifacts(folder, base))
+    # Written beside and moved into place, so that a full disk never leaves half a page.
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        raise StoreError(f"{target}: cannot be written ({error.strerror}); choose another place.") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return target

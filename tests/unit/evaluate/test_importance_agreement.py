@@ -1,0 +1,157 @@
+"""What the mediator's inputs are worth, and how often graphs agree, against their slow twins."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+
+import reference
+from cdp import CDP, InputError, KnnGraph, candidate_pairs, collect_opinions
+from cdp.evaluate.agreement import agreement
+from cdp.evaluate.importance import average_precision, permutation_importance
+from cdp.graph.search import knn_graphs
+from cdp.types import column_names
+from cdp.types.opinions import ALL_INPUTS, block_columns
+
+
+class Listener:
+    """A mediator that believes one affinity and nothing else."""
+
+    committee = ("a", "b")
+    inputs = ("relationship", "affinity", "distribution")
+
+    def __init__(self, column):
+        self.column = column
+
+    def doubt(self, matrix):
+        return (1 - matrix[:, self.column]).astype(np.float32)
+
+
+@pytest.fixture
+def lesson():
+    generator = np.random.default_rng(5)
+    same = generator.random(400) < 0.4
+    matrix = generator.random((400, 17)).astype(np.float32)
+    matrix[:, 3] = np.clip(0.5 * same + 0.6 * generator.random(400), 0, 1)
+    return matrix, same
+
+
+def slow_average_precision(doubt, same):
+    """Mean over the true pairs: of all pairs no more doubtful than this one, how many are true?"""
+    return np.mean([same[doubt <= doubt[pair]].mean() for pair in np.flatnonzero(same)])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_average_precision_with_ties(seed):
+    generator = np.random.default_rng(seed)
+    doubt, same = generator.integers(0, 6, 50) / 6, generator.random(50) < 0.3
+    assert average_precision(doubt, same) == pytest.approx(slow_average_precision(doubt, same))
+    assert average_precision(doubt, same) == pytest.approx(average_precision_score(same, -doubt))
+
+
+def test_importance_agrees_with_its_slow_twin(lesson):
+    matrix, same = lesson
+    listener = Listener(3)
+    kept = matrix.copy()
+    found = permutation_importance(listener, matrix, same, random_state=9, repeats=3)
+    np.testing.assert_array_equal(matrix, kept)
+    whole = slow_average_precision(listener.doubt(matrix), same)
+    for block, drop, deviation in found:
+        columns = [
+            at
+            for at, name in enumerate(column_names(listener.committee))
+            if name in column_names(listener.committee, [block])
+        ]
+        drops = []
+        for repeat in range(3):
+            order = np.random.default_rng([9, repeat]).permutation(400)
+            shuffled = matrix.copy()
+            for row, other in enumerate(order):
+                for column in columns:
+                    shuffled[row, column] = matrix[other, column]
+            drops.append(whole - slow_average_precision(listener.doubt(shuffled), same))
+        assert drop == pytest.approx(np.mean(drops))
+        assert deviation == pytest.approx(np.std(drops))
+    worth = {block: drop for block, drop, _ in found}
+    assert list(worth) == ["relationship", "affinity", "distribution"]
+    assert worth["affinity"] > 0.2
+    assert worth["relationship"] == worth["distribution"] == 0
+
+
+def test_a_real_mediator_needs_what_it_was_told(small_views):
+    cdp = CDP(k=6, inputs=ALL_INPUTS, n_jobs=1).fit(small_views)
+    graphs = knn_graphs(list(small_views), 6, n_jobs=1)
+    pairs = candidate_pairs(graphs[0])
+    matrix = collect_opinions(pairs, small_views, graphs, ALL_INPUTS).matrix(ALL_INPUTS)
+    ends = small_views.identities[pairs.ids]
+    found = permutation_importance(cdp.mediator_, matrix, ends[:, 0] == ends[:, 1], random_state=0)
+    assert [entry.block for entry in found] == list(ALL_INPUTS)
+    assert max(entry.drop for entry in found) > 0.02
+    assert all(entry.sd >= 0 for entry in found)
+
+
+def test_a_mediator_without_a_committee_has_an_empty_block():
+    class Alone(Listener):
+        committee = ()
+
+    matrix = np.random.default_rng(0).random((20, 5)).astype(np.float32)
+    found = permutation_importance(Alone(0), matrix, np.arange(20) < 9, random_state=0, repeats=2)
+    assert found[0] == ("relationship", 0.0, 0.0)
+
+
+def test_importance_says_what_is_wrong(lesson):
+    matrix, same = lesson
+    with pytest.raises(InputError, match=r"have shape \(400, 16\), expected \(400, 17\): a row per pair"):
+        permutation_importance(Listener(3), matrix[:, 1:], same, random_state=0)
+    with pytest.raises(InputError, match="all 400 pairs are of one identity; it takes both kinds"):
+        permutation_importance(Listener(3), matrix, np.ones(400, bool), random_state=0)
+    with pytest.raises(InputError, match="all 400 pairs are of two identities"):
+        permutation_importance(Listener(3), matrix, np.zeros(400, bool), random_state=0)
+    with pytest.raises(InputError, match=r"repeats=0\): shuffle at least once"):
+        permutation_importance(Listener(3), matrix, same, random_state=0, repeats=0)
+
+
+def test_blocks_and_names_are_in_the_same_order():
+    names = column_names(["x", "y"], ALL_INPUTS)
+    blocks = block_columns(["x", "y"], ALL_INPUTS)
+    assert [column for block in blocks.values() for column in block] == list(range(len(names)))
+    assert {names[column].partition("(")[0] for column in blocks["distribution"]} == {"mean", "spread"}
+    assert [names[column] for column in blocks["affinity"]] == [
+        "affinity(base)",
+        "affinity(x)",
+        "affinity(y)",
+    ]
+
+
+def slow_agreement(graphs):
+    edges = [reference.edges(graph.neighbors) for graph in graphs]
+    return np.array([[len(one & other) / len(one) for other in edges] for one in edges])
+
+
+@pytest.mark.parametrize("block", [1, 1000, 2**25])
+def test_agreement_agrees_with_its_slow_twin(small_views, block, monkeypatch):
+    monkeypatch.setattr("cdp.evaluate.agreement._BYTES_PER_BLOCK", block)
+    graphs = knn_graphs(list(small_views), 5, n_jobs=1)
+    graphs[1] = knn_graphs([small_views.base], 9, n_jobs=1)[0]
+    found = agreement(graphs)
+    np.testing.assert_allclose(found, slow_agreement(graphs))
+    np.testing.assert_array_equal(np.diagonal(found), 1)
+    # The nine nearest hold the five nearest, not the other way round.
+    assert found[0, 1] == 1
+    assert found[1, 0] < 0.7
+
+
+def test_agreement_of_graphs_with_gaps():
+    first = KnnGraph(
+        np.array([[1, 2], [0, -1], [-1, -1]]), np.array([[0.9, 0.5], [0.9, -np.inf], [-np.inf] * 2])
+    )
+    second = KnnGraph(np.array([[-1], [-1], [0]]), np.array([[-np.inf], [-np.inf], [0.5]]))
+    nobody = KnnGraph(np.full((3, 1), -1), np.full((3, 1), -np.inf))
+    expected = [[1, 0.5, 0], [1, 1, 0], [0, 0, 0]]
+    np.testing.assert_array_equal(agreement([first, second, nobody]), expected)
+
+
+def test_agreement_is_about_the_same_images(small_views):
+    graph = knn_graphs([small_views.base], 5, n_jobs=1)[0]
+    part = knn_graphs([small_views.take(np.arange(50)).base], 5, n_jobs=1)[0]
+    with pytest.raises(InputError, match="the graphs have 50, 300 images; give graphs over the same images"):
+        agreement([graph, part])
