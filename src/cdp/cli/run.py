@@ -161,8 +161,8 @@ class Terminal:
     tasks: dict[str, TaskID] = field(default_factory=dict)
 
     def started(self, stage: Stage, why: str, at: int, n_stages: int) -> None:
-        """Only the bar tells."""
-        self.tasks["stage"] = self.bars.add_task(f"{stage.name} …", total=None)
+        """A bar that says why the stage runs."""
+        self.tasks["stage"] = self.bars.add_task(f"{at}/{n_stages} {stage.name}: {why}", total=None)
 
     def progress(self, step: str, done: int, total: int) -> None:
         """Move the bar of this step."""

@@ -68,6 +68,12 @@ class DrawnSection(_Section):
     test_images: int = setting(
         10, "Images of each identity for evaluation.", meaning="a number of images", low=2
     )
+    difficulty: float = setting(
+        1.0, "How much pose, light, blur and the like change from image to image.", meaning="a factor", low=0
+    )
+    lookalikes: float = setting(
+        0.2, "Share of identities that resemble another one.", meaning="a share", low=0, high=1
+    )
     junk: float = setting(0.01, "Share of images that show nobody.", meaning="a share", low=0, high=1)
     mislabeled: float = setting(
         0.01, "Share of images under a wrong identity.", meaning="a share", low=0, high=1

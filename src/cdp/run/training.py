@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,17 +39,19 @@ def draw(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
         identities=chosen.identities,
         images=chosen.images,
         size=chosen.size,
+        seed=2 * recipe.seed,
         junk=chosen.junk,
         mislabeled=chosen.mislabeled,
-        seed=2 * recipe.seed,
+        lookalikes=chosen.lookalikes,
+        difficulty=chosen.difficulty,
     )
-    test = FaceSettings(
+    test = replace(
+        training,
         identities=chosen.test_identities,
         images=chosen.test_images,
-        size=chosen.size,
+        seed=2 * recipe.seed + 1,
         junk=0.0,
         mislabeled=0.0,
-        seed=2 * recipe.seed + 1,
     )
     for settings, name in ((training, "faces.zip"), (test, "test_faces.zip")):
         write_faces(folder / "drawn" / name, settings, n_jobs=threads, watch=watch, force=True)
@@ -132,11 +135,11 @@ def embed(recipe: RunRecipe, folder: Path, artifact: str, shown: Sequence[str], 
         )
 
 
-def _under(step: str, watch: Watch) -> Watch:
+def _under(name: str, watch: Watch) -> Watch:
     """The same watch, told another name of the step."""
 
-    def told(_: str, done: int, total: int) -> None:
-        watch(step, done, total)
+    def told(step: str, done: int, total: int) -> None:  # noqa: ARG001
+        watch(name, done, total)
 
     return told
 
@@ -149,8 +152,8 @@ def join(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
 
     if not (Labels.load(folder / "labels").labels >= 0).any():
         raise InputError(
-            "No image got a label, so there is nothing to train on together; lower consensus.threshold, or let "
-            "consensus.tune choose it."
+            "No image got a label, so there is nothing more to train on: the networks are too weak to agree on any "
+            "pair. Train them longer, or lower consensus.threshold."
         )
     share = recipe.joint.labeled_share
     train_joint(
