@@ -1,28 +1,28 @@
 """Brushes: smooth shapes laid over a canvas pixel by pixel, their edges softened over one pixel.
 
-A canvas is f4 (size, size, 3). A lens says where a point of the head lies on it: (x, y, cosine, sine, scale) with
-the head's middle at (x, y), turned, `scale` pixels per unit. Every shape is a signed distance, negative inside.
+A canvas is f4 (size, size, 3). A lens says where a point of the head lies on it: (x, y, cosine, sine, scale, 1/scale)
+with the head's middle at (x, y), turned, `scale` pixels per unit. Every shape is a signed distance, negative inside.
 """
 
 from __future__ import annotations
 
 import math
 
-from cdp.kernels import kernel
+from cdp.kernels import pixel_kernel
 from cdp.types.arrays import AnyArray, FloatArray
 
-Lens = tuple[float, float, float, float, float]
+Lens = tuple[float, float, float, float, float, float]
 ELLIPSE, BOW, BOX, ALMOND = 0, 1, 2, 3
 
 
-@kernel
+@pixel_kernel
 def to_head(lens: Lens, column: float, row: float) -> tuple[float, float]:
     """Where a pixel lies on the head."""
-    across, down = (column + 0.5 - lens[0]) / lens[4], (row + 0.5 - lens[1]) / lens[4]
+    across, down = (column + 0.5 - lens[0]) * lens[5], (row + 0.5 - lens[1]) * lens[5]
     return lens[2] * across + lens[3] * down, lens[2] * down - lens[3] * across
 
 
-@kernel
+@pixel_kernel
 def blend(canvas: FloatArray, row: int, column: int, color: AnyArray, share: float) -> None:
     """Lay a color over a pixel; share 1 hides what was there."""
     for channel in range(3):
@@ -30,20 +30,20 @@ def blend(canvas: FloatArray, row: int, column: int, color: AnyArray, share: flo
         canvas[row, column, channel] = before + share * (color[channel] - before)
 
 
-@kernel
+@pixel_kernel
 def cover(distance: float, scale: float) -> float:
     """How much of a pixel is inside a shape whose edge is `distance` away."""
     return min(1.0, max(0.0, 0.5 - distance * scale))
 
 
-@kernel
+@pixel_kernel
 def ellipse(x: float, y: float, a: float, b: float) -> float:
     """Distance to an ellipse, exact on its edge and to first order near it."""
     slope = 2 * math.sqrt((x / (a * a)) ** 2 + (y / (b * b)) ** 2) + 1e-9
     return ((x / a) ** 2 + (y / b) ** 2 - 1) / slope
 
 
-@kernel
+@pixel_kernel
 def bow(x: float, y: float, a: float, bend: float, thick: float) -> float:
     """Distance to a stroke along y = bend * (1 - (x/a)^2), thinner toward its ends."""
     t = x / a
@@ -56,14 +56,21 @@ def bow(x: float, y: float, a: float, bend: float, thick: float) -> float:
     return distance - thick * (1 - 0.5 * t * t)
 
 
-@kernel
-def box(x: float, y: float, a: float, b: float, power: float) -> float:
-    """Distance to a box with round corners: a superellipse; power 2 is an ellipse, 5 nearly a box."""
-    gauge = (abs(x / a) ** power + abs(y / b) ** power + 1e-12) ** (1 / power)
-    return math.sqrt(x * x + y * y) * (1 - 1 / gauge) if gauge > 1e-3 else -min(a, b)
+@pixel_kernel
+def gauge(x: float, y: float, square: float) -> float:
+    """1 on the edge of a unit circle (square 0), of a unit box with round corners (square 1), or between them."""
+    x2, y2 = x * x, y * y
+    return (1 - square) * math.sqrt(x2 + y2) + square * math.sqrt(math.sqrt(x2 * x2 + y2 * y2))
 
 
-@kernel
+@pixel_kernel
+def box(x: float, y: float, a: float, b: float, square: float) -> float:
+    """Distance, along the ray from the middle, to an ellipse or a box with round corners."""
+    size = gauge(x / a, y / b, square)
+    return math.sqrt(x * x + y * y) * (1 - 1 / size) if size > 0.05 else -min(a, b)
+
+
+@pixel_kernel
 def almond(x: float, y: float, a: float, above: float, below: float) -> float:
     """Distance to an eye: two arcs that meet in the corners."""
     t = x / a
@@ -73,7 +80,7 @@ def almond(x: float, y: float, a: float, above: float, below: float) -> float:
     return (abs(y) - edge) / math.sqrt(1 + slope * slope)
 
 
-@kernel
+@pixel_kernel
 def paint(
     canvas: FloatArray,
     lens: Lens,

@@ -61,7 +61,10 @@ def make_moments(settings: FaceSettings, people: LongArray, shots: LongArray, sk
     made["closed"] = np.clip(draw.normal(0.08, 0.13 * hard), 0, 0.6)
     made["closed"] = np.where(draw.chance(0.04 * full), 1.0, made["closed"])
     # In heads rather than pixels, so that a larger picture of the same seed is the same picture.
-    made["blur"] = np.minimum(0.012 + 0.020 * hard * draw.uniform() ** 2 * np.where(draw.chance(0.15), 2.5, 1.0), 0.25) * full
+    made["blur"] = (
+        np.minimum(0.012 + 0.020 * hard * draw.uniform() ** 2 * np.where(draw.chance(0.15), 2.5, 1.0), 0.25)
+        * full
+    )
     made["noise"] = 0.035 * hard * draw.uniform() ** 2
     made["quality"] = np.clip(96 - hard * 40 * draw.uniform() ** 1.5, 10, 96)
     made["ground_angle"] = draw.uniform(-3.2, 3.2)

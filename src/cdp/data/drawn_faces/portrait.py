@@ -7,15 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.drawn_faces.brushes import ALMOND, BOW, BOX, ELLIPSE, Lens, almond, blend, cover, ellipse, paint, to_head
-from cdp.kernels import kernel
+from cdp.data.drawn_faces.brushes import (
+    ALMOND,
+    BOW,
+    BOX,
+    ELLIPSE,
+    Lens,
+    almond,
+    blend,
+    box,
+    cover,
+    ellipse,
+    gauge,
+    paint,
+    to_head,
+)
+from cdp.kernels import pixel_kernel
 from cdp.types.arrays import AnyArray, ByteArray, FloatArray
 
 _DEPTH = 0.62
 _UNITS_HIGH = 2.5
 
 
-@kernel
+@pixel_kernel
 def draw_portraits(traits: AnyArray, moments: AnyArray, pictures: ByteArray) -> None:
     """Fill u1 (n, size, size, 3) with the pictures of n people at n moments."""
     size = pictures.shape[1]
@@ -27,12 +41,13 @@ def draw_portraits(traits: AnyArray, moments: AnyArray, pictures: ByteArray) -> 
         scale = size / _UNITS_HIGH * now.scale
         lens = (
             size * (0.5 + 0.36 * now.shift_x),
-            size * (0.5 + 0.36 * now.shift_y),
+            size * (0.53 + 0.36 * now.shift_y),
             math.cos(now.roll),
             math.sin(now.roll),
             scale,
+            1 / scale,
         )
-        upright = (size / 2, size / 2, 1.0, 0.0, size / _UNITS_HIGH)
+        upright = (size / 2, size / 2, 1.0, 0.0, size / _UNITS_HIGH, _UNITS_HIGH / size)
         _paint_ground(canvas, upright, now)
         if now.empty == 0:
             _paint_person(canvas, outline, lens, who, now)
@@ -41,7 +56,7 @@ def draw_portraits(traits: AnyArray, moments: AnyArray, pictures: ByteArray) -> 
         _develop(canvas, now, pictures[number])
 
 
-@kernel
+@pixel_kernel
 def _paint_person(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     _measure_outline(outline, lens, who)
     _paint_behind(canvas, lens, who, now)
@@ -61,10 +76,12 @@ def _paint_person(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any,
         _paint_hat(canvas, outline, lens, who, now)
     if now.bar > 0:
         place = (now.bar_x + math.cos(now.bar_angle) * 0.9, now.bar_y + math.sin(now.bar_angle) * 0.9)
-        paint(canvas, lens, BOX, place, now.bar_angle, 1.5, now.bar_width, 3.0, now.bar_color, 1.0, 1.0)
+        paint(
+            canvas, lens, BOW, place, now.bar_angle, 1.3, 0.12, 1.4 * now.bar_width, now.bar_color, 1.0, 1.0
+        )
 
 
-@kernel
+@pixel_kernel
 def _turn(who: Any, now: Any, x: float, y: float, lift: float) -> tuple[float, float, float]:
     """Where a point of the face is seen when the head is turned, and how much narrower things are there.
 
@@ -78,7 +95,7 @@ def _turn(who: Any, now: Any, x: float, y: float, lift: float) -> tuple[float, f
     return seen, seen_y, min(1.15, max(0.35, narrow))
 
 
-@kernel
+@pixel_kernel
 def _shade(color: AnyArray, factor: float) -> FloatArray:
     shaded = np.empty(3, np.float32)
     for channel in range(3):
@@ -86,7 +103,7 @@ def _shade(color: AnyArray, factor: float) -> FloatArray:
     return shaded
 
 
-@kernel
+@pixel_kernel
 def _mixed(one: AnyArray, other: AnyArray, share: float) -> FloatArray:
     mixed = np.empty(3, np.float32)
     for channel in range(3):
@@ -94,7 +111,7 @@ def _mixed(one: AnyArray, other: AnyArray, share: float) -> FloatArray:
     return mixed
 
 
-@kernel
+@pixel_kernel
 def _paint_ground(canvas: FloatArray, lens: Lens, now: Any) -> None:
     size = canvas.shape[0]
     cosine, sine = math.cos(now.ground_angle), math.sin(now.ground_angle)
@@ -103,14 +120,18 @@ def _paint_ground(canvas: FloatArray, lens: Lens, now: Any) -> None:
             x, y = to_head(lens, column, row)
             share = min(1.0, max(0.0, 0.5 + 0.35 * (cosine * x + sine * y)))
             for channel in range(3):
-                canvas[row, column, channel] = now.ground[channel] * (1 - share) + now.ground_far[channel] * share
+                canvas[row, column, channel] = (
+                    now.ground[channel] * (1 - share) + now.ground_far[channel] * share
+                )
     for blob in range(len(now.blobs)):
         one = now.blobs[blob]
         if one[2] > 0:
-            paint(canvas, lens, ELLIPSE, (one[0], one[1]), one[4], one[2], one[3], 0.0, one[5:], 0.8, size / 20)
+            paint(
+                canvas, lens, ELLIPSE, (one[0], one[1]), one[4], one[2], one[3], 0.0, one[5:], 0.8, size / 20
+            )
 
 
-@kernel
+@pixel_kernel
 def _measure_outline(outline: FloatArray, lens: Lens, who: Any) -> None:
     """Distance of every pixel to the outline of the head; hair, hat and mask follow it too."""
     size = outline.shape[0]
@@ -118,18 +139,18 @@ def _measure_outline(outline: FloatArray, lens: Lens, who: Any) -> None:
         for column in range(size):
             x, y = to_head(lens, column, row)
             if y < 0:
-                gauge = math.sqrt((x / who.width) ** 2 + (y / who.crown) ** 2)
+                reach = gauge(x / who.width, y / who.crown, 0.0)
             else:
                 t = y / who.chin
                 near = (t - 0.35) / 0.3
-                width = who.width * (1 + who.cheek * math.exp(-near * near) * min(1.0, t * 4))
-                width *= 1 - who.taper * min(1.0, t) ** 2
-                gauge = (abs(x / width) ** who.jaw + t**who.jaw + 1e-12) ** (1 / who.jaw)
+                width = who.width * (1 + who.cheek / (1 + near * near * near * near) * min(1.0, t * 4))
+                width *= 1 - who.taper * min(1.0, t * t)
+                reach = gauge(x / width, t, who.jaw)
             away = math.sqrt(x * x + y * y)
-            outline[row, column] = away * (1 - 1 / gauge) if gauge > 0.05 else -who.width
+            outline[row, column] = away * (1 - 1 / reach) if reach > 0.05 else -who.width
 
 
-@kernel
+@pixel_kernel
 def _paint_behind(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     """Hair behind the head, neck, shirt, ears."""
     sway = -0.25 * math.sin(now.yaw)
@@ -139,24 +160,50 @@ def _paint_behind(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
         dark = _shade(who.hair, 0.78)
         place = (sway * 0.6, (top + bottom) / 2)
         wide = who.width * who.back_width * (1 + now.volume)
-        paint(canvas, lens, BOX, place, 0.0, wide, (bottom - top) / 2, 2.6, dark, 1.0, 1.0)
+        paint(canvas, lens, BOX, place, 0.0, wide, (bottom - top) / 2, 0.45, dark, 1.0, 1.0)
     if who.bun > 0:
         place = (sway, -who.crown - who.top - who.bun * 0.45)
-        paint(canvas, lens, ELLIPSE, place, 0.0, who.bun * 1.15, who.bun, 0.0, _shade(who.hair, 0.88), 1.0, 1.0)
+        paint(
+            canvas, lens, ELLIPSE, place, 0.0, who.bun * 1.15, who.bun, 0.0, _shade(who.hair, 0.88), 1.0, 1.0
+        )
     neck = _shade(who.skin, 0.82)
-    paint(canvas, lens, BOX, (sway * 0.3, who.chin + 0.1), 0.0, who.width * 0.50, 0.55, 4.0, neck, 1.0, 1.0)
+    paint(canvas, lens, BOX, (sway * 0.3, who.chin + 0.1), 0.0, who.width * 0.50, 0.55, 1.0, neck, 1.0, 1.0)
     place = (sway * 0.2, who.chin + 1.12)
-    paint(canvas, lens, BOX, place, 0.0, who.width * 1.75, 0.92, 2.6, now.shirt, 1.0, 1.0)
+    paint(canvas, lens, BOX, place, 0.0, who.width * 1.75, 0.92, 0.45, now.shirt, 1.0, 1.0)
     paint(canvas, lens, ELLIPSE, (place[0], who.chin + 0.2), 0.0, who.width * 0.5, 0.16, 0.0, neck, 1.0, 1.0)
     for side in (-1.0, 1.0):
         # The ear on the far side disappears behind the cheek.
         out = who.width * (0.98 - 0.35 * max(0.0, side * math.sin(now.yaw)))
         place = (side * out + sway * 0.25, who.ear_y - 0.3 * math.sin(now.pitch))
-        paint(canvas, lens, ELLIPSE, place, 0.15 * side, who.ear * 0.62, who.ear, 0.0, _shade(who.skin, 0.92), 1.0, 1.0)
-        paint(canvas, lens, ELLIPSE, place, 0.15 * side, who.ear * 0.3, who.ear * 0.6, 0.0, _shade(who.skin, 0.76), 0.8, 1.0)
+        paint(
+            canvas,
+            lens,
+            ELLIPSE,
+            place,
+            0.15 * side,
+            who.ear * 0.62,
+            who.ear,
+            0.0,
+            _shade(who.skin, 0.92),
+            1.0,
+            1.0,
+        )
+        paint(
+            canvas,
+            lens,
+            ELLIPSE,
+            place,
+            0.15 * side,
+            who.ear * 0.3,
+            who.ear * 0.6,
+            0.0,
+            _shade(who.skin, 0.76),
+            0.8,
+            1.0,
+        )
 
 
-@kernel
+@pixel_kernel
 def _paint_head(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     """Skin, shaded like a ball under the light, and the beard."""
     size = canvas.shape[0]
@@ -185,7 +232,7 @@ def _paint_head(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, n
                 blend(canvas, row, column, fuzz, inside * hair * who.beard * 0.85)
 
 
-@kernel
+@pixel_kernel
 def _paint_marks(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     spot = _shade(who.skin, 0.42)
     for mole in range(3):
@@ -204,14 +251,26 @@ def _paint_marks(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
             paint(canvas, lens, ELLIPSE, (x, y), 0.0, 0.024, 0.022, 0.0, dot, who.freckles, 1.0)
     if who.scar > 0:
         x, y, _ = _turn(who, now, who.scar_x, who.scar_y, 0.0)
-        paint(canvas, lens, BOW, (x, y), who.scar_angle, 0.17, 0.02, 0.024, _mixed(who.skin, who.lip, 0.75), 0.9, 1.0)
+        paint(
+            canvas,
+            lens,
+            BOW,
+            (x, y),
+            who.scar_angle,
+            0.17,
+            0.02,
+            0.024,
+            _mixed(who.skin, who.lip, 0.75),
+            0.9,
+            1.0,
+        )
     cheek = _mixed(who.skin, who.lip, 0.5)
     for side in (-1.0, 1.0):
         x, y, narrow = _turn(who, now, side * 0.43, 0.33, 0.0)
         paint(canvas, lens, ELLIPSE, (x, y), 0.0, 0.15 * narrow, 0.11, 0.0, cheek, 0.35, 3.0)
 
 
-@kernel
+@pixel_kernel
 def _paint_nose(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     dark = _shade(who.skin, 0.70)
     bridge_x, bridge_y, _ = _turn(who, now, 0.0, who.eye_y + 0.02, 0.06)
@@ -221,11 +280,13 @@ def _paint_nose(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     angle = math.atan2(tip_y - bridge_y, tip_x - bridge_x)
     paint(canvas, lens, BOW, middle, angle, who.nose * 0.42, 0.02 * side, 0.03, dark, 0.45, 1.6)
     bright = _shade(who.skin, 1.10)
-    paint(canvas, lens, ELLIPSE, (tip_x, tip_y - 0.07), 0.0, who.nose_width * 0.5, 0.10, 0.0, bright, 0.6, 1.6)
+    paint(
+        canvas, lens, ELLIPSE, (tip_x, tip_y - 0.07), 0.0, who.nose_width * 0.5, 0.10, 0.0, bright, 0.6, 1.6
+    )
     paint(canvas, lens, BOW, (tip_x, tip_y), 0.0, who.nose_width, 0.05, 0.032, dark, 0.9, 1.0)
 
 
-@kernel
+@pixel_kernel
 def _paint_mouth(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     x, y, narrow = _turn(who, now, 0.0, who.mouth_y, 0.06)
     wide = who.mouth * narrow * (1 + 0.14 * now.smile)
@@ -236,17 +297,41 @@ def _paint_mouth(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
         paint(canvas, lens, BOW, (x, y - 0.17), 0.0, wide * 1.15, -0.07, 0.075, fuzz, who.moustache, 1.0)
     if now.open > 0.1:
         gape = 0.17 * now.open + who.lips * 0.5
-        paint(canvas, lens, ALMOND, (x, y + bend * 0.3), 0.0, wide * 1.05, who.lips + 0.02, gape + who.lips, who.lip, 1.0, 1.0)
+        paint(
+            canvas,
+            lens,
+            ALMOND,
+            (x, y + bend * 0.3),
+            0.0,
+            wide * 1.05,
+            who.lips + 0.02,
+            gape + who.lips,
+            who.lip,
+            1.0,
+            1.0,
+        )
         inside = np.array((0.32, 0.09, 0.10))
         paint(canvas, lens, ALMOND, (x, y + bend * 0.3), 0.0, wide * 0.86, 0.04, gape, inside, 1.0, 1.0)
         teeth = np.array((0.96, 0.95, 0.92))
         paint(canvas, lens, BOW, (x, y + 0.015), 0.0, wide * 0.66, 0.03, 0.035, teeth, 0.9, 1.0)
         return
-    paint(canvas, lens, BOW, (x, y + who.lips * 0.35), 0.0, wide * 0.92, bend + who.lips * 0.5, who.lips, who.lip, 0.95, 1.0)
+    paint(
+        canvas,
+        lens,
+        BOW,
+        (x, y + who.lips * 0.35),
+        0.0,
+        wide * 0.92,
+        bend + who.lips * 0.5,
+        who.lips,
+        who.lip,
+        0.95,
+        1.0,
+    )
     paint(canvas, lens, BOW, (x, y), 0.0, wide, bend, 0.026, _shade(who.lip, 0.5), 0.95, 1.0)
 
 
-@kernel
+@pixel_kernel
 def _paint_eye(canvas: FloatArray, lens: Lens, who: Any, now: Any, side: float) -> None:
     x, y, narrow = _turn(who, now, side * who.eye_x, who.eye_y, 0.0)
     wide = who.eye_width * narrow
@@ -262,10 +347,22 @@ def _paint_eye(canvas: FloatArray, lens: Lens, who: Any, now: Any, side: float) 
     paint(canvas, lens, BOW, (x, y - 0.06), tilt, wide, -above, 0.014, fold, 0.6, 1.0)
     brow_x, brow_y, _ = _turn(who, now, side * who.eye_x * 1.05, who.eye_y + who.brow_y - now.raised, 0.04)
     angle = -side * (who.brow_angle - 1.2 * now.raised * 0.5)
-    paint(canvas, lens, BOW, (brow_x, brow_y), angle, who.brow_width * narrow, -who.brow_arch, who.brow_thick, who.brow, 0.95, 1.0)
+    paint(
+        canvas,
+        lens,
+        BOW,
+        (brow_x, brow_y),
+        angle,
+        who.brow_width * narrow,
+        -who.brow_arch,
+        who.brow_thick,
+        who.brow,
+        0.95,
+        1.0,
+    )
 
 
-@kernel
+@pixel_kernel
 def _paint_eyeball(
     canvas: FloatArray, lens: Lens, who: Any, now: Any, x: float, y: float, tilt: float, wide: float, above: float, below: float
 ) -> None:  # fmt: skip
@@ -295,20 +392,21 @@ def _paint_eyeball(
             blend(canvas, row, column, white, inside * cover(glint - 0.026, scale) * 0.9)
 
 
-@kernel
-def _hairline(who: Any, now: Any, x: float) -> float:
-    """Down to where hair grows at x, seen on the turned head."""
-    shift = 0.45 * math.sin(now.yaw)
-    s = (x - shift * max(0.0, 1 - (x / who.width) ** 2)) / who.width
-    flat = min(1.2, abs(s))
-    bend = who.drop * flat * flat * flat * flat
-    peak = who.peak * math.exp(-(s / 0.28) ** 2)
-    return who.hairline + now.fall + bend + peak + who.slant * min(1.0, max(-1.0, s)) - 0.5 * math.sin(-now.pitch) * 0.6
+@pixel_kernel
+def _hairline(who: Any, shift: float, x: float) -> float:
+    """Down to where hair grows at x, on a head that is turned so far that its middle is seen at `shift`."""
+    t = x / who.width
+    s = t - shift * max(0.0, 1 - t * t)
+    flat = min(1.44, s * s)
+    near = s / 0.28
+    peak = who.peak / (1 + near * near * near * near)
+    return who.hairline + who.drop * flat * flat + peak + who.slant * min(1.0, max(-1.0, s))
 
 
-@kernel
+@pixel_kernel
 def _paint_hair(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     size, scale = canvas.shape[0], lens[4]
+    shift, lowered = 0.45 * math.sin(now.yaw) / who.width, now.fall + 0.3 * math.sin(now.pitch)
     color = np.empty(3, np.float32)
     for row in range(size):
         for column in range(size):
@@ -320,20 +418,21 @@ def _paint_hair(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, n
                 continue
             if who.curl > 0:
                 cap -= who.curl * math.sin(who.curls * math.atan2(y, x))
-            line = _hairline(who, now, x)
+            line = _hairline(who, shift, x) + lowered
             inside = cover(max(cap, (y - line) * 0.8), scale)
             if inside <= 0:
                 continue
             toward = now.light_x * x / who.width + now.light_y * y
-            sheen = math.exp(-((y + who.crown * 0.72 + 0.25 * x * x) / 0.16) ** 2)
+            band = (y + who.crown * 0.72 + 0.25 * x * x) / 0.2
+            sheen = 1 / (1 + band * band * band * band)
             streak = math.sin(17 * x + 5 * y * x)
-            shade = 1 + 0.3 * toward + 0.30 * sheen + 0.07 * streak
+            shade = 1 + 0.3 * toward + 0.20 * sheen + 0.07 * streak
             for channel in range(3):
                 color[channel] = min(1.0, who.hair[channel] * shade + 0.035 * sheen)
             blend(canvas, row, column, color, inside)
 
 
-@kernel
+@pixel_kernel
 def _paint_glasses(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     dark = now.sunglasses > 0
     black = np.array((0.07, 0.07, 0.09))
@@ -348,12 +447,12 @@ def _paint_glasses(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
         wide, high = 0.27 * narrow, 0.21
         temple = (side * who.width * 0.98 + x) / 2 + side * 0.1
         paint(canvas, lens, BOW, (temple, y - 0.04), 0.0, 0.2, 0.0, 0.026, frame, 0.9, 1.0)
-        _paint_ring(canvas, lens, (x, y), wide, high, who.glasses_round, frame, dark)
+        _paint_ring(canvas, lens, (x, y), wide, high, who.glasses_square, frame, dark)
 
 
-@kernel
+@pixel_kernel
 def _paint_ring(
-    canvas: FloatArray, lens: Lens, place: tuple[float, float], a: float, b: float, power: float, color: AnyArray, dark: bool
+    canvas: FloatArray, lens: Lens, place: tuple[float, float], a: float, b: float, square: float, color: AnyArray, dark: bool
 ) -> None:  # fmt: skip
     """A lens in its frame; clear ones shine a little."""
     size, scale = canvas.shape[0], lens[4]
@@ -365,8 +464,7 @@ def _paint_ring(
         for column in range(max(0, int(middle - reach)), min(size, int(middle + reach) + 1)):
             head_x, head_y = to_head(lens, column, row)
             x, y = head_x - place[0], head_y - place[1]
-            gauge = (abs(x / a) ** power + abs(y / b) ** power + 1e-12) ** (1 / power)
-            distance = math.sqrt(x * x + y * y) * (1 - 1 / gauge) if gauge > 1e-3 else -b
+            distance = box(x, y, a, b, square)
             if dark:
                 blend(canvas, row, column, color, cover(distance, scale) * 0.93)
             else:
@@ -374,7 +472,7 @@ def _paint_ring(
             blend(canvas, row, column, color, cover(abs(distance) - 0.03, scale))
 
 
-@kernel
+@pixel_kernel
 def _paint_mask(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     size, scale = canvas.shape[0], lens[4]
     color = np.empty(3, np.float32)
@@ -391,7 +489,7 @@ def _paint_mask(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, n
                 blend(canvas, row, column, color, inside)
 
 
-@kernel
+@pixel_kernel
 def _paint_hat(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     size, scale = canvas.shape[0], lens[4]
     brim_y = -0.50 + 0.4 * math.sin(now.pitch)
@@ -407,10 +505,12 @@ def _paint_hat(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, no
                     color[channel] = min(1.0, now.hat_color[channel] * shade)
                 blend(canvas, row, column, color, inside)
     place = (0.4 * math.sin(now.yaw), brim_y + 0.02)
-    paint(canvas, lens, ELLIPSE, place, 0.0, who.width * 0.95, 0.13, 0.0, _shade(now.hat_color, 0.72), 1.0, 1.0)
+    paint(
+        canvas, lens, ELLIPSE, place, 0.0, who.width * 0.95, 0.13, 0.0, _shade(now.hat_color, 0.72), 1.0, 1.0
+    )
 
 
-@kernel
+@pixel_kernel
 def _light(canvas: FloatArray, lens: Lens, now: Any) -> None:
     """A lamp somewhere: brighter on one side, strong or weak, of some color, through a hard or soft lens."""
     size = canvas.shape[0]
@@ -423,7 +523,7 @@ def _light(canvas: FloatArray, lens: Lens, now: Any) -> None:
                 canvas[row, column, channel] = 0.5 + (value - 0.5) * now.contrast
 
 
-@kernel
+@pixel_kernel
 def _blur(canvas: FloatArray, spare: FloatArray, width: float) -> None:
     """Gaussian, `width` pixels, edges repeated."""
     if width < 0.15:
@@ -436,25 +536,28 @@ def _blur(canvas: FloatArray, spare: FloatArray, width: float) -> None:
         weights[step] = math.exp(-0.5 * (step / width) ** 2)
         total += weights[step] * (1 if step == 0 else 2)
     weights /= total
-    for turn in range(2):
-        source, target = (canvas, spare) if turn == 0 else (spare, canvas)
-        for row in range(size):
+    for row in range(size):
+        for column in range(size):
+            for channel in range(3):
+                value = canvas[row, column, channel] * weights[0]
+                for step in range(1, reach + 1):
+                    near, far = max(0, column - step), min(size - 1, column + step)
+                    value += weights[step] * (canvas[row, near, channel] + canvas[row, far, channel])
+                spare[row, column, channel] = value
+    for row in range(size):
+        for column in range(size):
+            for channel in range(3):
+                canvas[row, column, channel] = spare[row, column, channel] * weights[0]
+        for step in range(1, reach + 1):
+            near, far = max(0, row - step), min(size - 1, row + step)
             for column in range(size):
                 for channel in range(3):
-                    value = source[row, column, channel] * weights[0]
-                    for step in range(1, reach + 1):
-                        if turn == 0:
-                            value += weights[step] * (
-                                source[row, max(0, column - step), channel] + source[row, min(size - 1, column + step), channel]
-                            )
-                        else:
-                            value += weights[step] * (
-                                source[max(0, row - step), column, channel] + source[min(size - 1, row + step), column, channel]
-                            )
-                    target[row, column, channel] = value
+                    canvas[row, column, channel] += weights[step] * (
+                        spare[near, column, channel] + spare[far, column, channel]
+                    )
 
 
-@kernel
+@pixel_kernel
 def _develop(canvas: FloatArray, now: Any, picture: ByteArray) -> None:
     """Grain, and 256 steps of brightness."""
     size = canvas.shape[0]
@@ -469,8 +572,12 @@ def _develop(canvas: FloatArray, now: Any, picture: ByteArray) -> None:
                 bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                 bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
                 bits ^= bits >> np.uint64(31)
-                total = np.float64(bits & np.uint64(0xFFFF)) + np.float64((bits >> np.uint64(16)) & np.uint64(0xFFFF))
-                total += np.float64((bits >> np.uint64(32)) & np.uint64(0xFFFF)) + np.float64(bits >> np.uint64(48))
+                total = np.float64(bits & np.uint64(0xFFFF)) + np.float64(
+                    (bits >> np.uint64(16)) & np.uint64(0xFFFF)
+                )
+                total += np.float64((bits >> np.uint64(32)) & np.uint64(0xFFFF)) + np.float64(
+                    bits >> np.uint64(48)
+                )
                 grain = (total / 65535.0 - 2.0) * 1.732
                 if channel == 0:
                     shared = grain

@@ -128,5 +128,7 @@ def choose_rows(rows: AnyArray | None, n_images: int) -> AnyArray:
     chosen = chosen.astype(np.int64)
     outside = chosen[(chosen < 0) | (chosen >= n_images)]
     if len(outside):
-        raise InputError(f"draw_faces: there are {n_images:,} pictures, counted from 0; no {name_rows(outside)}.")
+        raise InputError(
+            f"draw_faces: there are {n_images:,} pictures, counted from 0; no {name_rows(outside)}."
+        )
     return chosen
