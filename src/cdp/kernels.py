@@ -25,10 +25,7 @@ def sum_kernel(function: Function) -> Function:
 
 def pixel_kernel(function: Function) -> Function:
     """Like `sum_kernel`, for loops over pixels: a division by zero gives infinity instead of an error."""
-    options = {
-        "cache": True,
-        "nogil": True,
-        "error_model": "numpy",
-        "fastmath": {"reassoc", "contract", "arcp", "nsz"},
-    }
-    return cast(Function, numba.njit(**options)(function))
+    compiled = numba.njit(
+        cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}
+    )
+    return cast(Function, compiled(function))

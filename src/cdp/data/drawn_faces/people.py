@@ -78,7 +78,7 @@ def make_strangers(settings: FaceSettings, people: LongArray, shots: LongArray) 
 
 def _vary(parent: DoubleArray, own: DoubleArray) -> DoubleArray:
     """Uniform numbers near the parent's; what is not inherited (marks, beard, glasses) is the person's own."""
-    mixed = ndtr(_LIKENESS * ndtri(parent) + np.sqrt(1 - _LIKENESS**2) * ndtri(own))
+    mixed: DoubleArray = ndtr(_LIKENESS * ndtri(parent) + np.sqrt(1 - _LIKENESS**2) * ndtri(own))
     mixed[:, _N_INHERITED:] = own[:, _N_INHERITED:]
     return mixed
 
@@ -125,11 +125,11 @@ def traits_of(table: DoubleArray) -> AnyArray:
     made["hairy"] = ~bald
     made["back"] *= ~bald
     made["bun"] *= ~bald
-    _add_marks(made, Columns(table[:, _N_INHERITED:]), ~bald)
+    _add_marks(made, Columns(table[:, _N_INHERITED:]))
     return made
 
 
-def _add_marks(made: AnyArray, draw: Columns, haired: AnyArray) -> None:
+def _add_marks(made: AnyArray, draw: Columns) -> None:
     """What even lookalikes have of their own: beard, moles, freckles, a scar, glasses."""
     short = made["back"] < 0.6
     made["beard"] = np.where(draw.chance(0.28) & short, draw.uniform(0.25, 1.0), 0.0)

@@ -400,7 +400,8 @@ def _hairline(who: Any, shift: float, x: float) -> float:
     flat = min(1.44, s * s)
     near = s / 0.28
     peak = who.peak / (1 + near * near * near * near)
-    return who.hairline + who.drop * flat * flat + peak + who.slant * min(1.0, max(-1.0, s))
+    line: float = who.hairline + who.drop * flat * flat + peak + who.slant * min(1.0, max(-1.0, s))
+    return line
 
 
 @pixel_kernel
@@ -529,7 +530,7 @@ def _blur(canvas: FloatArray, spare: FloatArray, width: float) -> None:
     if width < 0.15:
         return
     size = canvas.shape[0]
-    reach = min(size - 1, max(1, int(math.ceil(2.5 * width))))
+    reach = min(size - 1, max(1, math.ceil(2.5 * width)))
     weights = np.empty(reach + 1, np.float32)
     total = 0.0
     for step in range(reach + 1):
