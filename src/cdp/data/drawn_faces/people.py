@@ -11,8 +11,9 @@ from cdp.types.arrays import AnyArray, DoubleArray, LongArray
 
 _PEOPLE, _STRANGERS = 3, 4
 _N_COLUMNS = 96
+_N_KINDS = 8
 _N_INHERITED = 60
-_LIKENESS = 0.93
+_LIKENESS = 0.88
 
 _NUMBERS = (
     "width", "crown", "chin", "jaw", "taper", "cheek",
@@ -77,8 +78,9 @@ def make_strangers(settings: FaceSettings, people: LongArray, shots: LongArray) 
 
 
 def _vary(parent: DoubleArray, own: DoubleArray) -> DoubleArray:
-    """Uniform numbers near the parent's; what is not inherited (marks, beard, glasses) is the person's own."""
+    """Uniform numbers near the parent's: kinds of hair and eyes are the same, lengths nearly, marks the person's own."""
     mixed: DoubleArray = ndtr(_LIKENESS * ndtri(parent) + np.sqrt(1 - _LIKENESS**2) * ndtri(own))
+    mixed[:, :_N_KINDS] = parent[:, :_N_KINDS]
     mixed[:, _N_INHERITED:] = own[:, _N_INHERITED:]
     return mixed
 
@@ -86,7 +88,8 @@ def _vary(parent: DoubleArray, own: DoubleArray) -> DoubleArray:
 def traits_of(table: DoubleArray) -> AnyArray:
     """Traits from uniform numbers, one row per person."""
     made = np.zeros(len(table), TRAITS)
-    draw = Columns(table[:, :_N_INHERITED])
+    kind = Columns(table[:, :_N_KINDS])
+    draw = Columns(table[:, _N_KINDS:_N_INHERITED])
     for name, middle, spread in (
         ("width", 0.76, 0.055), ("crown", 1.0, 0.05), ("chin", 1.04, 0.07), ("jaw", 0.25, 0.24), ("taper", 0.16, 0.08), ("cheek", 0.02, 0.04),
         ("eye_x", 0.335, 0.035), ("eye_y", 0.0, 0.045), ("eye_width", 0.185, 0.022), ("eye_height", 0.105, 0.02), ("eye_tilt", 0.03, 0.09),
@@ -100,18 +103,18 @@ def traits_of(table: DoubleArray) -> AnyArray:
     made["skin"] = _along(_SKIN, tone) + draw.normal(0, 0.025)[:, None] * np.array([0.2, -0.3, -1.0])
     # Dark hair goes with every skin, fair hair less often with dark skin; the overlap stays large.
     color = np.searchsorted(
-        _HAIR_SHARE, np.minimum(draw.uniform() * (1 - 0.1 * np.maximum(tone - 1.5, 0)), 0.999)
+        _HAIR_SHARE, np.minimum(kind.uniform() * (1 - 0.1 * np.maximum(tone - 1.5, 0)), 0.999)
     )
     made["hair"] = np.clip(_HAIR[color] * np.exp(draw.normal(0, 0.16))[:, None], 0.04, 0.95)
-    made["iris"] = _IRIS[np.searchsorted(_IRIS_SHARE, np.minimum(draw.uniform(), 0.999))]
+    made["iris"] = _IRIS[np.searchsorted(_IRIS_SHARE, np.minimum(kind.uniform(), 0.999))]
     made["iris"] *= np.exp(draw.normal(0, 0.12))[:, None]
     made["lip"] = made["skin"] * np.array([0.86, 0.58, 0.58]) + draw.normal(0, 0.04)[:, None] * np.array(
         [1.0, -0.6, -0.4]
     )
     made["brow"] = np.clip(made["hair"] * 0.75 + 0.02 + draw.normal(0, 0.02)[:, None], 0.03, 0.8)
-    bald = draw.chance(0.05)
-    style = _STYLES[(draw.uniform() * len(_STYLES)).astype(np.int64)]
-    flip = np.where(draw.chance(0.5), 1.0, -1.0)
+    bald = kind.chance(0.05)
+    style = _STYLES[(kind.uniform() * len(_STYLES)).astype(np.int64)]
+    flip = np.where(kind.chance(0.5), 1.0, -1.0)
     parts = ("hairline", "peak", "slant", "drop", "top", "side", "back", "back_width", "curl", "bun")
     for place, name in enumerate(parts):
         shaken = style[:, place] + draw.normal(0, 1) * _STYLE_SPREAD[place]
@@ -121,7 +124,7 @@ def traits_of(table: DoubleArray) -> AnyArray:
             else shaken
         )
     made["slant"] *= flip
-    made["curls"] = np.rint(draw.uniform(9, 15))
+    made["curls"] = np.rint(kind.uniform(9, 15))
     made["hairy"] = ~bald
     made["back"] *= ~bald
     made["bun"] *= ~bald
