@@ -14,8 +14,8 @@ from sklearn.neighbors import NearestCentroid
 from cdp.data.drawn_faces import FaceSettings, draw_faces, write_faces
 from cdp.data.drawn_faces import album as album_module
 from cdp.data.drawn_faces.chance import Columns, keys, uniforms
-from cdp.data.drawn_faces.people import TRAITS, make_people
 from cdp.data.drawn_faces.moments import MOMENT
+from cdp.data.drawn_faces.people import TRAITS, make_people
 from cdp.data.drawn_faces.portrait import _almond, _blur, _bow, _box, _develop, _ellipse
 from cdp.data.drawn_faces.roster import find_families, make_roster
 from cdp.data.drawn_faces.sheet import draw_sheet, plan_sheet, write_sheet
