@@ -19,6 +19,7 @@ from cdp.kernels import pixel_kernel
 from cdp.types.arrays import AnyArray, ByteArray, FloatArray
 
 Lens = tuple[float, float, float, float, float, float]
+Color = tuple[float, float, float]
 _ELLIPSE, _BOW, _BOX, _ALMOND = 0, 1, 2, 3
 _DEPTH = 0.62
 _UNITS_HIGH = 2.5
@@ -72,7 +73,17 @@ def _paint_person(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any,
     if now.bar > 0:
         place = (now.bar_x + math.cos(now.bar_angle) * 0.9, now.bar_y + math.sin(now.bar_angle) * 0.9)
         _paint(
-            canvas, lens, _BOW, place, now.bar_angle, 1.3, 0.12, 1.4 * now.bar_width, now.bar_color, 1.0, 1.0
+            canvas,
+            lens,
+            _BOW,
+            place,
+            now.bar_angle,
+            1.3,
+            0.12,
+            1.4 * now.bar_width,
+            _shade_of(now.bar_color, 1.0),
+            1.0,
+            1.0,
         )
 
 
@@ -92,7 +103,17 @@ def _paint_ground(canvas: FloatArray, lens: Lens, now: Any) -> None:
         one = now.blobs[blob]
         if one[2] > 0:
             _paint(
-                canvas, lens, _ELLIPSE, (one[0], one[1]), one[4], one[2], one[3], 0.0, one[5:], 0.8, size / 20
+                canvas,
+                lens,
+                _ELLIPSE,
+                (one[0], one[1]),
+                one[4],
+                one[2],
+                one[3],
+                0.0,
+                (one[5], one[6], one[7]),
+                0.8,
+                size / 20,
             )
 
 
@@ -111,21 +132,20 @@ def _turn(who: Any, now: Any, x: float, y: float, lift: float) -> tuple[float, f
 
 
 @pixel_kernel
-def _shade_of(color: AnyArray, factor: float) -> FloatArray:
+def _shade_of(color: AnyArray, factor: float) -> Color:
     """A color, darker or lighter."""
-    shaded = np.empty(3, np.float32)
-    for channel in range(3):
-        shaded[channel] = min(1.0, color[channel] * factor)
-    return shaded
+    return min(1.0, color[0] * factor), min(1.0, color[1] * factor), min(1.0, color[2] * factor)
 
 
 @pixel_kernel
-def _mixed(one: AnyArray, other: AnyArray, share: float) -> FloatArray:
+def _mixed(one: AnyArray, other: AnyArray, share: float) -> Color:
     """A color between two."""
-    mixed = np.empty(3, np.float32)
-    for channel in range(3):
-        mixed[channel] = one[channel] * (1 - share) + other[channel] * share
-    return mixed
+    rest = 1 - share
+    return (
+        one[0] * rest + other[0] * share,
+        one[1] * rest + other[1] * share,
+        one[2] * rest + other[2] * share,
+    )
 
 
 @pixel_kernel
@@ -176,7 +196,7 @@ def _paint_behind(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     neck = _shade_of(who.skin, 0.82)
     _paint(canvas, lens, _BOX, (sway * 0.3, who.chin + 0.1), 0.0, who.width * 0.50, 0.55, 1.0, neck, 1.0, 1.0)
     place = (sway * 0.2, who.chin + 1.12)
-    _paint(canvas, lens, _BOX, place, 0.0, who.width * 1.75, 0.92, 0.45, now.shirt, 1.0, 1.0)
+    _paint(canvas, lens, _BOX, place, 0.0, who.width * 1.75, 0.92, 0.45, _shade_of(now.shirt, 1.0), 1.0, 1.0)
     _paint(
         canvas, lens, _ELLIPSE, (place[0], who.chin + 0.2), 0.0, who.width * 0.5, 0.16, 0.0, neck, 1.0, 1.0
     )
@@ -217,7 +237,6 @@ def _paint_head(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, n
     """Skin, shaded like a ball under the light, and the beard."""
     size = canvas.shape[0]
     scale = lens[4]
-    color = np.empty(3, np.float32)
     fuzz = _mixed(who.hair, who.skin, 0.15)
     mouth_x, mouth_y, _ = _turn(who, now, 0.0, who.mouth_y, 0.02)
     for row in range(size):
@@ -230,9 +249,7 @@ def _paint_head(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, n
             edge = max(0.0, 1 + distance / 0.45)
             toward = now.light_x * x / who.width + now.light_y * y
             shade = 1 - 0.16 * edge * edge + 0.42 * toward * edge
-            for channel in range(3):
-                color[channel] = min(1.0, who.skin[channel] * shade)
-            _blend(canvas, row, column, color, inside)
+            _blend(canvas, row, column, _shade_of(who.skin, shade), inside)
             if who.beard > 0:
                 t = (x - 0.5 * mouth_x) / who.width
                 line = mouth_y - 0.16 - 0.55 * t * t * (1.0 if abs(t) < 1 else 0.0)
@@ -318,13 +335,13 @@ def _paint_mouth(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
             wide * 1.05,
             who.lips + 0.02,
             gape + who.lips,
-            who.lip,
+            _shade_of(who.lip, 1.0),
             1.0,
             1.0,
         )
-        inside = np.array((0.32, 0.09, 0.10))
+        inside = (0.32, 0.09, 0.10)
         _paint(canvas, lens, _ALMOND, (x, y + bend * 0.3), 0.0, wide * 0.86, 0.04, gape, inside, 1.0, 1.0)
-        teeth = np.array((0.96, 0.95, 0.92))
+        teeth = (0.96, 0.95, 0.92)
         _paint(canvas, lens, _BOW, (x, y + 0.015), 0.0, wide * 0.66, 0.03, 0.035, teeth, 0.9, 1.0)
         return
     _paint(
@@ -336,7 +353,7 @@ def _paint_mouth(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
         wide * 0.92,
         bend + who.lips * 0.5,
         who.lips,
-        who.lip,
+        _shade_of(who.lip, 1.0),
         0.95,
         1.0,
     )
@@ -351,7 +368,7 @@ def _paint_eye(canvas: FloatArray, lens: Lens, who: Any, now: Any, side: float) 
     tilt = -side * who.eye_tilt
     above = who.eye_height * 1.25 * (1 - now.closed)
     below = who.eye_height * (1 - 0.75 * now.closed)
-    dark = np.array((0.10, 0.07, 0.07))
+    dark = (0.10, 0.07, 0.07)
     if now.closed < 0.8:
         _paint_eyeball(canvas, lens, who, now, x, y, tilt, wide, above, below)
     lid = above * 0.98 if now.closed < 0.8 else -below * 0.6
@@ -369,7 +386,7 @@ def _paint_eye(canvas: FloatArray, lens: Lens, who: Any, now: Any, side: float) 
         who.brow_width * narrow,
         -who.brow_arch,
         who.brow_thick,
-        who.brow,
+        _shade_of(who.brow, 1.0),
         0.95,
         1.0,
     )
@@ -381,8 +398,9 @@ def _paint_eyeball(
 ) -> None:  # fmt: skip
     """White, iris, pupil and a glint, all of them seen between the lids only."""
     size, scale = canvas.shape[0], lens[4]
-    white = np.array((0.97, 0.96, 0.95))
-    black = np.array((0.05, 0.04, 0.04))
+    white = (0.97, 0.96, 0.95)
+    black = (0.05, 0.04, 0.04)
+    iris = _shade_of(who.iris, 1.0)
     cosine, sine = math.cos(tilt), math.sin(tilt)
     look_x = (now.gaze_x * 0.3 - 0.15 * math.sin(now.yaw)) * wide
     look_y = now.gaze_y * 0.3 * who.eye_height
@@ -399,7 +417,7 @@ def _paint_eyeball(
                 continue
             _blend(canvas, row, column, white, inside)
             away = math.sqrt((eye_x - look_x) ** 2 + (eye_y - look_y) ** 2)
-            _blend(canvas, row, column, who.iris, inside * _cover(away - who.iris_size, scale))
+            _blend(canvas, row, column, iris, inside * _cover(away - who.iris_size, scale))
             _blend(canvas, row, column, black, inside * _cover(away - who.iris_size * 0.5, scale))
             glint = math.sqrt((eye_x - look_x + 0.04) ** 2 + (eye_y - look_y + 0.04) ** 2)
             _blend(canvas, row, column, white, inside * _cover(glint - 0.026, scale) * 0.9)
@@ -422,7 +440,6 @@ def _paint_hair(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, n
     """Hair before the head: inside a cap around the outline, above the hairline."""
     size, scale = canvas.shape[0], lens[4]
     shift, lowered = 0.45 * math.sin(now.yaw) / who.width, now.fall + 0.3 * math.sin(now.pitch)
-    color = np.empty(3, np.float32)
     for row in range(size):
         for column in range(size):
             x, y = _to_head(lens, column, row)
@@ -441,20 +458,16 @@ def _paint_hair(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, n
             band = (y + who.crown * 0.72 + 0.25 * x * x) / 0.2
             sheen = 1 / (1 + band * band * band * band)
             streak = math.sin(17 * x + 5 * y * x)
-            shade = 1 + 0.3 * toward + 0.20 * sheen + 0.07 * streak
-            for channel in range(3):
-                color[channel] = min(1.0, who.hair[channel] * shade + 0.035 * sheen)
-            _blend(canvas, row, column, color, inside)
+            shade = 1 + 0.3 * toward + 0.28 * sheen + 0.07 * streak
+            _blend(canvas, row, column, _shade_of(who.hair, shade), inside)
 
 
 @pixel_kernel
 def _paint_glasses(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     """Glasses, or sunglasses, which hide the eyes."""
     dark = now.sunglasses > 0
-    black = np.array((0.07, 0.07, 0.09))
-    frame = who.frame.copy()
-    if dark:
-        frame[:] = black
+    black = (0.07, 0.07, 0.09)
+    frame = black if dark else _shade_of(who.frame, 1.0)
     left_x, y, _ = _turn(who, now, -who.eye_x, who.eye_y + 0.02, 0.1)
     right_x, _, _ = _turn(who, now, who.eye_x, who.eye_y + 0.02, 0.1)
     _paint(canvas, lens, _BOW, ((left_x + right_x) / 2, y - 0.02), 0.0, 0.14, -0.05, 0.03, frame, 1.0, 1.0)
@@ -468,14 +481,14 @@ def _paint_glasses(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
 
 @pixel_kernel
 def _paint_ring(
-    canvas: FloatArray, lens: Lens, place: tuple[float, float], a: float, b: float, square: float, color: AnyArray, dark: bool
+    canvas: FloatArray, lens: Lens, place: tuple[float, float], a: float, b: float, square: float, color: Color, dark: bool
 ) -> None:  # fmt: skip
     """A lens in its frame; clear ones shine a little."""
     size, scale = canvas.shape[0], lens[4]
     middle = lens[0] + scale * (lens[2] * place[0] - lens[3] * place[1])
     middle_row = lens[1] + scale * (lens[3] * place[0] + lens[2] * place[1])
     reach = 1.5 * a * scale + 2
-    shine = np.array((1.0, 1.0, 1.0))
+    shine = (1.0, 1.0, 1.0)
     for row in range(max(0, int(middle_row - reach)), min(size, int(middle_row + reach) + 1)):
         for column in range(max(0, int(middle - reach)), min(size, int(middle + reach) + 1)):
             head_x, head_y = _to_head(lens, column, row)
@@ -492,7 +505,6 @@ def _paint_ring(
 def _paint_mask(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     """A mask from the nose down."""
     size, scale = canvas.shape[0], lens[4]
-    color = np.empty(3, np.float32)
     tip_x, tip_y, _ = _turn(who, now, 0.0, who.eye_y + who.nose * 0.6, 0.2)
     for row in range(size):
         for column in range(size):
@@ -501,9 +513,7 @@ def _paint_mask(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, n
             inside = _cover(max(outline[row, column] - 0.03, tip_y + 0.35 * t * t - y), scale)
             if inside > 0:
                 fold = 1 - 0.10 * (math.sin(14 * (y - tip_y)) > 0.75)
-                for channel in range(3):
-                    color[channel] = now.mask_color[channel] * fold * (1 - 0.12 * t * t)
-                _blend(canvas, row, column, color, inside)
+                _blend(canvas, row, column, _shade_of(now.mask_color, fold * (1 - 0.12 * t * t)), inside)
 
 
 @pixel_kernel
@@ -512,16 +522,13 @@ def _paint_hat(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, no
     size, scale = canvas.shape[0], lens[4]
     brim_y = -0.50 + 0.4 * math.sin(now.pitch)
     thick = max(who.top, who.side) * 0.5 + 0.10
-    color = np.empty(3, np.float32)
     for row in range(size):
         for column in range(size):
             x, y = _to_head(lens, column, row)
             inside = _cover(max(outline[row, column] - thick, y - brim_y + 0.1 * x * x), scale)
             if inside > 0:
                 shade = 1.0 + 0.3 * now.light_x * x - 0.1 * (y - brim_y > -0.16)
-                for channel in range(3):
-                    color[channel] = min(1.0, now.hat_color[channel] * shade)
-                _blend(canvas, row, column, color, inside)
+                _blend(canvas, row, column, _shade_of(now.hat_color, shade), inside)
     place = (0.4 * math.sin(now.yaw), brim_y + 0.02)
     _paint(
         canvas,
@@ -622,11 +629,12 @@ def _to_head(lens: Lens, column: float, row: float) -> tuple[float, float]:
 
 
 @pixel_kernel
-def _blend(canvas: FloatArray, row: int, column: int, color: AnyArray, share: float) -> None:
+def _blend(canvas: FloatArray, row: int, column: int, color: Color, share: float) -> None:
     """Lay a color over a pixel; share 1 hides what was there."""
-    for channel in range(3):
-        before = canvas[row, column, channel]
-        canvas[row, column, channel] = before + share * (color[channel] - before)
+    pixel = canvas[row, column]
+    pixel[0] += share * (color[0] - pixel[0])
+    pixel[1] += share * (color[1] - pixel[1])
+    pixel[2] += share * (color[2] - pixel[2])
 
 
 @pixel_kernel
@@ -689,7 +697,7 @@ def _paint(
     a: float,
     b: float,
     c: float,
-    color: AnyArray,
+    color: Color,
     share: float,
     softness: float,
 ) -> None:
