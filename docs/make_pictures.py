@@ -1,4 +1,4 @@
-"""The pictures of docs/how-it-works.md, from made-up embeddings: `make docs-pictures`."""
+"""The pictures of the docs, from made-up embeddings and drawn faces: `make docs-pictures`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from cdp import (
     measure_pairs,
     propagate,
 )
+from cdp.data.drawn_faces import FaceSettings
+from cdp.data.drawn_faces.sheet import draw_sheet
 from cdp.data.synthetic import synthetic_views
 from cdp.types import ALL_INPUTS
 
@@ -195,8 +197,16 @@ def draw_confidence(split, graphs) -> None:
     keep(figure, "confidence")
 
 
+def draw_drawn_faces() -> None:
+    """A sheet of drawn faces; 256 colors keep the file small."""
+    sheet = draw_sheet(FaceSettings(identities=300, images=16, size=48), n_people=11, n_pictures=14)
+    sheet.quantize(256).save(HERE / "drawn-faces.png", optimize=True)
+    print("docs/pictures/drawn-faces.png")
+
+
 def main() -> None:
     HERE.mkdir(exist_ok=True)
+    draw_drawn_faces()
     draw_street()
     draw_propagation()
     split = synthetic_views(600, random_state=1)

@@ -21,3 +21,11 @@ def kernel(function: Function) -> Function:
 def sum_kernel(function: Function) -> Function:
     """Like `kernel`, for loops that add floats: partial sums may be formed, always in the same way."""
     return cast(Function, numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})(function))
+
+
+def pixel_kernel(function: Function) -> Function:
+    """Like `sum_kernel`, for loops over pixels: a division by zero gives infinity instead of an error."""
+    compiled = numba.njit(
+        cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}
+    )
+    return cast(Function, compiled(function))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cdp.cli import (
+    face_commands,
     image_commands,
     label_commands,
     net_commands,
@@ -19,6 +20,7 @@ COMMANDS = (
     run_commands,
     recipe_commands,
     report_commands,
+    face_commands,
     image_commands,
     net_commands,
     label_commands,

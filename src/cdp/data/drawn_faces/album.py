@@ -15,7 +15,7 @@ from cdp.data.drawn_faces.moments import make_moments, spoil
 from cdp.data.drawn_faces.people import make_people, make_strangers
 from cdp.data.drawn_faces.portrait import draw_portraits
 from cdp.data.drawn_faces.roster import JUNK, FaceSettings, Roster, choose_rows, make_roster
-from cdp.data.tables import write_csv, writing_file
+from cdp.data.tables import Columns, write_csv, writing_file
 from cdp.errors import InputError
 from cdp.parallel import map_blocks, spans
 from cdp.progress import Watch, nobody
@@ -96,7 +96,7 @@ def write_faces(
     names = picture_names(settings, roster)
     with writing_file(truth, force=force) as partial_truth, writing_file(file, force=force) as partial:
         shown = [person_name(settings, one) if one != JUNK else "" for one in roster.shown.tolist()]
-        columns = {
+        columns: Columns = {
             "path": [f"{file.name}!{name}" for name in names],
             "identity": [name.partition("/")[0] for name in names],
             "true_identity": shown,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
@@ -38,7 +40,7 @@ class Columns:
     """Hands out the columns of a table of uniform numbers, each once, in the form that is asked for."""
 
     def __init__(self, table: DoubleArray) -> None:
-        self._columns = iter(table.T)
+        self._columns: Iterator[DoubleArray] = iter(table.T)
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> DoubleArray:
         """Evenly between two bounds."""
@@ -46,7 +48,8 @@ class Columns:
 
     def normal(self, middle: float = 0.0, spread: float = 1.0, most: float = 2.2) -> DoubleArray:
         """Around a middle, never further from it than `most` spreads."""
-        return middle + spread * np.clip(ndtri(next(self._columns)), -most, most)
+        standard: DoubleArray = np.clip(ndtri(next(self._columns)), -most, most)
+        return middle + spread * standard
 
     def chance(self, probability: float) -> BoolArray:
         """True with a probability."""

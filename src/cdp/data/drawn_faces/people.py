@@ -11,8 +11,9 @@ from cdp.types.arrays import AnyArray, DoubleArray, LongArray
 
 _PEOPLE, _STRANGERS = 3, 4
 _N_COLUMNS = 96
+_N_KINDS = 8
 _N_INHERITED = 60
-_LIKENESS = 0.93
+_LIKENESS = 0.88
 
 _NUMBERS = (
     "width", "crown", "chin", "jaw", "taper", "cheek",
@@ -21,7 +22,7 @@ _NUMBERS = (
     "brow_y", "brow_width", "brow_thick", "brow_arch", "brow_angle",
     "nose", "nose_width", "mouth_y", "mouth", "lips", "ear", "ear_y",
     "beard", "moustache", "freckles", "scar", "scar_x", "scar_y", "scar_angle",
-    "glasses", "glasses_round",
+    "glasses", "glasses_square",
 )  # fmt: skip
 _COLORS = ("skin", "hair", "brow", "iris", "lip", "frame")
 TRAITS = np.dtype(
@@ -77,8 +78,9 @@ def make_strangers(settings: FaceSettings, people: LongArray, shots: LongArray) 
 
 
 def _vary(parent: DoubleArray, own: DoubleArray) -> DoubleArray:
-    """Uniform numbers near the parent's; what is not inherited (marks, beard, glasses) is the person's own."""
-    mixed = ndtr(_LIKENESS * ndtri(parent) + np.sqrt(1 - _LIKENESS**2) * ndtri(own))
+    """Uniform numbers near the parent's: kinds of hair and eyes are the same, lengths nearly, marks the person's own."""
+    mixed: DoubleArray = ndtr(_LIKENESS * ndtri(parent) + np.sqrt(1 - _LIKENESS**2) * ndtri(own))
+    mixed[:, :_N_KINDS] = parent[:, :_N_KINDS]
     mixed[:, _N_INHERITED:] = own[:, _N_INHERITED:]
     return mixed
 
@@ -86,9 +88,10 @@ def _vary(parent: DoubleArray, own: DoubleArray) -> DoubleArray:
 def traits_of(table: DoubleArray) -> AnyArray:
     """Traits from uniform numbers, one row per person."""
     made = np.zeros(len(table), TRAITS)
-    draw = Columns(table[:, :_N_INHERITED])
+    kind = Columns(table[:, :_N_KINDS])
+    draw = Columns(table[:, _N_KINDS:_N_INHERITED])
     for name, middle, spread in (
-        ("width", 0.76, 0.055), ("crown", 1.0, 0.05), ("chin", 1.04, 0.07), ("jaw", 2.3, 0.28), ("taper", 0.16, 0.08), ("cheek", 0.02, 0.04),
+        ("width", 0.76, 0.055), ("crown", 1.0, 0.05), ("chin", 1.04, 0.07), ("jaw", 0.25, 0.24), ("taper", 0.16, 0.08), ("cheek", 0.02, 0.04),
         ("eye_x", 0.335, 0.035), ("eye_y", 0.0, 0.045), ("eye_width", 0.185, 0.022), ("eye_height", 0.105, 0.02), ("eye_tilt", 0.03, 0.09),
         ("iris_size", 0.098, 0.009), ("lashes", 0.035, 0.015),
         ("brow_y", -0.27, 0.035), ("brow_width", 0.23, 0.03), ("brow_thick", 0.048, 0.017), ("brow_arch", 0.055, 0.035), ("brow_angle", 0.04, 0.10),
@@ -100,18 +103,18 @@ def traits_of(table: DoubleArray) -> AnyArray:
     made["skin"] = _along(_SKIN, tone) + draw.normal(0, 0.025)[:, None] * np.array([0.2, -0.3, -1.0])
     # Dark hair goes with every skin, fair hair less often with dark skin; the overlap stays large.
     color = np.searchsorted(
-        _HAIR_SHARE, np.minimum(draw.uniform() * (1 - 0.06 * np.maximum(tone - 2, 0)), 0.999)
+        _HAIR_SHARE, np.minimum(kind.uniform() * (1 - 0.1 * np.maximum(tone - 1.5, 0)), 0.999)
     )
     made["hair"] = np.clip(_HAIR[color] * np.exp(draw.normal(0, 0.16))[:, None], 0.04, 0.95)
-    made["iris"] = _IRIS[np.searchsorted(_IRIS_SHARE, np.minimum(draw.uniform(), 0.999))]
+    made["iris"] = _IRIS[np.searchsorted(_IRIS_SHARE, np.minimum(kind.uniform(), 0.999))]
     made["iris"] *= np.exp(draw.normal(0, 0.12))[:, None]
     made["lip"] = made["skin"] * np.array([0.86, 0.58, 0.58]) + draw.normal(0, 0.04)[:, None] * np.array(
         [1.0, -0.6, -0.4]
     )
     made["brow"] = np.clip(made["hair"] * 0.75 + 0.02 + draw.normal(0, 0.02)[:, None], 0.03, 0.8)
-    bald = draw.chance(0.05)
-    style = _STYLES[(draw.uniform() * len(_STYLES)).astype(np.int64)]
-    flip = np.where(draw.chance(0.5), 1.0, -1.0)
+    bald = kind.chance(0.05)
+    style = _STYLES[(kind.uniform() * len(_STYLES)).astype(np.int64)]
+    flip = np.where(kind.chance(0.5), 1.0, -1.0)
     parts = ("hairline", "peak", "slant", "drop", "top", "side", "back", "back_width", "curl", "bun")
     for place, name in enumerate(parts):
         shaken = style[:, place] + draw.normal(0, 1) * _STYLE_SPREAD[place]
@@ -121,15 +124,15 @@ def traits_of(table: DoubleArray) -> AnyArray:
             else shaken
         )
     made["slant"] *= flip
-    made["curls"] = np.rint(draw.uniform(9, 15))
+    made["curls"] = np.rint(kind.uniform(9, 15))
     made["hairy"] = ~bald
     made["back"] *= ~bald
     made["bun"] *= ~bald
-    _add_marks(made, Columns(table[:, _N_INHERITED:]), ~bald)
+    _add_marks(made, Columns(table[:, _N_INHERITED:]))
     return made
 
 
-def _add_marks(made: AnyArray, draw: Columns, haired: AnyArray) -> None:
+def _add_marks(made: AnyArray, draw: Columns) -> None:
     """What even lookalikes have of their own: beard, moles, freckles, a scar, glasses."""
     short = made["back"] < 0.6
     made["beard"] = np.where(draw.chance(0.28) & short, draw.uniform(0.25, 1.0), 0.0)
@@ -143,7 +146,7 @@ def _add_marks(made: AnyArray, draw: Columns, haired: AnyArray) -> None:
         made["moles"][:, mole, 1] = draw.uniform(-0.4, 0.75)
         made["moles"][:, mole, 2] = np.where(draw.chance((0.35, 0.15, 0.08)[mole]), 1.0, 0.0)
     made["glasses"] = draw.chance(0.18)
-    made["glasses_round"] = draw.uniform(2.0, 4.5)
+    made["glasses_square"] = draw.uniform(0.0, 1.1)
     made["frame"] = _FRAME[(draw.uniform() * len(_FRAME)).astype(np.int64)]
 
 
