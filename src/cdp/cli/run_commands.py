@@ -8,10 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cdp.cli.app import ForceOption, QuietOption, app, plain_errors
-
-ANY_KEY = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Options that are not declared are keys of the recipe."""
+from cdp.cli.app import OVERRIDABLE, ForceOption, QuietOption, app, plain_errors
 
 RunOut = Annotated[
     Path,
@@ -23,7 +20,7 @@ LinesOption = Annotated[
 ]
 
 
-@app.command(context_settings=ANY_KEY)
+@app.command(context_settings=OVERRIDABLE, options_metavar="[OPTIONS] [--KEY VALUE]...")
 def run(
     context: typer.Context,
     recipe: Annotated[
@@ -58,7 +55,7 @@ def run(
             run_it(chosen, settings)
 
 
-@app.command(context_settings=ANY_KEY)
+@app.command(context_settings=OVERRIDABLE, options_metavar="[OPTIONS] [--KEY VALUE]...")
 def demo(
     context: typer.Context,
     out: Annotated[

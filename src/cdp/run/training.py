@@ -150,10 +150,13 @@ def join(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
     from cdp.nets.joint import train_joint
     from cdp.nets.label_files import read_pseudo_part
 
-    if not (Labels.load(folder / "labels").labels >= 0).any():
+    n_found = Labels.load(folder / "labels").n_identities
+    if n_found < 2:
         raise InputError(
-            "No image got a label, so there is nothing more to train on: the networks are too weak to agree on any "
-            "pair. Train them longer, or lower consensus.threshold."
+            "No image got a label: the networks are too weak to agree on any pair. Train them longer, or lower "
+            "consensus.threshold."
+            if n_found == 0
+            else "All labeled images ended in one group; raise consensus.threshold, or lower consensus.max_size."
         )
     share = recipe.joint.labeled_share
     train_joint(
