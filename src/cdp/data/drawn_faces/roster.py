@@ -109,13 +109,16 @@ def make_roster(settings: FaceSettings) -> Roster:
 
 def find_families(settings: FaceSettings, people: LongArray) -> tuple[LongArray, BoolArray]:
     """(after whom a person is made, whether anybody); nobody is made after somebody who is a variation already."""
-    everybody = np.arange(int(people.max(initial=0)) + 1)
-    lot, who = uniforms(keys(settings.seed, _FAMILIES, everybody), 2).T
-    varied = (lot < settings.lookalikes) & (everybody > 0)
-    parent = np.where(varied, np.minimum((who * everybody).astype(np.int64), everybody - 1), everybody)
-    while np.any(varied[parent] & varied):
-        parent = np.where(varied[parent], parent[parent], parent)
-    return parent[people], varied[people]
+    parents = people
+    varied = None
+    while True:
+        lot, who = uniforms(keys(settings.seed, _FAMILIES, parents), 2).T
+        made_after = (lot < settings.lookalikes) & (parents > 0)
+        varied = made_after if varied is None else varied
+        if not made_after.any():
+            return parents, varied
+        # Somebody before them, so the way up ends; the first person is nobody's variation.
+        parents = np.where(made_after, np.minimum((who * parents).astype(np.int64), parents - 1), parents)
 
 
 def choose_rows(rows: AnyArray | None, n_images: int) -> AnyArray:
