@@ -356,7 +356,7 @@ def test_a_run_folder_without_artifacts_has_a_report(tmp_path, run):
 def test_parts_of_different_runs_are_refused(made_run, tmp_path, artifacts):
     shutil.copytree(made_run[0], tmp_path / "run")
     (tmp_path / "run" / "unlabeled.csv").unlink()
-    artifacts.manifest.take(slice(0, 10)).save(tmp_path / "run" / "unlabeled.csv")
+    artifacts.manifest.take(range(10)).save(tmp_path / "run" / "unlabeled.csv")
     with pytest.raises(
         InputError, match=r"different numbers of images \(unlabeled.csv 10, labels \d+, consensus"
     ):
