@@ -71,6 +71,6 @@ def _free_place(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
     taken = KDTree(placed)
     for turn in np.arange(0, 600, 0.2):
         shift = np.array([1.7 * np.cos(turn), np.sin(turn)]) * (0.07 * turn)
-        if float(taken.query(own + shift)[0].min()) >= _CLEAR:
+        if np.min(taken.query(own + shift)[0]) >= _CLEAR:
             break
     return shift
