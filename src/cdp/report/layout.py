@@ -33,7 +33,7 @@ def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, random_state:
         inside = edges[component[edges[:, 0]] == which]
         own = _springs(len(rows), np.searchsorted(rows, inside), rounds, generator)
         positions[rows] = own + _free_place(placed, own)
-        placed = positions[np.isin(component, order[: np.flatnonzero(order == which)[0] + 1])]
+        placed = np.concatenate([placed, positions[rows]])
     return positions
 
 

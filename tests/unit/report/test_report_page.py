@@ -385,3 +385,35 @@ def test_what_is_read_from_the_folder(made_run, artifacts):
     other = read_artifacts(made_run[0], "small_vgg").base_graph
     assert not np.array_equal(other.neighbors, artifacts.base_graph.neighbors)
     assert read_artifacts(made_run[0], "nobody").base_graph is None
+
+
+def paths_of(value, path=()):
+    """Every place in run.json, of lists the first entry only."""
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from paths_of(inner, (*path, key))
+    elif isinstance(value, list) and value:
+        yield from paths_of(value[0], (*path, 0))
+
+
+# What an entry is called is never unknown; without it there would be nothing to report about.
+NAMES = {"kind", "format", "key", "title", "name", "fpr", "threshold", "block", "names", "columns"}
+
+
+def test_any_value_may_be_unknown(run):
+    tried = 0
+    for path in list(paths_of(run)):
+        if not path or path[-1] in NAMES or path[-1] == 0:
+            continue
+        changed = copy.deepcopy(run)
+        place = changed
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = None
+        try:
+            check(build_page(changed, Artifacts()))
+        except Exception as error:
+            raise AssertionError(f"{path} is null") from error
+        tried += 1
+    assert tried > 100
