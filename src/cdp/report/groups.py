@@ -42,10 +42,10 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
         ),
         _split(artifacts, survey),
         _gallery(
-            "Groups that lost most images",
+            "Groups that lost most images" if known else "Groups with most discarded images nearby",
             "Their identity has most discarded images: here the method was careful, or the images are poor."
             if known
-            else "Most discarded images lie nearest to these.",
+            else "Of all groups, these are the nearest ones to most discarded images; they may be other people.",
             artifacts,
             survey,
             chosen["lossy"],
@@ -185,7 +185,7 @@ def _about(survey: Survey, group: int) -> str:
         words.append(f"{int(survey.n_wrong[group])} wrong")
     missed = int(survey.n_missed[group])
     if missed:
-        words.append(f"{missed} discarded")
+        words.append(f"{missed} discarded" + (" nearby" if survey.identities is None else ""))
     return ", ".join(words)
 
 

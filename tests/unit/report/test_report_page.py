@@ -158,6 +158,7 @@ def test_without_truth_only_what_is_known(run, artifacts):
     assert "Their true identities are not known" in page.text
     assert "colored by its label" in page.text
     assert "discarded, though near this group" in page.text
+    assert "Groups with most discarded images nearby" in page.text
     assert "Typical failure" not in page.text
     assert "a mistake" not in page.text
     assert "BCubed" not in page.text
@@ -401,6 +402,7 @@ def paths_of(value, path=()):
 NAMES = {"kind", "format", "key", "title", "name", "fpr", "threshold", "block", "names", "columns"}
 
 
+@pytest.mark.slow
 def test_any_value_may_be_unknown(run):
     tried = 0
     for path in list(paths_of(run)):
