@@ -221,7 +221,7 @@ def stages() -> list[dict[str, Any]]:
             "group": group,
             "seconds": time,
             "peak_memory": int(peak),
-            "fresh": group != "draw",
+            "fresh": group == "draw",
             "key": name,
         }
         for name, group, time, peak in times

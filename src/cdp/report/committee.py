@@ -28,7 +28,8 @@ def committee_section(run: Mapping[str, Any]) -> Html:
     """Own figures of every member, and the agreement of their graphs."""
     committee = (run.get("results") or {}).get("committee") or {}
     members = list(committee.get("members") or [])
-    agreement = committee.get("agreement")
+    agreement = committee.get("agreement") or {}
+    agreement = agreement if agreement.get("matrix") else None
     if not members and not agreement:
         return section(
             "committee", _TITLE, paragraph("This run kept no figures of single committee members.")

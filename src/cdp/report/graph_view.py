@@ -60,8 +60,8 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
         "What is drawn, and how much of the whole it is",
     )
     reading = (
-        "Every cluster is one pseudo-identity. One color per cluster is right; two colors joined by a red line "
-        "are two people under one label; one color in two clusters is a person split in two."
+        "Every cluster is one pseudo-identity. One color per cluster is right; two colors joined by a red line are two "
+        "people under one label. Colors repeat in other clusters; point at a dot to read whose it is."
         if known
         else "Every cluster is one pseudo-identity; two dense parts joined by a thin bridge may be two people."
     )
@@ -183,7 +183,8 @@ def _draw(
         kind = "edge wrong" if wrong[at] else f"edge e{third[at]}"
         one, other = edges[at].tolist()
         shapes.append(_line(points, one, other, kind, f"doubt {doubt[at]:.2g}"))
-    colors = _colors(survey, rows)
+    owners = survey.labels[rows] if survey.identities is None else survey.identities[rows]
+    colors = color_nodes(owners, survey.labels[rows], edges)
     for at, row in enumerate(rows.tolist()):
         lost = survey.labels[row] < 0
         who = "" if survey.identities is None else f", identity {survey.identities[row]}"
@@ -208,13 +209,29 @@ def _line(points: DoubleArray, one: int, other: int, kind: str, hint: str | None
     return element("line", title, x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
 
 
-def _colors(survey: Survey, rows: LongArray) -> list[int]:
-    """Colors 0..11 by identity, else by label, handed out in order of size so that large ones differ."""
-    owner = survey.labels[rows] if survey.identities is None else survey.identities[rows]
-    names, places, counts = np.unique(owner, return_inverse=True, return_counts=True)
-    color = np.empty(len(names), np.int64)
-    color[np.argsort(-counts, kind="stable")] = np.arange(len(names)) % COLORS
-    return [int(value) for value in color[places]]
+def color_nodes(owners: LongArray, groups: LongArray, edges: LongArray) -> list[int]:
+    """Colors 0..11, one per owner (identity or label); owners that share a group or an edge get unlike ones.
+
+    Colors repeat elsewhere, because nobody tells forty hues apart. The largest owners choose first, and among the
+    colors that are free for them take the least used.
+    """
+    shared: dict[int, set[int]] = {owner: set() for owner in owners.tolist()}
+    for group in np.unique(groups[groups >= 0]).tolist():
+        together = set(owners[groups == group].tolist())
+        for owner in together:
+            shared[owner] |= together
+    for one, other in owners[edges].tolist():
+        shared[one].add(other)
+        shared[other].add(one)
+    names, counts = np.unique(owners, return_counts=True)
+    color: dict[int, int] = {}
+    used = [0] * COLORS
+    for owner in names[np.argsort(-counts, kind="stable")].tolist():
+        taken = {color[other] for other in shared[owner] if other in color}
+        free = [hue for hue in range(COLORS) if hue not in taken] or list(range(COLORS))
+        color[owner] = min(free, key=lambda hue: (used[hue], hue))
+        used[color[owner]] += 1
+    return [color[owner] for owner in owners.tolist()]
 
 
 def _doubt(doubt: DoubleArray) -> str:

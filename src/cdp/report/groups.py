@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cdp.report.artifacts import SIDE, Artifacts
-from cdp.report.markup import Html, element
+from cdp.report.markup import Html, element, join
 from cdp.report.survey import Survey
 from cdp.report.words import counted, legend, paragraph, percent, section
 from cdp.types import Fate
@@ -15,6 +15,7 @@ from cdp.types.arrays import LongArray
 
 MOST_MEMBERS = 10
 MOST_MISSED = 4
+_NO_PICTURE = "(no picture)"
 _TITLE = "Groups of images and their labels"
 
 
@@ -41,10 +42,10 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
         ),
         _split(artifacts, survey),
         _gallery(
-            "Groups that lost most images",
+            "Groups that lost most images" if known else "Groups with most discarded images nearby",
             "Their identity has most discarded images: here the method was careful, or the images are poor."
             if known
-            else "Most discarded images lie nearest to these.",
+            else "Of all groups, these are the nearest ones to most discarded images; they may be other people.",
             artifacts,
             survey,
             chosen["lossy"],
@@ -58,7 +59,7 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
             chosen["uncertain"],
         ),
     ]
-    unread = _unread(artifacts)
+    unread = _unread(artifacts, join(shown))
     return section(
         "groups",
         _TITLE,
@@ -168,7 +169,7 @@ def _box(artifacts: Artifacts, survey: Survey, row: int, kind: str) -> Html:
     said = ", ".join(words)
     source = artifacts.thumbnail(row)
     if source is None:
-        return element("span", "?", class_=f"box {kind}".strip(), title=f"{said} (no picture)")
+        return element("span", "?", class_=f"box {kind}".strip(), title=f"{said} {_NO_PICTURE}")
     return element(
         "img", src=source, alt=said, title=said, width=SIDE, height=SIDE, class_=f"box {kind}".strip()
     )
@@ -184,7 +185,7 @@ def _about(survey: Survey, group: int) -> str:
         words.append(f"{int(survey.n_wrong[group])} wrong")
     missed = int(survey.n_missed[group])
     if missed:
-        words.append(f"{missed} discarded")
+        words.append(f"{missed} discarded" + (" nearby" if survey.identities is None else ""))
     return ", ".join(words)
 
 
@@ -205,7 +206,7 @@ def _choose(survey: Survey) -> dict[str, list[int]]:
     return chosen
 
 
-def _unread(artifacts: Artifacts) -> str:
+def _unread(artifacts: Artifacts, shown: str) -> str:
     if artifacts.manifest is None:
         return "The list of images (unlabeled.csv) is not in the run folder, so no pictures can be shown."
-    return "" if artifacts.thumbnail(0) else "A question mark stands for an image that could not be read."
+    return "A question mark stands for an image that could not be read." if _NO_PICTURE in shown else ""

@@ -61,7 +61,7 @@ def headline_section(run: Mapping[str, Any]) -> Html:
         side_by_side(*charts),
         _table(run, models, gap, rates),
         paragraph(
-            f"All models are {headline.get('network', 'one network')}, tested on the same {count(headline.get('probes'))} "
+            f"All models are {headline.get('network') or 'one network'}, tested on the same {count(headline.get('probes'))} "
             f"probe images among {count(headline.get('distractors'))} distractors. The thin lines on the bars span "
             "95 % intervals, from resampling the test identities.",
             class_="note",

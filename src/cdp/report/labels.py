@@ -188,6 +188,7 @@ def _fates(fates: Mapping[str, int]) -> Html | None:
     parts = [
         (name.replace("_", " "), _FATE_KINDS[min(at, len(_FATE_KINDS) - 1)], value)
         for at, (name, value) in enumerate(fates.items())
+        if value is not None
     ]
     total = sum(value for _, _, value in parts) or 1
     words = ", ".join(f"{name} {value:,}" for name, _, value in parts)
@@ -208,7 +209,7 @@ def _tuning(tuning: Mapping[str, Any] | None) -> Html | None:
     names = {"f": "F"}
     series = [(names.get(key, key), kind, [point.get(key) for point in curve]) for key, kind in kinds.items()]
     picture = curve_chart(
-        f"Threshold against F, precision, recall and coverage; {tuning.get('chosen')} was chosen",
+        "Threshold against F, precision, recall and coverage",
         [point["threshold"] for point in curve],
         series,
         tuning.get("chosen"),

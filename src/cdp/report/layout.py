@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial import KDTree
 
 from cdp.types.arrays import DoubleArray, LongArray
 
@@ -32,7 +33,7 @@ def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, random_state:
         inside = edges[component[edges[:, 0]] == which]
         own = _springs(len(rows), np.searchsorted(rows, inside), rounds, generator)
         positions[rows] = own + _free_place(placed, own)
-        placed = positions[np.isin(component, order[: np.flatnonzero(order == which)[0] + 1])]
+        placed = np.concatenate([placed, positions[rows]])
     return positions
 
 
@@ -65,9 +66,11 @@ def _springs(n_nodes: int, edges: LongArray, rounds: int, generator: np.random.G
 def _free_place(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
     """The first shift on a spiral that keeps a component clear of all nodes placed; wider than high, like a page."""
     shift = np.zeros(2)
+    if not len(placed):
+        return shift
+    taken = KDTree(placed)
     for turn in np.arange(0, 600, 0.2):
         shift = np.array([1.7 * np.cos(turn), np.sin(turn)]) * (0.07 * turn)
-        apart = (own + shift)[:, None] - placed[None]
-        if not placed.size or float((apart**2).sum(axis=2).min()) >= _CLEAR**2:
+        if np.min(taken.query(own + shift)[0]) >= _CLEAR:
             break
     return shift

@@ -31,7 +31,7 @@ def mediator_section(run: Mapping[str, Any], artifacts: Artifacts) -> Html:
         )
     columns: list[str] = list(learned.get("columns") or [])
     blocks: dict[str, list[int]] = dict(learned.get("blocks") or {})
-    importance = learned.get("importance") or []
+    importance = [entry for entry in learned.get("importance") or [] if entry["drop"] is not None]
     weights = artifacts.weights
     if weights is not None and (len(columns) != len(weights) or not _covers(blocks, len(columns))):
         weights = None

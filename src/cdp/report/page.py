@@ -64,7 +64,7 @@ def build_page(run: Mapping[str, Any], artifacts: Artifacts) -> str:
             runtime_section(run),
             recipe_section(run),
         ),
-        element("footer", f"Made by cdp {run.get('cdp', '')} from run.json and the artifacts beside it."),
+        element("footer", f"Made by cdp {run.get('cdp') or ''} from run.json and the artifacts beside it."),
     )
     head = element(
         "head",

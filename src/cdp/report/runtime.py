@@ -45,7 +45,7 @@ def runtime_section(run: Mapping[str, Any]) -> Html:
             stage.get("group") or "",
             seconds(stage.get("seconds")),
             size_in_memory(stage.get("peak_memory")),
-            "kept from before" if stage.get("fresh") is False else "computed",
+            "kept from before" if stage.get("fresh") else "computed",
         ]
         for stage in stages
     ]

@@ -158,6 +158,7 @@ def test_without_truth_only_what_is_known(run, artifacts):
     assert "Their true identities are not known" in page.text
     assert "colored by its label" in page.text
     assert "discarded, though near this group" in page.text
+    assert "Groups with most discarded images nearby" in page.text
     assert "Typical failure" not in page.text
     assert "a mistake" not in page.text
     assert "BCubed" not in page.text
@@ -356,7 +357,7 @@ def test_a_run_folder_without_artifacts_has_a_report(tmp_path, run):
 def test_parts_of_different_runs_are_refused(made_run, tmp_path, artifacts):
     shutil.copytree(made_run[0], tmp_path / "run")
     (tmp_path / "run" / "parts" / "unlabeled.csv").unlink()
-    artifacts.manifest.take(slice(0, 10)).save(tmp_path / "run" / "parts" / "unlabeled.csv")
+    artifacts.manifest.take(range(10)).save(tmp_path / "run" / "parts" / "unlabeled.csv")
     with pytest.raises(
         InputError, match=r"different numbers of images \(unlabeled.csv 10, labels \d+, consensus"
     ):
@@ -385,3 +386,36 @@ def test_what_is_read_from_the_folder(made_run, artifacts):
     other = read_artifacts(made_run[0], "small_vgg").base_graph
     assert not np.array_equal(other.neighbors, artifacts.base_graph.neighbors)
     assert read_artifacts(made_run[0], "nobody").base_graph is None
+
+
+def paths_of(value, path=()):
+    """Every place in run.json, of lists the first entry only."""
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from paths_of(inner, (*path, key))
+    elif isinstance(value, list) and value:
+        yield from paths_of(value[0], (*path, 0))
+
+
+# What an entry is called is never unknown; without it there would be nothing to report about.
+NAMES = {"kind", "format", "key", "title", "name", "fpr", "threshold", "block", "names", "columns"}
+
+
+@pytest.mark.slow
+def test_any_value_may_be_unknown(run):
+    tried = 0
+    for path in list(paths_of(run)):
+        if not path or path[-1] in NAMES or path[-1] == 0:
+            continue
+        changed = copy.deepcopy(run)
+        place = changed
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = None
+        try:
+            check(build_page(changed, Artifacts()))
+        except Exception as error:
+            raise AssertionError(f"{path} is null") from error
+        tried += 1
+    assert tried > 100

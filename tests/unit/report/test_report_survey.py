@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdp import ConsensusGraph, KnnGraph, Labels
-from cdp.report.graph_view import choose_groups
+from cdp.report.graph_view import choose_groups, color_nodes
 from cdp.report.layout import place_nodes
 from cdp.report.markup import Html, element, join, shortest
 from cdp.report.survey import survey_groups
@@ -75,6 +75,21 @@ def test_the_graph_shows_mistakes_and_never_more_than_there_is_room_for():
     assert joined in chosen
     assert survey.sizes[chosen].sum() <= 80
     assert len(set(chosen)) == len(chosen) >= 8
+
+
+def test_neighbors_never_share_a_color():
+    generator = np.random.default_rng(2)
+    owners = np.repeat(np.arange(30), 4)
+    groups = np.repeat(np.arange(10), 12)
+    edges = generator.integers(0, 120, (25, 2))
+    colors = color_nodes(owners, groups, edges)
+    assert set(colors) <= set(range(12))
+    by_owner = dict(zip(owners.tolist(), colors, strict=True))
+    assert [by_owner[owner] for owner in owners.tolist()] == colors
+    for one, other in edges.tolist():
+        assert owners[one] == owners[other] or colors[one] != colors[other]
+    for group in range(10):
+        assert len({colors[at] for at in np.flatnonzero(groups == group)}) == 3
 
 
 def test_nodes_are_apart_and_the_same_every_time():
