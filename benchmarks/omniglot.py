@@ -21,10 +21,10 @@ import numpy as np
 import torch
 
 from cdp.data.manifests import read_manifest
+from cdp.data.merge import merge_manifests
 from cdp.data.rotations import rotated
 from cdp.data.split import split_by_identity
 from cdp.nets.extract import extract_views
-from cdp.data.merge import merge_manifests
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised
 from cdp.types.arrays import FloatArray, LongArray

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.drawn_images import draw
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
 from cdp.run.runner import alone_in
-from tests.drawn_images import draw
 
 RECIPE = """
 [data]
@@ -103,9 +103,9 @@ def rerun(kitchen, out, *words):
 def test_a_run_ends_with_figures_a_record_and_a_page(finished):
     folder, output = finished
     record = json.loads((folder / "run.json").read_text())
-    assert {"settings", "recipe", "versions", "seed", "stages", "results", "seconds", "cores"} - set(record) == {
-        "settings"
-    }
+    assert {"settings", "recipe", "versions", "seed", "stages", "results", "seconds", "cores"} - set(
+        record
+    ) == {"settings"}
     keys = [model["key"] for model in record["results"]["headline"]["models"]]
     assert keys == ["labeled", "cdp", "all"]
     for model in record["results"]["headline"]["models"]:
@@ -146,7 +146,7 @@ def test_another_member_redoes_exactly_what_depends_on_it(kitchen, copied):
     ran = rerun(kitchen, copied, "--committee.networks", "small_vgg,small_nasnet")
     assert "train small_nasnet" in ran
     assert "mediator" in ran
-    assert not {name for name in ran if "small_vgg" in name or "small_resnet" in name and "joint" not in name}
+    assert not {name for name in ran if "small_vgg" in name or ("small_resnet" in name and "joint" not in name)}
     assert "split" not in ran
     assert "train with all labels" not in ran
 
@@ -179,7 +179,9 @@ def test_a_tuned_threshold_and_a_vote(kitchen, copied):
     assert tuning["chosen"] == best["threshold"] == record["results"]["labels"]["threshold"]
     assert record["results"]["mediator"] is None
     n_validation = record["parts"]["validation"]["images"]
-    assert record["results"]["labels"]["true"]["images"] == record["parts"]["unlabeled"]["images"] - n_validation
+    assert (
+        record["results"]["labels"]["true"]["images"] == record["parts"]["unlabeled"]["images"] - n_validation
+    )
     assert (copied / "labels" / "soft_labels.npz").exists()
 
 
@@ -198,7 +200,16 @@ def test_parts_that_are_split_already(kitchen, tmp_path):
     flat.mkdir()
     for number, file in enumerate(sorted((tmp_path / "unknown").rglob("*.png"))):
         file.rename(flat / f"{number}.png")
-    words = ["--data.images", "", "--split.probes", "0", "--split.distractors", "0", "--split.validation", "0"]
+    words = [
+        "--data.images",
+        "",
+        "--split.probes",
+        "0",
+        "--split.distractors",
+        "0",
+        "--split.validation",
+        "0",
+    ]
     words += ["--data.labeled", str(tmp_path / "known"), "--data.unlabeled", str(flat)]
     words += ["--data.test", str(tmp_path / "test"), "--no-bound"]
     result = call(kitchen, "--out", str(tmp_path / "run"), *words)
@@ -258,7 +269,9 @@ def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_result(kitche
 
 
 def test_help_says_that_any_key_is_an_option():
-    assert "Any key of the recipe can be given as an option" in CliRunner().invoke(app, ["run", "--help"]).output
+    assert (
+        "Any key of the recipe can be given as an option" in CliRunner().invoke(app, ["run", "--help"]).output
+    )
 
 
 def test_python_and_command_line_agree(kitchen, finished, tmp_path):
