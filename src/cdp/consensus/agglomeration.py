@@ -198,5 +198,5 @@ def _agglomerate(
         while parent[root] != root:
             root = parent[root]
         while parent[image] != root:
-            parent[image], image = root, parent[image]  # noqa: PLW2901 (the path is walked again and flattened)
+            parent[image], image = root, parent[image]
     return parent

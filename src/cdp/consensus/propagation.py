@@ -340,6 +340,7 @@ def number_groups(group: IntArray, fate: ByteArray) -> IntArray:
 
 @kernel
 def measure_ties(ids: IntArray, doubt: AnyArray, labels: IntArray, keep_below: DoubleArray) -> FloatArray:
+    """The confidence of every image, as `propagate` says; pairs with doubt >= keep_below of their image do not count."""
     ties = np.zeros((len(labels), 2), np.float32)  # doubt, pairs; side by side, they share a cache line
     for row in range(len(ids)):
         one = ids[row, 0]
