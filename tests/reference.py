@@ -1,6 +1,7 @@
 """The slow twins: each step of the method written straight from its equation, with no regard for speed."""
 
 from collections import defaultdict, deque
+from itertools import combinations
 
 import numpy as np
 
@@ -190,3 +191,21 @@ def partition(labels):
         if label >= 0:
             groups[int(label)].add(image)
     return {frozenset(group) for group in groups.values()}
+
+
+def agglomerate(ends, probabilities, n_images, k, join_above, max_size):
+    """Join the two groups with the largest mean probability between them, over the pairs a k-NN graph can hold."""
+    groups = [{image} for image in range(n_images)]
+    chance = {frozenset(map(int, pair)): p for pair, p in zip(ends, probabilities, strict=True)}
+
+    def mean(one, other):
+        found = [chance[pair] for a in one for b in other if (pair := frozenset((a, b))) in chance]
+        possible = len(one) * len(other) * min(1, k / (len(one) + len(other) - 1))
+        return sum(found) / max(possible, len(found))
+
+    while True:
+        ways = [(mean(a, b), a, b) for a, b in combinations(groups, 2) if len(a) + len(b) <= max_size]
+        best, one, other = max(ways, key=lambda way: way[0], default=(0, None, None))
+        if best <= join_above:
+            return {frozenset(group) for group in groups if len(group) > 1}
+        groups = [group for group in groups if group not in (one, other)] + [one | other]

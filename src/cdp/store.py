@@ -275,6 +275,7 @@ def _mediator_contents(mediator: Any) -> Contents:
         "inputs": list(mediator.inputs),
         "k": mediator.k,
         "lessons": mediator.lessons,
+        "impostors": mediator.impostors,
         "network": {**network.get_params(), "hidden": list(network.hidden)},
         "losses": network.losses_,
     }
@@ -294,7 +295,12 @@ def _load_mediator(arrays: dict[str, AnyArray], settings: dict[str, Any]) -> Any
     network.losses_ = settings["losses"]
     network.classes_ = np.array([0, 1])
     return Mediator(
-        network, tuple(settings["committee"]), tuple(settings["inputs"]), settings["k"], settings["lessons"]
+        network,
+        tuple(settings["committee"]),
+        tuple(settings["inputs"]),
+        settings["k"],
+        settings["lessons"],
+        settings.get("impostors", 1.0),
     )
 
 

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
+from cdp.consensus.agglomeration import agglomerate
 from cdp.consensus.opinions import collect_opinions
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.propagation import propagate
@@ -208,3 +209,66 @@ def test_numbering_keeps_the_groups(given_labels):
     labels = Labels.from_array(given_labels)
     assert reference.partition(labels.labels) == reference.partition(given_labels)
     np.testing.assert_array_equal(labels.labels, reference.number_by_first_appearance(given_labels))
+
+
+def _shuffled(graph, order):
+    """The same graph with image order[i] called i."""
+    place = np.empty(graph.n_images, np.int32)
+    place[order] = np.arange(graph.n_images, dtype=np.int32)
+    return ConsensusGraph(place[graph.ids], graph.doubt, graph.n_images)
+
+
+@often
+@given(seed=seeds, k=st.integers(1, 12), max_size=st.integers(2, 30), bar=st.floats(0.01, 0.9))
+def test_reordering_images_reorders_agglomerated_labels(seed, k, max_size, bar):
+    generator = np.random.default_rng(seed)
+    ends = np.unique(np.sort(generator.integers(0, 30, size=(90, 2)), axis=1), axis=0)
+    ends = ends[ends[:, 0] < ends[:, 1]]
+    graph = ConsensusGraph(ends, generator.random(len(ends)), 30)
+    order = generator.permutation(30)
+    labels = agglomerate(graph, k, bar, max_size)
+    reordered = agglomerate(_shuffled(graph, order), k, bar, max_size)
+    back = np.empty(30, int)
+    back[order] = reordered.labels
+    assert reference.partition(back) == reference.partition(labels.labels)
+    np.testing.assert_array_equal(reordered.fate, labels.fate[order])
+    np.testing.assert_allclose(reordered.confidence, labels.confidence[order], atol=1e-6)
+
+
+@often
+@given(graph=consensus_graphs(), k=st.integers(1, 12), max_size=st.integers(2, 12), bar=st.floats(0.01, 0.9))
+def test_agglomeration_keeps_to_max_size_and_never_joins_images_without_a_path(graph, k, max_size, bar):
+    labels = agglomerate(graph, k, bar, max_size)
+    assert labels.sizes.max(initial=0) <= max_size
+    assert labels.sizes.min(initial=2) >= 2
+    whole = reference.partition(propagate(graph, max_size=graph.n_images).labels)
+    for group in reference.partition(labels.labels):
+        assert any(group <= component for component in whole)
+
+
+@often
+@given(first=st.integers(2, 12), second=st.integers(2, 12), doubt=st.floats(0, 0.3), seed=seeds)
+def test_two_cliques_joined_by_one_false_pair_stay_apart(first, second, doubt, seed):
+    n_images = first + second
+    pairs = [
+        (one, other)
+        for one in range(n_images)
+        for other in range(one + 1, n_images)
+        if (one < first) == (other < first)
+    ]
+    bridge = (first - 1, first)
+    # The false pair may be accepted by any threshold up to 1 - doubt, but is not the surest of all.
+    doubts = [doubt] * len(pairs) + [doubt + 0.05]
+    order = np.random.default_rng(seed).permutation(n_images)
+    graph = _shuffled(ConsensusGraph(np.array([*pairs, bridge]), np.array(doubts), n_images), order)
+    labels = agglomerate(graph, k=n_images, join_above=0.5)
+    assert reference.partition(order_back(labels.labels, order)) == {
+        frozenset(range(first)),
+        frozenset(range(first, n_images)),
+    }
+
+
+def order_back(labels, order):
+    back = np.empty(len(labels), int)
+    back[order] = labels
+    return back

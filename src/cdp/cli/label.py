@@ -14,7 +14,6 @@ from cdp.cli.tables import print_label_report
 from cdp.consensus.estimator import CDP
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.pairs import candidate_pairs
-from cdp.consensus.propagation import propagate
 from cdp.consensus.soft_labels import diffuse
 from cdp.consensus.vote import Vote
 from cdp.data.views import read_views
@@ -43,6 +42,8 @@ class LabelSettings:
     max_size: int = 600
     step: float = 0.1
     inputs: tuple[str, ...] = ("relationship", "affinity", "distribution")
+    grouping: str = "components"
+    join_above: float = 0.3
     method: str = "auto"
     knn: tuple[str, ...] = ()
     keep_graphs: Path | None = None
@@ -106,6 +107,8 @@ def _make_model(settings: LabelSettings) -> CDP:
         step=settings.step,
         mediator=mediator,
         inputs=settings.inputs,
+        grouping=settings.grouping,
+        join_above=settings.join_above,
         method=settings.method,
         memory_budget=settings.memory_budget,
         random_state=settings.random_state,
@@ -158,7 +161,7 @@ def run_label(
     lap("graphs")
     graph = model.consensus(unlabeled, graphs, watch=watch)
     lap("pairs")
-    labels = propagate(graph, settings.max_size, settings.step)
+    labels = model.group(graph)
     lap("propagation")
     pair_figures = label_figures = None
     # The identities of the unlabeled part are looked at here, after everything is decided, and nowhere else.

@@ -41,6 +41,14 @@ def label(
         str,
         typer.Option(help="What the mediator is told, by commas; add common_neighbors for better labels."),
     ] = "relationship,affinity,distribution",
+    grouping: Annotated[
+        str,
+        typer.Option(help="components (the paper) or average, which one false pair cannot mislead."),
+    ] = "components",
+    join_above: Annotated[
+        float,
+        typer.Option(help="With --grouping average: join groups while their mean probability is greater."),
+    ] = 0.3,
     method: Annotated[
         str, typer.Option(help="k-NN search: auto (exact up to 50,000 images), exact or nndescent.")
     ] = "auto",
@@ -88,6 +96,8 @@ def label(
                 max_size=max_size,
                 step=step,
                 inputs=tuple(part.strip() for part in inputs.split(",") if part.strip()),
+                grouping=grouping,
+                join_above=join_above,
                 method=method,
                 knn=tuple(knn or ()),
                 keep_graphs=keep_graphs,

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 
-from cdp.consensus.mediator import Mediator, PairClassifier, learn
+from cdp.consensus.agglomeration import agglomerate
+from cdp.consensus.mediator import Mediator, PairClassifier, draw_lesson, learn
 from cdp.consensus.mlp import PaperMLP
 from cdp.consensus.opinions import Witnesses, call_witnesses, hear
 from cdp.consensus.pairs import candidate_pairs
@@ -25,7 +26,10 @@ from cdp.types.arrays import BoolArray, FloatArray, LongArray
 from cdp.types.opinions import check_inputs
 
 Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
+GROUPINGS = ("components", "average")
 _MOST_PAIRS_PER_BLOCK = 65_536
+# Pairs this much less probable than groups must be on average are as good as absent, and are not kept.
+_NEGLIGIBLE = 0.1
 
 
 class CDP(BaseEstimator):  # type: ignore[misc]
@@ -45,6 +49,10 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         mediator: None for the paper's MLP; `Vote(...)`; any classifier with `fit` and `predict_proba`; or a
             `Mediator` that has learned already.
         inputs: what the mediator is told; add "common_neighbors" to the paper's three, usually a clear gain.
+        grouping: "components", the paper's Algorithm 1; or "average", which joins groups by the mean probability
+            between them, so that one false pair does not join two people: better on hard data, see `agglomerate`.
+        join_above: with grouping "average": groups are joined while their mean is greater. `threshold` and `step`
+            play no part then.
         method: k-NN search: "auto", "exact" or "nndescent".
         memory_budget: bytes for blocks of opinions, as a number or like "2GB"; graphs, pairs and labels come on
             top.
@@ -66,6 +74,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         *,
         mediator: Mediator | Vote | PairClassifier | None = None,
         inputs: Sequence[str] = PAPER_INPUTS,
+        grouping: str = "components",
+        join_above: float = 0.3,
         method: str = "auto",
         memory_budget: int | str = "1GB",
         random_state: int = 0,
@@ -78,6 +88,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         self.step = step
         self.mediator = mediator
         self.inputs = inputs
+        self.grouping = grouping
+        self.join_above = join_above
         self.method = method
         self.memory_budget = memory_budget
         self.random_state = random_state
@@ -90,6 +102,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         y: npt.ArrayLike | None = None,
         *,
         graphs: Graphs | None = None,
+        crowd: bool = False,
         watch: Watch | None = None,
     ) -> CDP:
         """Train the mediator on the labeled part; a `Vote` or a learned `Mediator` has nothing to learn.
@@ -98,23 +111,56 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             labeled: views of the labeled part, or one model's embeddings as an array.
             y: identities, if `labeled` does not carry them.
             graphs: k-NN graphs of the labeled part, if they are there already.
+            crowd: allow images without an identity (negative) among the labeled ones, as company: graphs are made
+                with them, so that neighbors are as crowded as where the mediator will be used, and pairs are learned
+                from if both identities are known. All images of a known identity must be known. For images that the
+                networks were not trained on; see `fit_lessons`.
             watch: told about the progress; bars are drawn if `verbose`.
         """
-        views = _as_views(labeled, y)
-        self._check_settings(views)
+        return self.fit_lessons(
+            [_as_views(labeled, y)], graphs=None if graphs is None else [graphs], crowd=crowd, watch=watch
+        )
+
+    def fit_lessons(
+        self,
+        lessons: Sequence[Views],
+        *,
+        graphs: Sequence[Graphs] | None = None,
+        crowd: bool = False,
+        watch: Watch | None = None,
+    ) -> CDP:
+        """Train one mediator on several lessons: views with identities, each seen by networks of its own.
+
+        Networks know the images they were trained on better than any others, so a mediator that learns there trusts
+        them too much. The way out: train the networks without a part of the labeled images, learn from that part,
+        and so for every part. The architectures, and so the committee's names, are the same in all lessons.
+
+        Args:
+            lessons: views of the images to learn from.
+            graphs: k-NN graphs per lesson, if they are there already.
+            crowd: allow images without an identity, as company; see `fit`.
+            watch: told about the progress.
+        """
+        if not lessons:
+            raise InputError("fit_lessons: there are no lessons; give at least one.")
+        for views in lessons:
+            self._check_settings(views)
         if isinstance(self.mediator, Vote | Mediator):
             self.mediator_: Mediator | Vote = self.mediator
             return self
-        identities = _known_identities(views)
+        _check_same_committee(lessons)
+        identities = [_known_identities(views, crowd) for views in lessons]
         with self._watching(watch) as told:
-            pairs, witnesses = self._prepare(views, graphs, self.inputs, told, "labeled ")
+            drawn = []
+            for number, (views, known) in enumerate(zip(lessons, identities, strict=True)):
+                held = None if graphs is None else graphs[number]
+                pairs, witnesses = self._prepare(views, held, self.inputs, told, "labeled ")
+                drawn.append(draw_lesson(witnesses, pairs, known))
             classifier = (
                 PaperMLP(random_state=self.random_state) if self.mediator is None else _fresh(self.mediator)
             )
             self.mediator_ = learn(
-                witnesses,
-                pairs,
-                identities,
+                drawn,
                 classifier,
                 memory_budget=self.memory_budget,
                 random_state=self.random_state,
@@ -134,12 +180,15 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         """
         with self._watching(watch) as told:
             graph = self.consensus(unlabeled, graphs, watch=told)
-            return propagate(graph, self.max_size, self.step)
+            return self.group(graph)
 
     def consensus(
         self, unlabeled: Views | npt.ArrayLike, graphs: Graphs | None = None, *, watch: Watch | None = None
     ) -> ConsensusGraph:
-        """The accepted pairs of the unlabeled part: everything before the propagation."""
+        """The accepted pairs of the unlabeled part: everything before the propagation.
+
+        With grouping "average" these are all pairs that are not negligible, above a tenth of `join_above`.
+        """
         views = _as_views(unlabeled, None)
         self._check_settings(views)
         mediator = self._ready(views)
@@ -147,6 +196,12 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         with self._watching(watch) as told:
             pairs, witnesses = self._prepare(views, graphs, inputs, told)
             return self._accept(pairs, witnesses, mediator, told)
+
+    def group(self, graph: ConsensusGraph) -> Labels:
+        """Pseudo-identities from the pairs that `consensus` gave, by the chosen grouping."""
+        if self.grouping == "average":
+            return agglomerate(graph, self.k, self.join_above, self.max_size)
+        return propagate(graph, self.max_size, self.step)
 
     def fit_predict(self, X: Views | npt.ArrayLike, y: npt.ArrayLike | None = None) -> Labels:
         """`fit`, then `predict` on the same images; with a `Vote` neither identities nor a committee are needed.
@@ -191,6 +246,12 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"CDP(max_size={self.max_size}): a pseudo-identity has at least 2 images.")
         if not 0 < self.step < 1:
             raise InputError(f"CDP(step={self.step}): step lies between 0 and 1, both excluded.")
+        if self.grouping not in GROUPINGS:
+            raise InputError(f"CDP(grouping={self.grouping!r}): choose from {', '.join(GROUPINGS)}.")
+        if not 0 < self.join_above < 1:
+            raise InputError(
+                f"CDP(join_above={self.join_above}): a mean probability between 0 and 1, both excluded."
+            )
         if self.method not in METHODS:
             raise InputError(f"CDP(method={self.method!r}): choose from {', '.join(METHODS)}.")
         check_inputs(self.inputs)
@@ -230,6 +291,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
     def _accept(
         self, pairs: Pairs, witnesses: Witnesses, mediator: Mediator | Vote, watch: Watch
     ) -> ConsensusGraph:
+        bar = _NEGLIGIBLE * self.join_above if self.grouping == "average" else self.threshold
+
         def judge(span: tuple[int, int]) -> tuple[int, BoolArray, FloatArray]:
             opinions = hear(witnesses, pairs.ids[span[0] : span[1]])
             if isinstance(mediator, Vote):
@@ -237,7 +300,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             else:
                 doubt = mediator.doubt(opinions.matrix(mediator.inputs))
                 # 1 - threshold in float64: strictly greater, as in the paper, also next to certainty.
-                accepted = doubt.astype(np.float64) < 1 - self.threshold
+                accepted = doubt.astype(np.float64) < 1 - bar
             return span[1], accepted, doubt[accepted]
 
         # Several blocks are under way at once, so each gets a share of the budget.
@@ -268,18 +331,29 @@ def _as_views(given: Views | npt.ArrayLike, y: npt.ArrayLike | None) -> Views:
     return Views(given if isinstance(given, Embeddings) else np.asarray(given), identities=y)
 
 
-def _known_identities(views: Views) -> LongArray:
+def _check_same_committee(lessons: Sequence[Views]) -> None:
+    first = tuple(lessons[0].committee)
+    for number, views in enumerate(lessons):
+        if tuple(views.committee) != first:
+            raise InputError(
+                f"fit_lessons: lesson 0 has the committee {_listed(first)}, lesson {number} has "
+                f"{_listed(tuple(views.committee))}; give the same members in the same order."
+            )
+
+
+def _known_identities(views: Views, crowd: bool) -> LongArray:
     if views.identities is None:
         raise InputError(
             "The mediator learns from identities and the labeled part has none; give them with "
             "Views(..., identities=...), or use Vote(), which needs none."
         )
     unknown = np.flatnonzero(views.identities < 0)
-    if unknown.size:
+    if unknown.size and not crowd:
         raise InputError(
-            f"The labeled part has no identity for {name_rows(unknown)} (counted from 0); leave these images out."
+            f"The labeled part has no identity for {name_rows(unknown)} (counted from 0); leave these images out, "
+            "or say crowd=True to keep them as company."
         )
-    if len(np.unique(views.identities)) < 2:
+    if len(np.unique(views.identities[views.identities >= 0])) < 2:
         raise InputError(
             "The labeled part has one identity only; the mediator needs at least two to compare."
         )

@@ -16,7 +16,7 @@ from cdp.memory import rows_within
 from cdp.parallel import spans
 from cdp.progress import Watch, nobody
 from cdp.types import Pairs, column_names
-from cdp.types.arrays import FloatArray, LongArray
+from cdp.types.arrays import FloatArray, IntArray, LongArray
 from cdp.types.opinions import check_inputs
 
 
@@ -44,6 +44,9 @@ class Mediator:
         inputs: the input blocks it learned from.
         k: neighbors per image in the graphs it learned from.
         lessons: what it was trained on, for the record: number of pairs, share of them positive.
+        impostors: how many pairs of two identities there are in use for each one it met while it learned, relative
+            to pairs of one identity; more than 1 if it learned in a crowd (see `Lesson`). Its odds are divided
+            by this.
     """
 
     classifier: PairClassifier
@@ -51,6 +54,7 @@ class Mediator:
     inputs: tuple[str, ...]
     k: int
     lessons: dict[str, float] = field(default_factory=dict)
+    impostors: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", check_inputs(self.inputs))
@@ -86,10 +90,15 @@ class Mediator:
             logits = self.classifier.logits(matrix)
             if turned is not None:
                 logits = np.float32(0.5) * (logits + self.classifier.logits(turned))
+            if self.impostors != 1:
+                logits = logits - np.float32(np.log(self.impostors))
             return doubt_from_logits(logits)
         doubt = class_doubt(self.classifier, matrix)
         if turned is not None:
             doubt = np.float32(0.5) * (doubt + class_doubt(self.classifier, turned))
+        if self.impostors != 1:
+            more = np.float32(self.impostors) * doubt
+            doubt = more / (more + (1 - doubt))
         return doubt
 
 
@@ -121,26 +130,59 @@ def turn_pairs(matrix: FloatArray, n_members: int, inputs: Sequence[str]) -> Flo
     return turned
 
 
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """Pairs whose truth is known, among images as one set of networks sees them.
+
+    In a crowd, some images have no known identity. They are there so that graphs are as dense, and neighbors as
+    hard to tell apart, as where the mediator will be used; no pair with them is learned from, for nobody knows
+    whether a known and an unknown image differ. If a share r of the images is known, all pairs of one identity that
+    begin at a known image are seen, as identities are known as a whole, but only a share r of its impostors. So
+    there are 1 / r impostors in use for each one that is learned from.
+
+    Attributes:
+        witnesses: what opinions are drawn from.
+        ids: int32 (m, 2), candidate pairs with both identities known.
+        same: int64 (m,), 1 where both images are one identity.
+        impostors: 1 / r.
+    """
+
+    witnesses: Witnesses
+    ids: IntArray
+    same: LongArray
+    impostors: float
+
+
+def draw_lesson(witnesses: Witnesses, pairs: Pairs, identities: LongArray) -> Lesson:
+    """The candidate pairs with both identities known; a negative identity is unknown."""
+    known = identities >= 0
+    ids = pairs.ids if known.all() else pairs.ids[known[pairs.ids].all(axis=1)]
+    same = (identities[ids[:, 0]] == identities[ids[:, 1]]).astype(np.int64)
+    return Lesson(witnesses, ids, same, len(known) / max(1, int(known.sum())))
+
+
 def learn(
-    witnesses: Witnesses,
-    pairs: Pairs,
-    identities: LongArray,
+    lessons: Sequence[Lesson],
     classifier: PairClassifier,
     *,
     memory_budget: int | str = "1GB",
     random_state: int = 0,
     watch: Watch = nobody,
 ) -> Mediator:
-    """Train a mediator on the pairs of the labeled part: positive where both images are one identity.
+    """Train a mediator on pairs whose truth is known: positive where both images are one identity.
+
+    Several lessons, each with networks of its own but the same committee, are learned from together: with networks
+    that were trained without the images of the lesson, the mediator learns how they see people they do not know.
 
     `PaperMLP` learns from blocks that are collected anew in every epoch if they do not fit the memory budget
     together. Another classifier needs all its pairs at once; if they do not fit, it gets a random sample.
     """
-    same = (identities[pairs.ids[:, 0]] == identities[pairs.ids[:, 1]]).astype(np.int64)
+    same = np.concatenate([lesson.same for lesson in lessons])
+    n_pairs = len(same)
     if same.min(initial=1) == same.max(initial=0):
         kind = "one identity" if same.all() else "two identities"
         raise InputError(
-            f"The mediator cannot learn: all {len(pairs):,} candidate pairs of the labeled part are of {kind}. "
+            f"The mediator cannot learn: all {n_pairs:,} candidate pairs of the labeled part are of {kind}. "
             + (
                 "Give more identities."
                 if same.all()
@@ -148,37 +190,56 @@ def learn(
             )
         )
     generator = np.random.default_rng(random_state)
+    witnesses = lessons[0].witnesses
     n_members = len(witnesses.views.committee)
     most = rows_within(memory_budget, witnesses.bytes_per_pair)
+    starts = np.cumsum([0, *(len(lesson.ids) for lesson in lessons)])
 
-    everything = hear(witnesses, pairs.ids).matrix(witnesses.inputs) if len(pairs) <= most else None
+    def hear_rows(rows: LongArray) -> FloatArray:
+        matrix = np.empty((len(rows), n_columns), np.float32)
+        for lesson, start, stop in zip(lessons, starts, starts[1:], strict=False):
+            here = (rows >= start) & (rows < stop)
+            matrix[here] = hear(lesson.witnesses, lesson.ids[rows[here] - start]).matrix(witnesses.inputs)
+        return matrix
+
+    n_columns = len(column_names(tuple(witnesses.views.committee), witnesses.inputs))
+    everything = hear_rows(np.arange(n_pairs)) if n_pairs <= most else None
 
     def hear_turned(rows: LongArray, generator: np.random.Generator) -> tuple[FloatArray, LongArray]:
         if everything is not None:
             matrix: FloatArray = everything[rows]
         else:
-            matrix = hear(witnesses, pairs.ids[rows]).matrix(witnesses.inputs)
+            matrix = hear_rows(rows)
         turned = turn_pairs(matrix, n_members, witnesses.inputs)
         if turned is not None:
             matrix = np.where(generator.random(len(rows))[:, None] < 0.5, matrix, turned)
         return matrix, same[rows]
 
     def batches(generator: np.random.Generator) -> Iterator[tuple[FloatArray, LongArray]]:
-        order = generator.permutation(len(pairs))
-        for start, stop in spans(len(pairs), most):
+        order = generator.permutation(n_pairs)
+        for start, stop in spans(n_pairs, most):
             yield hear_turned(order[start:stop], generator)
 
     if isinstance(classifier, PaperMLP):
         classifier.fit_batches(batches, watch)
     else:
-        rows = np.arange(len(pairs))
-        if len(pairs) > most:
-            rows = np.sort(generator.choice(len(pairs), most, replace=False))
+        rows = np.arange(n_pairs)
+        if n_pairs > most:
+            rows = np.sort(generator.choice(n_pairs, most, replace=False))
         classifier.fit(*hear_turned(rows, generator))
     return Mediator(
         classifier,
         committee=tuple(witnesses.views.committee),
         inputs=witnesses.inputs,
         k=witnesses.graphs[0].k,
-        lessons={"pairs": len(pairs), "positive": float(same.mean())},
+        lessons={"pairs": n_pairs, "positive": float(same.mean())},
+        impostors=_impostors(lessons),
     )
+
+
+def _impostors(lessons: Sequence[Lesson]) -> float:
+    """The lessons' own figure, averaged over the impostors they hold."""
+    if len({lesson.impostors for lesson in lessons}) == 1:
+        return lessons[0].impostors
+    held = [len(lesson.same) - int(lesson.same.sum()) for lesson in lessons]
+    return float(np.average([lesson.impostors for lesson in lessons], weights=held))

@@ -50,8 +50,8 @@ def propagate(graph: ConsensusGraph, max_size: int = 600, step: float = 0.1) -> 
     keep_below = np.full(graph.n_images, np.inf)
     if size.max(initial=0) > max_size:
         _split(graph, np.flatnonzero(size > max_size), max_size, step, group, fate, keep_below)
-    labels = _number_groups(group, fate)
-    confidence = _measure_ties(graph.ids, graph.doubt, labels, keep_below)
+    labels = number_groups(group, fate)
+    confidence = measure_ties(graph.ids, graph.doubt, labels, keep_below)
     return Labels(labels, fate, confidence)
 
 
@@ -324,7 +324,7 @@ def _label(
 
 
 @kernel
-def _number_groups(group: IntArray, fate: ByteArray) -> IntArray:
+def number_groups(group: IntArray, fate: ByteArray) -> IntArray:
     """0, 1, 2, … by first appearance; -1 for images that are not labeled."""
     number = np.full(len(group), -1, np.int32)
     labels = np.full(len(group), -1, np.int32)
@@ -339,7 +339,8 @@ def _number_groups(group: IntArray, fate: ByteArray) -> IntArray:
 
 
 @kernel
-def _measure_ties(ids: IntArray, doubt: AnyArray, labels: IntArray, keep_below: DoubleArray) -> FloatArray:
+def measure_ties(ids: IntArray, doubt: AnyArray, labels: IntArray, keep_below: DoubleArray) -> FloatArray:
+    """The confidence of every image, as `propagate` says; pairs with doubt >= keep_below of their image do not count."""
     ties = np.zeros((len(labels), 2), np.float32)  # doubt, pairs; side by side, they share a cache line
     for row in range(len(ids)):
         one = ids[row, 0]

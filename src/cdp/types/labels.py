@@ -32,7 +32,7 @@ class Fate(IntEnum):
 _SENTENCES = {
     Fate.LABELED: "labeled",
     Fate.NO_ACCEPTED_PAIR: "no accepted pair",
-    Fate.ISOLATED: "isolated while splitting a group that was too large",
+    Fate.ISOLATED: "isolated: it has likely pairs, but no group kept it",
     Fate.UNSPLITTABLE: "in a group that was too large and could not be split",
 }
 

@@ -1,0 +1,202 @@
+"""Agglomeration: an alternative to Algorithm 1 that one false pair cannot mislead. Not in the paper.
+
+Connected components join two groups if a single pair between them is accepted. Here every image starts alone, and
+again and again the two groups are joined whose pairs are the most probable *on average*, as long as that mean is
+greater than a bar. A pair that is not a candidate counts as probability 0: had the two images been one identity,
+they would probably have been neighbors. So a single false pair between two groups of ten is one hundredth of the
+evidence.
+
+A k-NN graph cannot hold all pairs of a large group, though: an image in a group of s has k of its s - 1 pairs at
+most. The mean is therefore taken over the pairs that it can hold,
+
+    mean(A, B) = sum of the probabilities between A and B / max(present, |A| |B| min(1, k / (|A| + |B| - 1)))
+
+where `present` is the number of pairs between A and B that are in the graph.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from cdp.consensus.propagation import measure_ties, number_groups
+from cdp.errors import InputError
+from cdp.kernels import kernel
+from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types.arrays import AnyArray, IntArray
+
+
+def agglomerate(graph: ConsensusGraph, k: int, join_above: float = 0.3, max_size: int = 600) -> Labels:
+    """Pseudo-identities: the groups with the most probable pairs between them are joined, the best two first.
+
+    Deviation: the paper takes connected components (`propagate`). Here pairs of a low probability count too, so the
+    graph should hold all candidates that are not as good as impossible; `CDP(grouping="average")` keeps those above
+    a tenth of `join_above`.
+
+    Equal means are settled by the larger sum, then by the order of the pairs; only there does the result depend on
+    how the images are numbered.
+
+    Args:
+        graph: pairs and their doubts.
+        k: neighbors per image in the graph that the pairs come from.
+        join_above: two groups are joined while the mean probability between them is greater.
+        max_size: no pseudo-identity gets more images than this.
+
+    Returns:
+        Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable than
+        `join_above`, else `ISOLATED`. The confidence is that of `propagate`, over the pairs above `join_above`.
+    """
+    if not 0 < join_above < 1:
+        raise InputError(
+            f"agglomerate(join_above={join_above}): a mean probability between 0 and 1, both excluded."
+        )
+    if max_size < 2:
+        raise InputError(f"agglomerate(max_size={max_size}): a pseudo-identity has at least 2 images.")
+    if k < 1:
+        raise InputError(f"agglomerate(k={k}): at least 1 neighbor per image is needed.")
+    probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
+    group = _agglomerate(graph.ids, probability, graph.n_images, k, join_above, max_size)
+    size = np.bincount(group, minlength=graph.n_images)[group]
+    vouched = np.zeros(graph.n_images, np.bool_)
+    vouched[graph.ids[probability > join_above].ravel()] = True
+    alone = np.where(vouched, Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR)
+    fate = np.where(size > 1, Fate.LABELED, alone).astype(np.uint8)
+    labels = number_groups(group, fate)
+    below = np.full(graph.n_images, 1 - join_above)
+    return Labels(labels, fate, measure_ties(graph.ids, graph.doubt, labels, below))
+
+
+@kernel
+def _mean(total: float, present: int, one: int, other: int, k: int) -> float:
+    possible = float(one) * float(other)
+    if one + other - 1 > k:
+        possible *= k / (one + other - 1)
+    return total / max(possible, float(present))
+
+
+@kernel
+def _slot(one: int, other: int, mask: int) -> int:
+    low = np.uint64(min(one, other))
+    high = np.uint64(max(one, other))
+    mixed = (low * np.uint64(0x9E3779B97F4A7C15)) ^ (high * np.uint64(0xC2B2AE3D27D4EB4F))
+    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(mask))
+
+
+@kernel
+def _look_up(table: IntArray, ends: IntArray, one: int, other: int) -> int:
+    """Where in the table the link of two groups lies, or the free slot where it belongs."""
+    mask = len(table) - 1
+    slot = _slot(one, other, mask)
+    while table[slot] >= 0:
+        link = table[slot]
+        if (ends[link, 0] == one and ends[link, 1] == other) or (
+            ends[link, 0] == other and ends[link, 1] == one
+        ):
+            break
+        slot = (slot + 1) & mask
+    return slot
+
+
+@kernel
+def _remove(table: IntArray, ends: IntArray, slot: int) -> None:
+    """Free a slot and move up what had to make way for it, so that the table never fills with gravestones."""
+    mask = len(table) - 1
+    hole = slot
+    slot = (hole + 1) & mask
+    while table[slot] >= 0:
+        home = _slot(ends[table[slot], 0], ends[table[slot], 1], mask)
+        if ((slot - home) & mask) >= ((slot - hole) & mask):
+            table[hole] = table[slot]
+            hole = slot
+        slot = (slot + 1) & mask
+    table[hole] = -1
+
+
+@kernel
+def _agglomerate(
+    ids: IntArray, probability: AnyArray, n_images: int, k: int, join_above: float, max_size: int
+) -> IntArray:
+    """The group of every image, named after one of its images.
+
+    A link is what lies between two groups: the sum of its pairs' probabilities and their number. When two groups
+    are joined, the links of the one with fewer are handed to the other, so a link moves O(log m) times. A heap
+    holds one valid entry per link; a mean that fell since, because a group grew, is put back when it comes up.
+    """
+    n_pairs = len(ids)
+    ends = ids.copy()
+    total = probability.copy()
+    present = np.ones(n_pairs, np.int32)
+    size = np.ones(n_images, np.int32)
+    parent = np.arange(n_images).astype(np.int32)
+    n_slots = 8
+    while n_slots < 2 * n_pairs:
+        n_slots *= 2
+    table = np.full(n_slots, -1, np.int32)
+    # The links of every group as a chain; entry 2 * link + side hangs in the chain of ends[link, side].
+    first = np.full(n_images, -1, np.int64)
+    following = np.full(2 * n_pairs, -1, np.int64)
+    n_links = np.zeros(n_images, np.int64)
+    queued = total.copy()
+    heap = [(0.0, 0.0, 0) for _ in range(0)]
+    for link in range(n_pairs):
+        table[_look_up(table, ends, ends[link, 0], ends[link, 1])] = link
+        for side in range(2):
+            image = ends[link, side]
+            following[2 * link + side] = first[image]
+            first[image] = 2 * link + side
+            n_links[image] += 1
+        if total[link] > join_above:
+            heap.append((-total[link], -total[link], link))
+    heapq.heapify(heap)
+    while len(heap) > 0:
+        best, _, link = heapq.heappop(heap)
+        if present[link] == 0 or -best != queued[link]:
+            continue
+        kept = ends[link, 0]
+        gone = ends[link, 1]
+        mean = _mean(total[link], present[link], size[kept], size[gone], k)
+        if mean < queued[link]:
+            queued[link] = mean
+            if mean > join_above:
+                heapq.heappush(heap, (-mean, -total[link], link))
+            continue
+        if size[kept] + size[gone] > max_size:
+            continue
+        if n_links[kept] < n_links[gone]:
+            kept, gone = gone, kept
+        _remove(table, ends, _look_up(table, ends, kept, gone))
+        present[link] = 0
+        parent[gone] = kept
+        size[kept] += size[gone]
+        entry = first[gone]
+        while entry >= 0:
+            moved = entry // 2
+            after = following[entry]
+            if present[moved] > 0:
+                third = ends[moved, 1 - entry % 2]
+                _remove(table, ends, _look_up(table, ends, gone, third))
+                slot = _look_up(table, ends, kept, third)
+                if table[slot] >= 0:
+                    total[table[slot]] += total[moved]
+                    present[table[slot]] += present[moved]
+                    present[moved] = 0
+                    moved = table[slot]
+                else:
+                    ends[moved, entry % 2] = kept
+                    table[slot] = moved
+                    following[entry] = first[kept]
+                    first[kept] = entry
+                    n_links[kept] += 1
+                mean = _mean(total[moved], present[moved], size[kept], size[third], k)
+                queued[moved] = mean
+                if mean > join_above:
+                    heapq.heappush(heap, (-mean, -total[moved], moved))
+            entry = after
+    for image in range(n_images):
+        root = image
+        while parent[root] != root:
+            root = parent[root]
+        while parent[image] != root:
+            parent[image], image = root, parent[image]
+    return parent
