@@ -146,7 +146,9 @@ def test_another_member_redoes_exactly_what_depends_on_it(kitchen, copied):
     ran = rerun(kitchen, copied, "--committee.networks", "small_vgg,small_nasnet")
     assert "train small_nasnet" in ran
     assert "mediator" in ran
-    assert not {name for name in ran if "small_vgg" in name or ("small_resnet" in name and "joint" not in name)}
+    assert not {
+        name for name in ran if "small_vgg" in name or ("small_resnet" in name and "joint" not in name)
+    }
     assert "split" not in ran
     assert "train with all labels" not in ran
 

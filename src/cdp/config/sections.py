@@ -195,7 +195,7 @@ class ConsensusSection(_Section):
         low=0,
         high=1,
     )
-    tune: bool = setting(False, "Choose the threshold on the validation part instead.")
+    tune: bool = setting(False, "Choose the threshold (or join_above) on the validation part instead.")
     max_size: int = setting(
         600, "Most images that a pseudo-identity may have.", meaning="a number of images", low=2
     )
@@ -220,7 +220,18 @@ class ConsensusSection(_Section):
         high=1,
     )
     method: Literal["auto", "exact", "nndescent"] = setting("auto", "How neighbors are searched.")
-    grouping: Literal["components"] = setting("components", "How accepted pairs become groups.")
+    grouping: Literal["components", "average"] = setting(
+        "components",
+        "How pairs become groups: the paper's connected components, or average, which joins groups by the mean "
+        "probability between them, so that one false pair does not join two people.",
+    )
+    join_above: float = setting(
+        0.3,
+        "With grouping average: groups are joined while the mean probability between them is greater.",
+        meaning="a probability",
+        above=0,
+        below=1,
+    )
     folds: int = setting(
         0,
         "0 = as in the paper; 2 or more = the mediator learns from networks that did not see its identities.",

@@ -23,11 +23,13 @@ from cdp.evaluate.pairs import measure_pairs
 from cdp.evaluate.verification import ScoredPairs, Verification, measure_verification, score_pairs
 from cdp.progress import Watch
 from cdp.run.labeling import (
+    chosen_bar,
     count_validation,
     embeddings,
     graphs_of,
     model_names,
     read_labels,
+    stricter,
     views_of,
 )
 from cdp.run.training import n_threads, part
@@ -192,12 +194,10 @@ def _share(values: Sequence[float | None], again: Sequence[DoubleArray]) -> dict
 
 def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGraph) -> dict[str, Any]:
     labels = read_labels(folder)
-    tuning = json.loads((folder / "tuning.json").read_text(encoding="utf-8"))
-    chosen = recipe.consensus
-    given = chosen.vote_threshold if chosen.mediator == "vote" else chosen.threshold
+    bar = chosen_bar(recipe, folder)
     kept = labels.labels[labels.labels >= 0]
     told: dict[str, Any] = {
-        "threshold": given if tuning is None else tuning["chosen"],
+        "threshold": bar,
         "coverage": len(kept) / len(labels),
         "identities_found": labels.n_identities,
         "fates": {kind.name.lower(): int((labels.fate == kind).sum()) for kind in Fate},
@@ -205,12 +205,15 @@ def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGra
         "true": None,
     }
     counted = np.array(identities)
-    if tuning is not None:
+    if recipe.consensus.tune:
         # What the threshold was chosen on would flatter it.
         counted[len(counted) - count_validation(folder) :] = -1
     if not (counted >= 0).any():
         return told
     graph = load(folder / "consensus", ConsensusGraph)
+    if recipe.consensus.grouping == "average":
+        # It also holds pairs that count against joining; those above the bar are the accepted ones.
+        graph = stricter(graph, bar)
     figures = measure_labels(labels, counted)
     told["true"] = {
         "images": figures.images,

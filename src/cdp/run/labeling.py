@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cdp.config.sections import RunRecipe
+from cdp.consensus.agglomeration import agglomerate
 from cdp.consensus.estimator import CDP
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.propagation import propagate
@@ -25,6 +26,7 @@ from cdp.types.arrays import LongArray
 
 _THRESHOLDS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.999)
 _SIMILARITIES = tuple(round(0.05 * step, 2) for step in range(0, 20))
+_MEANS = (0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7)
 
 
 def model_names(recipe: RunRecipe) -> list[str]:
@@ -81,6 +83,8 @@ def estimator(recipe: RunRecipe, mediator: Mediator | Vote | None) -> CDP:
         chosen.step,
         mediator=mediator,
         inputs=chosen.inputs,
+        grouping=chosen.grouping,
+        join_above=chosen.join_above,
         method=chosen.method,
         memory_budget=recipe.engine.memory_budget,
         random_state=recipe.seed,
@@ -88,26 +92,42 @@ def estimator(recipe: RunRecipe, mediator: Mediator | Vote | None) -> CDP:
     )
 
 
-def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
-    """Pairs that are accepted; the threshold is the recipe's, or the best one on the validation part."""
+def given_bar(recipe: RunRecipe) -> float:
+    """The one number that decides how much is joined, as the recipe gives it."""
     chosen = recipe.consensus
-    is_vote = chosen.mediator == "vote"
-    given = chosen.vote_threshold if is_vote else chosen.threshold
-    candidates = (_SIMILARITIES if is_vote else _THRESHOLDS) if chosen.tune else (given,)
-    lowest = min(candidates)
-    if is_vote:
-        model = estimator(recipe, Vote(None if chosen.quorum < 0 else chosen.quorum, lowest))
-    else:
-        model = estimator(recipe, Mediator.load(folder / "mediator")).set_params(threshold=lowest)
+    if chosen.grouping == "average":
+        return chosen.join_above
+    return chosen.vote_threshold if chosen.mediator == "vote" else chosen.threshold
+
+
+def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
+    """Pairs that are accepted; the bar is the recipe's, or the best one on the validation part."""
+    chosen = recipe.consensus
+    bars = _bars(recipe) if chosen.tune else (given_bar(recipe),)
+    model = estimator(recipe, None if chosen.mediator == "vote" else Mediator.load(folder / "mediator"))
+    if chosen.mediator == "vote":
+        threshold = chosen.vote_threshold if chosen.grouping == "average" else min(bars)
+        model.set_params(mediator=Vote(None if chosen.quorum < 0 else chosen.quorum, threshold))
+    elif chosen.grouping == "components":
+        model.set_params(threshold=min(bars))
+    if chosen.grouping == "average":
+        model.set_params(join_above=min(bars))
     views = views_of(recipe, folder, "unlabeled")
     graph = model.consensus(views, graphs_of(recipe, folder, "unlabeled"), watch=watch)
     tuning: dict[str, Any] | None = None
     if chosen.tune:
         assert views.identities is not None
-        tuning = tune(graph, validation_only(folder, views.identities), candidates, recipe)
-        graph = stricter(graph, tuning["chosen"])
+        tuning = tune(graph, validation_only(folder, views.identities), bars, recipe)
+        if chosen.grouping == "components":
+            graph = stricter(graph, tuning["chosen"])
     save(graph, folder / "consensus", force=True)
     write_json(folder / "tuning.json", tuning)
+
+
+def _bars(recipe: RunRecipe) -> tuple[float, ...]:
+    if recipe.consensus.grouping == "average":
+        return _MEANS
+    return _SIMILARITIES if recipe.consensus.mediator == "vote" else _THRESHOLDS
 
 
 def stricter(graph: ConsensusGraph, threshold: float) -> ConsensusGraph:
@@ -116,29 +136,42 @@ def stricter(graph: ConsensusGraph, threshold: float) -> ConsensusGraph:
     return ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images)
 
 
-def tune(
-    graph: ConsensusGraph, identities: LongArray, candidates: Sequence[float], recipe: RunRecipe
-) -> dict[str, Any]:
-    """The threshold with the best pairwise F on the validation images, and the whole curve.
+def group(graph: ConsensusGraph, bar: float, recipe: RunRecipe) -> Labels:
+    """Labels at one bar, by the recipe's grouping."""
+    chosen = recipe.consensus
+    if chosen.grouping == "average":
+        return agglomerate(graph, chosen.k, bar, chosen.max_size)
+    return propagate(stricter(graph, bar), chosen.max_size, chosen.step)
 
-    They are labeled in the midst of all unlabeled images, so the threshold is right for as many.
+
+def tune(
+    graph: ConsensusGraph, identities: LongArray, bars: Sequence[float], recipe: RunRecipe
+) -> dict[str, Any]:
+    """The bar with the best pairwise F on the validation images, and the whole curve.
+
+    They are labeled in the midst of all unlabeled images, so the bar is right for as many.
     """
-    curve = []
-    for threshold in candidates:
-        labels = propagate(stricter(graph, threshold), recipe.consensus.max_size, recipe.consensus.step)
-        figures = measure_labels(labels, identities)
+    curve: list[dict[str, Any]] = []
+    for bar in bars:
+        figures = measure_labels(group(graph, bar, recipe), identities)
         score = figures.discards_kept.pairwise
         curve.append(
             {
-                "threshold": threshold,
+                "threshold": bar,
                 "f": score.f or 0.0,
                 "precision": score.precision,
                 "recall": score.recall,
                 "coverage": figures.coverage,
             }
         )
-    best = max(curve, key=lambda point: point["f"] or 0.0)
+    best = max(curve, key=lambda point: float(point["f"]))
     return {"chosen": best["threshold"], "curve": curve}
+
+
+def chosen_bar(recipe: RunRecipe, folder: Path) -> float:
+    """The bar that decided: tuned, or the recipe's."""
+    tuning = json.loads((folder / "tuning.json").read_text(encoding="utf-8"))
+    return given_bar(recipe) if tuning is None else float(tuning["chosen"])
 
 
 def validation_only(folder: Path, identities: LongArray) -> LongArray:
@@ -168,7 +201,7 @@ def label(recipe: RunRecipe, folder: Path) -> None:
     from cdp.consensus.soft_labels import diffuse
 
     graph = load(folder / "consensus", ConsensusGraph)
-    labels = propagate(graph, recipe.consensus.max_size, recipe.consensus.step)
+    labels = group(graph, chosen_bar(recipe, folder), recipe)
     with writing(folder / "labels", force=True) as place:
         fill(place, labels)
         if recipe.joint.soft_depth:

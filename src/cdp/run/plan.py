@@ -177,9 +177,14 @@ class _Stages:
 
     def consensus(self, models: Sequence[Model]) -> Stage:
         chosen = self.recipe.consensus
-        names = ["mediator", "threshold", "tune", "max_size", "step", "grouping"]
-        if chosen.mediator == "vote":
-            names = ["mediator", "quorum", "vote_threshold", "tune", "max_size", "step", "grouping"]
+        names = ["mediator", "k", "tune", "grouping"]
+        names += ["quorum", "vote_threshold"] if chosen.mediator == "vote" else []
+        if chosen.grouping == "average":
+            names.append("join_above")
+        elif chosen.mediator == "mlp":
+            names.append("threshold")
+        # While a threshold is chosen, groups are made.
+        names += ["max_size", "step"] if chosen.tune else []
         needs = [
             "unlabeled",
             "counts",
@@ -199,7 +204,9 @@ class _Stages:
 
     def labels(self) -> Stage:
         chosen, joint = self.recipe.consensus, self.recipe.joint
-        settings = {name: getattr(chosen, name) for name in ("max_size", "step", "grouping")}
+        settings = {name: getattr(chosen, name) for name in ("max_size", "step", "grouping", "k")}
+        if chosen.grouping == "average":
+            settings["join_above"] = chosen.join_above
         settings |= {"soft_depth": joint.soft_depth}
         if joint.soft_depth:
             settings |= {"soft_decay": joint.soft_decay}
