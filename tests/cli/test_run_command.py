@@ -119,9 +119,9 @@ def test_a_run_ends_with_figures_a_record_and_a_page(finished):
 
 
 def test_the_same_command_again_keeps_everything(kitchen, copied):
-    before = (copied / "figures.json").read_bytes()
+    before = (copied / "recognition.json").read_bytes()
     assert rerun(kitchen, copied) == []
-    assert (copied / "figures.json").read_bytes() == before
+    assert (copied / "recognition.json").read_bytes() == before
 
 
 def test_the_plan_says_what_runs_and_why(kitchen, copied):
@@ -185,6 +185,19 @@ def test_a_tuned_threshold_and_a_vote(kitchen, copied):
         record["results"]["labels"]["true"]["images"] == record["parts"]["unlabeled"]["images"] - n_validation
     )
     assert (copied / "labels" / "soft_labels.npz").exists()
+
+
+@pytest.mark.slow
+def test_a_mediator_that_learns_from_strangers(kitchen, copied):
+    ran = rerun(kitchen, copied, "--folds", "2", "--grouping", "average", "--join-above", "0.2")
+    trained = [name for name in ran if name.startswith("train fold")]
+    assert trained == [
+        f"train fold{fold}/small_{kind}" for fold in (1, 2) for kind in ("resnet", "vgg", "inception")
+    ]
+    assert not {"train small_resnet", "embed small_resnet", "train with all labels"} & set(ran)
+    labels = json.loads((copied / "run.json").read_text())["results"]["labels"]
+    assert labels["threshold"] == 0.2
+    assert labels["true"]["discards_kept"]["pairwise"]["f"] > 0.5
 
 
 def test_without_truth_there_is_no_bound_and_no_label_figure(kitchen, copied):
@@ -266,7 +279,12 @@ def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_result(kitche
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     kept = [one["stage"] for one in events(done.stdout) if one["event"] == "finished" and one["fresh"]]
     assert "train small_resnet" in kept
-    for name in ("figures.json", "labels/labels.npy", "joint/small_resnet/weights.safetensors"):
+    for name in (
+        "recognition.json",
+        "label_figures.json",
+        "labels/labels.npy",
+        "joint/small_resnet/weights.safetensors",
+    ):
         assert (out / name).read_bytes() == (finished[0] / name).read_bytes(), name
 
 

@@ -66,14 +66,28 @@ class Recognition:
         }
 
 
-def measure(
-    recipe: RunRecipe,
-    folder: Path,
-    tested: Mapping[str, str],
-    members: Sequence[str],
-    watch: Watch,
+def measure_labeling(recipe: RunRecipe, folder: Path) -> None:
+    """Write `label_figures.json`: the labels, the tuning, the mediator, and how the networks agree."""
+    views = views_of(recipe, folder, "unlabeled")
+    graphs = graphs_of(recipe, folder, "unlabeled")
+    assert views.identities is not None
+    figures = {
+        "labels": _labels(recipe, folder, views.identities, graphs[0]),
+        "tuning": json.loads((folder / "tuning.json").read_text(encoding="utf-8")),
+        "mediator": _mediator(recipe, folder, views, graphs),
+        "graphs": {
+            "names": model_names(recipe),
+            "edge_precision": [_edge_precision(graph, views.identities) for graph in graphs],
+            "agreement": agreement(graphs).tolist(),
+        },
+    }
+    write_json(folder / "label_figures.json", figures)
+
+
+def measure_recognition(
+    recipe: RunRecipe, folder: Path, tested: Mapping[str, str], members: Sequence[str], watch: Watch
 ) -> None:
-    """Write `figures.json`.
+    """Write `recognition.json`: the headline, and every member by itself.
 
     Args:
         recipe: of the run.
@@ -87,17 +101,42 @@ def measure(
     for done, artifact in enumerate(artifacts):
         found[artifact] = recognize(recipe, folder, artifact)
         watch("networks tested", done + 1, len(artifacts))
-    views = views_of(recipe, folder, "unlabeled")
-    graphs = graphs_of(recipe, folder, "unlabeled")
-    assert views.identities is not None
     figures = {
         "headline": _headline(recipe, folder, {key: found[name] for key, name in tested.items()}),
-        "labels": _labels(recipe, folder, views.identities, graphs[0]),
-        "tuning": json.loads((folder / "tuning.json").read_text(encoding="utf-8")),
-        "mediator": _mediator(recipe, folder, views, graphs),
-        "committee": _committee(recipe, folder, members, found, views.identities, graphs),
+        "members": [
+            {
+                "name": Path(artifact).name,
+                "parameters": read_card(folder / artifact)["settings"].get("parameters"),
+                **found[artifact].as_dict(),
+            }
+            for artifact in members
+        ],
     }
-    write_json(folder / "figures.json", figures)
+    write_json(folder / "recognition.json", figures)
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    """Both together, as `run.json` holds them."""
+    labeling = json.loads((folder / "label_figures.json").read_text(encoding="utf-8"))
+    recognition = json.loads((folder / "recognition.json").read_text(encoding="utf-8"))
+    graphs = labeling.pop("graphs")
+    precision = dict(zip(graphs["names"], graphs["edge_precision"], strict=True))
+    members = [
+        {
+            **member,
+            "role": "base" if member["name"] == graphs["names"][0] else "member",
+            "edge_precision": precision[member["name"]],
+        }
+        for member in recognition["members"]
+    ]
+    return {
+        "headline": recognition["headline"],
+        **labeling,
+        "committee": {
+            "members": members,
+            "agreement": {"names": graphs["names"], "matrix": graphs["agreement"]},
+        },
+    }
 
 
 def recognize(recipe: RunRecipe, folder: Path, artifact: str) -> Recognition:
@@ -256,33 +295,6 @@ def _mediator(
         one._asdict() for one in permutation_importance(mediator, matrix, same, random_state=recipe.seed)
     ]
     return told
-
-
-def _committee(
-    recipe: RunRecipe,
-    folder: Path,
-    members: Sequence[str],
-    found: Mapping[str, Recognition],
-    identities: LongArray,
-    graphs: Sequence[KnnGraph],
-) -> dict[str, Any]:
-    names = model_names(recipe)
-    rows = []
-    for artifact in members:
-        name = Path(artifact).name
-        rows.append(
-            {
-                "name": name,
-                "role": "base" if name == names[0] else "member",
-                "parameters": read_card(folder / artifact)["settings"].get("parameters"),
-                **found[artifact].as_dict(),
-                "edge_precision": _edge_precision(graphs[names.index(name)], identities),
-            }
-        )
-    return {
-        "members": rows,
-        "agreement": {"names": names, "matrix": agreement(graphs).tolist()},
-    }
 
 
 def _edge_precision(graph: KnnGraph, identities: LongArray) -> float | None:

@@ -114,10 +114,15 @@ def make_parts(recipe: RunRecipe, sources: Mapping[str, Manifest]) -> Parts:
         )
     unlabeled = merge_manifests(parts)
     if not recipe.data.truth:
-        unlabeled = Manifest(
-            unlabeled.locations, np.full(len(unlabeled), -1), root=unlabeled.root, turns=unlabeled.turns
-        )
+        unlabeled = without_identities(unlabeled)
     return Parts(labeled, unlabeled, 0 if validation is None else len(validation), probes, distractors)
+
+
+def without_identities(manifest: Manifest) -> Manifest:
+    """The same images, of whom nothing is known."""
+    return Manifest(
+        manifest.locations, np.full(len(manifest), -1), manifest.names, manifest.root, manifest.turns
+    )
 
 
 def _as_it_is(manifest: Manifest) -> Manifest:

@@ -47,11 +47,11 @@ def make_stages(recipe: RunRecipe, folder: Path) -> list[Stage]:
     folds = [made.fold_models(fold) for fold in range(1, recipe.consensus.folds + 1)]
     for fold, fold_models in enumerate(folds, start=1):
         stages += [made.train_without(model, fold) for model in fold_models]
-        stages += [made.embed(model, (f"fold{fold}", "unlabeled")) for model in fold_models]
+        stages += [made.embed(model, (f"lesson{fold}",)) for model in fold_models]
     stages += [made.graphs(model) for model in models]
     if recipe.consensus.mediator == "mlp":
         stages.append(made.mediator(models, folds))
-    stages += [made.consensus(models), made.labels()]
+    stages += [made.consensus(models), made.labels(), made.label_figures(models)]
     base = recipe.base.network
     tested = {"labeled": models[0], "cdp": Model("joint", base)}
     stages.append(made.joint(tested["cdp"]))
@@ -61,7 +61,7 @@ def make_stages(recipe: RunRecipe, folder: Path) -> list[Stage]:
     members = models if recipe.evaluation.members else models[:1]
     for model in dict.fromkeys([*members, *tested.values()]):
         stages.append(made.embed(model, _TESTED_ON))
-    stages.append(made.evaluate(models, tested, members))
+    stages.append(made.recognition(tested, members))
     return stages
 
 
@@ -92,7 +92,7 @@ class _Stages:
         makes = {name: f"parts/{name}.csv" for name in (*_TRAINED_ON, *_TESTED_ON)}
         makes["counts"] = "parts/counts.json"
         for fold in range(1, recipe.consensus.folds + 1):
-            makes[f"fold{fold}"] = f"parts/fold{fold}.csv"
+            makes[f"lesson{fold}"] = f"parts/lesson{fold}.csv"
             makes[f"without fold{fold}"] = f"parts/without_fold{fold}.csv"
         settings = {
             "split": asdict(recipe.split),
@@ -161,10 +161,9 @@ class _Stages:
         if folds:
             settings |= {"folds": chosen.folds}
             needs = [
-                f"{model.artifact} of {part}"
+                f"{model.artifact} of lesson{fold}"
                 for fold, members in enumerate(folds, start=1)
                 for model in members
-                for part in (f"fold{fold}", "unlabeled")
             ]
         return Stage(
             "mediator",
@@ -244,23 +243,32 @@ class _Stages:
             lambda watch: training.train_bound(self.recipe, self.folder, watch),
         )
 
-    def evaluate(self, models: Sequence[Model], tested: dict[str, Model], members: Sequence[Model]) -> Stage:
-        chosen = self.recipe.consensus
-        needs = ["unlabeled", "counts", "consensus", "tuning", "labels", *_TESTED_ON]
-        if chosen.mediator == "mlp":
+    def label_figures(self, models: Sequence[Model]) -> Stage:
+        needs = ["unlabeled", "counts", "consensus", "tuning", "labels"]
+        if self.recipe.consensus.mediator == "mlp":
             needs.append("mediator")
         for model in models:
             needs += [f"{model.artifact} of unlabeled", f"graph {model.name} of unlabeled"]
-        for model in dict.fromkeys([*members, *tested.values()]):
-            needs += [f"{model.artifact} of {part}" for part in _TESTED_ON]
-        settings = asdict(self.recipe.evaluation)
         return Stage(
-            "evaluation",
+            "measure labels",
             "evaluate",
-            {"evaluation": json.loads(json.dumps(settings)), "seed": self.recipe.seed},
+            {"seed": self.recipe.seed},
             tuple(needs),
-            {"figures": "figures.json"},
-            lambda watch: evaluation.measure(
+            {"label figures": "label_figures.json"},
+            lambda watch: evaluation.measure_labeling(self.recipe, self.folder),
+        )
+
+    def recognition(self, tested: dict[str, Model], members: Sequence[Model]) -> Stage:
+        needs = ["labeled", "unlabeled", "labels", *_TESTED_ON]
+        for model in dict.fromkeys([*members, *tested.values()]):
+            needs += [model.artifact, *(f"{model.artifact} of {part}" for part in _TESTED_ON)]
+        return Stage(
+            "measure recognition",
+            "evaluate",
+            {"evaluation": json.loads(json.dumps(asdict(self.recipe.evaluation))), "seed": self.recipe.seed},
+            tuple(needs),
+            {"recognition": "recognition.json"},
+            lambda watch: evaluation.measure_recognition(
                 self.recipe,
                 self.folder,
                 {key: model.artifact for key, model in tested.items()},

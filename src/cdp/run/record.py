@@ -14,6 +14,7 @@ from typing import Any
 from cdp import __version__
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
+from cdp.run.evaluation import read_results
 from cdp.run.runner import Ran
 from cdp.store import write_json
 
@@ -49,7 +50,7 @@ def make_record(
             }
             for one in ran
         ],
-        "results": json.loads((folder / "figures.json").read_text(encoding="utf-8")),
+        "results": read_results(folder),
     }
 
 
