@@ -49,6 +49,8 @@ def measure(*, quick: bool) -> dict[str, Any]:
         "unanimous vote, best possible threshold": voted(lambda t: Vote(threshold=t)),
         "mediator, the paper's inputs": learned(),
         "mediator, with common neighbors": learned(inputs=ALL_INPUTS),
+        "paper's inputs, grouped by the mean": learned(grouping="average"),
+        "common neighbors, grouped by the mean": learned(inputs=ALL_INPUTS, grouping="average"),
     }
     figures: dict[str, Any] = {"seeds": len(seeds)}
     for name, runs in ways.items():
