@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,8 +51,7 @@ def run_apart(prepare: Prepare, folder: Path, name: str) -> Run:
     command = [sys.executable, "-m", "cdp.baselines.apart_worker"]
     done = subprocess.run(
         [*command, prepare.__module__, prepare.__qualname__, str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         env=os.environ | {"PYTHONWARNINGS": "ignore"},
         text=True,
         check=False,
@@ -63,7 +63,8 @@ def run_apart(prepare: Prepare, folder: Path, name: str) -> Run:
         )
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise CdpError(f"{name}: {last[0].removeprefix('cdp.errors.')}")
+        sentence = re.sub(r"^[\w.]+: ", "", last[0])  # without the name of the exception
+        raise CdpError(f"{name}: {sentence}")
     figures = json.loads((folder / "figures.json").read_text())
     labels: IntArray = np.load(folder / "labels.npy", allow_pickle=False)
     return Run(labels, figures["seconds"], figures["peak_bytes"])

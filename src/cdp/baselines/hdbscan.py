@@ -35,7 +35,7 @@ class HDBSCAN(Baseline):
         """`hdbscan`."""
         return "hdbscan"
 
-    def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
+    def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:  # noqa: ARG002
         """The groups; noise is discarded. The graph is not needed."""
         from sklearn.cluster import HDBSCAN as Clustering  # noqa: N811 - the class here has the same name
 
@@ -44,6 +44,10 @@ class HDBSCAN(Baseline):
         if n_images < max(2, least, self.min_cluster_size):
             return labels_of(np.full(n_images, -1))
         model = Clustering(
-            min_cluster_size=self.min_cluster_size, min_samples=least, algorithm="kd_tree", n_jobs=1, copy=True
+            min_cluster_size=self.min_cluster_size,
+            min_samples=least,
+            algorithm="kd_tree",
+            n_jobs=1,
+            copy=True,
         )
         return labels_of(model.fit_predict(embeddings.vectors))

@@ -113,7 +113,8 @@ def _merge_all_pairs(embeddings: Embeddings, linkage: str) -> _Merges:
     from scipy.cluster.hierarchy import linkage as tree_of
 
     n_images = embeddings.n_images
-    tree = tree_of(_one_minus_cosines(embeddings.vectors), linkage)
+    pairs = _one_minus_cosines(embeddings.vectors)
+    tree = tree_of(pairs, "single" if linkage == "single" else "average")
     image_in = np.concatenate([np.arange(n_images), np.zeros(n_images - 1, np.int64)])
     children = tree[:, :2].astype(np.int64)
     for step, child in enumerate(children[:, 0]):
@@ -149,9 +150,7 @@ def _merge_by_best_link(links: Links) -> _Merges:
     forest = sparse.coo_array(sparse.csgraph.minimum_spanning_tree(matrix))
     order = np.argsort(forest.data, kind="stable")
     first, second = forest.coords
-    return _Merges(
-        first[order].astype(np.int32), second[order].astype(np.int32), 2 - forest.data[order]
-    )
+    return _Merges(first[order].astype(np.int32), second[order].astype(np.int32), 2 - forest.data[order])
 
 
 @kernel
@@ -174,7 +173,7 @@ def _merge_by_average(
     for image in range(n_images):
         for entry in range(starts[image], starts[image + 1]):
             if image < others[entry] and similarity[entry] >= floor - 1e-6:
-                heappush(heap, (-similarity[entry], image, np.int64(others[entry])))
+                heappush(heap, (-similarity[entry], image, np.int64(others[entry])))  # type: ignore[misc]
     first = np.empty(n_images, np.int32)
     second = np.empty(n_images, np.int32)
     at = np.empty(n_images, np.float64)

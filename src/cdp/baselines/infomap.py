@@ -37,7 +37,9 @@ class Infomap(Baseline):
         try:
             import infomap
         except ImportError:
-            raise MissingExtraError("Infomap needs infomap; install it with pip install 'cdp[infomap]'.") from None
+            raise MissingExtraError(
+                "Infomap needs infomap; install it with pip install 'cdp[infomap]'."
+            ) from None
         links = links_of(graph_for("Infomap", embeddings, graph), self.similarity)
         groups = np.full(links.n_images, -1)
         positive = links.similarity > 0

@@ -39,19 +39,19 @@ class KMeans(Baseline):
         """Number of clusters for so many images."""
         return min(n_images, max(1, round(n_images / self.images_per_cluster)))
 
-    def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
+    def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:  # noqa: ARG002
         """The cluster of every image; the graph is not needed."""
         from sklearn.exceptions import ConvergenceWarning
 
         with warnings.catch_warnings(), threadpool_limits(limits=1):
             # Copies of an image leave clusters empty, which is as it should be.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model = self._model(self.n_clusters(embeddings.n_images), embeddings.n_images)
-            return labels_of(model.fit_predict(embeddings.vectors))
+            return labels_of(self._model(embeddings.n_images).fit_predict(embeddings.vectors))
 
-    def _model(self, n_clusters: int, n_images: int) -> Any:
+    def _model(self, n_images: int) -> Any:
         from sklearn import cluster
 
+        n_clusters = self.n_clusters(n_images)
         return cluster.KMeans(n_clusters, n_init=1, max_iter=100, random_state=self.random_state)
 
 
@@ -70,9 +70,10 @@ class MiniBatchKMeans(KMeans):
         """`minibatch_kmeans`."""
         return "minibatch_kmeans"
 
-    def _model(self, n_clusters: int, n_images: int) -> Any:
+    def _model(self, n_images: int) -> Any:
         from sklearn import cluster
 
+        n_clusters = self.n_clusters(n_images)
         return cluster.MiniBatchKMeans(
             n_clusters,
             batch_size=self.batch,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cdp.baselines.apart import Run, run_apart
 from cdp.baselines.baseline import Baseline
 from cdp.baselines.registry import BASELINES
-from cdp.errors import CdpError, InputError, MissingExtraError
+from cdp.errors import CdpError, InputError
 from cdp.evaluate.labels import measure_labels
 from cdp.graph.search import knn_graph
 from cdp.progress import Watch, nobody
@@ -84,7 +84,9 @@ def measure_baselines(
         raise InputError(f"measure_baselines: {truth.size:,} identities for {embeddings.n_images:,} images.")
     for baseline in baselines:
         if baseline.name not in BASELINES:
-            raise InputError(f"measure_baselines: {baseline.name!r} is not in BASELINES, so no other process knows it.")
+            raise InputError(
+                f"measure_baselines: {baseline.name!r} is not in BASELINES, so no other process knows it."
+            )
     held = graph or knn_graph(embeddings, min(20, embeddings.n_images - 1), watch=watch)
     rows = []
     with tempfile.TemporaryDirectory(prefix="cdp-baselines-") as home:
@@ -111,8 +113,6 @@ def figures_of(
     """The row of one run; a method that fails gets a row that says so, and the others go on."""
     try:
         made = run()
-    except MissingExtraError:
-        raise
     except CdpError as error:
         return BaselineFigures(name, settings, failure=str(error))
     figures = measure_labels(made.labels, identities)

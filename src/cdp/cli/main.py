@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cdp.cli import image_commands, label_commands, net_commands, recognition_commands
+from cdp.cli import baseline_commands, image_commands, label_commands, net_commands, recognition_commands
 from cdp.cli.app import app
 
-COMMANDS = (image_commands, net_commands, label_commands, recognition_commands)
+COMMANDS = (image_commands, net_commands, label_commands, recognition_commands, baseline_commands)
 """Importing a module of commands adds them to the app, in this order in the help."""
 
 run: Callable[[], None] = app
