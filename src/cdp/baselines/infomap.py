@@ -52,7 +52,6 @@ class Infomap(Baseline):
             (first, second, weight)
             for (first, second), weight in zip(ends, links.similarity[positive].tolist(), strict=True)
         )
-        network.run()
-        for image, module in network.get_modules().items():
+        for image, module in network.run().modules().items():
             groups[image] = module
         return labels_of(groups)
