@@ -159,13 +159,15 @@ def test_chinese_whispers_are_their_definition(threshold):
 
 
 def test_dbscan_sees_what_scikit_learn_sees_on_all_pairs(part):
-    from sklearn.cluster import DBSCAN as OnVectors
+    from sklearn import cluster
 
     embeddings, _, _ = part
     complete = knn_graph(embeddings, embeddings.n_images - 1)
     for min_samples in (2, 3, 4):
         mine = DBSCAN(0.6, min_samples).label(embeddings, complete)
-        theirs = OnVectors(eps=0.4, min_samples=min_samples, metric="cosine").fit_predict(embeddings.vectors)
+        theirs = cluster.DBSCAN(eps=0.4, min_samples=min_samples, metric="cosine").fit_predict(
+            embeddings.vectors
+        )
         assert reference.partition(mine) == reference.partition(theirs)
 
 
@@ -229,6 +231,7 @@ def test_tuning_takes_the_first_of_the_best(part):
         tuple(each.values()): measure_labels(
             DBSCAN(**each).label(embeddings, graph), identities
         ).discards_kept.pairwise.f
+        or 0.0
         for each in settings_of(grid)
     }
     assert every[tuned.min_samples, tuned.similarity] == max(every.values())
