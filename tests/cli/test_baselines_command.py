@@ -34,6 +34,7 @@ def cdp(home, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_figures_of_methods_and_of_cdp(cdp, home):
     output = cdp(
         "unlabeled --tune-on labeled --learn-from labeled --methods finch,hierarchical_single --k 5 --out all.json"
@@ -55,6 +56,7 @@ def test_figures_of_methods_and_of_cdp(cdp, home):
     assert not list(home.glob(".all.json*"))
 
 
+@pytest.mark.slow
 def test_another_model_or_all_of_them(cdp, home):
     cdp("unlabeled --tune-on labeled --methods finch --k 5 --model ensemble --out ensemble.json --quiet")
     cdp("unlabeled --tune-on labeled --methods finch --k 5 --model member1 --out member.json --quiet")

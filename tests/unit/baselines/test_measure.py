@@ -12,6 +12,7 @@ from cdp.errors import CdpError, InputError
 from cdp.evaluate.labels import measure_labels
 
 
+@pytest.mark.slow
 def test_rows_are_the_figures_of_the_labels(small_views):
     graph = knn_graph(small_views.base, 10)
     methods = [Hierarchical(0.5), RankOrder(1.0)]
