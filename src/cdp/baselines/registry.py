@@ -45,7 +45,7 @@ class Registered:
 
 
 _SIMILARITIES = tuple(round(0.02 * step, 2) for step in range(5, 50))
-_PER_CLUSTER = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0, 128.0)
+_PER_CLUSTER = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0, 128.0, 256.0)
 _D_M = (*(round(0.1 * step, 1) for step in range(1, 31)), 4.0, 5.0, 7.0, 10.0)
 _COARSE = tuple(round(0.04 * step + 0.1, 2) for step in range(1, 22))
 _RESOLUTIONS = (0.005, 0.05)
