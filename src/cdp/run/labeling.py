@@ -104,12 +104,16 @@ def estimator(recipe: RunRecipe, mediator: Mediator | Vote | None) -> CDP:
     )
 
 
+def bar_key(recipe: RunRecipe) -> str:
+    """Which key holds the one number that decides how much is joined."""
+    if recipe.consensus.grouping == "average":
+        return "join_above"
+    return "vote_threshold" if recipe.consensus.mediator == "vote" else "threshold"
+
+
 def given_bar(recipe: RunRecipe) -> float:
-    """The one number that decides how much is joined, as the recipe gives it."""
-    chosen = recipe.consensus
-    if chosen.grouping == "average":
-        return chosen.join_above
-    return chosen.vote_threshold if chosen.mediator == "vote" else chosen.threshold
+    """That number, as the recipe gives it."""
+    return float(getattr(recipe.consensus, bar_key(recipe)))
 
 
 def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
