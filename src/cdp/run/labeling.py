@@ -67,18 +67,14 @@ def find_graphs(recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str]
 
 
 def teach(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
-    """The mediator learns from the labeled part, or, fold by fold, from networks that did not see the fold.
-
-    A fold is small and the unlabeled part is large, so it is judged in the midst of the unlabeled images: there a
-    face has as many doubles as where the mediator will be used.
-    """
+    """The mediator learns from the labeled part, or, fold by fold, from networks that did not see the fold."""
     model = estimator(recipe, None)
     if recipe.consensus.folds:
         lessons = [
             views_of(recipe, folder, f"lesson{fold}", f"fold{fold}")
             for fold in range(1, recipe.consensus.folds + 1)
         ]
-        model.fit_lessons(lessons, crowd=True, watch=watch)
+        model.fit_lessons(lessons, watch=watch)
     else:
         graphs = graphs_of(recipe, folder, "labeled")
         model.fit(views_of(recipe, folder, "labeled"), graphs=graphs, watch=watch)
