@@ -9,12 +9,11 @@ from cdp.config.reading import read_recipe
 from cdp.config.sections import RunRecipe
 
 _QUICK = (
-    ("drawn.identities", "165"),
-    ("drawn.images", "12"),
-    ("drawn.test_identities", "60"),
-    ("drawn.test_images", "6"),
-    ("train.epochs", "12"),
-    ("joint.epochs", "4"),
+    ("drawn.identities", "440"),
+    ("drawn.difficulty", "0.15"),
+    ("drawn.test_identities", "150"),
+    ("train.epochs", "15"),
+    ("joint.epochs", "5"),
     ("evaluation.replicates", "200"),
 )
 """What `cdp demo --quick` changes."""

@@ -1,0 +1,105 @@
+"""The demo's own figures for README: a table, a picture of its page, and the numbers they were made from.
+
+    make demo && .venv/bin/python docs/make_demo_figures.py demo
+
+The picture is taken with Chromium, where that is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+DOCS = Path(__file__).resolve().parent
+README = DOCS.parent / "README.md"
+KEPT = DOCS / "results" / "demo.json"
+PICTURE = DOCS / "pictures" / "demo.png"
+MARKS = ("<!-- demo figures -->\n", "<!-- end of demo figures -->\n")
+WIDTH, HEIGHT, TALLEST = 1200, 3600, 760
+
+
+def kept_figures(run: dict[str, Any]) -> dict[str, Any]:
+    """What of run.json the table needs, and what tells how it was made."""
+    results = run["results"]
+    return {
+        "command": "cdp demo",
+        **{key: run[key] for key in ("cdp", "versions", "cores", "seed", "started", "parts", "recipe_text")},
+        "seconds": round(run["seconds"], 1),
+        "headline": results["headline"],
+        "labels": {key: results["labels"][key] for key in ("setting", "threshold", "coverage", "identities_found")}
+        | {"true": {key: results["labels"]["true"][key] for key in ("pairs", "discards_kept", "discards_removed")}},
+        "members": results["committee"]["members"],
+        "stages": [{key: stage[key] for key in ("name", "seconds", "peak_memory")} for stage in run["stages"]],
+    }
+
+
+def table(figures: dict[str, Any]) -> str:
+    """The headline as Markdown."""
+    headline = figures["headline"]
+    strictest = min(range(len(headline["models"][0]["tpr"])), key=lambda at: headline["models"][0]["tpr"][at]["fpr"])
+    fpr = headline["models"][0]["tpr"][strictest]["fpr"]
+    lines = [
+        f"| {headline['network']} trained on | images | rank-1 | TPR at FPR {fpr:g} |",
+        "|---|---|---|---|",
+    ]
+    for model in headline["models"]:
+        cells = (model["title"], f"{model['images']:,}", told(model["rank1"]), told(model["tpr"][strictest]))
+        lines.append(f"| {' | '.join(cells)} |")
+    gap = headline["gap_closed"]
+    cells = ("**share of the gap closed**", "", percent(gap["rank1"]), percent(gap["tpr"][strictest]))
+    lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def told(figure: dict[str, float]) -> str:
+    return f"{figure['value']:.3f} ({figure['low']:.3f}–{figure['high']:.3f})"
+
+
+def percent(figure: dict[str, float]) -> str:
+    return f"**{100 * figure['value']:.0f} %** ({100 * figure['low']:.0f}–{100 * figure['high']:.0f})"
+
+
+def between_marks(text: str, inside: str) -> str:
+    """README with the table put between its marks."""
+    start, end = MARKS
+    return re.sub(f"{re.escape(start)}.*?{re.escape(end)}", lambda _: f"{start}{inside}{end}", text, flags=re.DOTALL)
+
+
+def take_picture(page: Path) -> None:
+    """The page's groups of images, as a browser shows them."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        print("chromium is not installed, so the picture stays as it is")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        shot = Path(folder) / "page.png"
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
+        options += [f"--user-data-dir={folder}/user", f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={shot}"]
+        # The section by itself, so that the picture does not depend on how long the others are.
+        text = page.read_text(encoding="utf-8")
+        only = text.replace("</head>", "<style>section:not(#groups),header,nav,footer{display:none}</style></head>")
+        lone = Path(folder) / "groups.html"
+        lone.write_text(only, encoding="utf-8")
+        subprocess.run([browser, *options, lone.as_uri()], check=True, capture_output=True)
+        picture = Image.open(shot).convert("RGB")
+        picture.crop((40, 0, WIDTH - 40, TALLEST)).quantize(128).save(PICTURE, optimize=True)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
+    figures = kept_figures(json.loads((folder / "run.json").read_text(encoding="utf-8")))
+    KEPT.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    README.write_text(between_marks(README.read_text(encoding="utf-8"), table(figures)), encoding="utf-8")
+    take_picture(folder / "report.html")
+
+
+if __name__ == "__main__":
+    main()

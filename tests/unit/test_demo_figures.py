@@ -1,0 +1,33 @@
+"""README's table of the demo is made of the figures that are kept."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def maker():
+    spec = importlib.util.spec_from_file_location("make_demo_figures", ROOT / "docs" / "make_demo_figures.py")
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_readme_shows_the_figures_that_are_kept(maker):
+    readme = (ROOT / "README.md").read_text()
+    kept = json.loads((ROOT / "docs" / "results" / "demo.json").read_text())
+    assert maker.between_marks(readme, maker.table(kept)) == readme
+    assert maker.table(kept) in readme
+
+
+def test_the_figures_are_those_of_the_recipe_that_ships(maker):
+    from cdp.config.examples import demo_recipe
+    from cdp.config.writing import write_recipe
+
+    kept = json.loads((ROOT / "docs" / "results" / "demo.json").read_text())
+    assert kept["recipe_text"] == write_recipe(demo_recipe(), commented=False)
