@@ -209,3 +209,114 @@ def agglomerate(ends, probabilities, n_images, k, join_above, max_size):
         if best <= join_above:
             return {frozenset(group) for group in groups if len(group) > 1}
         groups = [group for group in groups if group not in (one, other)] + [one | other]
+
+
+def merge_groups(vectors, linkage, threshold):
+    """Hierarchical clustering from its definition: merge the two most similar groups until none are similar enough."""
+    similarity = cosines(vectors)
+    combine = {"average": np.mean, "single": np.max}[linkage]
+    groups = [[image] for image in range(len(similarity))]
+    while len(groups) > 1:
+        value, one, two = max(
+            (combine(similarity[np.ix_(groups[i], groups[j])]), i, j)
+            for i in range(len(groups))
+            for j in range(i + 1, len(groups))
+        )
+        if value < threshold:
+            break
+        groups[one] += groups.pop(two)
+    return {frozenset(group) for group in groups if len(group) > 1}
+
+
+def rank_order(neighbors):
+    """Otto et al. 2018: D_m(a, b) = (d_m(a, b) + d_m(b, a)) / min(O_a(b), O_b(a)), by pair (a, b), b in a's list."""
+    lists = [[int(other) for other in row if other >= 0] for row in neighbors]
+    k = neighbors.shape[1]
+
+    def place(a, b):
+        return lists[a].index(b) + 1 if b in lists[a] else np.inf
+
+    def d_m(a, b):
+        last = int(min(place(a, b), k))
+        return sum(friend != b and friend not in lists[b] for friend in lists[a][:last])
+
+    return {
+        (a, b): (d_m(a, b) + d_m(b, a)) / min(place(a, b), place(b, a))
+        for a, row in enumerate(lists)
+        for b in row
+    }
+
+
+def first_neighbor_groups(first):
+    """FINCH, Eq. 1: A(i, j) = 1 if j = first(i) or i = first(j) or first(i) = first(j); its connected components."""
+    n_images = len(first)
+    ends = [
+        (i, j)
+        for i in range(n_images)
+        for j in range(i + 1, n_images)
+        if j == first[i] or i == first[j] or first[i] == first[j]
+    ]
+    linked = defaultdict(set)
+    for i, j in ends:
+        linked[i].add(j)
+        linked[j].add(i)
+    groups, seen = [], set()
+    for image in range(n_images):
+        if image in seen:
+            continue
+        group, queue = {image}, deque([image])
+        while queue:
+            for other in linked[queue.popleft()] - group:
+                group.add(other)
+                queue.append(other)
+        seen |= group
+        groups.append(sorted(group))
+    return groups
+
+
+def finch(vectors):
+    """All partitions of FINCH, finest first, as lists of groups; one that joins everything is left out but the first."""
+    vectors = np.asarray(vectors, dtype=np.float64)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    groups = [[image] for image in range(len(unit))]
+    levels = []
+    while len(groups) > 1:
+        means = [np.mean(unit[group], axis=0) for group in groups]
+        joined = first_neighbor_groups(knn(means, 1)[0][:, 0])
+        groups = [sorted(image for part in group for image in groups[part]) for group in joined]
+        if levels and len(groups) == 1:
+            break
+        levels.append(groups)
+    return levels
+
+
+def whisper(neighbors, similarity, threshold, rounds, seed):
+    """Chinese whispers: in a random order, every image takes the group with the most similarity among its neighbors."""
+    weight = {}
+    for image, (row, values) in enumerate(zip(neighbors, similarity, strict=True)):
+        for other, value in zip(row, values, strict=True):
+            if other >= 0 and value >= np.float32(threshold):
+                for pair in ((image, int(other)), (int(other), image)):
+                    weight[pair] = max(float(value), weight.get(pair, -np.inf))
+    generator = np.random.default_rng(seed)
+    groups = list(range(len(neighbors)))
+    for _ in range(rounds):
+        for image in generator.permutation(len(neighbors)):
+            favor = defaultdict(float)
+            for (one, other), value in sorted(weight.items()):
+                if one == image:
+                    favor[groups[other]] += value
+            if favor:
+                groups[image] = min(favor, key=lambda group: (-favor[group], group))
+    return groups
+
+
+def mutual_information(one, other):
+    """NMI = 2 I(A; B) / (H(A) + H(B)), from the definition."""
+
+    def entropy(labels):
+        shares = np.unique(labels, return_counts=True)[1] / len(labels)
+        return -sum(share * np.log(share) for share in shares)
+
+    both = np.unique(np.column_stack([one, other]), axis=0, return_inverse=True)[1]
+    return 2 * (entropy(one) + entropy(other) - entropy(both)) / (entropy(one) + entropy(other))

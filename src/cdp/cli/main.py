@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cdp.cli import (
+    baseline_commands,
     face_commands,
     image_commands,
     label_commands,
@@ -25,6 +26,7 @@ COMMANDS = (
     net_commands,
     label_commands,
     recognition_commands,
+    baseline_commands,
 )
 """Importing a module of commands adds them to the app, in this order in the help."""
 

@@ -4,6 +4,7 @@ import json
 import numpy as np
 import pytest
 
+import reference
 from cdp import ConsensusGraph, InputError, Labels, Pairs, measure_labels, measure_pairs
 
 
@@ -91,3 +92,17 @@ def test_counts_must_match():
         measure_labels([0, 0, 1], [1, 2])
     with pytest.raises(InputError, match="no identity is known"):
         measure_labels([0, 0], [-1, -1])
+
+
+def test_nmi_is_its_definition_with_discards_as_groups_of_one():
+    generator = np.random.default_rng(0)
+    identities = generator.integers(0, 5, 60)
+    labels = Labels.from_array(np.where(generator.random(60) < 0.3, -1, generator.integers(0, 4, 60)))
+    figures = measure_labels(labels, identities)
+    kept = labels.labels >= 0
+    alone = np.where(kept, labels.labels, 100 + np.arange(60))
+    assert figures.discards_kept.nmi == pytest.approx(reference.mutual_information(alone, identities))
+    assert figures.discards_removed.nmi == pytest.approx(
+        reference.mutual_information(labels.labels[kept], identities[kept])
+    )
+    assert measure_labels(identities, identities).discards_kept.nmi == pytest.approx(1)

@@ -1,0 +1,103 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from cdp import Views
+from cdp.cli.main import app
+from cdp.data.synthetic import synthetic_views
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("baselines")
+    split = synthetic_views(60, 8, members=1, dimensions=16, noise=0.3)
+    split.labeled.save(folder / "labeled")
+    split.unlabeled.save(folder / "unlabeled")
+    Views(split.unlabeled.base).save(folder / "nameless")
+    narrow = Views(np.asarray(split.labeled.base)[:, :8], identities=split.labeled.identities)
+    narrow.save(folder / "narrow")
+    return folder
+
+
+@pytest.fixture
+def cdp(home, monkeypatch):
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(words: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["baselines", *words.split()])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    return run
+
+
+@pytest.mark.slow
+def test_figures_of_methods_and_of_cdp(cdp, home):
+    output = cdp(
+        "unlabeled --tune-on labeled --learn-from labeled --methods finch,hierarchical_single --k 5 --out all.json"
+    )
+    for words in ("hierarchical_single", "similarity 0.", "cdp, the paper's inputs", "Written to all.json"):
+        assert words in output
+    found = json.loads((home / "all.json").read_text())
+    assert [row["name"] for row in found["rows"]] == [
+        "finch", "hierarchical_single", "cdp, the paper's inputs", "cdp, with common neighbors",
+    ]  # fmt: skip
+    assert (found["format"], found["k"], found["model"], found["tune_on"]) == (1, 5, "base", "labeled")
+    for row in found["rows"]:
+        assert row["failure"] is None
+        assert 0 <= row["coverage"] <= 1
+        assert 0 <= row["nmi"] <= 1
+        assert row["seconds"] > 0
+        assert row["tuning_seconds"] > 0
+    assert found["rows"][1]["f"] > 0.5
+    assert not list(home.glob(".all.json*"))
+
+
+@pytest.mark.slow
+def test_another_model_or_all_of_them(cdp, home):
+    cdp("unlabeled --tune-on labeled --methods finch --k 5 --model ensemble --out ensemble.json --quiet")
+    cdp("unlabeled --tune-on labeled --methods finch --k 5 --model member1 --out member.json --quiet")
+    ensemble, member = (json.loads((home / f"{name}.json").read_text()) for name in ("ensemble", "member"))
+    assert ensemble["rows"][0]["f"] != member["rows"][0]["f"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "unlabeled --tune-on labeled --methods birch --out x.json",
+            "No baseline is called 'birch'; choose from ",
+        ),
+        (
+            "nameless --tune-on labeled --out x.json",
+            "nameless: these views carry no identities, which tuning",
+        ),
+        (
+            "unlabeled --tune-on labeled --model nobody --k 5 --out x.json",
+            "--model nobody: these views have base, member1; or say ensemble.",
+        ),
+        (
+            "unlabeled --tune-on labeled --out missing/x.json",
+            "missing/x.json: its folder is not there; make it first.",
+        ),
+        (
+            "unlabeled --tune-on labeled --out labeled",
+            "labeled is a folder, not a file; choose a name such as",
+        ),
+        (
+            "unlabeled --tune-on labeled --out there.json",
+            "there.json is there already; choose another name or",
+        ),
+        (
+            "unlabeled --tune-on narrow --k 5 --out x.json",
+            "'base' has 8 dimensions in narrow and 16 in unlabeled; were they embedded by the same network?",
+        ),
+    ],
+)
+def test_mistakes_are_sentences(cdp, home, words, message):
+    (home / "there.json").write_text("{}")
+    assert f"Error: {message}" in cdp(words, code=2)
+    assert not (home / "x.json").exists()
