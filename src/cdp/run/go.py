@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from cdp.errors import InputError
 from cdp.report.write import write_report
 from cdp.run.parts import read_sources, source_names
 from cdp.run.plan import make_stages
+from cdp.run.pool import Pool
 from cdp.run.record import make_record, now, write_record
-from cdp.run.runner import Deaf, Listener, Planned, alone_in, plan_stages, run_stages
-from cdp.run.stages import Ledger
+from cdp.run.runner import Deaf, Listener, Planned, Ran, alone_in, plan_stages, run_stages
+from cdp.run.stages import Ledger, Stage, only
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,35 @@ def run_recipe(
         write_record(folder, record)
         report = write_report(folder)
     return Outcome(folder, report, record)
+
+
+def run_part(
+    recipe: RunRecipe,
+    out: str | Path,
+    artifacts: Iterable[str],
+    *,
+    more: Sequence[Stage] = (),
+    pool: Pool | None = None,
+    listener: Listener | None = None,
+) -> list[Ran]:
+    """Run only what some artifacts need; no `run.json`, no report. `cdp run` in the same folder keeps it all.
+
+    Args:
+        recipe: what to do.
+        out: the run's folder.
+        artifacts: names as in `cdp.run.plan`, e.g. `label figures` or `recognition`.
+        more: further stages behind those of the recipe.
+        pool: what other runs have made, to take from and to give to.
+        listener: told how it goes.
+    """
+    check_recipe(recipe)
+    folder = Path(out).absolute()
+    with alone_in(folder):
+        _refuse_strangers(folder)
+        ledger = Ledger(folder)
+        ledger.open()
+        stages = only([*make_stages(recipe, folder), *more], artifacts)
+        return run_stages(stages, ledger, listener or Deaf(), hash_sources(recipe, ledger), pool)
 
 
 def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
