@@ -32,8 +32,11 @@ ROOMS = {
     "report": LEAVES | {"data", "consensus", "evaluate", "store"},
     "run": LEAVES
     | {"graph", "data", "consensus", "evaluate", "store", "nets", "baselines", "config", "report"},
-    "cli": LEAVES
+    "study": LEAVES
     | {"graph", "data", "consensus", "evaluate", "store", "nets", "baselines", "config", "report", "run"},
+    "cli": LEAVES
+    | {"graph", "data", "consensus", "evaluate", "store", "nets", "baselines", "config", "report", "run"}
+    | {"study"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def run_part(
     out: str | Path,
     artifacts: Iterable[str],
     *,
-    more: Sequence[Stage] = (),
+    stages: Callable[[RunRecipe, Path], list[Stage]] = make_stages,
     pool: Pool | None = None,
     listener: Listener | None = None,
 ) -> list[Ran]:
@@ -82,7 +82,7 @@ def run_part(
         recipe: what to do.
         out: the run's folder.
         artifacts: names as in `cdp.run.plan`, e.g. `label figures` or `recognition`.
-        more: further stages behind those of the recipe.
+        stages: all stages of a recipe in a folder; those of `cdp run` unless others are given.
         pool: what other runs have made, to take from and to give to.
         listener: told how it goes.
     """
@@ -92,8 +92,15 @@ def run_part(
         _refuse_strangers(folder)
         ledger = Ledger(folder)
         ledger.open()
-        stages = only([*make_stages(recipe, folder), *more], artifacts)
-        return run_stages(stages, ledger, listener or Deaf(), hash_sources(recipe, ledger), pool)
+        chosen = only(stages(recipe, folder), artifacts)
+        return run_stages(chosen, ledger, listener or Deaf(), sources_for(chosen, recipe, ledger), pool)
+
+
+def sources_for(stages: Sequence[Stage], recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
+    """Hashes of the user's images if these stages read them; else nothing is read."""
+    made = {name for stage in stages for name in stage.makes}
+    is_read = any(set(stage.needs) - made for stage in stages)
+    return hash_sources(recipe, ledger) if is_read else {}
 
 
 def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:

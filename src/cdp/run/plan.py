@@ -212,7 +212,9 @@ class _Stages:
         return Stage(
             "labels",
             "labels",
-            {name: getattr(self.recipe.consensus, name) for name in names},
+            # The budget decides whether all pairs are looked at, or those of the graph.
+            {name: getattr(self.recipe.consensus, name) for name in names}
+            | {"memory_budget": self.recipe.engine.memory_budget},
             (
                 "unlabeled",
                 "counts",
