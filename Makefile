@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: install
-	$(BIN)/cdp demo --out demo --force
+	$(BIN)/cdp demo --out demo
 
 test: install
 	$(BIN)/python -m pytest -n $(JOBS)

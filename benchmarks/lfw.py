@@ -49,6 +49,8 @@ def measure(*, quick: bool) -> dict[str, Any]:
         "unanimous vote, best possible threshold": voted(lambda t: Vote(threshold=t)),
         "mediator, the paper's inputs": learned(),
         "mediator, with common neighbors": learned(inputs=ALL_INPUTS),
+        "paper's inputs, grouped by the mean": learned(grouping="average"),
+        "common neighbors, grouped by the mean": learned(inputs=ALL_INPUTS, grouping="average"),
     }
     figures: dict[str, Any] = {"seeds": len(seeds)}
     for name, runs in ways.items():
@@ -58,6 +60,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
             f"recall {summary['recall'][0]:.3f}  BCubed F {summary['bcubed_f'][0]:.3f}  "
             f"coverage {summary['coverage'][0]:.3f}  identities {summary['identities'][0]:.0f}"
         )
+    figures["groupings and crowd"] = groupings_and_crowd(1 if quick else 3)
     figures["other splits"] = other_splits(1 if quick else 5)
     figures["which labels are wrong, paper's inputs"] = confidence_figures(
         labeled, unlabeled, graphs, PAPER_INPUTS
@@ -81,6 +84,38 @@ def other_splits(n_splits: int) -> dict[str, list[float]]:
         shown = ", ".join(f"{value:.3f}" for value in values)
         print(f"other splits, {name}: F {np.mean(values):.3f} ± {np.std(values):.3f} ({shown})")
     return found
+
+
+def groupings_and_crowd(n_splits: int) -> dict[str, list[float]]:
+    """F on splits 0, 1, … of both groupings, learned from the labeled part alone and in the company of the others."""
+    found: dict[str, list[float]] = {}
+    for seed in range(n_splits):
+        labeled, unlabeled = split_faces(seed)
+        crowd = join_crowd(labeled, unlabeled)
+        graphs = [[knn_graph(view, 20) for view in part] for part in (labeled, crowd, unlabeled)]
+        for inputs in (PAPER_INPUTS, ALL_INPUTS):
+            for where, part, held in (("alone", labeled, graphs[0]), ("in the crowd", crowd, graphs[1])):
+                learned = CDP(inputs=inputs).fit(part, graphs=held, crowd=True).mediator_
+                for grouping in ("components", "average"):
+                    labels = CDP(mediator=learned, grouping=grouping).predict(unlabeled, graphs[2])
+                    name = f"{inputs[-1]}, {where}, {grouping}"
+                    found.setdefault(name, []).append(pairwise_f(labels, unlabeled))
+    for name, values in found.items():
+        print(f"{name}: F {', '.join(f'{value:.3f}' for value in values)}")
+    return found
+
+
+def join_crowd(labeled: Views, unlabeled: Views) -> Views:
+    """Both parts as one; the identities of the unlabeled one are hidden."""
+    assert labeled.identities is not None
+    return Views(
+        np.concatenate([labeled.base.source, unlabeled.base.source]),
+        {
+            name: np.concatenate([member.source, unlabeled.committee[name].source])
+            for name, member in labeled.committee.items()
+        },
+        np.concatenate([labeled.identities, np.full(unlabeled.n_images, -1)]),
+    )
 
 
 def pairwise_f(labels: Labels, views: Views) -> float:

@@ -211,7 +211,7 @@ def agglomerate(ends, probabilities, n_images, k, join_above, max_size):
         groups = [group for group in groups if group not in (one, other)] + [one | other]
 
 
-def merge_groups(vectors, linkage, threshold):
+def agglomerate_vectors(vectors, linkage, threshold):
     """Hierarchical clustering from its definition: merge the two most similar groups until none are similar enough."""
     similarity = cosines(vectors)
     combine = {"average": np.mean, "single": np.max}[linkage]

@@ -29,6 +29,7 @@ _HOMES = {
     "PaperMLP": "cdp.consensus.mlp",
     "Views": "cdp.types",
     "Vote": "cdp.consensus.vote",
+    "agglomerate": "cdp.consensus.agglomeration",
     "candidate_pairs": "cdp.consensus.pairs",
     "collect_opinions": "cdp.consensus.opinions",
     "diffuse": "cdp.consensus.soft_labels",
@@ -43,6 +44,7 @@ _HOMES = {
 __all__ = ["__version__", *sorted(_HOMES)]
 
 if TYPE_CHECKING:
+    from cdp.consensus.agglomeration import agglomerate as agglomerate
     from cdp.consensus.estimator import CDP as CDP
     from cdp.consensus.mediator import Mediator as Mediator
     from cdp.consensus.mlp import PaperMLP as PaperMLP

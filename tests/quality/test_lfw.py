@@ -39,6 +39,12 @@ def test_common_neighbors_reach_the_mark(faces):
     assert pairwise_f(CDP(inputs=ALL_INPUTS), faces) >= 0.987
 
 
+def test_grouping_by_the_mean_reaches_the_mark(faces):
+    # Measured: 0.993 and 0.991; components reach 0.955 and 0.991 with the same mediators.
+    assert pairwise_f(CDP(grouping="average"), faces) >= 0.985
+    assert pairwise_f(CDP(inputs=ALL_INPUTS, grouping="average"), faces) >= 0.985
+
+
 def test_single_model_and_vote_reach_their_marks(faces):
     # At their best thresholds, which a user without labels would not know.
     assert pairwise_f(CDP(mediator=Vote(quorum=0, threshold=0.46)), faces) >= 0.965

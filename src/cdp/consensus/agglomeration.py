@@ -80,7 +80,8 @@ def _slot(one: int, other: int, mask: int) -> int:
     low = np.uint64(min(one, other))
     high = np.uint64(max(one, other))
     mixed = (low * np.uint64(0x9E3779B97F4A7C15)) ^ (high * np.uint64(0xC2B2AE3D27D4EB4F))
-    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(mask))
+    slot: int = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(mask))  # type: ignore[assignment]
+    return slot
 
 
 @kernel

@@ -100,6 +100,28 @@ def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) ->
     )
 
 
+def measure_among_others(labels: Labels, identities: npt.ArrayLike) -> Score:
+    """Pairwise figures of images whose identities are known as a whole, labeled in the midst of many others.
+
+    Counting pairs among the known images only would see a tenth of the mistakes if a tenth of the images is known.
+    So every image that shares a group with a known one counts, and the others are taken to be other people: all
+    images of a known identity must be known.
+    """
+    truth = np.asarray(identities, dtype=np.int64)
+    known = truth >= 0
+    if truth.shape != (labels.n_images,) or not known.any():
+        raise InputError("measure_among_others: one identity per label is needed, and some must be known.")
+    sizes = np.bincount(labels.labels[labels.labels >= 0], minlength=1)
+    grouped = known & (labels.labels >= 0)
+    pairs = np.stack([labels.labels[grouped].astype(np.int64), truth[grouped]], axis=1)
+    overlap = np.unique(pairs, axis=0, return_counts=True)[1]
+    together = _ordered_pairs(overlap)
+    return _score(
+        _ratio(together, float((sizes[labels.labels[grouped]] - 1).sum())),
+        _ratio(together, _ordered_pairs(np.unique(truth[known], return_counts=True)[1])),
+    )
+
+
 def _measure_groups(found: LongArray, true: LongArray) -> GroupFigures:
     n_images = len(found)
     if n_images == 0:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,16 @@ def read_artifacts(folder: Path, base: str | None = None) -> Artifacts:
         weights=_weights(folder / "mediator"),
         thumbnail=no_thumbnail if manifest is None else thumbnails(manifest),
     )
+
+
+def accepted_only(run: Mapping[str, Any], artifacts: Artifacts) -> Artifacts:
+    """Without the pairs that were only kept to speak against joining groups, as average grouping keeps them."""
+    labels = (run.get("results") or {}).get("labels") or {}
+    graph, bar = artifacts.consensus, labels.get("threshold")
+    if graph is None or bar is None or labels.get("setting") != "join_above":
+        return artifacts
+    kept = graph.doubt < 1 - bar
+    return replace(artifacts, consensus=ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images))
 
 
 def _weights(folder: Path) -> FloatArray | None:

@@ -23,6 +23,14 @@ from cdp.report.words import (
 _FATE_KINDS = ("m-cdp", "wrong", "odd", "m-labeled")
 
 
+_BARS = {
+    "threshold": "threshold on the probability of a pair",
+    "vote_threshold": "threshold on the base's similarity",
+    "join_above": "mean probability above which groups are joined",
+}
+"""What the number is that decides how much is joined, by its key in the recipe."""
+
+
 def labels_section(run: Mapping[str, Any]) -> Html:
     """Everything known about the labels; only what needs no truth if there is none."""
     results = run.get("results") or {}
@@ -64,7 +72,7 @@ def _tiles(found: Mapping[str, Any], true: Mapping[str, Any] | None) -> Html:
     tiles = [
         tile(percent(found.get("coverage")), "coverage: images with a label"),
         tile(
-            count(found.get("identities_found")),
+            count((true or found).get("identities_found")),
             "pseudo-identities found",
             ""
             if true is None
@@ -73,7 +81,9 @@ def _tiles(found: Mapping[str, Any], true: Mapping[str, Any] | None) -> Html:
         ),
     ]
     if found.get("threshold") is not None:
-        tiles.append(tile(f"{found['threshold']:g}", "threshold on the probability of a pair"))
+        tiles.append(
+            tile(f"{found['threshold']:g}", _BARS.get(str(found.get("setting")), _BARS["threshold"]))
+        )
     return element("div", *tiles, class_="tiles")
 
 
@@ -140,7 +150,7 @@ def _three(score: Mapping[str, Any] | None) -> list[str]:
 
 
 def _sizes(found: Mapping[str, Any], true: Mapping[str, Any] | None) -> Html | None:
-    sizes = list(found.get("sizes") or [])
+    sizes = list((true or {}).get("sizes_found") or found.get("sizes") or [])
     true_sizes = list((true or {}).get("sizes") or [])
     if not sizes and not true_sizes:
         return None

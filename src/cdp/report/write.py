@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cdp.errors import OutputExistsError, StoreError
-from cdp.report.artifacts import read_artifacts, read_run
+from cdp.report.artifacts import accepted_only, read_artifacts, read_run
 from cdp.report.page import build_page
 
 
@@ -28,8 +30,7 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
     if target.exists() and not force and target.resolve() != own.resolve():
         raise OutputExistsError(f"{target} is there already; choose another name or replace it with --force.")
     run = read_run(folder)
-    base = ((run.get("recipe") or {}).get("base") or {}).get("network")
-    page = build_page(run, read_artifacts(folder, base))
+    page = build_page(run, accepted_only(run, read_artifacts(folder, _base(run))))
     # Written beside and moved into place, so that a full disk never leaves half a page.
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
@@ -40,3 +41,9 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
     finally:
         partial.unlink(missing_ok=True)
     return target
+
+
+def _base(run: Mapping[str, Any]) -> str | None:
+    """The name of the base network's folder."""
+    told = ((run.get("results") or {}).get("headline") or {}).get("network")
+    return None if told is None else str(told)

@@ -23,6 +23,7 @@ from cdp.evaluate.pairs import measure_pairs
 from cdp.evaluate.verification import ScoredPairs, Verification, measure_verification, score_pairs
 from cdp.progress import Watch
 from cdp.run.labeling import (
+    bar_key,
     chosen_bar,
     count_validation,
     embeddings,
@@ -35,7 +36,7 @@ from cdp.run.labeling import (
 from cdp.run.training import n_threads, part
 from cdp.store import load, read_card, write_json
 from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Views
-from cdp.types.arrays import BoolArray, DoubleArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray
 from cdp.types.opinions import block_columns
 
 _TITLES = {"labeled": "labeled only", "cdp": "with pseudo-labels", "all": "all labels"}
@@ -263,11 +264,12 @@ def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGra
     bar = chosen_bar(recipe, folder)
     kept = labels.labels[labels.labels >= 0]
     told: dict[str, Any] = {
+        "setting": bar_key(recipe),
         "threshold": bar,
         "coverage": len(kept) / len(labels),
         "identities_found": labels.n_identities,
         "fates": {kind.name.lower(): int((labels.fate == kind).sum()) for kind in Fate},
-        "sizes": np.sort(np.unique(kept, return_counts=True)[1])[::-1].tolist(),
+        "sizes": _sizes(kept),
         "true": None,
     }
     counted = np.array(identities)
@@ -290,12 +292,19 @@ def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGra
         "identities_found": figures.identities_found,
         "identities_true": figures.identities_true,
         "identities_true_shared": figures.identities_true_shared,
-        "sizes": np.sort(np.unique(counted[counted >= 0], return_counts=True)[1])[::-1].tolist(),
+        "sizes": _sizes(counted[counted >= 0]),
+        "sizes_found": _sizes(labels.labels[(counted >= 0) & (labels.labels >= 0)]),
         "pairs": pairs,
         "discards_kept": asdict(figures.discards_kept),
         "discards_removed": asdict(figures.discards_removed),
     }
     return told
+
+
+def _sizes(numbers: AnyArray) -> list[int]:
+    """How many carry each number, largest first."""
+    sizes: list[int] = np.sort(np.unique(numbers, return_counts=True)[1])[::-1].tolist()
+    return sizes
 
 
 def _mediator(

@@ -17,7 +17,7 @@ from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.propagation import propagate
 from cdp.consensus.vote import Vote
 from cdp.errors import InputError
-from cdp.evaluate.labels import measure_labels
+from cdp.evaluate.labels import measure_among_others
 from cdp.graph.search import knn_graph
 from cdp.progress import Watch
 from cdp.run.training import folder_name, n_threads, part
@@ -68,18 +68,14 @@ def find_graphs(recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str]
 
 
 def teach(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
-    """The mediator learns from the labeled part, or, fold by fold, from networks that did not see the fold.
-
-    A fold is small and the unlabeled part is large, so it is judged in the midst of the unlabeled images: there a
-    face has as many doubles as where the mediator will be used.
-    """
+    """The mediator learns from the labeled part, or, fold by fold, from networks that did not see the fold."""
     model = estimator(recipe, None)
     if recipe.consensus.folds:
         lessons = [
             views_of(recipe, folder, f"lesson{fold}", f"fold{fold}")
             for fold in range(1, recipe.consensus.folds + 1)
         ]
-        model.fit_lessons(lessons, crowd=True, watch=watch)
+        model.fit_lessons(lessons, watch=watch)
     else:
         graphs = graphs_of(recipe, folder, "labeled")
         model.fit(views_of(recipe, folder, "labeled"), graphs=graphs, watch=watch)
@@ -105,14 +101,18 @@ def estimator(recipe: RunRecipe, mediator: Mediator | Vote | None) -> CDP:
     )
 
 
+def bar_key(recipe: RunRecipe) -> str:
+    """Which key holds the one number that decides how much is joined."""
+    if recipe.consensus.mediator == "hierarchical":
+        return "merge_above"
+    if recipe.consensus.grouping == "average":
+        return "join_above"
+    return "vote_threshold" if recipe.consensus.mediator == "vote" else "threshold"
+
+
 def given_bar(recipe: RunRecipe) -> float:
-    """The one number that decides how much is joined, as the recipe gives it."""
-    chosen = recipe.consensus
-    if chosen.mediator == "hierarchical":
-        return chosen.merge_above
-    if chosen.grouping == "average":
-        return chosen.join_above
-    return chosen.vote_threshold if chosen.mediator == "vote" else chosen.threshold
+    """That number, as the recipe gives it."""
+    return float(getattr(recipe.consensus, bar_key(recipe)))
 
 
 def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
@@ -223,7 +223,8 @@ def tune(
 ) -> dict[str, Any]:
     """The bar with the best pairwise F on the validation images, and the whole curve.
 
-    They are labeled in the midst of all unlabeled images, so the bar is right for as many.
+    They are labeled in the midst of all unlabeled images, so the bar is right for as many; whoever else ends in their
+    groups counts as a mistake.
     """
     return best_of([_point(bar, group(graph, bar, recipe), identities) for bar in bars])
 
@@ -235,14 +236,13 @@ def best_of(curve: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _point(bar: float, labels: Labels, identities: LongArray) -> dict[str, Any]:
-    figures = measure_labels(labels, identities)
-    score = figures.discards_kept.pairwise
+    score = measure_among_others(labels, identities)
     return {
         "threshold": bar,
         "f": score.f or 0.0,
         "precision": score.precision,
         "recall": score.recall,
-        "coverage": figures.coverage,
+        "coverage": float((labels.labels[identities >= 0] >= 0).mean()),
     }
 
 

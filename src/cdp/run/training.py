@@ -14,7 +14,7 @@ from cdp.config.sections import RunRecipe
 from cdp.data.merge import merge_manifests
 from cdp.errors import InputError
 from cdp.progress import Watch
-from cdp.run.parts import fold_of_rows, make_parts, read_sources, without_identities
+from cdp.run.parts import fold_of_rows, make_parts, read_sources
 from cdp.store import write_json, writing
 from cdp.types import Labels
 from cdp.types.manifest import Manifest
@@ -71,9 +71,7 @@ def split(recipe: RunRecipe, folder: Path) -> None:
     if recipe.consensus.folds:
         fold_of = fold_of_rows(parts.labeled, recipe.consensus.folds, recipe.seed)
         for fold in range(recipe.consensus.folds):
-            tables[f"lesson{fold + 1}"] = merge_manifests(
-                [parts.labeled.take(fold_of == fold), without_identities(parts.unlabeled)]
-            )
+            tables[f"lesson{fold + 1}"] = parts.labeled.take(fold_of == fold)
             tables[f"without_fold{fold + 1}"] = parts.labeled.take(fold_of != fold)
     with writing(folder / "parts", force=True) as place:
         for name, table in tables.items():

@@ -251,7 +251,7 @@ def compare_methods(recipe: RunRecipe, folder: Path, names: tuple[str, ...], wat
     for done, method in enumerate(make_baselines(names)):
         watch("tuning", done, len(names))
         own = {key: value for key, value in common.items() if key in method.settings}
-        tuned.append(tune(method.having(**own), shown, graph, told))
+        tuned.append(tune(method.having(**own), shown, graph, told, among_others=True))
     rows = [one.as_dict() for one in measure_baselines(tuned, shown, graph, others, watch=watch)]
     bar = chosen_bar(recipe, folder)
     with tempfile.TemporaryDirectory(prefix="cdp-study-") as home:

@@ -72,7 +72,7 @@ def test_a_graph_is_searched_if_none_is_given(small_views, name):
 @pytest.mark.parametrize("threshold", [-0.2, 0.3, 0.7])
 def test_hierarchical_is_its_definition(linkage, threshold):
     embeddings = few(3)
-    expected = reference.merge_groups(embeddings.source, linkage, threshold)
+    expected = reference.agglomerate_vectors(embeddings.source, linkage, threshold)
     exact = Hierarchical(threshold, linkage)
     on_graph = Hierarchical(threshold, linkage, memory_budget=1)
     assert exact.fits(24)

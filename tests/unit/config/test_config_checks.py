@@ -164,11 +164,6 @@ def test_recipes_that_can_be_run(values):
             'or consensus.mediator = "mlp".',
         ),
         (
-            {**IMAGES, "consensus.mediator": "vote", "consensus.tune": True},
-            "consensus.tune chooses a probability, and a vote has none: set consensus.tune = false, or "
-            'consensus.mediator = "mlp".',
-        ),
-        (
             {**IMAGES, "consensus.tune": True},
             "consensus.tune needs images to choose the threshold on: give split.validation a share, e.g. 0.1, or set "
             "consensus.tune = false.",

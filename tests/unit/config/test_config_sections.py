@@ -17,24 +17,6 @@ from cdp.errors import InputError
 from cdp.nets.recipe import Recipe, TrainingSettings
 from cdp.settings import settings_of
 
-CONTRACT = {
-    "data": "images labeled unlabeled validation test root skip rotations",
-    "drawn": "identities images size test_identities test_images junk mislabeled",
-    "split": "labeled unlabeled_parts use_parts validation probes distractors test_probes",
-    "base": "network",
-    "committee": "networks",
-    "consensus": "mediator k threshold tune max_size step inputs quorum vote_threshold method grouping folds",
-    "evaluation": "bound fpr replicates pairs members",
-    "engine": "threads memory_budget checkpoint_every",
-}
-
-
-def test_the_keys_are_those_of_the_contract():
-    found = {section: " ".join(settings_of(kind)) for section, kind in SECTIONS.items()}
-    training = " ".join(field.name for field in fields(Recipe) if field.name != "seed")
-    more = {"train": training, "joint": f"{training} labeled_share soft_depth soft_decay"}
-    assert found == CONTRACT | more
-
 
 def test_every_field_is_a_setting_with_a_sentence():
     for owner in (RunRecipe, Recipe, *SECTIONS.values()):

@@ -325,7 +325,7 @@ def test_several_lessons_are_learned_from_together(split):
     assert roomy.mediator_.lessons["pairs"] == n_pairs
     figures = measure_labels(roomy.predict(split.unlabeled), split.unlabeled.identities)
     assert figures.discards_kept.bcubed.f > 0.6
-    blocks = CDP(k=3, memory_budget=1).fit_lessons(lessons).mediator_.lessons
+    blocks = CDP(k=7, memory_budget=1).fit_lessons(lessons).mediator_.lessons
     assert blocks["pairs"] > 1024  # more than one block at a time
     one = CDP(k=10).fit_lessons([split.labeled])
     other = CDP(k=10).fit(split.labeled)
