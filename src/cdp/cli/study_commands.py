@@ -57,11 +57,11 @@ def _command(name: str) -> Callable[..., None]:
         ] = None,
         sizes: Annotated[
             str | None,
-            typer.Option(help="Numbers of images, by commas; for runtime.", hidden=name != "runtime"),
+            typer.Option(help="Numbers of images, by commas; for runtime."),
         ] = None,
         methods: Annotated[
             str | None,
-            typer.Option(help="Which methods, by commas; for baselines.", hidden=name != "baselines"),
+            typer.Option(help="Which methods, by commas; for baselines."),
         ] = None,
         plan: PlanOption = False,
         quiet: QuietOption = False,
