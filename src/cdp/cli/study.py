@@ -34,6 +34,7 @@ class StudySettings:
     variants: tuple[str, ...] | None = None
     sizes: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
+    pool: Path | None = None
     plan: bool = False
     quiet: bool = False
     as_json: bool = False
@@ -56,7 +57,13 @@ def run_or_plan(recipe: RunRecipe, settings: StudySettings) -> None:
     with _listening(settings) as listener, warnings_as_lines(as_json=settings.as_json):
         try:
             results = run_study(
-                study, recipe, settings.out, jobs, command=settings.command, listener=listener
+                study,
+                recipe,
+                settings.out,
+                jobs,
+                pool=settings.pool,
+                command=settings.command,
+                listener=listener,
             )
         except KeyboardInterrupt:
             raise InterruptedRunError("Interrupted; type the same command again to go on.") from None

@@ -63,6 +63,13 @@ def _command(name: str) -> Callable[..., None]:
             str | None,
             typer.Option(help="Which methods, by commas; for baselines."),
         ] = None,
+        pool: Annotated[
+            Path | None,
+            typer.Option(
+                help="Folder of finished stages: studies given the same one train the same networks once "
+                "[default: pool in --out]."
+            ),
+        ] = None,
         plan: PlanOption = False,
         quiet: QuietOption = False,
         as_json: LinesOption = False,
@@ -85,6 +92,7 @@ def _command(name: str) -> Callable[..., None]:
                 _listed(variants),
                 _listed(sizes),
                 _listed(methods),
+                pool,
                 plan,
                 quiet,
                 as_json,

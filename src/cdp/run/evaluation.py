@@ -25,9 +25,9 @@ from cdp.progress import Watch
 from cdp.run.labeling import (
     bar_key,
     chosen_bar,
-    count_validation,
     embeddings,
     graphs_of,
+    identities_to_count,
     model_names,
     read_labels,
     stricter,
@@ -272,10 +272,7 @@ def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGra
         "sizes": _sizes(kept),
         "true": None,
     }
-    counted = np.array(identities)
-    if recipe.consensus.tune:
-        # What the threshold was chosen on would flatter it.
-        counted[len(counted) - count_validation(folder) :] = -1
+    counted = identities_to_count(folder, identities)
     if not (counted >= 0).any():
         return told
     pairs = None

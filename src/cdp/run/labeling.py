@@ -141,7 +141,8 @@ def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
     if chosen.pair_recall >= 0:
         assert views.identities is not None
         base = candidate_pairs(graphs_of(recipe, folder, "unlabeled")[0])
-        bar = bar_at_recall(graph, base, views.identities, chosen.pair_recall)
+        counted = identities_to_count(folder, views.identities)
+        bar = bar_at_recall(graph, base, counted, chosen.pair_recall)
         tuning = {"chosen": bar, "curve": []}
         graph = stricter(graph, bar)
     save(graph, folder / "consensus", force=True)
@@ -264,6 +265,17 @@ def validation_only(folder: Path, identities: LongArray) -> LongArray:
     if (told < 0).all():
         raise InputError("The validation part has no identities, so the threshold cannot be chosen on it.")
     return told
+
+
+def identities_to_count(folder: Path, identities: LongArray) -> LongArray:
+    """The identities that figures of labels count: not those of the validation part, if there is one.
+
+    What a threshold was chosen on would flatter it; and without them always, runs that choose one and runs that do
+    not are measured on the same images.
+    """
+    counted = np.array(identities)
+    counted[len(counted) - count_validation(folder) :] = -1
+    return counted
 
 
 def count_validation(folder: Path) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cdp.run.stages import Ledger, Record, Stage, remove
+from cdp.store import is_alive
 
 _RECORD = "record.json"
 
@@ -55,12 +56,17 @@ class Pool:
         for path in stage.makes.values():
             _link(ledger.folder / path, partial / "made" / path)
         (partial / _RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
-        partial.rename(entry)
+        try:
+            partial.rename(entry)
+        except OSError:
+            # Another run published the same meanwhile.
+            shutil.rmtree(partial)
 
     def sweep(self) -> None:
-        """Clear what a killed run left half-published; for whoever is alone in the folder."""
+        """Clear what killed runs left half-published; what living ones are about to publish stays."""
         for left in self.folder.glob(".*.partial-*"):
-            shutil.rmtree(left, ignore_errors=True)
+            if not is_alive(int(left.name.rpartition("-")[2])):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _link(source: Path, target: Path) -> bool:

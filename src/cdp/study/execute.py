@@ -185,6 +185,7 @@ def run_study(
     out: str | Path,
     jobs: Sequence[Job],
     *,
+    pool: str | Path | None = None,
     command: str = "",
     listener: StudyListener | None = None,
 ) -> dict[str, Any]:
@@ -197,6 +198,8 @@ def run_study(
         recipe: what all variants start from.
         out: the study's folder.
         jobs: from `make_jobs`.
+        pool: folder of finished stages; studies of one recipe that are given the same one train its networks once.
+            `pool` in the study's folder unless given.
         command: as typed, for the record.
         listener: told how it goes.
 
@@ -209,9 +212,10 @@ def run_study(
     clock = _Clock(jobs)
     with alone_in(folder):
         _refuse_strangers(folder)
-        pool = Pool(folder / "pool")
-        pool.folder.mkdir(exist_ok=True)
-        pool.sweep()
+        (folder / "runs").mkdir(exist_ok=True)
+        shared = Pool(folder / "pool" if pool is None else Path(pool).absolute())
+        shared.folder.mkdir(parents=True, exist_ok=True)
+        shared.sweep()
         measured: list[tuple[Job, list[Measure]]] = []
         extra: dict[str, Any] = {}
         times: dict[str, float] = {}
@@ -223,7 +227,7 @@ def run_study(
                 job.folder,
                 job.variant.wanted,
                 stages=job.variant.stages,
-                pool=pool,
+                pool=shared,
                 listener=told,
             )
             clock.note(job, ran)
@@ -286,7 +290,7 @@ def _write(folder: Path, results: dict[str, Any]) -> None:
 
 def _refuse_strangers(folder: Path) -> None:
     held = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
-    if held and not (folder / "pool").is_dir():
+    if held and not (folder / "runs").is_dir():
         raise InputError(
             f"{folder} holds other things ({', '.join(sorted(held)[:3])}); give --out a new folder, or one of an "
             "earlier cdp study."

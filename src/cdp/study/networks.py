@@ -61,9 +61,9 @@ def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
 def _ratio(recipe: RunRecipe, options: Options) -> list[Variant]:
     del options
     ways: dict[str, dict[str, Any]] = {
-        "mediator": {"consensus.mediator": "mlp"},
-        "vote": {"consensus.mediator": "vote", "consensus.folds": 0},
         "clustering": clustering(recipe) | {"joint.soft_depth": 0},
+        "vote": {"consensus.mediator": "vote", "consensus.folds": 0},
+        "mediator": {"consensus.mediator": "mlp"},
     }
     variants = []
     for ratio in _ratios(recipe):

@@ -127,7 +127,7 @@ def written(summary: Mapping[str, Any], kind: str) -> str:
         mean, sd = mean / 1e6, None if sd is None else sd / 1e6
     digits = {"share": 3, "number": 3, "seconds": 2}.get(kind, 0)
     unit = {"seconds": " s", "bytes": " MB"}.get(kind, "")
-    around = "" if sd is None else f" ± {sd:,.{digits}f}"
+    around = "" if sd is None or (kind == "count" and not sd) else f" ± {sd:,.{digits}f}"
     return f"{mean:,.{digits}f}{around}{unit}"
 
 
