@@ -199,7 +199,7 @@ def test_equal_signatures_are_equal_keys(
         keys = []
         for stage in stages:
             keys.append(stage.key(digests))
-            digests |= {name: f"hash of {keys[-1]}" for name in stage.makes}
+            digests |= dict.fromkeys(stage.makes, f"hash of {keys[-1]}")
         return list(zip(signatures(stages, "s"), keys, strict=True))
 
     everything = signed(one) + signed(other)
