@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,8 @@ def cluster(recipe: RunRecipe, folder: Path) -> None:
         cuts = method.label_each(shown, graph, [{"similarity": bar} for bar in bars])
         tuning = best_of([_point(bar, labels, told) for bar, labels in zip(bars, cuts, strict=True)])
         bar = tuning["chosen"]
+    # Pairs that an earlier run in this folder accepted are not what these labels come from.
+    shutil.rmtree(folder / "consensus", ignore_errors=True)
     save(method.having(similarity=bar).label(shown, graph), folder / "labels", force=True)
     write_json(folder / "tuning.json", tuning)
 

@@ -334,8 +334,8 @@ STUDIES = (
         plots=(Plot("seconds"),),
         fits=(*(f"{step}_seconds" for step in _STEPS), "seconds"),
         reading="Made-up embeddings of 128 dimensions, by as many networks as the recipe has; its k, inputs and "
-        "grouping. Memory is the most the process held, libraries included; NN-descent works in a process of its "
-        "own, which is not counted.",
+        "grouping. Memory is the most the process held, libraries included. NN-descent works in a process of its own "
+        "for every network: its memory is not counted, its start is, and with few images that is all one sees.",
     ),
     Study(
         "baselines",

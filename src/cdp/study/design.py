@@ -86,12 +86,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Paper:
-    """The paper's numbers, as printed there: a table of words."""
+    """The paper's numbers, as printed there; the first `words` columns are words."""
 
     source: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    words: int = 1
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,11 @@ def _blocks(run: Finished) -> list[Measure]:
     learned = read_json(run.folder, "label_figures.json")["mediator"]
     weights = _layer(run)
     drops = {one["block"]: one["drop"] for one in learned["importance"]}
+    blocks = {block: columns for block, columns in learned["blocks"].items() if columns}
+    # The paper tells means and spreads apart; importance is of the whole block.
+    for part in ("mean", "spread"):
+        members = [at for at, name in enumerate(learned["columns"]) if name.startswith(f"{part}(")]
+        blocks |= {f"distribution: {part}": members} if members else {}
     return [
         Measure(
             (block.replace("_", " "),),
@@ -114,8 +119,7 @@ def _blocks(run: Finished) -> list[Measure]:
                 "weight": None if weights is None else float(np.abs(weights[columns]).mean()),
             },
         )
-        for block, columns in learned["blocks"].items()
-        if columns
+        for block, columns in blocks.items()
     ]
 
 
@@ -138,8 +142,8 @@ def _weight_columns(recipe: RunRecipe) -> list[Column]:
     del recipe
     return [
         Column("inputs", "inputs", "count", ""),
-        Column("importance", "importance (fall of average precision)", "number"),
-        Column("weight", "mean |weight|", "number"),
+        Column("importance", "importance", "number", ""),
+        Column("weight", "mean |weight|", "number", ""),
     ]
 
 
@@ -200,7 +204,7 @@ STUDIES = (
         _weights,
         paper=MEDIATOR_WEIGHTS,
         plots=(Plot("importance"), Plot("weight")),
-        reading="Importance: all inputs of one kind are shuffled among the pairs. Kinds that say the same can each "
-        "look unimportant.",
+        reading="Importance is how far average precision falls when all inputs of one kind are shuffled among the "
+        "pairs. Kinds that say the same can each look unimportant.",
     ),
 )

@@ -100,7 +100,7 @@ def _markdown_blocks(results: Mapping[str, Any]) -> list[str]:
     paper = results["paper"]
     if paper:
         blocks.append(f"The paper's ({paper['source']}):")
-        blocks.append(markdown_table(paper["header"], paper["rows"]))
+        blocks.append(markdown_table(paper["header"], paper["rows"], paper["words"]))
         blocks += [paper["note"]] if paper["note"] else []
     return blocks
 
@@ -147,7 +147,7 @@ def html_page(results: Mapping[str, Any]) -> str:
             section(
                 "paper",
                 "The paper's numbers",
-                table(paper["header"], paper["rows"], paper["source"]),
+                table(paper["header"], paper["rows"], paper["source"], words=paper["words"]),
                 paragraph(paper["note"]) if paper["note"] else None,
             )
             if paper

@@ -52,6 +52,7 @@ HETEROGENEITY = Paper(
         ("different architectures", "mediator", "2.54M", "0.527", "0.983", "0.825", "0.912"),
     ),
     "One architecture: eight ResNet50 trained with different data orders.",
+    words=2,
 )
 
 MEDIATOR_WEIGHTS = Paper(
@@ -60,10 +61,11 @@ MEDIATOR_WEIGHTS = Paper(
     (
         ("relationship", "contributes less"),
         ("affinity", "contributes more"),
-        ("mean", "contributes more"),
-        ("spread", "contributes less"),
+        ("distribution: mean", "contributes more"),
+        ("distribution: spread", "contributes less"),
     ),
     "From a picture of the 50 × 53 weights of the first layer; no numbers are given.",
+    words=2,
 )
 
 _FACES = ("MegaFace rank-1", "IJB-A TPR at FPR 0.001")
@@ -80,6 +82,7 @@ RATIO = Paper(
     ),
     "The curves of clustering, which lies far below, and of voting, which lies below the mediator, are printed "
     "without numbers.",
+    words=2,
 )
 
 BASE = Paper(
@@ -99,6 +102,7 @@ BASE = Paper(
         ("Inception-ResNet V2", "pseudo-labels", "81.88", "92.07"),
         ("Inception-ResNet V2", "all labels", "84.74", "91.90"),
     ),
+    words=2,
 )
 
 LOSS = Paper(
@@ -111,6 +115,7 @@ LOSS = Paper(
         ("arcface", "pseudo-labels", "83.68"),
     ),
     "Ratio 2; ArcFace on a cleaner training set.",
+    words=2,
 )
 
 SOFT_LABELS = Paper(
@@ -156,4 +161,5 @@ RUNTIME = Paper(
         ("propagation", "2 min on one CPU"),
     ),
     "The runtime is said to grow linearly with the number of unlabeled images.",
+    words=2,
 )

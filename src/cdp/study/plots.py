@@ -69,9 +69,12 @@ def _lines(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], axis: s
     ]
     shapes.append(text(left, below + 32, axis, "small"))
     kinds = {name: _KINDS[at % len(_KINDS)] for at, name in enumerate(series)}
+    # A line that is one point at the left end is where all the others begin: nothing added yet.
+    start = [held[0] for held in series.values() if len(held) == 1 and held[0][0] == low]
     for name, held in series.items():
         known = sorted(held)
-        path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y, _ in known)
+        begin = start[:1] if low < known[0][0] else []
+        path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y, _ in begin + known)
         curve = f"curve {kinds[name]}"
         shapes.append(element("polyline", element("title", name), points=path, class_=curve, fill="none"))
         for x, y, sd in known:
