@@ -190,14 +190,15 @@ def _sweep(target: Path) -> None:
     """Remove what killed runs left behind; a run that is still alive keeps its folder."""
     for left in target.parent.glob(f".{target.name}.partial-*"):
         owner = left.name.removeprefix(f".{target.name}.partial-").split("-")[0]
-        if owner.isdigit() and not _is_alive(int(owner)):
+        if owner.isdigit() and not is_alive(int(owner)):
             if left.name.endswith(".replaced") and not target.exists():
                 left.rename(target)
             else:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether a process of this number is there."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

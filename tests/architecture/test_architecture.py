@@ -27,13 +27,16 @@ ROOMS = {
     "evaluate": LEAVES | {"graph", "data"},
     "store": LEAVES | {"data"},
     "nets": LEAVES | {"data", "store"},
+    "baselines": LEAVES | {"graph", "evaluate"},
     "config": LEAVES | {"nets"},
     "report": LEAVES | {"data", "consensus", "evaluate", "store"},
     "run": LEAVES
-    | {"graph", "data", "consensus", "evaluate", "store", "nets", "config", "report", "baselines"},
-    "baselines": LEAVES | {"graph", "evaluate"},
+    | {"graph", "data", "consensus", "evaluate", "store", "nets", "baselines", "config", "report"},
+    "study": LEAVES
+    | {"graph", "data", "consensus", "evaluate", "store", "nets", "baselines", "config", "report", "run"},
     "cli": LEAVES
-    | {"graph", "data", "consensus", "evaluate", "store", "nets", "config", "report", "run", "baselines"},
+    | {"graph", "data", "consensus", "evaluate", "store", "nets", "baselines", "config", "report", "run"}
+    | {"study"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

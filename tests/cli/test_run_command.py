@@ -187,6 +187,27 @@ def test_a_tuned_threshold_and_a_vote(kitchen, copied):
     assert (copied / "labels" / "soft_labels.npz").exists()
 
 
+def test_hierarchical_clustering_in_place_of_the_committee(kitchen, copied):
+    ran = rerun(kitchen, copied, "--mediator", "hierarchical", "--tune", "--ensemble", "2")
+    assert ran == [
+        "labels",
+        "measure labels",
+        "train with pseudo-labels",
+        "test joint/small_resnet",
+        "measure recognition",
+        "measure members",
+    ]
+    results = json.loads((copied / "run.json").read_text())["results"]
+    assert results["labels"]["setting"] == "merge_above"
+    assert results["labels"]["threshold"] == results["tuning"]["chosen"]
+    assert results["labels"]["true"]["pairs"] is None
+    assert results["labels"]["true"]["discards_kept"]["pairwise"]["f"] > 0.2
+    members = {one["name"]: one["rank1"]["value"] for one in results["committee"]["members"]}
+    best = sorted(members, key=lambda name: -members[name])[:2]
+    assert results["committee"]["ensemble"]["names"] == best
+    assert not (copied / "consensus").exists()
+
+
 @pytest.mark.slow
 def test_a_mediator_that_learns_from_strangers(kitchen, copied):
     ran = rerun(kitchen, copied, "--folds", "2", "--grouping", "average", "--join-above", "0.2")

@@ -23,7 +23,7 @@ from cdp.baselines.kmeans import KMeans, MiniBatchKMeans
 from cdp.baselines.leiden import Leiden
 from cdp.baselines.rank_order import RankOrder
 from cdp.errors import InputError
-from cdp.evaluate.labels import measure_labels
+from cdp.evaluate.labels import measure_among_others, measure_labels
 from cdp.types import Embeddings, KnnGraph
 
 Grid = Mapping[str, tuple[float | int | None, ...]]
@@ -86,6 +86,8 @@ def tune(
     graph: KnnGraph | None,
     identities: npt.ArrayLike,
     grid: Grid | None = None,
+    *,
+    among_others: bool = False,
 ) -> Baseline:
     """The baseline with the settings of its grid that have the best pairwise F, discards counted as groups of one.
 
@@ -97,6 +99,7 @@ def tune(
         graph: its k-NN graph; give one with the same k as will be used later.
         identities: its true identities; negative = unknown, not counted.
         grid: setting -> the values to try; None = the grid in `BASELINES`.
+        among_others: images of unknown identity are other people, and count where they end in a known one's group.
     """
     tried = settings_of(BASELINES[baseline.name].grid if grid is None else grid)
     if not tried:
@@ -104,7 +107,12 @@ def tune(
     truth = np.asarray(identities)
     best, best_f = tried[0], -1.0
     for each, labels in zip(tried, baseline.label_each(embeddings, graph, tried), strict=True):
-        f = measure_labels(labels, truth).discards_kept.pairwise.f or 0.0
+        score = (
+            measure_among_others(labels, truth)
+            if among_others
+            else measure_labels(labels, truth).discards_kept.pairwise
+        )
+        f = score.f or 0.0
         if f > best_f:
             best, best_f = each, f
     return baseline.having(**best)

@@ -14,11 +14,13 @@ from cdp.cli import (
     recognition_commands,
     report_commands,
     run_commands,
+    study_commands,
 )
 from cdp.cli.app import app
 
 COMMANDS = (
     run_commands,
+    study_commands,
     recipe_commands,
     report_commands,
     face_commands,

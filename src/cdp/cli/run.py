@@ -41,13 +41,13 @@ class RunSettings:
 
 def run(recipe: RunRecipe, settings: RunSettings) -> None:
     """Run a recipe and say how it went."""
-    with _listening(settings) as listener, _warnings_as_lines(settings):
+    with _listening(settings) as listener, warnings_as_lines(as_json=settings.as_json):
         try:
             outcome = run_recipe(recipe, settings.out, command=settings.command, listener=listener)
         except KeyboardInterrupt:
             raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
     if settings.as_json:
-        _line("run", {"folder": str(settings.out), "report": str(outcome.report), **_summary(outcome)})
+        say_line("run", {"folder": str(settings.out), "report": str(outcome.report), **_summary(outcome)})
     elif not settings.quiet:
         say_outcome(outcome)
 
@@ -57,7 +57,7 @@ def show_plan(recipe: RunRecipe, settings: RunSettings) -> None:
     planned = plan_recipe(recipe, settings.out)
     if settings.as_json:
         for one in planned:
-            _line("plan", {"stage": one.stage.name, "state": one.state, "why": one.why})
+            say_line("plan", {"stage": one.stage.name, "state": one.state, "why": one.why})
         return
     table = Table(title=f"What cdp run would do in {settings.out}", title_justify="left")
     for name in ("stage", "", "why"):
@@ -137,11 +137,12 @@ def _listening(settings: RunSettings) -> Iterator[Listener]:
     elif settings.quiet:
         yield Deaf()
     else:
-        with _bars() as bars:
-            yield Terminal(bars)
+        with bars() as drawn:
+            yield Terminal(drawn)
 
 
-def _bars() -> Progress:
+def bars() -> Progress:
+    """Bars on standard error that vanish when they are done."""
     return Progress(
         TextColumn("  {task.description}"),
         BarColumn(),
@@ -176,11 +177,15 @@ class Terminal:
 
     def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
         """The stage's line."""
+        self.clear()
+        mark, told = ("[dim]=[/]", "[dim]kept[/]") if fresh else ("[green]✓[/]", f"{record.seconds:7.1f} s")
+        self.bars.console.print(f"{mark} {at:2d}/{n_stages}  {stage.name:<34} {told}", highlight=False)
+
+    def clear(self) -> None:
+        """Take all bars away."""
         for task in self.tasks.values():
             self.bars.remove_task(task)
         self.tasks.clear()
-        mark, told = ("[dim]=[/]", "[dim]kept[/]") if fresh else ("[green]✓[/]", f"{record.seconds:7.1f} s")
-        self.bars.console.print(f"{mark} {at:2d}/{n_stages}  {stage.name:<34} {told}", highlight=False)
 
 
 class JsonLines:
@@ -191,14 +196,14 @@ class JsonLines:
 
     def started(self, stage: Stage, why: str, at: int, n_stages: int) -> None:
         """A stage begins."""
-        _line("started", {"stage": stage.name, "why": why, "at": at, "of": n_stages})
+        say_line("started", {"stage": stage.name, "why": why, "at": at, "of": n_stages})
 
     def progress(self, step: str, done: int, total: int) -> None:
         """At most one line a second, and the last one."""
         now = time.monotonic()
         if now - self._last >= 1 or done == total:
             self._last = now
-            _line("progress", {"step": step, "done": done, "total": total})
+            say_line("progress", {"step": step, "done": done, "total": total})
 
     def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
         """A stage is done."""
@@ -210,19 +215,22 @@ class JsonLines:
             "at": at,
             "of": n_stages,
         }
-        _line("finished", told)
+        say_line("finished", told)
 
 
-def _line(event: str, told: dict[str, Any]) -> None:
+def say_line(event: str, told: dict[str, Any]) -> None:
+    """One JSON object on a line of standard output."""
     sys.stdout.write(json.dumps({"event": event, **told}) + "\n")
     sys.stdout.flush()
 
 
 @contextmanager
-def _warnings_as_lines(settings: RunSettings) -> Iterator[None]:
+def warnings_as_lines(*, as_json: bool) -> Iterator[None]:
+    """Warnings told as everything else is."""
+
     def say(message: Warning | str, *_: Any, **__: Any) -> None:
-        if settings.as_json:
-            _line("warning", {"text": str(message)})
+        if as_json:
+            say_line("warning", {"text": str(message)})
         else:
             Console(stderr=True).print(f"Warning: {message}", soft_wrap=True, highlight=False)
 

@@ -18,7 +18,7 @@ def check_recipe(recipe: RunRecipe) -> None:
     Raises:
         InputError: the first rule that is broken.
     """
-    rules = (_sources, _shares, _tests, _networks, _consensus, _tuning, _drawn_sizes)
+    rules = (_sources, _shares, _tests, _networks, _consensus, _pair_recall, _tuning, _drawn_sizes)
     for rule in rules:
         for sentence in rule(recipe):
             raise InputError(sentence)
@@ -141,11 +141,35 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
             f"consensus.quorum = {consensus.quorum}: the committee has {n_members} "
             f"member{'' if n_members == 1 else 's'}; ask for as many at most, or -1 for all."
         )
-    if consensus.mediator == "vote" and consensus.folds:
+    if consensus.mediator != "mlp" and consensus.folds:
+        who = "a vote" if consensus.mediator == "vote" else "clustering"
         yield (
-            f"consensus.folds = {consensus.folds} is about how the mediator learns, and a vote does not learn: set "
+            f"consensus.folds = {consensus.folds} is about how the mediator learns, and {who} does not learn: set "
             'consensus.folds = 0, or consensus.mediator = "mlp".'
         )
+    if consensus.mediator == "hierarchical" and recipe.joint.soft_depth:
+        yield (
+            f"joint.soft_depth = {recipe.joint.soft_depth}: soft labels come from accepted pairs, and clustering "
+            'has none: set joint.soft_depth = 0, or consensus.mediator = "mlp".'
+        )
+
+
+def _pair_recall(recipe: RunRecipe) -> Iterator[str]:
+    consensus = recipe.consensus
+    if consensus.pair_recall < 0:
+        return
+    if consensus.tune:
+        yield (
+            "consensus.tune and consensus.pair_recall both choose the threshold: set consensus.tune = false, or "
+            "consensus.pair_recall = -1."
+        )
+    if consensus.mediator == "hierarchical" or consensus.grouping == "average":
+        yield (
+            "consensus.pair_recall is about accepted pairs, which only grouping components has with mediator mlp "
+            "or vote: set consensus.pair_recall = -1."
+        )
+    if not recipe.data.truth:
+        yield "consensus.pair_recall looks at the truth, and data.truth is false: set consensus.pair_recall = -1."
 
 
 def _tuning(recipe: RunRecipe) -> Iterator[str]:

@@ -184,8 +184,10 @@ class ConsensusSection(_Section):
     """Candidate pairs, the mediator and the propagation of labels."""
 
     section: ClassVar[str] = "consensus"
-    mediator: Literal["mlp", "vote"] = setting(
-        "mlp", "Who judges a pair: the paper's network (mlp) or its baseline (vote)."
+    mediator: Literal["mlp", "vote", "hierarchical"] = setting(
+        "mlp",
+        "Who judges a pair: the paper's network (mlp), its baseline (vote), or nobody: labels by hierarchical "
+        "clustering of the base's embeddings.",
     )
     k: int = setting(20, "Neighbors of each image.", meaning="a number of neighbors", low=1)
     threshold: float = setting(
@@ -195,7 +197,18 @@ class ConsensusSection(_Section):
         low=0,
         high=1,
     )
-    tune: bool = setting(False, "Choose the threshold (or join_above) on the validation part instead.")
+    tune: bool = setting(
+        False, "Choose the threshold (or join_above, or merge_above) on the validation part instead."
+    )
+    pair_recall: float = setting(
+        -1.0,
+        "Choose the threshold so that this share of the true candidate pairs is accepted, for comparing "
+        "committees; it looks at the truth. -1 = off.",
+        meaning="a share",
+        low=0,
+        high=1,
+        also=-1,
+    )
     max_size: int = setting(
         600, "Most images that a pseudo-identity may have.", meaning="a number of images", low=2
     )
@@ -232,6 +245,13 @@ class ConsensusSection(_Section):
         above=0,
         below=1,
     )
+    merge_above: float = setting(
+        0.5,
+        "With mediator hierarchical: groups are merged while their mean similarity is at least this.",
+        meaning="a cosine similarity",
+        low=-1,
+        high=1,
+    )
     folds: int = setting(
         0,
         "0 = as in the paper; 2 or more = the mediator learns from networks that did not see its identities.",
@@ -255,6 +275,13 @@ class EvaluationSection(_Section):
     )
     pairs: int = setting(200_000, "Most verification pairs.", meaning="a number of pairs", low=1)
     members: bool = setting(True, "Figures of each committee member too.")
+    ensemble: int = setting(
+        0,
+        "Figures of an ensemble of so many networks, those with the best rank-1; 0 = none.",
+        meaning="a number of networks",
+        low=2,
+        also=0,
+    )
 
 
 @dataclass(frozen=True)

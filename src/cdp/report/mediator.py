@@ -42,7 +42,7 @@ def mediator_section(run: Mapping[str, Any], artifacts: Artifacts) -> Html:
         side_by_side(_importance(importance), None if weights is None else _strength(weights, blocks)),
         paragraph("The weights of this mediator are not in the run folder.", class_="note")
         if weights is None
-        else join([_heat_map(weights, columns, blocks), _mean_table(weights, columns, blocks)]),
+        else join([heat_map(weights, columns, blocks), _mean_table(weights, columns, blocks)]),
     )
 
 
@@ -112,7 +112,8 @@ def _three_decimals(value: float | None) -> str:
     return "—" if value is None else f"{value:.3f}".replace("-", "−")
 
 
-def _heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Html:
+def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Html:
+    """The first layer as colors: a row per input, by kind, a column per hidden unit."""
     hidden = weights.shape[1]
     strength = np.abs(weights).mean(axis=1)
     # Units in the order of their strength: position in a layer means nothing, and so the picture has a shape.

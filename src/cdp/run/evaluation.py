@@ -25,9 +25,9 @@ from cdp.progress import Watch
 from cdp.run.labeling import (
     bar_key,
     chosen_bar,
-    count_validation,
     embeddings,
     graphs_of,
+    identities_to_count,
     model_names,
     read_labels,
     stricter,
@@ -85,41 +85,62 @@ def measure_labeling(recipe: RunRecipe, folder: Path) -> None:
     write_json(folder / "label_figures.json", figures)
 
 
-def measure_recognition(
-    recipe: RunRecipe, folder: Path, tested: Mapping[str, str], members: Sequence[str], watch: Watch
-) -> None:
-    """Write `recognition.json`: the headline, and every member by itself.
+def measure_recognition(recipe: RunRecipe, folder: Path, tested: Mapping[str, str], watch: Watch) -> None:
+    """Write `recognition.json`: the headline.
 
     Args:
         recipe: of the run.
         folder: of the run.
         tested: the headline's networks: `labeled`, `cdp`, `all` -> artifact.
-        members: artifacts of the networks whose own figures are told.
         watch: told about the progress.
     """
-    artifacts = list(dict.fromkeys([*tested.values(), *members]))
     found = {}
-    for done, artifact in enumerate(artifacts):
-        found[artifact] = recognize(recipe, folder, artifact)
-        watch("networks tested", done + 1, len(artifacts))
-    figures = {
-        "headline": _headline(recipe, folder, {key: found[name] for key, name in tested.items()}),
-        "members": [
+    for done, (key, artifact) in enumerate(tested.items()):
+        found[key] = recognize(recipe, folder, artifact)
+        watch("networks tested", done + 1, len(tested))
+    write_json(folder / "recognition.json", _headline(recipe, folder, found))
+
+
+def measure_members(recipe: RunRecipe, folder: Path, members: Sequence[str], watch: Watch) -> None:
+    """Write `member_figures.json`: every network by itself, and an ensemble of the best if the recipe asks for it."""
+    told: list[dict[str, Any]] = []
+    for done, artifact in enumerate(members):
+        settings = read_card(folder / artifact)["settings"]
+        told.append(
             {
                 "name": Path(artifact).name,
-                "parameters": read_card(folder / artifact)["settings"].get("parameters"),
-                **found[artifact].as_dict(),
+                "parameters": settings.get("parameters"),
+                **recognize(recipe, folder, artifact).as_dict(),
             }
-            for artifact in members
-        ],
-    }
-    write_json(folder / "recognition.json", figures)
+        )
+        watch("networks tested", done + 1, len(members))
+    figures: dict[str, Any] = {"members": told, "ensemble": None}
+    n_best = min(recipe.evaluation.ensemble, len(members))
+    if n_best >= 2:
+        best = sorted(range(len(members)), key=lambda at: -told[at]["rank1"]["value"])[:n_best]
+        figures["ensemble"] = {
+            "names": [told[at]["name"] for at in best],
+            **_recognize_ensemble(recipe, folder, [members[at] for at in best]).as_dict(),
+        }
+    write_json(folder / "member_figures.json", figures)
+
+
+def _recognize_ensemble(recipe: RunRecipe, folder: Path, artifacts: Sequence[str]) -> Recognition:
+    from cdp.nets.ensemble import ensemble
+
+    seen = []
+    for shown in ("probes", "distractors"):
+        base, *others = [embeddings(folder, artifact, shown) for artifact in artifacts]
+        views = Views(base, {f"member{at}": one for at, one in enumerate(others)})
+        seen.append(ensemble(views, views.names).base)
+    return _recognize(recipe, folder, *seen)
 
 
 def read_results(folder: Path) -> dict[str, Any]:
-    """Both together, as `run.json` holds them."""
+    """All together, as `run.json` holds them."""
     labeling = json.loads((folder / "label_figures.json").read_text(encoding="utf-8"))
-    recognition = json.loads((folder / "recognition.json").read_text(encoding="utf-8"))
+    headline = json.loads((folder / "recognition.json").read_text(encoding="utf-8"))
+    own = json.loads((folder / "member_figures.json").read_text(encoding="utf-8"))
     graphs = labeling.pop("graphs")
     precision = dict(zip(graphs["names"], graphs["edge_precision"], strict=True))
     members = [
@@ -128,13 +149,14 @@ def read_results(folder: Path) -> dict[str, Any]:
             "role": "base" if member["name"] == graphs["names"][0] else "member",
             "edge_precision": precision[member["name"]],
         }
-        for member in recognition["members"]
+        for member in own["members"]
     ]
     return {
-        "headline": recognition["headline"],
+        "headline": headline,
         **labeling,
         "committee": {
             "members": members,
+            "ensemble": own["ensemble"],
             "agreement": {"names": graphs["names"], "matrix": graphs["agreement"]},
         },
     }
@@ -142,7 +164,12 @@ def read_results(folder: Path) -> dict[str, Any]:
 
 def recognize(recipe: RunRecipe, folder: Path, artifact: str) -> Recognition:
     """Identification and verification of one network on the test set."""
-    probes, distractors = (embeddings(folder, artifact, name) for name in ("probes", "distractors"))
+    return _recognize(
+        recipe, folder, *(embeddings(folder, artifact, name) for name in ("probes", "distractors"))
+    )
+
+
+def _recognize(recipe: RunRecipe, folder: Path, probes: Embeddings, distractors: Embeddings) -> Recognition:
     people, others = (part(folder, name).identities for name in ("probes", "distractors"))
     chosen = recipe.evaluation
     threads = n_threads(recipe)
@@ -245,16 +272,16 @@ def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGra
         "sizes": _sizes(kept),
         "true": None,
     }
-    counted = np.array(identities)
-    if recipe.consensus.tune:
-        # What the threshold was chosen on would flatter it.
-        counted[len(counted) - count_validation(folder) :] = -1
+    counted = identities_to_count(folder, identities)
     if not (counted >= 0).any():
         return told
-    graph = load(folder / "consensus", ConsensusGraph)
-    if recipe.consensus.grouping == "average":
-        # It also holds pairs that count against joining; those above the bar are the accepted ones.
-        graph = stricter(graph, bar)
+    pairs = None
+    if recipe.consensus.mediator != "hierarchical":
+        graph = load(folder / "consensus", ConsensusGraph)
+        if recipe.consensus.grouping == "average":
+            # It also holds pairs that count against joining; those above the bar are the accepted ones.
+            graph = stricter(graph, bar)
+        pairs = asdict(measure_pairs(graph, candidate_pairs(base), counted))
     figures = measure_labels(labels, counted)
     told["true"] = {
         "images": figures.images,
@@ -264,7 +291,7 @@ def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGra
         "identities_true_shared": figures.identities_true_shared,
         "sizes": _sizes(counted[counted >= 0]),
         "sizes_found": _sizes(labels.labels[(counted >= 0) & (labels.labels >= 0)]),
-        "pairs": asdict(measure_pairs(graph, candidate_pairs(base), counted)),
+        "pairs": pairs,
         "discards_kept": asdict(figures.discards_kept),
         "discards_removed": asdict(figures.discards_removed),
     }
@@ -280,7 +307,7 @@ def _sizes(numbers: AnyArray) -> list[int]:
 def _mediator(
     recipe: RunRecipe, folder: Path, views: Views, graphs: Sequence[KnnGraph]
 ) -> dict[str, Any] | None:
-    if recipe.consensus.mediator == "vote":
+    if recipe.consensus.mediator != "mlp":
         return None
     mediator = Mediator.load(folder / "mediator")
     told: dict[str, Any] = {

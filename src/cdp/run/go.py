@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from cdp.errors import InputError
 from cdp.report.write import write_report
 from cdp.run.parts import read_sources, source_names
 from cdp.run.plan import make_stages
+from cdp.run.pool import Pool
 from cdp.run.record import make_record, now, write_record
-from cdp.run.runner import Deaf, Listener, Planned, alone_in, plan_stages, run_stages
-from cdp.run.stages import Ledger
+from cdp.run.runner import Deaf, Listener, Planned, Ran, alone_in, plan_stages, run_stages
+from cdp.run.stages import Ledger, Stage, only
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,42 @@ def run_recipe(
         write_record(folder, record)
         report = write_report(folder)
     return Outcome(folder, report, record)
+
+
+def run_part(
+    recipe: RunRecipe,
+    out: str | Path,
+    artifacts: Iterable[str],
+    *,
+    stages: Callable[[RunRecipe, Path], list[Stage]] = make_stages,
+    pool: Pool | None = None,
+    listener: Listener | None = None,
+) -> list[Ran]:
+    """Run only what some artifacts need; no `run.json`, no report. `cdp run` in the same folder keeps it all.
+
+    Args:
+        recipe: what to do.
+        out: the run's folder.
+        artifacts: names as in `cdp.run.plan`, e.g. `label figures` or `recognition`.
+        stages: all stages of a recipe in a folder; those of `cdp run` unless others are given.
+        pool: what other runs have made, to take from and to give to.
+        listener: told how it goes.
+    """
+    check_recipe(recipe)
+    folder = Path(out).absolute()
+    with alone_in(folder):
+        _refuse_strangers(folder)
+        ledger = Ledger(folder)
+        ledger.open()
+        chosen = only(stages(recipe, folder), artifacts)
+        return run_stages(chosen, ledger, listener or Deaf(), sources_for(chosen, recipe, ledger), pool)
+
+
+def sources_for(stages: Sequence[Stage], recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
+    """Hashes of the user's images if these stages read them; else nothing is read."""
+    made = {name for stage in stages for name in stage.makes}
+    is_read = any(set(stage.needs) - made for stage in stages)
+    return hash_sources(recipe, ledger) if is_read else {}
 
 
 def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from cdp.config.sections import RunRecipe
 from cdp.consensus.agglomeration import agglomerate
 from cdp.consensus.estimator import CDP
 from cdp.consensus.mediator import Mediator
+from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.propagation import propagate
 from cdp.consensus.vote import Vote
 from cdp.errors import InputError
@@ -21,8 +23,8 @@ from cdp.graph.search import knn_graph
 from cdp.progress import Watch
 from cdp.run.training import folder_name, n_threads, part
 from cdp.store import fill, load, save, write_json, writing
-from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Views
-from cdp.types.arrays import LongArray
+from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Pairs, Views
+from cdp.types.arrays import BoolArray, IntArray, LongArray
 
 _THRESHOLDS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.999)
 _SIMILARITIES = tuple(round(0.05 * step, 2) for step in range(0, 20))
@@ -102,6 +104,8 @@ def estimator(recipe: RunRecipe, mediator: Mediator | Vote | None) -> CDP:
 
 def bar_key(recipe: RunRecipe) -> str:
     """Which key holds the one number that decides how much is joined."""
+    if recipe.consensus.mediator == "hierarchical":
+        return "merge_above"
     if recipe.consensus.grouping == "average":
         return "join_above"
     return "vote_threshold" if recipe.consensus.mediator == "vote" else "threshold"
@@ -116,6 +120,9 @@ def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
     """Pairs that are accepted; the bar is the recipe's, or the best one on the validation part."""
     chosen = recipe.consensus
     bars = _bars(recipe) if chosen.tune else (given_bar(recipe),)
+    if chosen.pair_recall >= 0:
+        # Everything is let in, and cut where the recall is reached.
+        bars = (-1.0,) if chosen.mediator == "vote" else (0.0,)
     model = estimator(recipe, None if chosen.mediator == "vote" else Mediator.load(folder / "mediator"))
     if chosen.mediator == "vote":
         threshold = chosen.vote_threshold if chosen.grouping == "average" else min(bars)
@@ -132,7 +139,66 @@ def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
         tuning = tune(graph, validation_only(folder, views.identities), bars, recipe)
         if chosen.grouping == "components":
             graph = stricter(graph, tuning["chosen"])
+    if chosen.pair_recall >= 0:
+        assert views.identities is not None
+        base = candidate_pairs(graphs_of(recipe, folder, "unlabeled")[0])
+        counted = identities_to_count(folder, views.identities)
+        bar = bar_at_recall(graph, base, counted, chosen.pair_recall)
+        tuning = {"chosen": bar, "curve": []}
+        graph = stricter(graph, bar)
     save(graph, folder / "consensus", force=True)
+    write_json(folder / "tuning.json", tuning)
+
+
+def bar_at_recall(
+    graph: ConsensusGraph, candidates: Pairs, identities: LongArray, pair_recall: float
+) -> float:
+    """The bar above which just this share of the true candidate pairs lies; the lowest one if too few are accepted.
+
+    For comparing committees, as in the paper: "we adjust pair similarity threshold to obtain fixed recall". It
+    looks at the truth, so it is a way to measure and not to label.
+    """
+
+    def is_true(ids: IntArray) -> BoolArray:
+        first, second = identities[ids[:, 0]], identities[ids[:, 1]]
+        same: BoolArray = (first == second) & (first >= 0)
+        return same
+
+    n_true = int(is_true(candidates.ids).sum())
+    if not n_true:
+        raise InputError(
+            "consensus.pair_recall needs the true identities of unlabeled images, and no candidate pair is known "
+            "to be true; set consensus.pair_recall = -1."
+        )
+    doubt = np.sort(graph.doubt[is_true(graph.ids)].astype(np.float64))
+    n_wanted = min(round(pair_recall * n_true), len(doubt))
+    if n_wanted == len(doubt):
+        return 1 - float(np.nextafter(graph.doubt.max(initial=0.0), np.inf, dtype=np.float32))
+    # Between the last pair that is in and the first that is out.
+    last = doubt[n_wanted - 1] if n_wanted else 0.0
+    return 1 - float(last + doubt[n_wanted]) / 2
+
+
+def cluster(recipe: RunRecipe, folder: Path) -> None:
+    """The paper's clustering baseline: hierarchical clustering of what the base network sees, single images left out."""
+    from cdp.baselines.hierarchical import Hierarchical
+    from cdp.baselines.registry import BASELINES
+
+    name = model_names(recipe)[0]
+    shown = embeddings(folder, f"networks/{name}", "unlabeled")
+    graph = load(folder / "graphs" / name / "unlabeled", KnnGraph)
+    method = Hierarchical(memory_budget=recipe.engine.memory_budget)
+    tuning: dict[str, Any] | None = None
+    bar = recipe.consensus.merge_above
+    if recipe.consensus.tune:
+        told = validation_only(folder, part(folder, "unlabeled").identities)
+        bars = [float(value) for value in BASELINES[method.name].grid["similarity"] if value is not None]
+        cuts = method.label_each(shown, graph, [{"similarity": bar} for bar in bars])
+        tuning = best_of([_point(bar, labels, told) for bar, labels in zip(bars, cuts, strict=True)])
+        bar = tuning["chosen"]
+    # Pairs that an earlier run in this folder accepted are not what these labels come from.
+    shutil.rmtree(folder / "consensus", ignore_errors=True)
+    save(method.having(similarity=bar).label(shown, graph), folder / "labels", force=True)
     write_json(folder / "tuning.json", tuning)
 
 
@@ -164,21 +230,24 @@ def tune(
     They are labeled in the midst of all unlabeled images, so the bar is right for as many; whoever else ends in their
     groups counts as a mistake.
     """
-    curve: list[dict[str, Any]] = []
-    for bar in bars:
-        labels = group(graph, bar, recipe)
-        score = measure_among_others(labels, identities)
-        curve.append(
-            {
-                "threshold": bar,
-                "f": score.f or 0.0,
-                "precision": score.precision,
-                "recall": score.recall,
-                "coverage": float((labels.labels[identities >= 0] >= 0).mean()),
-            }
-        )
+    return best_of([_point(bar, group(graph, bar, recipe), identities) for bar in bars])
+
+
+def best_of(curve: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first point with the best F, and the whole curve."""
     best = max(curve, key=lambda point: float(point["f"]))
     return {"chosen": best["threshold"], "curve": curve}
+
+
+def _point(bar: float, labels: Labels, identities: LongArray) -> dict[str, Any]:
+    score = measure_among_others(labels, identities)
+    return {
+        "threshold": bar,
+        "f": score.f or 0.0,
+        "precision": score.precision,
+        "recall": score.recall,
+        "coverage": float((labels.labels[identities >= 0] >= 0).mean()),
+    }
 
 
 def chosen_bar(recipe: RunRecipe, folder: Path) -> float:
@@ -199,6 +268,17 @@ def validation_only(folder: Path, identities: LongArray) -> LongArray:
     if (told < 0).all():
         raise InputError("The validation part has no identities, so the threshold cannot be chosen on it.")
     return told
+
+
+def identities_to_count(folder: Path, identities: LongArray) -> LongArray:
+    """The identities that figures of labels count: not those of the validation part, if there is one.
+
+    What a threshold was chosen on would flatter it; and without them always, runs that choose one and runs that do
+    not are measured on the same images.
+    """
+    counted = np.array(identities)
+    counted[len(counted) - count_validation(folder) :] = -1
+    return counted
 
 
 def count_validation(folder: Path) -> int:

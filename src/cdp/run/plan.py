@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -51,7 +50,11 @@ def make_stages(recipe: RunRecipe, folder: Path) -> list[Stage]:
     stages += [made.graphs(model) for model in models]
     if recipe.consensus.mediator == "mlp":
         stages.append(made.mediator(models, folds))
-    stages += [made.consensus(models), made.labels(), made.label_figures(models)]
+    if recipe.consensus.mediator == "hierarchical":
+        stages.append(made.clusters())
+    else:
+        stages += [made.consensus(models), made.labels()]
+    stages.append(made.label_figures(models))
     base = recipe.base.network
     tested = {"labeled": models[0], "cdp": Model("joint", base)}
     stages.append(made.joint(tested["cdp"]))
@@ -61,7 +64,7 @@ def make_stages(recipe: RunRecipe, folder: Path) -> list[Stage]:
     members = models if recipe.evaluation.members else models[:1]
     for model in dict.fromkeys([*members, *tested.values()]):
         stages.append(made.embed(model, _TESTED_ON))
-    stages.append(made.recognition(tested, members))
+    stages += [made.recognition(tested), made.member_figures(members)]
     return stages
 
 
@@ -108,6 +111,8 @@ class _Stages:
             parts.source_names(recipe),
             makes,
             lambda watch: training.split(recipe, self.folder),
+            # Its tables say where images lie; those of drawn faces lie in this folder.
+            is_shared=False,
         )
 
     def fold_models(self, fold: int) -> list[Model]:
@@ -182,6 +187,7 @@ class _Stages:
             names.append("join_above")
         elif chosen.mediator == "mlp":
             names.append("threshold")
+        names += ["pair_recall"] if chosen.pair_recall >= 0 else []
         # While a threshold is chosen, groups are made.
         names += ["max_size", "step"] if chosen.tune else []
         needs = [
@@ -199,6 +205,24 @@ class _Stages:
             tuple(needs),
             {"consensus": "consensus", "tuning": "tuning.json"},
             lambda watch: labeling.agree(self.recipe, self.folder, watch),
+        )
+
+    def clusters(self) -> Stage:
+        names = ["mediator", "k", "tune", *([] if self.recipe.consensus.tune else ["merge_above"])]
+        return Stage(
+            "labels",
+            "labels",
+            # The budget decides whether all pairs are looked at, or those of the graph.
+            {name: getattr(self.recipe.consensus, name) for name in names}
+            | {"memory_budget": self.recipe.engine.memory_budget},
+            (
+                "unlabeled",
+                "counts",
+                f"{self.base.artifact} of unlabeled",
+                f"graph {self.base.name} of unlabeled",
+            ),
+            {"labels": "labels", "tuning": "tuning.json"},
+            lambda watch: labeling.cluster(self.recipe, self.folder),
         )
 
     def labels(self) -> Stage:
@@ -244,38 +268,70 @@ class _Stages:
         )
 
     def label_figures(self, models: Sequence[Model]) -> Stage:
-        needs = ["unlabeled", "counts", "consensus", "tuning", "labels"]
-        if self.recipe.consensus.mediator == "mlp":
+        chosen = self.recipe.consensus
+        needs = ["unlabeled", "counts", "tuning", "labels"]
+        if chosen.mediator != "hierarchical":
+            needs.append("consensus")
+        if chosen.mediator == "mlp":
             needs.append("mediator")
         for model in models:
             needs += [f"{model.artifact} of unlabeled", f"graph {model.name} of unlabeled"]
         return Stage(
             "measure labels",
             "evaluate",
-            {"seed": self.recipe.seed},
+            {
+                "seed": self.recipe.seed,
+                "mediator": chosen.mediator,
+                "grouping": chosen.grouping,
+                "tune": chosen.tune,
+                "bar": labeling.given_bar(self.recipe),
+            },
             tuple(needs),
             {"label figures": "label_figures.json"},
             lambda watch: evaluation.measure_labeling(self.recipe, self.folder),
         )
 
-    def recognition(self, tested: dict[str, Model], members: Sequence[Model]) -> Stage:
+    def recognition(self, tested: dict[str, Model]) -> Stage:
         needs = ["labeled", "unlabeled", "labels", *_TESTED_ON]
-        for model in dict.fromkeys([*members, *tested.values()]):
-            needs += [model.artifact, *(f"{model.artifact} of {part}" for part in _TESTED_ON)]
+        for model in tested.values():
+            needs += [f"{model.artifact} of {part}" for part in _TESTED_ON]
         return Stage(
             "measure recognition",
             "evaluate",
-            {"evaluation": json.loads(json.dumps(asdict(self.recipe.evaluation))), "seed": self.recipe.seed},
+            self._measures(),
             tuple(needs),
             {"recognition": "recognition.json"},
             lambda watch: evaluation.measure_recognition(
                 self.recipe,
                 self.folder,
                 {key: model.artifact for key, model in tested.items()},
-                [model.artifact for model in members],
                 watch,
             ),
         )
+
+    def member_figures(self, members: Sequence[Model]) -> Stage:
+        needs = [*_TESTED_ON]
+        for model in members:
+            needs += [model.artifact, *(f"{model.artifact} of {part}" for part in _TESTED_ON)]
+        return Stage(
+            "measure members",
+            "evaluate",
+            self._measures() | {"ensemble": self.recipe.evaluation.ensemble},
+            tuple(needs),
+            {"member figures": "member_figures.json"},
+            lambda watch: evaluation.measure_members(
+                self.recipe, self.folder, [model.artifact for model in members], watch
+            ),
+        )
+
+    def _measures(self) -> dict[str, Any]:
+        chosen = self.recipe.evaluation
+        return {
+            "fpr": list(chosen.fpr),
+            "replicates": chosen.replicates,
+            "pairs": chosen.pairs,
+            "seed": self.recipe.seed,
+        }
 
 
 def _embeddings(model: Model, part: str) -> str:

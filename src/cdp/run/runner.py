@@ -12,6 +12,7 @@ from typing import Protocol
 
 from cdp.errors import CdpError, InputError, StoreError
 from cdp.run.peak_memory import PeakMemory
+from cdp.run.pool import Pool
 from cdp.run.stages import Freshness, Ledger, Record, Stage
 
 
@@ -66,23 +67,38 @@ class Ran:
 
 
 def run_stages(
-    stages: Sequence[Stage], ledger: Ledger, listener: Listener, sources: Mapping[str, str]
+    stages: Sequence[Stage],
+    ledger: Ledger,
+    listener: Listener,
+    sources: Mapping[str, str],
+    pool: Pool | None = None,
 ) -> list[Ran]:
-    """Bring every stage up to date, in order; `sources` are the hashes of what the user gives."""
+    """Bring every stage up to date, in order.
+
+    Args:
+        stages: all of them, or those that `only` left.
+        ledger: of the run's folder.
+        listener: told how it goes.
+        sources: the hashes of what the user gives.
+        pool: what other runs have made, to take from and to give to.
+    """
     digests = dict(sources)
     ran = []
     for at, stage in enumerate(stages, start=1):
         freshness = ledger.judge(stage, digests)
-        if freshness.is_fresh:
-            record = ledger.read(stage)
-            assert record is not None
-        else:
-            listener.started(stage, freshness.why, at, len(stages))
-            with _disk_errors(stage):
+        record = ledger.read(stage) if freshness.is_fresh else None
+        with _disk_errors(stage):
+            if record is None and pool is not None:
+                record = pool.fetch(stage, stage.key(digests), ledger)
+            is_fresh = record is not None
+            if record is None:
+                listener.started(stage, freshness.why, at, len(stages))
                 record = _run(stage, ledger, digests, listener)
+            if pool is not None:
+                pool.publish(stage, record, ledger)
         digests |= record.makes
-        ran.append(Ran(stage, record, freshness.is_fresh))
-        listener.finished(stage, record, fresh=freshness.is_fresh, at=at, n_stages=len(stages))
+        ran.append(Ran(stage, record, is_fresh))
+        listener.finished(stage, record, fresh=is_fresh, at=at, n_stages=len(stages))
     return ran
 
 

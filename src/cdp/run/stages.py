@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cdp.errors import InputError
 from cdp.progress import Watch
 from cdp.run.contents import ContentHashes, flatten, hash_settings
 
@@ -26,6 +27,7 @@ class Stage:
         needs: names of the artifacts it is made from.
         makes: artifact -> path in the run's folder.
         work: does it, into the run's folder.
+        is_shared: whether other runs may have what it made; not where that names places in this run's folder.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Stage:
     needs: tuple[str, ...]
     makes: Mapping[str, str]
     work: Callable[[Watch], None] = field(repr=False)
+    is_shared: bool = True
 
     def key(self, digests: Mapping[str, str]) -> str:
         """A hash of settings and of the contents of all that it is made from."""
@@ -123,7 +126,7 @@ class Ledger:
         record = self.read(stage)
         if record is None or record.key != key or record.done:
             for path in stage.makes.values():
-                _remove(self.folder / path)
+                remove(self.folder / path)
         needs = {name: digests[name] for name in stage.needs}
         self.write(stage, Record(key, False, dict(stage.settings), needs, {}))
 
@@ -144,7 +147,37 @@ def _what_changed(stage: Stage, record: Record, digests: Mapping[str, str]) -> s
     return "made from other inputs" if set(record.needs) != set(stage.needs) else "made by another cdp"
 
 
-def _remove(path: Path) -> None:
+def only(stages: Sequence[Stage], artifacts: Iterable[str]) -> list[Stage]:
+    """The stages that some artifacts need, in order: their own, and those that these are made from."""
+    wanted = set(artifacts)
+    unknown = wanted - {name for stage in stages for name in stage.makes}
+    if unknown:
+        raise InputError(f"No stage of this recipe makes {', '.join(sorted(unknown))}.")
+    kept = []
+    for stage in reversed(stages):
+        if wanted & set(stage.makes):
+            kept.append(stage)
+            wanted |= set(stage.needs)
+    return kept[::-1]
+
+
+def signatures(stages: Sequence[Stage], about: str = "") -> list[str]:
+    """A hash per stage of all settings that led to it: equal ones make equal things from the same sources.
+
+    Unlike `Stage.key` it is known before anything has run. `about` tells sources apart.
+    """
+    made: dict[str, str] = {}
+    signed = []
+    for stage in stages:
+        needs = {name: made.get(name, about) for name in stage.needs}
+        own = hash_settings(FORMAT, stage.name, dict(stage.settings), needs)
+        made |= {name: f"{own} {name}" for name in stage.makes}
+        signed.append(own)
+    return signed
+
+
+def remove(path: Path) -> None:
+    """Clear what a stage made, and what it began."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

@@ -164,6 +164,30 @@ def test_recipes_that_can_be_run(values):
             'or consensus.mediator = "mlp".',
         ),
         (
+            {**IMAGES, "consensus.mediator": "hierarchical", "consensus.folds": 2},
+            "consensus.folds = 2 is about how the mediator learns, and clustering does not learn: set "
+            'consensus.folds = 0, or consensus.mediator = "mlp".',
+        ),
+        (
+            {**IMAGES, "consensus.mediator": "hierarchical", "joint.soft_depth": 3},
+            "joint.soft_depth = 3: soft labels come from accepted pairs, and clustering has none: set "
+            'joint.soft_depth = 0, or consensus.mediator = "mlp".',
+        ),
+        (
+            {**IMAGES, "split.validation": 0.1, "consensus.tune": True, "consensus.pair_recall": 0.3},
+            "consensus.tune and consensus.pair_recall both choose the threshold: set consensus.tune = false, or "
+            "consensus.pair_recall = -1.",
+        ),
+        (
+            {**IMAGES, "consensus.grouping": "average", "consensus.pair_recall": 0.3},
+            "consensus.pair_recall is about accepted pairs, which only grouping components has with mediator mlp or "
+            "vote: set consensus.pair_recall = -1.",
+        ),
+        (
+            {**IMAGES, "data.truth": False, "consensus.pair_recall": 0.3},
+            "consensus.pair_recall looks at the truth, and data.truth is false: set consensus.pair_recall = -1.",
+        ),
+        (
             {**IMAGES, "consensus.tune": True},
             "consensus.tune needs images to choose the threshold on: give split.validation a share, e.g. 0.1, or set "
             "consensus.tune = false.",

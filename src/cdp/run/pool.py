@@ -1,0 +1,95 @@
+"""A pool of finished stages that several runs share: what one made, the others link instead of making it again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+from cdp.run.stages import Ledger, Record, Stage, remove
+from cdp.store import is_alive
+
+_RECORD = "record.json"
+
+
+class Pool:
+    """Finished stages by key; `KEY/record.json` and what was made, under the paths it has in a run's folder.
+
+    An entry appears whole, by one renaming, and never changes. Files are hard links where the disk allows it, so
+    ten runs that share a network hold it once. A stage clears its old outputs before it runs and never writes into
+    a file that is there, so a link is never written through; what is damaged all the same is found by its hash.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def fetch(self, stage: Stage, key: str, ledger: Ledger) -> Record | None:
+        """Link what a stage of this key made into a run's folder; None if there is none, or it is damaged."""
+        entry = self.folder / key
+        if not stage.is_shared:
+            return None
+        try:
+            record = Record(**json.loads((entry / _RECORD).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+        for path in stage.makes.values():
+            remove(ledger.folder / path)
+            if not _link(entry / "made" / path, ledger.folder / path):
+                return None
+        if record.key != key or ledger.digests(stage) != dict(record.makes):
+            shutil.rmtree(entry)
+            return None
+        # Last, so that a run killed before this line finds no record and fetches again.
+        ledger.write(stage, record)
+        ledger.hashes.save()
+        return record
+
+    def publish(self, stage: Stage, record: Record, ledger: Ledger) -> None:
+        """Let other runs have what this stage made."""
+        entry = self.folder / record.key
+        if not stage.is_shared or entry.exists():
+            return
+        partial = self.folder / f".{record.key}.partial-{os.getpid()}"
+        shutil.rmtree(partial, ignore_errors=True)
+        for path in stage.makes.values():
+            _link(ledger.folder / path, partial / "made" / path)
+        (partial / _RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
+        try:
+            partial.rename(entry)
+        except OSError:
+            # Another run published the same meanwhile.
+            shutil.rmtree(partial)
+
+    def sweep(self) -> None:
+        """Clear what killed runs left half-published; what living ones are about to publish stays."""
+        for left in self.folder.glob(".*.partial-*"):
+            if not is_alive(int(left.name.rpartition("-")[2])):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Link a file, or a folder file by file; whether there was one."""
+    if source.is_dir():
+        for place, folders, files in os.walk(source):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            into = target / Path(place).relative_to(source)
+            into.mkdir(parents=True, exist_ok=True)
+            for name in files:
+                if not name.startswith("."):
+                    _link_file(Path(place) / name, into / name)
+        return True
+    if not source.is_file():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _link_file(source, target)
+    return True
+
+
+def _link_file(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        # Another disk, or one without links.
+        shutil.copy2(source, target)

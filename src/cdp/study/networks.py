@@ -1,0 +1,243 @@
+"""Studies of what networks recognize after training on pseudo-labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cdp.config.sections import RunRecipe
+from cdp.errors import InputError
+from cdp.run.training import folder_name
+from cdp.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
+from cdp.study.figures import (
+    headline,
+    measured_ratio,
+    read_json,
+    recognition_columns,
+    recognized,
+)
+from cdp.study.labels import clustering, has_validation
+from cdp.study.paper import BASE, COMMITTEE, LOSS, RATIO, SOFT_LABELS
+
+_WANTED = ("recognition",)
+_RATIOS = (2, 4, 6, 8, 10)
+_TRAINED = {"labeled": "labeled only", "cdp": "pseudo-labels", "all": "all labels"}
+_SOFT = ((3, 0.2), (3, 0.5), (5, 0.2), (5, 0.5), (5, 0.8), (10, 0.2))
+_PLAIN = {"evaluation.members": False}
+
+
+def parts_at(recipe: RunRecipe, ratio: int) -> int:
+    """`split.use_parts` for so many unlabeled parts; the validation part, if any, is one of them, as in the paper."""
+    return ratio - has_validation(recipe)
+
+
+def _ratios(recipe: RunRecipe) -> list[int]:
+    if not recipe.data.images:
+        raise InputError(
+            "A study over ratios cuts the images itself: give data.images instead of data.labeled and "
+            "data.unlabeled."
+        )
+    most = recipe.split.unlabeled_parts + has_validation(recipe)
+    return sorted({ratio for ratio in (*_RATIOS, most) if parts_at(recipe, ratio) >= 1 and ratio <= most})
+
+
+def _at_two(recipe: RunRecipe) -> dict[str, Any]:
+    """Ratio 2, or all there is; parts that are given apart stay as they are."""
+    if not recipe.data.images:
+        return {}
+    return {"split.use_parts": parts_at(recipe, _ratios(recipe)[0])}
+
+
+def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
+    """A reader of the headline: model -> the cells of its row."""
+
+    def read(run: Finished) -> list[Measure]:
+        found = headline(run.folder)
+        return [Measure(words, found[key]) for key, words in cells.items() if key in found]
+
+    return read
+
+
+def _ratio(recipe: RunRecipe, options: Options) -> list[Variant]:
+    del options
+    ways: dict[str, dict[str, Any]] = {
+        "clustering": clustering(recipe) | {"joint.soft_depth": 0},
+        "vote": {"consensus.mediator": "vote", "consensus.folds": 0},
+        "mediator": {"consensus.mediator": "mlp"},
+    }
+    variants = []
+    for ratio in _ratios(recipe):
+        for way, judge in ways.items():
+            is_full = way == "mediator"
+            overrides = {
+                **_PLAIN,
+                **judge,
+                "split.use_parts": parts_at(recipe, ratio),
+                "evaluation.bound": is_full,
+            }
+            cells = {"cdp": (str(ratio), way)}
+            if is_full:
+                cells |= {"labeled": ("0", "labeled only"), "all": (str(ratio), "all labels")}
+            variants.append(Variant(f"ratio{ratio}-{way}", overrides, _WANTED, _with_ratio(_read(**cells))))
+    return variants
+
+
+def _with_ratio(read: Callable[[Finished], list[Measure]]) -> Callable[[Finished], list[Measure]]:
+    def read_all(run: Finished) -> list[Measure]:
+        true = measured_ratio(run.folder)
+        return [
+            Measure(one.cells, {**one.figures, "ratio": 0.0 if one.cells[0] == "0" else true})
+            for one in read(run)
+        ]
+
+    return read_all
+
+
+def _ratio_columns(recipe: RunRecipe) -> list[Column]:
+    return [*recognition_columns(recipe), Column("ratio", "unlabeled : labeled", "number", "")]
+
+
+def _base(recipe: RunRecipe, options: Options) -> list[Variant]:
+    del options
+    networks = [recipe.base.network, *recipe.committee.networks]
+    return [
+        Variant(
+            folder_name(base),
+            {
+                **_PLAIN,
+                "base.network": base,
+                "committee.networks": [name for name in networks if name != base],
+                "evaluation.bound": True,
+            },
+            _WANTED,
+            _read(**{key: (base, words) for key, words in _TRAINED.items()}),
+        )
+        for base in networks[:4]
+    ]
+
+
+def _loss(recipe: RunRecipe, options: Options) -> list[Variant]:
+    del options
+    return [
+        Variant(
+            loss,
+            {
+                **_PLAIN,
+                **_at_two(recipe),
+                "train.loss": loss,
+                "joint.loss": loss,
+                "evaluation.bound": False,
+            },
+            _WANTED,
+            _read(labeled=(loss, _TRAINED["labeled"]), cdp=(loss, _TRAINED["cdp"])),
+        )
+        for loss in ("softmax", "arcface")
+    ]
+
+
+def _soft(recipe: RunRecipe, options: Options) -> list[Variant]:
+    del options
+    common = {**_PLAIN, **_at_two(recipe)}
+    hard = Variant(
+        "hard",
+        {**common, "joint.soft_depth": 0, "evaluation.bound": True},
+        _WANTED,
+        _read(cdp=("hard (depth 0)",), all=("all labels",)),
+    )
+    soft = [
+        Variant(
+            f"depth{depth}-decay{decay:g}",
+            {**common, "joint.soft_depth": depth, "joint.soft_decay": decay, "evaluation.bound": False},
+            _WANTED,
+            _read(cdp=(f"depth {depth}, decay {decay:g}",)),
+        )
+        for depth, decay in _SOFT
+    ]
+    return [hard, *soft]
+
+
+def _committee(recipe: RunRecipe, options: Options) -> list[Variant]:
+    del recipe, options
+    overrides = {"evaluation.members": True, "evaluation.ensemble": 4}
+    return [Variant("committee", overrides, ("member figures",), _members)]
+
+
+def _members(run: Finished) -> list[Measure]:
+    told = read_json(run.folder, "member_figures.json")
+    rows = [
+        Measure(
+            (f"{one['name']} (base)" if at == 0 else one["name"],),
+            {**recognized(one), "parameters": one["parameters"]},
+        )
+        for at, one in enumerate(told["members"])
+    ]
+    if told["ensemble"] is not None:
+        rows.append(Measure((f"ensemble of {len(told['ensemble']['names'])}",), recognized(told["ensemble"])))
+    return rows
+
+
+def _member_columns(recipe: RunRecipe) -> list[Column]:
+    columns = [column for column in recognition_columns(recipe) if column.key != "images"]
+    return [*columns, Column("parameters", "parameters", "count", "")]
+
+
+STUDIES = (
+    Study(
+        "ratio",
+        "Recognition with more and more unlabeled data",
+        ("ratio", "labels"),
+        _ratio_columns,
+        "rank1",
+        _ratio,
+        together=1,
+        paper=RATIO,
+        plots=(Plot("rank1", "lines", "unlabeled parts per labeled part"),),
+        reading="The ratio counts the validation part, if there is one, as one of the unlabeled parts.",
+    ),
+    Study(
+        "base",
+        "Different base networks",
+        ("base", "labels"),
+        recognition_columns,
+        "rank1",
+        _base,
+        together=1,
+        paper=BASE,
+        plots=(Plot("rank1"),),
+        reading="Whoever is not the base is on the committee.",
+    ),
+    Study(
+        "loss",
+        "Softmax and ArcFace",
+        ("loss", "labels"),
+        recognition_columns,
+        "rank1",
+        _loss,
+        together=1,
+        paper=LOSS,
+        plots=(Plot("rank1"),),
+        reading="Both trainings use the loss, the committee too.",
+    ),
+    Study(
+        "soft_labels",
+        "Hard and soft labels",
+        ("labels",),
+        recognition_columns,
+        "rank1",
+        _soft,
+        paper=SOFT_LABELS,
+        plots=(Plot("rank1"),),
+    ),
+    Study(
+        "committee",
+        "Every network by itself, and an ensemble",
+        ("network",),
+        _member_columns,
+        "rank1",
+        _committee,
+        paper=COMMITTEE,
+        plots=(Plot("rank1"),),
+        reading="The ensemble is of the best by their own rank-1, as in the paper; that choice saw the test. Where "
+        "fewer networks are there it is of all.",
+    ),
+)

@@ -1,0 +1,264 @@
+"""`cdp study`: a small version of every study on drawn patterns; what variants share is made once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from tests.cli.test_run_command import RECIPE
+from tests.drawn_images import draw
+from typer.testing import CliRunner
+
+from cdp.cli.main import app
+from cdp.study.catalog import SENTENCES
+
+
+@pytest.fixture(scope="module")
+def kitchen(tmp_path_factory):
+    """A folder with images, a recipe, and a pool that all studies here share."""
+    folder = tmp_path_factory.mktemp("study")
+    draw(folder / "people", n_identities=30, n_images=8)
+    quick = RECIPE.replace("epochs = 10", "epochs = 6").replace("epochs = 3", "epochs = 2")
+    (folder / "recipe.toml").write_text(quick)
+    return folder
+
+
+def call(kitchen, name, out, *words):
+    return CliRunner().invoke(app, ["study", name, str(kitchen / "recipe.toml"), "--out", str(out), *words])
+
+
+def events(result):
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def study(kitchen, name, variants=None, *words, seeds=1):
+    """Run a study into the shared pool; its results, and the stages that were made for it."""
+    out = kitchen / name
+    words = (*(() if variants is None else ("--variants", variants)), *words)
+    told = events(
+        call(kitchen, name, out, "--pool", str(kitchen / "pool"), "--seeds", str(seeds), "--json", *words)
+    )
+    ran = [one["stage"] for one in told if one["event"] == "finished" and not one["fresh"]]
+    results = json.loads((out / "results.json").read_text())
+    for file in ("README.md", "study.html"):
+        assert results["title"].split()[-1] in (out / file).read_text()
+    return results, ran
+
+
+def figures(results, key):
+    return {tuple(row["cells"]): row["figures"][key]["mean"] for row in results["rows"]}
+
+
+def test_k_over_seeds(kitchen):
+    results, ran = study(kitchen, "k", "k10,k20", seeds=2)
+    # Two seeds; networks are trained once for both k.
+    assert ran.count("train small_vgg") == 2
+    assert ran.count("graphs small_vgg") == 4
+    assert "train with pseudo-labels" not in ran
+    assert results["seeds"] == [0, 1]
+    assert [row["cells"] for row in results["rows"]] == [["10"], ["20"]]
+    for row in results["rows"]:
+        assert len(row["figures"]["f"]["values"]) == 2
+        assert row["figures"]["f"]["sd"] is not None
+        assert row["verdict"] in ("best", "not told apart", "behind")
+    assert {"versions", "cores", "recipe", "command", "variants"} <= set(results)
+    assert results["variants"][1] == {"slug": "k20", "overrides": {"consensus.k": 20}}
+    assert len(results["made"]) == results["runs"] == results["runs_done"] == 4
+    before = (kitchen / "k" / "results.json").read_text()
+    again, ran = study(kitchen, "k", "k10,k20", seeds=2)
+    assert ran == []
+    assert again["rows"] == json.loads(before)["rows"]
+
+
+def test_committee_size_has_one_recall(kitchen):
+    results, _ = study(kitchen, "committee_size", None, "--pair-recall", "0.4")
+    recalls = figures(results, "pair_recall")
+    assert recalls[("clustering",)] is None
+    assert recalls[("0",)] == pytest.approx(0.4, abs=0.02)
+    assert recalls[("2",)] == pytest.approx(0.4, abs=0.02)
+    assert figures(results, "pair_precision")[("2",)] >= figures(results, "pair_precision")[("0",)]
+
+
+def test_mediator_inputs(kitchen):
+    results, ran = study(kitchen, "mediator_inputs", "inputs1,inputs4")
+    assert ran.count("mediator") == 2
+    assert [row["cells"][0].count("+") for row in results["rows"]] == [0, 3]
+
+
+def test_heterogeneity(kitchen):
+    results, ran = study(kitchen, "heterogeneity", "one-vote,different-vote")
+    assert {"train small_inception-1", "train small_inception-2"} <= set(ran)
+    assert set(figures(results, "f")) == {("one architecture", "vote"), ("different architectures", "vote")}
+
+
+def test_mediator_weights_have_a_picture(kitchen):
+    results, _ = study(kitchen, "mediator_weights")
+    held = results["extra"]["mediator"]
+    assert len(held["weights"]) == len(held["columns"]) == 17
+    assert len(held["weights"][0]) == 50
+    assert "hidden units" in (kitchen / "mediator_weights" / "study.html").read_text()
+    assert all(value > 0 for value in figures(results, "weight").values())
+
+
+def test_committee_and_ensemble_need_no_joint_training(kitchen):
+    results, ran = study(kitchen, "committee")
+    assert not {"mediator", "consensus", "train with pseudo-labels"} & set(ran)
+    rank1 = figures(results, "rank1")
+    assert list(rank1) == [("small_resnet (base)",), ("small_vgg",), ("small_inception",), ("ensemble of 3",)]
+    assert rank1[("ensemble of 3",)] >= min(rank1.values())
+    assert figures(results, "parameters")[("small_vgg",)] > 1e5
+
+
+@pytest.mark.slow
+def test_ratio(kitchen):
+    variants = "ratio2-clustering,ratio2-vote,ratio2-mediator,ratio3-clustering"
+    results, ran = study(kitchen, "ratio", variants)
+    rank1 = figures(results, "rank1")
+    ways = ("clustering", "vote", "mediator", "all labels")
+    assert list(rank1) == [("0", "labeled only"), *(("2", way) for way in ways), ("3", "clustering")]
+    assert all(0 <= value <= 1 for value in rank1.values())
+    assert ran.count("train with pseudo-labels") == 4
+    assert ran.count("train with all labels") == 1
+    ratios = figures(results, "ratio")
+    assert ratios[("0", "labeled only")] == 0 < ratios[("2", "vote")] < ratios[("3", "clustering")]
+    assert (kitchen / "ratio" / "plot-rank1.svg").is_file()
+
+
+def test_base(kitchen):
+    study(kitchen, "committee")
+    results, ran = study(kitchen, "base", "small_vgg")
+    assert [row["cells"][1] for row in results["rows"]] == ["labeled only", "pseudo-labels", "all labels"]
+    assert not [name for name in ran if name.startswith("train small")], "who is the base changes no training"
+
+
+@pytest.mark.slow
+def test_loss(kitchen):
+    results, ran = study(kitchen, "loss", "softmax,arcface")
+    assert list(figures(results, "rank1")) == [
+        (loss, words) for loss in ("softmax", "arcface") for words in ("labeled only", "pseudo-labels")
+    ]
+    assert "train with all labels" not in ran
+
+
+def test_soft_labels(kitchen):
+    results, ran = study(kitchen, "soft_labels", "hard,depth3-decay0.2")
+    assert set(figures(results, "rank1")) == {("hard (depth 0)",), ("all labels",), ("depth 3, decay 0.2",)}
+    assert ran.count("consensus") <= 1, "soft labels come from the same pairs"
+    assert ran.count("train with pseudo-labels") >= 1
+
+
+def test_runtime_fits_exponents(kitchen):
+    results, _ = study(kitchen, "runtime", "exact-200,exact-400", "--sizes", "200,400")
+    assert [row["cells"] for row in results["rows"]] == [["exact", "200"], ["exact", "400"]]
+    assert all(value > 0 for value in figures(results, "graphs_seconds").values())
+    assert {fit["column"] for fit in results["fits"]} == {
+        "graphs_seconds",
+        "consensus_seconds",
+        "propagation_seconds",
+        "seconds",
+    }
+    assert all(fit["mean"] is not None for fit in results["fits"])
+    assert "Fitted exponents" in (kitchen / "runtime" / "README.md").read_text()
+    assert call(kitchen, "runtime", kitchen / "x", "--sizes", "9").exit_code == 2
+
+
+@pytest.mark.slow
+def test_baselines_beside_cdp(kitchen):
+    results, _ = study(kitchen, "baselines", None, "--methods", "hierarchical_average,finch")
+    f = figures(results, "f")
+    assert list(f) == [("hierarchical_average",), ("finch",), ("cdp",)]
+    assert all(0 < value <= 1 for value in f.values())
+    assert all(value is not None for value in figures(results, "memory").values())
+
+
+def test_several_studies_on_one_page(kitchen):
+    study(kitchen, "committee")
+    study(kitchen, "mediator_weights")
+    out = kitchen / "page.md"
+    words = [
+        "study",
+        "page",
+        str(kitchen / "committee"),
+        str(kitchen / "mediator_weights"),
+        "--out",
+        str(out),
+    ]
+    out.unlink(missing_ok=True)
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert "| Tiny NASNet-A (base) | 61.78 | 75.87 | 20.1M |" in out.read_text()
+    again = CliRunner().invoke(app, words)
+    assert again.exit_code == 2
+    assert "is there already" in again.output
+    assert CliRunner().invoke(app, [*words, "--force"]).exit_code == 0
+
+
+def test_the_list_and_the_plan(kitchen, tmp_path):
+    listed = CliRunner().invoke(app, ["study", "list"]).output
+    assert all(name in listed and sentence in listed for name, sentence in SENTENCES.items())
+    out = tmp_path / "new"
+    planned = events(call(kitchen, "k", out, "--plan", "--json", "--seeds", "1", "--variants", "k10,k20"))
+    assert [(one["variant"], one["kept"], one["shared"], len(one["runs"])) for one in planned] == [
+        ("k10", 0, 0, 14),
+        ("k20", 0, 6, 8),
+    ]
+    assert planned[1]["runs"][0] == "split", "tables of images are written in every run"
+    shown = call(kitchen, "k", out, "--plan", "--seeds", "1").output
+    assert "shared with an earlier variant" in " ".join(shown.split())
+    assert not out.exists()
+
+
+def test_what_is_wrong_is_a_sentence(kitchen, tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    result = call(kitchen, "k", tmp_path)
+    assert result.exit_code == 2
+    assert "holds other things (thesis.tex)" in result.output
+    result = call(kitchen, "k", tmp_path / "x", "--variants", "k11")
+    assert result.exit_code == 2
+    assert "k has no variant k11; it has k10, k20, k30, k40." in result.output
+    result = CliRunner().invoke(app, ["study", "k", "--seeds", "1", "--out", str(tmp_path / "x")])
+    assert result.exit_code == 2
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on_to_the_same_results(kitchen, tmp_path):
+    words = ["study", "mediator_inputs", str(kitchen / "recipe.toml"), "--seeds", "1", "--json"]
+    words += ["--variants", "inputs1,inputs2"]
+    command = [sys.executable, "-m", "cdp", *words, "--out", str(tmp_path / "killed")]
+    moments = (
+        lambda one: one["event"] == "started" and one["stage"] == "train small_vgg",
+        lambda one: one["event"] == "run finished",
+        lambda one: one["event"] == "started" and one["stage"] == "consensus",
+    )
+    for moment in moments:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if moment(json.loads(line)):
+                    os.kill(process.pid, signal.SIGKILL)
+                    break
+            else:
+                pytest.fail("the moment never came")
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    ran = [json.loads(line) for line in done.stdout.splitlines()]
+    made = [one["stage"] for one in ran if one["event"] == "finished" and not one["fresh"]]
+    assert not [name for name in made if name.startswith(("train", "embed", "graphs"))]
+    undisturbed = [sys.executable, "-m", "cdp", *words, "--out", str(tmp_path / "whole")]
+    subprocess.run(undisturbed, check=True, capture_output=True)
+    rows = [
+        json.loads((tmp_path / name / "results.json").read_text())["rows"] for name in ("killed", "whole")
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_a_run_folder_that_was_deleted_comes_back_from_the_pool(kitchen):
+    first, _ = study(kitchen, "mediator_inputs", "inputs1,inputs4")
+    shutil.rmtree(kitchen / "mediator_inputs" / "runs" / "inputs4")
+    second, ran = study(kitchen, "mediator_inputs", "inputs1,inputs4")
+    assert ran == ["split"]
+    assert second["rows"] == first["rows"]
