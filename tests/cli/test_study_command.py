@@ -125,6 +125,7 @@ def test_ratio(kitchen):
     assert all(0 <= value <= 1 for value in rank1.values())
     assert ran.count("train with pseudo-labels") == 4
     assert ran.count("train with all labels") == 1
+    assert ran.count("train small_resnet") <= 1, "the labeled part is the same at every ratio"
     ratios = figures(results, "ratio")
     assert ratios[("0", "labeled only")] == 0 < ratios[("2", "vote")] < ratios[("3", "clustering")]
     assert (kitchen / "ratio" / "plot-rank1.svg").is_file()

@@ -113,6 +113,11 @@ class _Stages:
             lambda watch: training.split(recipe, self.folder),
             # Its tables say where images lie; those of drawn faces lie in this folder.
             is_shared=False,
+            unmoved={
+                **dict.fromkeys(("labeled", *_TESTED_ON), ("split.use_parts", "folds")),
+                "unlabeled": ("folds",),
+                "counts": ("folds",),
+            },
         )
 
     def fold_models(self, fold: int) -> list[Model]:

@@ -28,6 +28,7 @@ class Stage:
         makes: artifact -> path in the run's folder.
         work: does it, into the run's folder.
         is_shared: whether other runs may have what it made; not where that names places in this run's folder.
+        unmoved: artifact -> settings (`a.b`) that do not change it, where that is known before it is made.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Stage:
     makes: Mapping[str, str]
     work: Callable[[Watch], None] = field(repr=False)
     is_shared: bool = True
+    unmoved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def key(self, digests: Mapping[str, str]) -> str:
         """A hash of settings and of the contents of all that it is made from."""
@@ -170,9 +172,11 @@ def signatures(stages: Sequence[Stage], about: str = "") -> list[str]:
     signed = []
     for stage in stages:
         needs = {name: made.get(name, about) for name in stage.needs}
-        own = hash_settings(FORMAT, stage.name, dict(stage.settings), needs)
-        made |= {name: f"{own} {name}" for name in stage.makes}
-        signed.append(own)
+        flat = flatten(json.loads(json.dumps(dict(stage.settings))))
+        for name in stage.makes:
+            moved = {key: value for key, value in flat.items() if key not in stage.unmoved.get(name, ())}
+            made[name] = hash_settings(FORMAT, stage.name, moved, needs, name)
+        signed.append(hash_settings(FORMAT, stage.name, flat, needs))
     return signed
 
 

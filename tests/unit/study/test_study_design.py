@@ -124,3 +124,15 @@ def test_jobs_are_variants_times_seeds(tmp_path):
         with pytest.raises(InputError) as caught:
             make_jobs(STUDIES["k"], RECIPE, tmp_path, **wrong)
         assert str(caught.value) == message
+
+
+def test_the_plan_knows_that_the_labeled_part_is_the_same_at_every_ratio(tmp_path):
+    jobs = make_jobs(
+        STUDIES["ratio"], RECIPE, tmp_path, n_seeds=1, variants=["ratio2-mediator", "ratio4-mediator"]
+    )
+    one, other = (
+        dict(zip([stage.name for stage in job.stages()], job.signatures(), strict=True)) for job in jobs
+    )
+    same = {name for name in one if one[name] == other[name]}
+    trained = {"train small_resnet", *(f"train small_vgg-{number}" for number in range(8))}
+    assert same == trained | {"test small_resnet"}
