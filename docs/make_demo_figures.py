@@ -34,17 +34,27 @@ def kept_figures(run: dict[str, Any]) -> dict[str, Any]:
         **{key: run[key] for key in ("cdp", "versions", "cores", "seed", "started", "parts", "recipe_text")},
         "seconds": round(run["seconds"], 1),
         "headline": results["headline"],
-        "labels": {key: results["labels"][key] for key in ("setting", "threshold", "coverage", "identities_found")}
-        | {"true": {key: results["labels"]["true"][key] for key in ("pairs", "discards_kept", "discards_removed")}},
+        "labels": {
+            key: results["labels"][key] for key in ("setting", "threshold", "coverage", "identities_found")
+        }
+        | {
+            "true": {
+                key: results["labels"]["true"][key] for key in ("pairs", "discards_kept", "discards_removed")
+            }
+        },
         "members": results["committee"]["members"],
-        "stages": [{key: stage[key] for key in ("name", "seconds", "peak_memory")} for stage in run["stages"]],
+        "stages": [
+            {key: stage[key] for key in ("name", "seconds", "peak_memory")} for stage in run["stages"]
+        ],
     }
 
 
 def table(figures: dict[str, Any]) -> str:
     """The headline as Markdown."""
     headline = figures["headline"]
-    strictest = min(range(len(headline["models"][0]["tpr"])), key=lambda at: headline["models"][0]["tpr"][at]["fpr"])
+    strictest = min(
+        range(len(headline["models"][0]["tpr"])), key=lambda at: headline["models"][0]["tpr"][at]["fpr"]
+    )
     fpr = headline["models"][0]["tpr"][strictest]["fpr"]
     lines = [
         f"| {headline['network']} trained on | images | rank-1 | TPR at FPR {fpr:g} |",
@@ -70,7 +80,9 @@ def percent(figure: dict[str, float]) -> str:
 def between_marks(text: str, inside: str) -> str:
     """README with the table put between its marks."""
     start, end = MARKS
-    return re.sub(f"{re.escape(start)}.*?{re.escape(end)}", lambda _: f"{start}{inside}{end}", text, flags=re.DOTALL)
+    return re.sub(
+        f"{re.escape(start)}.*?{re.escape(end)}", lambda _: f"{start}{inside}{end}", text, flags=re.DOTALL
+    )
 
 
 def take_picture(page: Path) -> None:
@@ -82,10 +94,16 @@ def take_picture(page: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         shot = Path(folder) / "page.png"
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
-        options += [f"--user-data-dir={folder}/user", f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={shot}"]
+        options += [
+            f"--user-data-dir={folder}/user",
+            f"--window-size={WIDTH},{HEIGHT}",
+            f"--screenshot={shot}",
+        ]
         # The section by itself, so that the picture does not depend on how long the others are.
         text = page.read_text(encoding="utf-8")
-        only = text.replace("</head>", "<style>section:not(#groups),header,nav,footer{display:none}</style></head>")
+        only = text.replace(
+            "</head>", "<style>section:not(#groups),header,nav,footer{display:none}</style></head>"
+        )
         lone = Path(folder) / "groups.html"
         lone.write_text(only, encoding="utf-8")
         subprocess.run([browser, *options, lone.as_uri()], check=True, capture_output=True)
