@@ -71,7 +71,7 @@ def demo(
 ) -> None:
     """The whole paper in minutes, on drawn faces, without downloads or a GPU; ends with a page to look at.
 
-    Any key of its recipe can be given as an option, e.g. --seed 1; `cdp recipe new --demo` writes it as a file.
+    Any key of its recipe can be given as an option, e.g. --seed 1; the recipe itself is left in the folder.
     """
     with plain_errors():
         from cdp.cli.run import RunSettings, show_plan, typed_command
