@@ -23,7 +23,7 @@ README = DOCS.parent / "README.md"
 KEPT = DOCS / "results" / "demo.json"
 PICTURE = DOCS / "pictures" / "demo.png"
 MARKS = ("<!-- demo figures -->\n", "<!-- end of demo figures -->\n")
-WIDTH, HEIGHT, TALLEST = 1200, 3600, 760
+WIDTH, HEIGHT, TALLEST = 1200, 3600, 3600
 
 
 def kept_figures(run: dict[str, Any]) -> dict[str, Any]:
