@@ -16,14 +16,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
+from PIL import Image, ImageChops
 
 DOCS = Path(__file__).resolve().parent
 README = DOCS.parent / "README.md"
 KEPT = DOCS / "results" / "demo.json"
 PICTURE = DOCS / "pictures" / "demo.png"
 MARKS = ("<!-- demo figures -->\n", "<!-- end of demo figures -->\n")
-WIDTH, HEIGHT, TALLEST = 1200, 3600, 3600
+WIDTH, HEIGHT = 1200, 1400
 
 
 def kept_figures(run: dict[str, Any]) -> dict[str, Any]:
@@ -99,16 +99,20 @@ def take_picture(page: Path) -> None:
             f"--window-size={WIDTH},{HEIGHT}",
             f"--screenshot={shot}",
         ]
-        # The section by itself, so that the picture does not depend on how long the others are.
+        # Ordinary groups and those that lost images: the paper's figure; the failures are for the page itself.
         text = page.read_text(encoding="utf-8")
-        only = text.replace(
+        parts = re.split(r"(?=<h3>(?:Typical failure: several|Groups that lost|The least certain))", text)
+        only = (parts[0] + parts[2] + "</section>").replace(
             "</head>", "<style>section:not(#groups),header,nav,footer{display:none}</style></head>"
         )
         lone = Path(folder) / "groups.html"
         lone.write_text(only, encoding="utf-8")
         subprocess.run([browser, *options, lone.as_uri()], check=True, capture_output=True)
         picture = Image.open(shot).convert("RGB")
-        picture.crop((40, 0, WIDTH - 40, TALLEST)).quantize(128).save(PICTURE, optimize=True)
+        ink = ImageChops.difference(
+            picture, Image.new("RGB", picture.size, picture.getpixel((0, 0)))
+        ).getbbox()
+        picture.crop((40, 0, WIDTH - 40, ink[3] + 20)).quantize(128).save(PICTURE, optimize=True)
 
 
 def main() -> None:
