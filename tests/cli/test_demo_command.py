@@ -34,14 +34,14 @@ def test_the_plan_of_the_demo(tmp_path):
 
 @pytest.mark.slow
 def test_the_quick_demo_tells_the_papers_story(tmp_path):
-    """Seeded; the margins hold what several seeds gave."""
+    """Seeded. With 15 epochs two seeds gave 0.880, 0.949, 0.975 and 0.833, 0.906, 0.953, and F 0.81 and 0.79."""
     result = CliRunner().invoke(app, ["demo", "--quick", "--out", str(tmp_path / "demo")])
     assert result.exit_code == 0, result.output
     results = json.loads((tmp_path / "demo" / "run.json").read_text())["results"]
     rank_1 = {model["key"]: model["rank1"]["value"] for model in results["headline"]["models"]}
-    assert rank_1["all"] > rank_1["labeled"] + 0.1
-    assert rank_1["cdp"] > rank_1["labeled"]
-    assert results["labels"]["true"]["discards_kept"]["pairwise"]["f"] > 0.4
+    assert rank_1["all"] > rank_1["labeled"] + 0.05
+    assert rank_1["cdp"] > rank_1["labeled"] + 0.02
+    assert results["labels"]["true"]["discards_kept"]["pairwise"]["f"] > 0.65
     page = (tmp_path / "demo" / "report.html").read_text()
     assert f"{100 * rank_1['cdp']:.1f} %" in page
     assert page.count("data:image/") > 50

@@ -12,7 +12,7 @@ _QUICK = (
     ("drawn.identities", "440"),
     ("drawn.difficulty", "0.15"),
     ("drawn.test_identities", "150"),
-    ("train.epochs", "15"),
+    ("train.epochs", "12"),
     ("joint.epochs", "5"),
     ("evaluation.replicates", "200"),
 )
