@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.drawn_images import draw
+from tests.drawn_images import draw_patterns
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
@@ -65,7 +65,7 @@ checkpoint_every = 5
 def kitchen(tmp_path_factory):
     """A folder with images and a recipe."""
     folder = tmp_path_factory.mktemp("run")
-    draw(folder / "people", n_identities=40, n_images=8)
+    draw_patterns(folder / "people", n_identities=40, n_images=8)
     (folder / "recipe.toml").write_text(RECIPE)
     return folder
 
@@ -231,7 +231,7 @@ def test_without_truth_there_is_no_bound_and_no_label_figure(kitchen, copied):
 
 def test_parts_that_are_split_already(kitchen, tmp_path):
     for name, first, many in (("known", 0, 12), ("unknown", 12, 12), ("test", 24, 12)):
-        draw(tmp_path / name, n_identities=many, n_images=8, first=first)
+        draw_patterns(tmp_path / name, n_identities=many, n_images=8, first=first)
     flat = tmp_path / "flat"
     flat.mkdir()
     for number, file in enumerate(sorted((tmp_path / "unknown").rglob("*.png"))):

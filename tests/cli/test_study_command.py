@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from tests.cli.test_run_command import RECIPE
-from tests.drawn_images import draw
+from tests.drawn_images import draw_patterns
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
@@ -22,7 +22,7 @@ from cdp.study.catalog import SENTENCES
 def kitchen(tmp_path_factory):
     """A folder with images, a recipe, and a pool that all studies here share."""
     folder = tmp_path_factory.mktemp("study")
-    draw(folder / "people", n_identities=30, n_images=8)
+    draw_patterns(folder / "people", n_identities=30, n_images=8)
     quick = RECIPE.replace("epochs = 10", "epochs = 6").replace("epochs = 3", "epochs = 2")
     (folder / "recipe.toml").write_text(quick)
     return folder
