@@ -17,6 +17,9 @@ from typer.testing import CliRunner
 from cdp.cli.main import app
 from cdp.run.runner import alone_in
 
+pytestmark = pytest.mark.slow
+"""They train networks, though tiny ones."""
+
 RECIPE = """
 [data]
 images = "people"
@@ -208,7 +211,6 @@ def test_hierarchical_clustering_in_place_of_the_committee(kitchen, copied):
     assert not (copied / "consensus").exists()
 
 
-@pytest.mark.slow
 def test_a_mediator_that_learns_from_strangers(kitchen, copied):
     ran = rerun(kitchen, copied, "--folds", "2", "--grouping", "average", "--join-above", "0.2")
     trained = [name for name in ran if name.startswith("train fold")]
@@ -279,7 +281,6 @@ def test_wrong_keys_name_the_nearest(kitchen, tmp_path):
     assert result.exit_code == 2
 
 
-@pytest.mark.slow
 def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_result(kitchen, finished, tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "cdp", "run", str(kitchen / "recipe.toml"), "--out", str(out), "--json"]

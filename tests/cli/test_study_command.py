@@ -17,6 +17,9 @@ from typer.testing import CliRunner
 from cdp.cli.main import app
 from cdp.study.catalog import SENTENCES
 
+pytestmark = pytest.mark.slow
+"""They train networks, though tiny ones."""
+
 
 @pytest.fixture(scope="module")
 def kitchen(tmp_path_factory):
@@ -115,7 +118,6 @@ def test_committee_and_ensemble_need_no_joint_training(kitchen):
     assert figures(results, "parameters")[("small_vgg",)] > 1e5
 
 
-@pytest.mark.slow
 def test_ratio(kitchen):
     variants = "ratio2-clustering,ratio2-vote,ratio2-mediator,ratio3-clustering"
     results, ran = study(kitchen, "ratio", variants)
@@ -138,7 +140,6 @@ def test_base(kitchen):
     assert not [name for name in ran if name.startswith("train small")], "who is the base changes no training"
 
 
-@pytest.mark.slow
 def test_loss(kitchen):
     results, ran = study(kitchen, "loss", "softmax,arcface")
     assert list(figures(results, "rank1")) == [
@@ -169,7 +170,6 @@ def test_runtime_fits_exponents(kitchen):
     assert call(kitchen, "runtime", kitchen / "x", "--sizes", "9").exit_code == 2
 
 
-@pytest.mark.slow
 def test_baselines_beside_cdp(kitchen):
     results, _ = study(kitchen, "baselines", None, "--methods", "hierarchical_average,finch")
     f = figures(results, "f")
@@ -226,7 +226,6 @@ def test_what_is_wrong_is_a_sentence(kitchen, tmp_path):
     assert result.exit_code == 2
 
 
-@pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on_to_the_same_results(kitchen, tmp_path):
     words = ["study", "mediator_inputs", str(kitchen / "recipe.toml"), "--seeds", "1", "--json"]
     words += ["--variants", "inputs1,inputs2"]
