@@ -45,3 +45,12 @@ def test_the_quick_demo_tells_the_papers_story(tmp_path):
     page = (tmp_path / "demo" / "report.html").read_text()
     assert f"{100 * rank_1['cdp']:.1f} %" in page
     assert page.count("data:image/") > 50
+
+
+def test_a_plan_clears_nothing(tmp_path):
+    """Even with --force."""
+    (tmp_path / "demo" / "stages").mkdir(parents=True)
+    (tmp_path / "demo" / "report.html").write_text("mine")
+    result = CliRunner().invoke(app, ["demo", "--plan", "--force", "--out", str(tmp_path / "demo")])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "demo" / "report.html").read_text() == "mine"

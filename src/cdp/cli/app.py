@@ -24,6 +24,12 @@ evaluation = typer.Typer(help="Measure results against true identities.", no_arg
 app.add_typer(evaluation, name="eval")
 
 
+class InterruptedRunError(CdpError):
+    """The user stopped a run that can go on."""
+
+    exit_code = 130
+
+
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """Errors become one sentence and an exit code: 2 wrong input, 1 failure, 130 interrupted."""

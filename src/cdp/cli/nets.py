@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from cdp.cli.app import InterruptedRunError
 from cdp.data.manifests import read_manifest
-from cdp.errors import CdpError, InputError
+from cdp.errors import InputError
 from cdp.nets.recipe import Recipe
 from cdp.progress import Watch, nobody
 from cdp.types import Views
@@ -24,12 +25,6 @@ from cdp.types.manifest import Manifest
 if TYPE_CHECKING:
     from cdp.nets.devices import World
     from cdp.nets.loop import Habits
-
-
-class InterruptedRunError(CdpError):
-    """The user stopped a run that can go on."""
-
-    exit_code = 130
 
 
 @dataclass(frozen=True)

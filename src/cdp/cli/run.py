@@ -16,17 +16,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from cdp.cli.app import InterruptedRunError
 from cdp.config.sections import RunRecipe
-from cdp.errors import CdpError
 from cdp.run.go import Outcome, plan_recipe, run_recipe
 from cdp.run.runner import Deaf, Listener
 from cdp.run.stages import Record, Stage
-
-
-class InterruptedRunError(CdpError):
-    """The user stopped a run that can go on."""
-
-    exit_code = 130
 
 
 @dataclass(frozen=True)

@@ -80,11 +80,11 @@ def demo(
 
         settings = RunSettings(out, typed_command(sys.argv[1:]), quiet, as_json)
         chosen = demo_recipe(quick=quick, overrides=context.args)
+        if plan:
+            show_plan(chosen, settings)
+            return
         if force:
             from cdp.run.go import clear
 
             clear(out)
-        if plan:
-            show_plan(chosen, settings)
-        else:
-            run_it(chosen, settings)
+        run_it(chosen, settings)

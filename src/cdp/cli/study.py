@@ -10,7 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from cdp.cli.run import InterruptedRunError, JsonLines, Terminal, bars, say_line, warnings_as_lines
+from cdp.cli.app import InterruptedRunError
+from cdp.cli.run import JsonLines, Terminal, bars, say_line, warnings_as_lines
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError, OutputExistsError
 from cdp.report.words import counted, seconds

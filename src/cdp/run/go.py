@@ -54,8 +54,8 @@ def run_recipe(
     check_recipe(recipe)
     folder = Path(out).absolute()
     started = now()
+    _refuse_strangers(folder)
     with alone_in(folder):
-        _refuse_strangers(folder)
         ledger = Ledger(folder)
         ledger.open()
         (folder / "recipe.toml").write_text(write_recipe(recipe), encoding="utf-8")
@@ -88,8 +88,8 @@ def run_part(
     """
     check_recipe(recipe)
     folder = Path(out).absolute()
+    _refuse_strangers(folder)
     with alone_in(folder):
-        _refuse_strangers(folder)
         ledger = Ledger(folder)
         ledger.open()
         chosen = only(stages(recipe, folder), artifacts)
@@ -131,6 +131,8 @@ def hash_sources(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
 
 def _refuse_strangers(folder: Path) -> None:
     """A folder that holds other things is not to be filled, let alone cleared."""
+    if not folder.is_dir():
+        return
     held = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
     if held and not (folder / "stages").is_dir():
         raise InputError(

@@ -17,8 +17,6 @@ from cdp.errors import InputError
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
-DRAWN = "drawn"
-
 
 @dataclass(frozen=True, eq=False)
 class Parts:
@@ -43,7 +41,7 @@ class Parts:
 def source_names(recipe: RunRecipe) -> tuple[str, ...]:
     """The sources that a recipe reads, as artifact names."""
     data = recipe.data
-    if data.images == DRAWN:
+    if data.is_drawn:
         return ("drawn faces", "drawn test faces")
     told = ["images"] if data.images else ["labeled images", "unlabeled images"]
     if data.validation:
@@ -54,7 +52,7 @@ def source_names(recipe: RunRecipe) -> tuple[str, ...]:
 def read_sources(recipe: RunRecipe, folder: Path) -> dict[str, Manifest]:
     """The manifests behind `source_names`; drawn faces are read from the run's folder."""
     data = recipe.data
-    if data.images == DRAWN:
+    if data.is_drawn:
         return {
             "drawn faces": read_manifest(folder / "drawn" / "faces.zip"),
             "drawn test faces": read_manifest(folder / "drawn" / "test_faces.zip"),
@@ -102,20 +100,31 @@ def make_parts(recipe: RunRecipe, sources: Mapping[str, Manifest]) -> Parts:
         labeled = turn(sources["labeled images"])
         parts = [turn(sources["unlabeled images"])]
         validation = turn(sources["validation images"]) if "validation images" in sources else None
+    if not recipe.data.truth:
+        parts = [without_identities(part) for part in parts]
+    if recipe.evaluation.bound and recipe.data.truth:
+        for part in parts:
+            require_identities(part)
     if validation is not None:
         parts.append(validation)
-    if not parts:
-        raise InputError("split.unlabeled_parts = 0: there is nothing to label; ask for one part or more.")
     if test is not None:
         probes, distractors = _cut_test(test, chosen.test_probes, recipe.seed)
     if probes is None or distractors is None:
         raise InputError(
             "Nobody is there to be found again: give data.test, or split.probes and split.distractors."
         )
-    unlabeled = merge_manifests(parts)
-    if not recipe.data.truth:
-        unlabeled = without_identities(unlabeled)
-    return Parts(labeled, unlabeled, 0 if validation is None else len(validation), probes, distractors)
+    return Parts(
+        labeled, merge_manifests(parts), 0 if validation is None else len(validation), probes, distractors
+    )
+
+
+def require_identities(manifest: Manifest) -> None:
+    """The bound is trained on every image, so it needs to know them all; better said before hours of training."""
+    if (manifest.identities < 0).any():
+        raise InputError(
+            "evaluation.bound = true needs the true identity of every unlabeled image, and some have none; write "
+            "evaluation.bound = false."
+        )
 
 
 def without_identities(manifest: Manifest) -> Manifest:

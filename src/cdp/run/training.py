@@ -14,7 +14,7 @@ from cdp.config.sections import RunRecipe
 from cdp.data.merge import merge_manifests
 from cdp.errors import InputError
 from cdp.progress import Watch
-from cdp.run.parts import fold_of_rows, make_parts, read_sources
+from cdp.run.parts import fold_of_rows, make_parts, read_sources, require_identities
 from cdp.store import write_json, writing
 from cdp.types import Labels
 from cdp.types.manifest import Manifest
@@ -178,10 +178,7 @@ def train_bound(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
     from cdp.nets.supervised import train_supervised
 
     everyone = merge_manifests([part(folder, "labeled"), part(folder, "unlabeled")])
-    if (everyone.identities < 0).any():
-        raise InputError(
-            "The bound needs the true identity of every unlabeled image; write evaluation.bound = false."
-        )
+    require_identities(everyone)
     train_supervised(
         everyone,
         [recipe.base.network],
