@@ -302,6 +302,18 @@ def test_a_folder_with_other_things_is_left_alone(kitchen, tmp_path):
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
 
+def test_unknown_networks_and_missing_images_are_found_before_anything_runs(kitchen, tmp_path):
+    out = tmp_path / "run"
+    result = call(kitchen, "--out", str(out), "--committee.networks", "small_vgg,small_resnett")
+    assert result.exit_code == 2
+    assert "small_resnett" in result.output
+    assert "Did you mean small_resnet?" in result.output
+    result = call(kitchen, "--out", str(out), "--data.images", str(tmp_path / "nowhere"))
+    assert result.exit_code == 2
+    assert "data.images" in result.output
+    assert not out.exists()
+
+
 def test_wrong_keys_name_the_nearest(kitchen, tmp_path):
     result = call(kitchen, "--out", str(tmp_path / "run"), "--consensus.treshold", "0.9")
     assert result.exit_code == 2

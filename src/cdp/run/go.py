@@ -9,6 +9,7 @@ from typing import Any
 
 from cdp.config.checks import check_recipe
 from cdp.config.sections import RunRecipe
+from cdp.config.surroundings import check_networks, check_paths
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
 from cdp.report.write import write_report
@@ -52,6 +53,8 @@ def run_recipe(
         StoreError: the disk is full; the same call goes on later.
     """
     check_recipe(recipe)
+    check_paths(recipe)
+    check_networks(recipe)
     folder = Path(out).absolute()
     started = now()
     _refuse_strangers(folder)
@@ -106,6 +109,7 @@ def sources_for(stages: Sequence[Stage], recipe: RunRecipe, ledger: Ledger) -> d
 def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
     """What a run would do, and why; nothing is written."""
     check_recipe(recipe)
+    check_paths(recipe)
     ledger = Ledger(Path(out).absolute())
     return plan_stages(make_stages(recipe, ledger.folder), ledger, hash_sources(recipe, ledger))
 
