@@ -131,6 +131,13 @@ def test_ratio(kitchen):
     ratios = figures(results, "ratio")
     assert ratios[("0", "labeled only")] == 0 < ratios[("2", "vote")] < ratios[("3", "clustering")]
     assert (kitchen / "ratio" / "plot-rank1.svg").is_file()
+    low, high = rank1[("0", "labeled only")], rank1[("2", "all labels")]
+    gap = figures(results, "gap")
+    if high > low:
+        assert gap[("2", "vote")] == pytest.approx((rank1[("2", "vote")] - low) / (high - low))
+    assert gap[("3", "clustering")] is None, "its bound was not among the variants"
+    labels = figures(results, "label_f")
+    assert all((labels[row] is None) == (row[1] in ("labeled only", "all labels")) for row in labels)
 
 
 def test_base(kitchen):
@@ -150,7 +157,8 @@ def test_loss(kitchen):
 
 def test_soft_labels(kitchen):
     results, ran = study(kitchen, "soft_labels", "hard,depth3-decay0.2")
-    assert set(figures(results, "rank1")) == {("hard (depth 0)",), ("all labels",), ("depth 3, decay 0.2",)}
+    rows = {("labeled only",), ("hard (depth 0)",), ("all labels",), ("depth 3, decay 0.2",)}
+    assert set(figures(results, "rank1")) == rows
     assert ran.count("consensus") <= 1, "soft labels come from the same pairs"
     assert ran.count("train with pseudo-labels") >= 1
 

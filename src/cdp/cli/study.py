@@ -19,7 +19,7 @@ from cdp.run.runner import Ran
 from cdp.run.stages import Record, Stage
 from cdp.study.design import Options, Variant
 from cdp.study.execute import DeafToStudies, Job, Left, StudyListener, make_jobs, plan_study, run_study
-from cdp.study.page import comparison_page, read_results
+from cdp.study.page import comparison_page, read_chapters, read_remarks
 from cdp.study.registry import find_study
 from cdp.study.tables import table_of
 
@@ -100,7 +100,7 @@ def write_comparison(folders: Sequence[Path], out: Path, *, force: bool = False)
     """One page of several studies."""
     if out.exists() and not force:
         raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
-    text = comparison_page([read_results(folder) for folder in folders])
+    text = comparison_page(read_chapters(folders, out), foreword=read_remarks(out.parent))
     partial = out.with_name(f".{out.name}.partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(out)

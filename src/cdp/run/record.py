@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
@@ -33,6 +34,7 @@ def make_record(
         "recipe": recipe.as_dict(),
         "recipe_text": write_recipe(recipe, commented=False),
         "versions": versions(),
+        "commit": commit(),
         "cores": os.cpu_count() or 1,
         "seed": recipe.seed,
         "started": started.isoformat(timespec="seconds"),
@@ -70,6 +72,29 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return told
+
+
+def commit() -> str | None:
+    """The commit this code is at, `+` behind it if files were changed since; None if it is not a checkout of cdp."""
+    source = Path(__file__).parent
+    # The package must lie where the repository has it, not merely somewhere inside a user's own repository.
+    if not (source.parents[2] / ".git").exists():
+        return None
+    told = []
+    for words in (
+        ["rev-parse", "--short=12", "HEAD"],
+        ["status", "--porcelain", "--untracked-files=no", "src"],
+    ):
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(source.parents[2]), *words], capture_output=True, text=True, timeout=10
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        if done.returncode:
+            return None
+        told.append(done.stdout.strip())
+    return told[0] + ("+" if told[1] else "")
 
 
 def now() -> datetime:

@@ -121,6 +121,8 @@ class Study:
         columns: figures, which may depend on the recipe.
         main: the column that rows are compared by.
         together: rows with so many equal first cells are compared with one another.
+        bounds: the rows below and above the row of these cells, between which `gap` is the share it has reached
+            of the main column; None = the row is itself a bound.
         variants: from the recipe.
         paper: its numbers, if it has any.
         plots: pictures.
@@ -135,6 +137,7 @@ class Study:
     main: str
     variants: Callable[[RunRecipe, Options], list[Variant]]
     together: int = 0
+    bounds: Callable[[tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]] | None] | None = None
     paper: Paper | None = None
     plots: tuple[Plot, ...] = ()
     fits: tuple[str, ...] = ()

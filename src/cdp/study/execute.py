@@ -15,7 +15,7 @@ from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.run.go import run_part, sources_for
 from cdp.run.pool import Pool
-from cdp.run.record import now, versions
+from cdp.run.record import commit, now, versions
 from cdp.run.runner import Deaf, Listener, Ran, alone_in, plan_stages
 from cdp.run.stages import Ledger, Record, Stage, only, signatures
 from cdp.store import write_json
@@ -208,7 +208,7 @@ def run_study(
     """
     folder = Path(out).absolute()
     told = listener or DeafToStudies()
-    started = now()
+    started, made_at = now(), commit()
     clock = _Clock(jobs)
     with alone_in(folder):
         _refuse_strangers(folder)
@@ -247,6 +247,7 @@ def run_study(
                 "recipe": recipe.as_dict(),
                 "seeds": sorted({one.seed for one, _ in measured}),
                 "versions": versions(),
+                "commit": made_at,
                 "cores": os.cpu_count() or 1,
                 "started": started.isoformat(timespec="seconds"),
                 # A stage that several runs share took its time once.

@@ -11,6 +11,7 @@ from cdp.run.training import folder_name
 from cdp.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
 from cdp.study.figures import (
     headline,
+    label_figures,
     measured_ratio,
     read_json,
     recognition_columns,
@@ -18,10 +19,12 @@ from cdp.study.figures import (
 )
 from cdp.study.labels import clustering, has_validation
 from cdp.study.paper import BASE, COMMITTEE, LOSS, RATIO, SOFT_LABELS
+from cdp.study.tables import GAP
 
-_WANTED = ("recognition",)
+_WANTED = ("recognition", "label figures")
 _RATIOS = (2, 4, 6, 8, 10)
 _TRAINED = {"labeled": "labeled only", "cdp": "pseudo-labels", "all": "all labels"}
+_BOUNDS = (_TRAINED["labeled"], _TRAINED["all"])
 _SOFT = ((3, 0.2), (3, 0.5), (5, 0.2), (5, 0.5), (5, 0.8), (10, 0.2))
 _PLAIN = {"evaluation.members": False}
 
@@ -49,11 +52,16 @@ def _at_two(recipe: RunRecipe) -> dict[str, Any]:
 
 
 def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
-    """A reader of the headline: model -> the cells of its row."""
+    """A reader of the headline: model -> the cells of its row, with the pseudo-labels it learned from."""
 
     def read(run: Finished) -> list[Measure]:
         found = headline(run.folder)
-        return [Measure(words, found[key]) for key, words in cells.items() if key in found]
+        learned = {"cdp": {"label_f": label_figures(run.folder)["f"]}}
+        return [
+            Measure(words, {**found[key], **learned.get(key, {})})
+            for key, words in cells.items()
+            if key in found
+        ]
 
     return read
 
@@ -82,6 +90,20 @@ def _ratio(recipe: RunRecipe, options: Options) -> list[Variant]:
     return variants
 
 
+def _ratio_bounds(cells: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    ratio, labels = cells
+    return None if labels in _BOUNDS else (("0", _TRAINED["labeled"]), (ratio, _TRAINED["all"]))
+
+
+def _base_bounds(cells: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    base, labels = cells
+    return None if labels in _BOUNDS else ((base, _TRAINED["labeled"]), (base, _TRAINED["all"]))
+
+
+def _soft_bounds(cells: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    return None if cells[0] in _BOUNDS else ((_TRAINED["labeled"],), (_TRAINED["all"],))
+
+
 def _with_ratio(read: Callable[[Finished], list[Measure]]) -> Callable[[Finished], list[Measure]]:
     def read_all(run: Finished) -> list[Measure]:
         true = measured_ratio(run.folder)
@@ -93,8 +115,17 @@ def _with_ratio(read: Callable[[Finished], list[Measure]]) -> Callable[[Finished
     return read_all
 
 
+def _columns(recipe: RunRecipe) -> list[Column]:
+    """Recognition, the share of the gap closed, and the labels behind it."""
+    return [
+        *recognition_columns(recipe),
+        Column(GAP, "gap closed (rank-1)"),
+        Column("label_f", "labels, pairwise F"),
+    ]
+
+
 def _ratio_columns(recipe: RunRecipe) -> list[Column]:
-    return [*recognition_columns(recipe), Column("ratio", "unlabeled : labeled", "number", "")]
+    return [*_columns(recipe), Column("ratio", "unlabeled : labeled", "number", "")]
 
 
 def _base(recipe: RunRecipe, options: Options) -> list[Variant]:
@@ -142,7 +173,7 @@ def _soft(recipe: RunRecipe, options: Options) -> list[Variant]:
         "hard",
         {**common, "joint.soft_depth": 0, "evaluation.bound": True},
         _WANTED,
-        _read(cdp=("hard (depth 0)",), all=("all labels",)),
+        _read(labeled=(_TRAINED["labeled"],), cdp=("hard (depth 0)",), all=(_TRAINED["all"],)),
     )
     soft = [
         Variant(
@@ -190,6 +221,7 @@ STUDIES = (
         "rank1",
         _ratio,
         together=1,
+        bounds=_ratio_bounds,
         paper=RATIO,
         plots=(Plot("rank1", "lines", "unlabeled parts per labeled part"),),
         reading="The ratio counts the validation part, if there is one, as one of the unlabeled parts.",
@@ -198,10 +230,11 @@ STUDIES = (
         "base",
         "Different base networks",
         ("base", "labels"),
-        recognition_columns,
+        _columns,
         "rank1",
         _base,
         together=1,
+        bounds=_base_bounds,
         paper=BASE,
         plots=(Plot("rank1"),),
         reading="Whoever is not the base is on the committee.",
@@ -210,7 +243,7 @@ STUDIES = (
         "loss",
         "Softmax and ArcFace",
         ("loss", "labels"),
-        recognition_columns,
+        _columns,
         "rank1",
         _loss,
         together=1,
@@ -222,9 +255,10 @@ STUDIES = (
         "soft_labels",
         "Hard and soft labels",
         ("labels",),
-        recognition_columns,
+        _columns,
         "rank1",
         _soft,
+        bounds=_soft_bounds,
         paper=SOFT_LABELS,
         plots=(Plot("rank1"),),
     ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,16 @@ from cdp.study.tables import markdown_table, table_of, written
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
+REMARKS = "remarks.md"
+"""What somebody has to say about a study's figures, in Markdown, beside its results.json; never written by cdp."""
+
+
 def write_pages(folder: Path, results: Mapping[str, Any]) -> None:
-    """Write `README.md`, `study.html` and one SVG per plot."""
+    """Write `README.md`, `study.html` and one SVG per plot; `remarks.md`, if there is one, goes into README.md."""
     pictures = plots_of(results)
     for name, (_, picture) in pictures.items():
         _write(folder / f"{name}.svg", alone(picture))
-    _write(folder / "README.md", markdown_page(results, list(pictures)))
+    _write(folder / "README.md", markdown_page(results, list(pictures), read_remarks(folder)))
     _write(folder / "study.html", html_page(results))
 
 
@@ -44,6 +50,12 @@ def read_results(folder: Path) -> dict[str, Any]:
     return results
 
 
+def read_remarks(folder: Path) -> str:
+    """The text of `remarks.md`; empty if there is none."""
+    file = folder / REMARKS
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+
+
 def plots_of(results: Mapping[str, Any]) -> dict[str, tuple[str, Html]]:
     """Name -> title and picture."""
     titles = {column["key"]: column["title"] for column in results["columns"]}
@@ -54,9 +66,11 @@ def plots_of(results: Mapping[str, Any]) -> dict[str, tuple[str, Html]]:
     }
 
 
-def markdown_page(results: Mapping[str, Any], pictures: Sequence[str] = ()) -> str:
+def markdown_page(results: Mapping[str, Any], pictures: Sequence[str] = (), remarks: str = "") -> str:
     """The study by itself: our table, the paper's, the plots, and how to get the same again."""
     blocks = [f"# {results['title']}", *_markdown_blocks(results)]
+    said = _titled(remarks)[1]
+    blocks += [said] if said else []
     blocks += [f"![{name}]({name}.svg)" for name in pictures]
     blocks += ["## How to get the same again", _facts(results)]
     if results["command"]:
@@ -68,19 +82,63 @@ def markdown_page(results: Mapping[str, Any], pictures: Sequence[str] = ()) -> s
     return "\n\n".join(blocks) + "\n"
 
 
-def comparison_page(studies: Sequence[Mapping[str, Any]], title: str = "Results beside the paper's") -> str:
-    """Several studies on one Markdown page, each table above the paper's."""
+@dataclass(frozen=True)
+class Chapter:
+    """A study on a page of several.
+
+    Attributes:
+        results: its results.json.
+        remarks: what somebody has to say about it, in Markdown; a first line `# Title` is its title on the page.
+        place: of its folder, as the page links to it; empty = no links.
+    """
+
+    results: Mapping[str, Any]
+    remarks: str = ""
+    place: str = ""
+
+
+def comparison_page(
+    chapters: Sequence[Chapter], title: str = "Results beside the paper's", foreword: str = ""
+) -> str:
+    """Several studies on one Markdown page, each table above the paper's, with remarks and plots."""
     blocks = [
         f"# {title}",
+        *([foreword] if foreword else []),
         "The paper measured millions of faces that are no longer public; these are the same studies on other "
         "images. Numbers compare within a table, not across: what can be the same is which way they go.",
         spread_rule(),
     ]
-    for results in studies:
-        blocks += [f"## {results['title']}", *_markdown_blocks(results), _facts(results)]
+    for chapter in chapters:
+        results, place = chapter.results, chapter.place
+        own, remarks = _titled(chapter.remarks)
+        blocks += [f"## {own or results['title']}", *_markdown_blocks(results)]
+        blocks += [remarks] if remarks else []
+        if place:
+            blocks += [f"![{title}]({place}/{name}.svg)" for name, (title, _) in plots_of(results).items()]
+        blocks.append(
+            _facts(results) + (f" All figures: [results.json]({place}/results.json)." if place else "")
+        )
         if results["command"]:
             blocks.append(f"```console\n{results['command']}\n```")
     return "\n\n".join(blocks) + "\n"
+
+
+def _titled(remarks: str) -> tuple[str, str]:
+    """The title in the first line, if it is one, and the rest."""
+    first, _, rest = remarks.partition("\n")
+    return (first[2:].strip(), rest.strip()) if first.startswith("# ") else ("", remarks)
+
+
+def read_chapters(folders: Sequence[Path], page: Path) -> list[Chapter]:
+    """Studies for a page at `page`, with links that hold from there."""
+    return [
+        Chapter(
+            read_results(folder),
+            read_remarks(folder),
+            Path(os.path.relpath(folder, page.parent)).as_posix(),
+        )
+        for folder in folders
+    ]
 
 
 def spread_rule() -> str:
@@ -109,9 +167,10 @@ def _facts(results: Mapping[str, Any]) -> str:
     done = ""
     if results["runs_done"] < results["runs"]:
         done = f" {results['runs_done']} of {results['runs']} runs are done; the figures are of these."
+    commit = f", commit {results['commit']}" if results.get("commit") else ""
     return (
         f"{counted(len(results['seeds']), 'seed')}, {counted(results['cores'], 'core')}, "
-        f"{seconds(results['seconds'])} of computing, what variants share counted once.{done}"
+        f"{seconds(results['seconds'])} of computing, what variants share counted once{commit}.{done}"
     )
 
 

@@ -10,6 +10,8 @@ from cdp.study.design import Measure, Study
 from cdp.study.spread import UNKNOWN, exponent, summarize, verdicts
 
 DASH = "–"
+GAP = "gap"
+"""The column that `Study.bounds` fills."""
 
 
 def results_of(
@@ -41,6 +43,8 @@ def results_of(
         }
         for cells in order
     }
+    if study.bounds is not None:
+        _add_gaps(study, values)
     said = _compare(study, columns, order, values)
     return {
         "title": study.title,
@@ -61,6 +65,22 @@ def results_of(
         "paper": None if study.paper is None else vars(study.paper),
         "extra": dict(extra),
     }
+
+
+def _add_gaps(study: Study, values: dict[tuple[str, ...], dict[str, list[float | None]]]) -> None:
+    """How far each row has come from the row below it to the one above, seed by seed."""
+    assert study.bounds is not None
+    for cells, held in values.items():
+        around = study.bounds(cells)
+        if around is None or any(bound not in values for bound in around):
+            continue
+        low, high = (values[bound][study.main] for bound in around)
+        held[GAP] = [
+            (reached - below) / (above - below)
+            if reached is not None and below is not None and above is not None and above > below
+            else None
+            for reached, below, above in zip(held[study.main], low, high, strict=True)
+        ]
 
 
 def _plain(value: float | None) -> float | None:
@@ -92,6 +112,8 @@ def _compare(
         return said
     groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for cells in order:
+        if study.bounds is not None and study.bounds(cells) is None:
+            continue
         groups.setdefault(cells[: study.together], []).append(cells)
     for members in groups.values():
         told = verdicts([values[cells][study.main] for cells in members], better)

@@ -10,11 +10,13 @@ from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.study.design import Column, Measure, Paper, Plot, Study
 from cdp.study.page import (
+    Chapter,
     alone,
     comparison_page,
     html_page,
     markdown_page,
     plots_of,
+    read_chapters,
     read_results,
     write_pages,
 )
@@ -94,9 +96,57 @@ def test_markdown_sets_the_papers_table_below(results):
     assert "![plot-rank1](plot-rank1.svg)" in page
     assert "2 of 3 runs are done" in page
     assert "cdp study ratio x.toml --out y" in page
-    both = comparison_page([results, results])
+    assert "commit" not in page
+    both = comparison_page([Chapter(results), Chapter({**results, "commit": "abc123"})])
     assert both.count("## More & more") == 2
     assert "not told apart" in both
+    assert "counted once, commit abc123. 2 of 3 runs" in both
+
+
+def test_remarks_are_set_below_the_tables_and_may_give_the_title(results, tmp_path):
+    folder = tmp_path / "ratio"
+    folder.mkdir()
+    (folder / "results.json").write_text(json.dumps(results))
+    (folder / "remarks.md").write_text("# On letters\n\nFewer than hoped.\n")
+    write_pages(folder, results)
+    own = (folder / "README.md").read_text()
+    assert own.startswith("# More & more\n")
+    assert own.index("| 10 | 78.18 |") < own.index("Fewer than hoped.") < own.index("![plot-rank1]")
+    page = comparison_page(read_chapters([folder], tmp_path / "docs" / "page.md"), foreword="In short: no.")
+    assert page.index("In short: no.") < page.index("## On letters") < page.index("Fewer than hoped.")
+    assert "![rank-1](../ratio/plot-rank1.svg)" in page
+    assert "[results.json](../ratio/results.json)" in page
+    assert "More & more" not in page
+
+
+def test_the_share_of_the_gap_is_of_every_seed_by_itself_and_bounds_are_not_compared():
+    def bounds(cells):
+        return None if cells[0] in ("few", "all") else (("few",), ("all",))
+
+    columns = [Column("rank1", "rank-1"), Column("gap", "gap closed")]
+    study = Study(
+        "base", "t", ("labels",), lambda recipe: columns, "rank1", lambda recipe, options: [], bounds=bounds
+    )
+    held = {
+        "few": (0.2, 0.4, 0.5),
+        "vote": (0.3, 0.5, 0.5),
+        "mediator": (0.5, 0.7, 0.5),
+        "all": (0.6, 0.8, 0.5),
+    }
+    measured = [
+        ("x", seed, [Measure((name,), {"rank1": values[seed]}) for name, values in held.items()])
+        for seed in range(3)
+    ]
+    rows = {row["cells"][0]: row for row in results_of(study, RunRecipe(), measured, {})["rows"]}
+    assert rows["mediator"]["figures"]["gap"]["values"] == [pytest.approx(0.75), pytest.approx(0.75), None]
+    assert rows["vote"]["figures"]["gap"]["mean"] == pytest.approx(0.25)
+    assert rows["all"]["figures"]["gap"]["mean"] is None
+    assert {name: row["verdict"] for name, row in rows.items()} == {
+        "few": "", "vote": "not told apart", "mediator": "best", "all": "",
+    }  # fmt: skip
+    # A row whose bounds were not run has no share.
+    alone = results_of(study, RunRecipe(), [("x", 0, [Measure(("vote",), {"rank1": 0.3})])], {})
+    assert alone["rows"][0]["figures"]["gap"]["mean"] is None
 
 
 def test_the_html_page_is_whole_and_escaped(results):
