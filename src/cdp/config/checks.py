@@ -31,6 +31,9 @@ def member_names(recipe: RunRecipe) -> list[str]:
 
 def _sources(recipe: RunRecipe) -> Iterator[str]:
     data = recipe.data
+    if data.embeddings:
+        yield from _embeddings(recipe)
+        return
     if not data.images and not data.labeled:
         yield (
             "data.images and data.labeled are both empty: name the images that are to be split (data.images, "
@@ -53,9 +56,23 @@ def _sources(recipe: RunRecipe) -> Iterator[str]:
             )
 
 
+def _embeddings(recipe: RunRecipe) -> Iterator[str]:
+    data, split = recipe.data, recipe.split
+    for key in ("images", "labeled", "unlabeled", "validation", "test", "skip"):
+        if getattr(data, key):
+            yield f"data.{key} and data.embeddings are both given: leave one of them empty."
+    if data.rotations:
+        yield "data.rotations turns images, and data.embeddings has none: set data.rotations = false."
+    for key in ("probes", "distractors"):
+        if getattr(split, key):
+            yield f"split.{key} is for testing trained networks, and data.embeddings trains none: set split.{key} = 0."
+    if recipe.consensus.folds:
+        yield "consensus.folds trains networks, and data.embeddings has no images to train on: set consensus.folds = 0."
+
+
 def _shares(recipe: RunRecipe) -> Iterator[str]:
     split = recipe.split
-    if not recipe.data.images:
+    if not recipe.data.is_split_here:
         return
     if split.labeled == 1:
         yield "split.labeled = 1: nothing is left to be labeled; give a smaller share, e.g. 0.1."
@@ -73,6 +90,8 @@ def _shares(recipe: RunRecipe) -> Iterator[str]:
 
 def _tests(recipe: RunRecipe) -> Iterator[str]:
     data, split, drawn = recipe.data, recipe.split, recipe.drawn
+    if data.embeddings:
+        return
     in_split = bool(data.images) and (split.probes > 0 or split.distractors > 0)
     own_test = data.is_drawn and drawn.test_identities > 0
     if data.test and own_test:
@@ -175,7 +194,7 @@ def _pair_recall(recipe: RunRecipe) -> Iterator[str]:
 def _tuning(recipe: RunRecipe) -> Iterator[str]:
     if not recipe.consensus.tune:
         return
-    if recipe.data.images and not recipe.split.validation:
+    if recipe.data.is_split_here and not recipe.split.validation:
         yield (
             "consensus.tune needs images to choose the threshold on: give split.validation a share, e.g. 0.1, or set "
             "consensus.tune = false."

@@ -15,7 +15,7 @@ from cdp.config.sections import DRAWN, SECTIONS, RunRecipe
 from cdp.errors import InputError
 from cdp.settings import did_you_mean, listed, settings_of, shown, word_for
 
-PATH_KEYS = ("images", "labeled", "validation", "test", "root", "skip")
+PATH_KEYS = ("images", "labeled", "embeddings", "validation", "test", "root", "skip")
 """The keys of [data] that are one path; `unlabeled` is a list of them."""
 
 

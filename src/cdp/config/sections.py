@@ -36,6 +36,11 @@ class DataSection(_Section):
         'or "drawn" for drawn faces.',
     )
     labeled: str = setting("", "Instead of images: the labeled part, with identities.")
+    embeddings: str = setting(
+        "",
+        "Instead of images, for studies of labels only: a folder with NETWORK.npy of the base and of every member, and "
+        "identities.npy; row i is the same image in all of them.",
+    )
     unlabeled: tuple[str, ...] = setting((), "With labeled: the unlabeled parts; they need no identities.")
     validation: str = setting("", "With labeled: images with identities on which the threshold is chosen.")
     test: str = setting(
@@ -52,6 +57,11 @@ class DataSection(_Section):
     def is_drawn(self) -> bool:
         """Whether the images are drawn faces."""
         return self.images == DRAWN
+
+    @property
+    def is_split_here(self) -> bool:
+        """Whether [split] parts it."""
+        return bool(self.images or self.embeddings)
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,7 @@ class DrawnSection(_Section):
 
 @dataclass(frozen=True)
 class SplitSection(_Section):
-    """How data.images is parted, with nobody on two sides."""
+    """How data.images or data.embeddings is parted, with nobody on two sides."""
 
     section: ClassVar[str] = "split"
     labeled: float = setting(

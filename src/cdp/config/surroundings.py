@@ -22,7 +22,13 @@ def check_paths(recipe: RunRecipe) -> None:
     images = "" if data.is_drawn else data.images
     named = [("images", images), ("labeled", data.labeled)]
     named += [(f"unlabeled[{place}]", path) for place, path in enumerate(data.unlabeled)]
-    named += [("validation", data.validation), ("test", data.test), ("root", data.root), ("skip", data.skip)]
+    named += [
+        ("embeddings", data.embeddings),
+        ("validation", data.validation),
+        ("test", data.test),
+        ("root", data.root),
+        ("skip", data.skip),
+    ]
     for key, path in named:
         if not path or Path(path).exists():
             continue
@@ -36,17 +42,32 @@ def check_paths(recipe: RunRecipe) -> None:
                 f"data.{key} = {path}: no such file or folder; relative paths start from the recipe's folder."
             )
 
+    if data.embeddings:
+        for file in embedding_files(recipe).values():
+            if not file.is_file():
+                raise InputError(
+                    f"data.embeddings: {file} is not there; a folder of embeddings has identities.npy and one .npy per "
+                    "network, called as base.network and committee.networks call it."
+                )
+
+
+def embedding_files(recipe: RunRecipe) -> dict[str, Path]:
+    """Whose rows are where, for data.embeddings: `identities`, then every network by its name."""
+    folder = Path(recipe.data.embeddings)
+    names = ["identities", *(name.replace(":", "-") for name in member_names(recipe))]
+    return {name: folder / f"{name}.npy" for name in names}
+
 
 def check_networks(recipe: RunRecipe) -> bool:
     """Refuse a network that nobody knows, or that cannot see images as small as the recipe's.
 
     Returns:
-        False if nothing was checked, because torch is not installed.
+        False if nothing was checked, because torch is not installed or nothing is trained.
 
     Raises:
         InputError: names the key and the network.
     """
-    if find_spec("torch") is None:
+    if recipe.data.embeddings or find_spec("torch") is None:
         return False
     from cdp.nets.registry import find_trunk
 

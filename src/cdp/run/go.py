@@ -9,7 +9,7 @@ from typing import Any
 
 from cdp.config.checks import check_recipe
 from cdp.config.sections import RunRecipe
-from cdp.config.surroundings import check_networks, check_paths
+from cdp.config.surroundings import check_networks, check_paths, embedding_files
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
 from cdp.report.write import write_report
@@ -53,6 +53,7 @@ def run_recipe(
         StoreError: the disk is full; the same call goes on later.
     """
     check_recipe(recipe)
+    _require_images(recipe)
     check_paths(recipe)
     check_networks(recipe)
     folder = Path(out).absolute()
@@ -109,9 +110,18 @@ def sources_for(stages: Sequence[Stage], recipe: RunRecipe, ledger: Ledger) -> d
 def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
     """What a run would do, and why; nothing is written."""
     check_recipe(recipe)
+    _require_images(recipe)
     check_paths(recipe)
     ledger = Ledger(Path(out).absolute())
     return plan_stages(make_stages(recipe, ledger.folder), ledger, hash_sources(recipe, ledger))
+
+
+def _require_images(recipe: RunRecipe) -> None:
+    if recipe.data.embeddings:
+        raise InputError(
+            "data.embeddings: a run trains networks, which needs images; label embeddings with `cdp label`, or compare "
+            "ways to label them with `cdp study`."
+        )
 
 
 def clear(out: str | Path) -> None:
@@ -130,7 +140,11 @@ def hash_sources(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
     if recipe.data.is_drawn:
         return {}
     sources = read_sources(recipe, ledger.folder)
-    return {name: ledger.hashes.of_manifest(sources[name]) for name in source_names(recipe)}
+    told = {name: ledger.hashes.of_manifest(sources[name]) for name in source_names(recipe)}
+    if recipe.data.embeddings:
+        for name, file in embedding_files(recipe).items():
+            told[f"embeddings {name}"] = ledger.hashes.of_file(file)
+    return told
 
 
 def _refuse_strangers(folder: Path) -> None:

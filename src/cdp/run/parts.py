@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from cdp.config.sections import RunRecipe
+from cdp.config.surroundings import embedding_files
+from cdp.data.array_files import open_npy
 from cdp.data.manifests import read_manifest
 from cdp.data.merge import merge_manifests
 from cdp.data.rotations import families, rotated
@@ -27,15 +29,15 @@ class Parts:
         unlabeled: all images to be labeled; the validation part comes last, if there is one.
         n_validation: how many rows of `unlabeled` are the validation part, whose identities may be used to
             choose a threshold, as in the paper, where it is one of the unlabeled parts.
-        probes: people to be found again.
-        distractors: people they must be told from.
+        probes: people to be found again; None where nothing is trained.
+        distractors: people they must be told from; None where nothing is trained.
     """
 
     labeled: Manifest
     unlabeled: Manifest
     n_validation: int
-    probes: Manifest
-    distractors: Manifest
+    probes: Manifest | None
+    distractors: Manifest | None
 
 
 def source_names(recipe: RunRecipe) -> tuple[str, ...]:
@@ -43,6 +45,8 @@ def source_names(recipe: RunRecipe) -> tuple[str, ...]:
     data = recipe.data
     if data.is_drawn:
         return ("drawn faces", "drawn test faces")
+    if data.embeddings:
+        return ("images",)
     told = ["images"] if data.images else ["labeled images", "unlabeled images"]
     if data.validation:
         told.append("validation images")
@@ -57,6 +61,8 @@ def read_sources(recipe: RunRecipe, folder: Path) -> dict[str, Manifest]:
             "drawn faces": read_manifest(folder / "drawn" / "faces.zip"),
             "drawn test faces": read_manifest(folder / "drawn" / "test_faces.zip"),
         }
+    if data.embeddings:
+        return {"images": _rows_of(embedding_files(recipe)["identities"])}
     places = {
         "images": (data.images,),
         "labeled images": (data.labeled,),
@@ -68,6 +74,21 @@ def read_sources(recipe: RunRecipe, folder: Path) -> dict[str, Manifest]:
         name: merge_manifests([_read(place, recipe) for place in places[name]])
         for name in source_names(recipe)
     }
+
+
+def _rows_of(file: Path) -> Manifest:
+    """Rows of arrays in place of images: `identities.npy!17`."""
+    identities = open_npy(file)
+    if identities.ndim != 1 or identities.dtype.kind not in "iu":
+        raise InputError(
+            f"{file}: one whole number per image is needed, this is {identities.dtype} of shape {identities.shape}."
+        )
+    return Manifest(tuple(f"{file.absolute()}!{row}" for row in range(len(identities))), identities)
+
+
+def row_numbers(table: Manifest) -> LongArray:
+    """The rows that a part of such a table stands for."""
+    return np.array([int(place.rpartition("!")[2]) for place in table.locations], np.int64)
 
 
 def _read(place: str, recipe: RunRecipe) -> Manifest:
@@ -102,14 +123,14 @@ def make_parts(recipe: RunRecipe, sources: Mapping[str, Manifest]) -> Parts:
         validation = turn(sources["validation images"]) if "validation images" in sources else None
     if not recipe.data.truth:
         parts = [without_identities(part) for part in parts]
-    if recipe.evaluation.bound and recipe.data.truth:
+    if recipe.evaluation.bound and recipe.data.truth and not recipe.data.embeddings:
         for part in parts:
             require_identities(part)
     if validation is not None:
         parts.append(validation)
     if test is not None:
         probes, distractors = _cut_test(test, chosen.test_probes, recipe.seed)
-    if probes is None or distractors is None:
+    if (probes is None or distractors is None) and not recipe.data.embeddings:
         raise InputError(
             "Nobody is there to be found again: give data.test, or split.probes and split.distractors."
         )

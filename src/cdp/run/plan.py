@@ -41,8 +41,11 @@ def make_stages(recipe: RunRecipe, folder: Path) -> list[Stage]:
         Model("networks", recipe.base.network),
         *(Model("networks", name) for name in recipe.committee.networks),
     ]
-    stages += [made.train(model) for model in models]
-    stages += [made.embed(model, _TRAINED_ON) for model in models]
+    if recipe.data.embeddings:
+        stages += [made.take_rows(model) for model in models]
+    else:
+        stages += [made.train(model) for model in models]
+        stages += [made.embed(model, _TRAINED_ON) for model in models]
     folds = [made.fold_models(fold) for fold in range(1, recipe.consensus.folds + 1)]
     for fold, fold_models in enumerate(folds, start=1):
         stages += [made.train_without(model, fold) for model in fold_models]
@@ -55,6 +58,8 @@ def make_stages(recipe: RunRecipe, folder: Path) -> list[Stage]:
     else:
         stages += [made.consensus(models), made.labels()]
     stages.append(made.label_figures(models))
+    if recipe.data.embeddings:
+        return stages
     base = recipe.base.network
     tested = {"labeled": models[0], "cdp": Model("joint", base)}
     stages.append(made.joint(tested["cdp"]))
@@ -92,7 +97,8 @@ class _Stages:
 
     def split(self) -> Stage:
         recipe = self.recipe
-        makes = {name: f"parts/{name}.csv" for name in (*_TRAINED_ON, *_TESTED_ON)}
+        tested = () if recipe.data.embeddings else _TESTED_ON
+        makes = {name: f"parts/{name}.csv" for name in (*_TRAINED_ON, *tested)}
         makes["counts"] = "parts/counts.json"
         for fold in range(1, recipe.consensus.folds + 1):
             makes[f"lesson{fold}"] = f"parts/lesson{fold}.csv"
@@ -114,7 +120,7 @@ class _Stages:
             # Its tables say where images lie; those of drawn faces lie in this folder.
             is_shared=False,
             unmoved={
-                **dict.fromkeys(("labeled", *_TESTED_ON), ("split.use_parts", "folds")),
+                **dict.fromkeys(("labeled", *tested), ("split.use_parts", "folds")),
                 "unlabeled": ("folds",),
                 "counts": ("folds",),
             },
@@ -147,6 +153,16 @@ class _Stages:
             (model.artifact, *shown),
             {f"{model.artifact} of {part}": _embeddings(model, part) for part in shown},
             lambda watch: training.embed(self.recipe, self.folder, model.artifact, shown, watch),
+        )
+
+    def take_rows(self, model: Model) -> Stage:
+        return Stage(
+            f"embeddings {model.name}",
+            "embed",
+            {},
+            (f"embeddings {model.name}", *_TRAINED_ON),
+            {f"{model.artifact} of {part}": _embeddings(model, part) for part in _TRAINED_ON},
+            lambda watch: training.take_rows(self.recipe, self.folder, model.name, _TRAINED_ON),
         )
 
     def graphs(self, model: Model) -> Stage:

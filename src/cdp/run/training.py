@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cdp.config.sections import RunRecipe
+from cdp.config.surroundings import embedding_files
+from cdp.data.array_files import open_npy
 from cdp.data.merge import merge_manifests
 from cdp.errors import InputError
 from cdp.progress import Watch
-from cdp.run.parts import fold_of_rows, make_parts, read_sources, require_identities
-from cdp.store import write_json, writing
-from cdp.types import Labels
+from cdp.run.parts import fold_of_rows, make_parts, read_sources, require_identities, row_numbers
+from cdp.store import save, write_json, writing
+from cdp.types import Labels, Views
 from cdp.types.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -62,7 +64,8 @@ def split(recipe: RunRecipe, folder: Path) -> None:
     parts = make_parts(recipe, read_sources(recipe, folder))
     tables = {"labeled": parts.labeled, "unlabeled": parts.unlabeled}
     counts: dict[str, dict[str, int | None]] = {}
-    tables |= {"probes": parts.probes, "distractors": parts.distractors}
+    if parts.probes is not None and parts.distractors is not None:
+        tables |= {"probes": parts.probes, "distractors": parts.distractors}
     for name, table in tables.items():
         counts[name] = _count(table)
     if parts.n_validation:
@@ -133,6 +136,21 @@ def embed(recipe: RunRecipe, folder: Path, artifact: str, shown: Sequence[str], 
             force=True,
             watch=_under(f"embed {name}", watch),
         )
+
+
+def take_rows(recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str]) -> None:
+    """Some parts as a network saw them that is not here: its rows of data.embeddings."""
+    files = embedding_files(recipe)
+    rows, n_images = open_npy(files[name]), len(open_npy(files["identities"]))
+    if rows.ndim != 2 or len(rows) != n_images:
+        raise InputError(
+            f"{files[name]}: shape {rows.shape}, and identities.npy has {n_images:,} rows; both must be about the same "
+            "images, one row each."
+        )
+    for where in shown:
+        table = part(folder, where)
+        views = Views(np.asarray(rows[row_numbers(table)]), {}, table.identities)
+        save(views, folder / "embeddings" / "networks" / name / where, force=True)
 
 
 def _under(name: str, watch: Watch) -> Watch:

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 from cdp import __version__
 from cdp.config.checks import check_recipe
-from cdp.config.reading import recipe_from
-from cdp.config.sections import RunRecipe
+from cdp.config.reading import PATH_KEYS, recipe_from
+from cdp.config.sections import DRAWN, RunRecipe
+from cdp.config.surroundings import check_paths
 from cdp.errors import InputError
 from cdp.run.go import run_part, sources_for
 from cdp.run.pool import Pool
@@ -120,9 +121,23 @@ def make_jobs(
         for variant in chosen:
             varied = recipe_from(recipe.as_dict(), {**variant.overrides, "seed": seed})
             check_recipe(varied)
+            check_paths(varied)
             place = out.absolute() / "runs" / variant.slug / f"seed{seed}"
-            jobs.append(Job(variant, seed, varied, place))
+            job = Job(variant, seed, varied, place)
+            _require_images(study, job)
+            jobs.append(job)
     return jobs
+
+
+def _require_images(study: Study, job: Job) -> None:
+    if not job.recipe.data.embeddings:
+        return
+    made = {name for stage in job.variant.stages(job.recipe, job.folder) for name in stage.makes}
+    if not made >= set(job.variant.wanted):
+        raise InputError(
+            f"{study.name}: this study trains networks, and data.embeddings has no images to train on; give data.images, "
+            "or choose a study of labels, e.g. k or mediator_inputs."
+        )
 
 
 def plan_study(jobs: Sequence[Job]) -> list[PlannedRun]:
@@ -244,7 +259,7 @@ def run_study(
                 "cdp": __version__,
                 "study": study.name,
                 "command": command,
-                "recipe": recipe.as_dict(),
+                "recipe": _told_apart(recipe),
                 "seeds": sorted({one.seed for one, _ in measured}),
                 "versions": versions(),
                 "commit": made_at,
@@ -263,6 +278,16 @@ def run_study(
             _write(folder, results)
         write_pages(folder, results)
     return results
+
+
+def _told_apart(recipe: RunRecipe) -> dict[str, Any]:
+    """The recipe with paths from the working directory: results travel, somebody's folders do not."""
+    told = recipe.as_dict()
+    for key in PATH_KEYS:
+        if told["data"][key] and told["data"][key] != DRAWN:
+            told["data"][key] = Path(os.path.relpath(told["data"][key])).as_posix()
+    told["data"]["unlabeled"] = [Path(os.path.relpath(path)).as_posix() for path in told["data"]["unlabeled"]]
+    return told
 
 
 def _variants(jobs: Sequence[Job]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from cdp.study.registry import STUDIES, find_study
 
 RECIPE = recipe_from(
     {
-        "data": {"images": "people"},
+        "data": {"images": "."},
         "split": {"validation": 0.1, "probes": 0.1, "distractors": 0.1, "unlabeled_parts": 9},
         "committee": {"networks": [f"small_vgg:{number}" for number in range(8)]},
     }
