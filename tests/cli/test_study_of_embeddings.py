@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from cdp.cli.main import app
 from cdp.data.synthetic import synthetic_views
+from cdp.store import load
+from cdp.types import KnnGraph, Labels, Views
 
 RECIPE = """
 [data]
@@ -117,3 +119,22 @@ def test_what_is_wrong_is_a_sentence(kitchen):
     result = CliRunner().invoke(app, ["run", "recipe.toml", "--out", "z"])
     assert result.exit_code == 2
     assert "label embeddings with `cdp label`" in " ".join(result.output.split())
+
+
+def test_with_average_grouping_the_accepted_pairs_are_those_that_were_joined(kitchen):
+    words = ["k", "recipe.toml", "--out", "k", "--variants", "k10", "--consensus.grouping", "average"]
+    ran(call(*words))
+    run = kitchen / "k" / "runs" / "k10" / "seed0"
+    labels = Labels.load(run / "labels").labels
+    who = Views.load(run / "embeddings" / "networks" / "ours" / "unlabeled").identities
+    n_validation = json.loads((run / "parts" / "counts.json").read_text())["validation"]["images"]
+    pairs = {
+        (min(a, b), max(a, b))
+        for a, near in enumerate(load(run / "graphs" / "ours" / "unlabeled", KnnGraph).neighbors.tolist())
+        for b in near
+    }
+    counted = [pair for pair in pairs if max(pair) < len(who) - n_validation]
+    joined = [(a, b) for a, b in counted if labels[a] == labels[b] >= 0]
+    row = json.loads((kitchen / "k" / "results.json").read_text())["rows"][0]["figures"]
+    assert row["accepted"]["mean"] == len(joined) > 0
+    assert row["pair_precision"]["mean"] == pytest.approx(np.mean([who[a] == who[b] for a, b in joined]))

@@ -30,12 +30,11 @@ from cdp.run.labeling import (
     identities_to_count,
     model_names,
     read_labels,
-    stricter,
     views_of,
 )
 from cdp.run.training import n_threads, part
 from cdp.store import load, read_card, write_json
-from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Views
+from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Labels, Views
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray
 from cdp.types.opinions import block_columns
 
@@ -279,8 +278,8 @@ def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGra
     if recipe.consensus.mediator != "hierarchical":
         graph = load(folder / "consensus", ConsensusGraph)
         if recipe.consensus.grouping == "average":
-            # It also holds pairs that count against joining; those above the bar are the accepted ones.
-            graph = stricter(graph, bar)
+            # It also holds pairs that count against joining; those whose images were joined are the accepted ones.
+            graph = _joined(graph, labels)
         pairs = asdict(measure_pairs(graph, candidate_pairs(base), counted))
     figures = measure_labels(labels, counted)
     told["true"] = {
@@ -296,6 +295,13 @@ def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGra
         "discards_removed": asdict(figures.discards_removed),
     }
     return told
+
+
+def _joined(graph: ConsensusGraph, labels: Labels) -> ConsensusGraph:
+    """The pairs within groups."""
+    ends = labels.labels[graph.ids]
+    kept = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
+    return ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images)
 
 
 def _sizes(numbers: AnyArray) -> list[int]:

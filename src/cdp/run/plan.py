@@ -306,6 +306,7 @@ class _Stages:
                 "grouping": chosen.grouping,
                 "tune": chosen.tune,
                 "bar": labeling.given_bar(self.recipe),
+                "accepted": "joined" if chosen.grouping == "average" else "above the bar",
             },
             tuple(needs),
             {"label figures": "label_figures.json"},
