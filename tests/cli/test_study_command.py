@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from tests.cli.test_run_command import RECIPE
 from tests.drawn_images import draw_patterns
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from cdp.cli.main import app
 from cdp.study.catalog import SENTENCES
+from cdp.types import Labels
 
 pytestmark = pytest.mark.slow
 """They train networks, though tiny ones."""
@@ -161,6 +163,23 @@ def test_soft_labels(kitchen):
     assert set(figures(results, "rank1")) == rows
     assert ran.count("consensus") <= 1, "soft labels come from the same pairs"
     assert ran.count("train with pseudo-labels") >= 1
+
+
+def test_rounds(kitchen):
+    results, ran = study(kitchen, "rounds", "rounds1,rounds2")
+    assert [row["cells"][0] for row in results["rows"]] == ["labeled only", "1", "2", "all labels"]
+    networks = ("small_resnet", "small_vgg", "small_inception")
+    assert {f"train round2/{name}" for name in networks} <= set(ran)
+    assert {"round1 labels", "round1 mediator", "labels", "mediator"} <= set(ran)
+    labels = figures(results, "label_f")
+    assert labels[("1",)] > 0
+    assert labels[("2",)] > 0
+    first, second = (kitchen / "rounds" / "runs" / f"rounds{rounds}" / "seed0" for rounds in (1, 2))
+    ours, theirs = (
+        Labels.load(place).labels for place in (first / "labels", second / "rounds" / "1" / "labels")
+    )
+    np.testing.assert_array_equal(ours, theirs, "the first round is the paper's way")
+    assert not (first / "rounds").exists()
 
 
 def test_runtime_fits_exponents(kitchen):

@@ -66,6 +66,8 @@ def _embeddings(recipe: RunRecipe) -> Iterator[str]:
     for key in ("probes", "distractors"):
         if getattr(split, key):
             yield f"split.{key} is for testing trained networks, and data.embeddings trains none: set split.{key} = 0."
+    if recipe.consensus.rounds > 1:
+        yield "consensus.rounds trains networks, and data.embeddings has no images to train on: set consensus.rounds = 1."
     if recipe.consensus.folds:
         yield "consensus.folds trains networks, and data.embeddings has no images to train on: set consensus.folds = 0."
 
@@ -165,6 +167,16 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
         yield (
             f"consensus.folds = {consensus.folds} is about how the mediator learns, and {who} does not learn: set "
             'consensus.folds = 0, or consensus.mediator = "mlp".'
+        )
+    if consensus.rounds > 1 and consensus.mediator == "hierarchical":
+        yield (
+            f"consensus.rounds = {consensus.rounds}: clustering has no committee to train again: set consensus.rounds = 1, "
+            'or consensus.mediator = "mlp".'
+        )
+    if consensus.rounds > 1 and consensus.folds:
+        yield (
+            f"consensus.rounds = {consensus.rounds} with consensus.folds = {consensus.folds}: networks of a later round have "
+            "seen all labeled identities: set consensus.folds = 0, or consensus.rounds = 1."
         )
     if consensus.mediator == "hierarchical" and recipe.joint.soft_depth:
         yield (

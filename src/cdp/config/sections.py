@@ -262,6 +262,14 @@ class ConsensusSection(_Section):
         low=-1,
         high=1,
     )
+    rounds: int = setting(
+        1,
+        "How often labels are made: 1 = as in the paper; 2 or more = base and committee are trained again on the labels "
+        "of the round before, and label anew.",
+        meaning="a number of rounds",
+        low=1,
+        high=9,
+    )
     folds: int = setting(
         0,
         "0 = as in the paper; 2 or more = the mediator learns from networks that did not see its identities.",

@@ -23,6 +23,8 @@ from cdp.evaluate.pairs import measure_pairs
 from cdp.evaluate.verification import ScoredPairs, Verification, measure_verification, score_pairs
 from cdp.progress import Watch
 from cdp.run.labeling import (
+    ONLY,
+    Round,
     bar_key,
     chosen_bar,
     embeddings,
@@ -66,22 +68,24 @@ class Recognition:
         }
 
 
-def measure_labeling(recipe: RunRecipe, folder: Path) -> None:
+def measure_labeling(recipe: RunRecipe, folder: Path, turn: Round = ONLY) -> None:
     """Write `label_figures.json`: the labels, the tuning, the mediator, and how the networks agree."""
-    views = views_of(recipe, folder, "unlabeled")
-    graphs = graphs_of(recipe, folder, "unlabeled")
+    views = views_of(recipe, folder, "unlabeled", turn.room)
+    graphs = graphs_of(recipe, folder, "unlabeled", turn)
+    place = folder / turn.place
     assert views.identities is not None
+    counted = identities_to_count(folder, views.identities)
     figures = {
-        "labels": _labels(recipe, folder, views.identities, graphs[0]),
-        "tuning": json.loads((folder / "tuning.json").read_text(encoding="utf-8")),
-        "mediator": _mediator(recipe, folder, views, graphs),
+        "labels": _labels(recipe, place, counted, graphs[0]),
+        "tuning": json.loads((place / "tuning.json").read_text(encoding="utf-8")),
+        "mediator": _mediator(recipe, place, views, graphs),
         "graphs": {
             "names": model_names(recipe),
             "edge_precision": [_edge_precision(graph, views.identities) for graph in graphs],
             "agreement": agreement(graphs).tolist(),
         },
     }
-    write_json(folder / "label_figures.json", figures)
+    write_json(place / "label_figures.json", figures)
 
 
 def measure_recognition(recipe: RunRecipe, folder: Path, tested: Mapping[str, str], watch: Watch) -> None:
@@ -135,9 +139,15 @@ def _recognize_ensemble(recipe: RunRecipe, folder: Path, artifacts: Sequence[str
     return _recognize(recipe, folder, *seen)
 
 
-def read_results(folder: Path) -> dict[str, Any]:
+def read_results(folder: Path, rounds: int = 1) -> dict[str, Any]:
     """All together, as `run.json` holds them."""
     labeling = json.loads((folder / "label_figures.json").read_text(encoding="utf-8"))
+    earlier = [
+        json.loads((folder / "rounds" / str(number) / "label_figures.json").read_text(encoding="utf-8"))[
+            "labels"
+        ]
+        for number in range(1, rounds)
+    ]
     headline = json.loads((folder / "recognition.json").read_text(encoding="utf-8"))
     own = json.loads((folder / "member_figures.json").read_text(encoding="utf-8"))
     graphs = labeling.pop("graphs")
@@ -153,6 +163,7 @@ def read_results(folder: Path) -> dict[str, Any]:
     return {
         "headline": headline,
         **labeling,
+        "earlier_rounds": earlier,
         "committee": {
             "members": members,
             "ensemble": own["ensemble"],
@@ -258,7 +269,7 @@ def _share(values: Sequence[float | None], again: Sequence[DoubleArray]) -> dict
     return _with_interval((mid - low) / (high - low), shares)
 
 
-def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGraph) -> dict[str, Any]:
+def _labels(recipe: RunRecipe, folder: Path, counted: LongArray, base: KnnGraph) -> dict[str, Any]:
     labels = read_labels(folder)
     bar = chosen_bar(recipe, folder)
     kept = labels.labels[labels.labels >= 0]
@@ -271,7 +282,6 @@ def _labels(recipe: RunRecipe, folder: Path, identities: LongArray, base: KnnGra
         "sizes": _sizes(kept),
         "true": None,
     }
-    counted = identities_to_count(folder, identities)
     if not (counted >= 0).any():
         return told
     pairs = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,43 @@ _SIMILARITIES = tuple(round(0.05 * step, 2) for step in range(0, 20))
 _MEANS = (0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7)
 
 
+@dataclass(frozen=True)
+class Round:
+    """One time that labels are made.
+
+    Attributes:
+        number: from 1.
+        is_last: its labels are the run's.
+    """
+
+    number: int = 1
+    is_last: bool = True
+
+    @property
+    def room(self) -> str:
+        """Of the networks that are heard: trained on the labeled part, or on the labels of the round before."""
+        return "networks" if self.number == 1 else f"round{self.number}"
+
+    @property
+    def place(self) -> str:
+        """Where its files lie in the run's folder."""
+        return "" if self.is_last else f"rounds/{self.number}/"
+
+    @property
+    def before(self) -> str:
+        """What names of its stages and artifacts begin with."""
+        return "" if self.is_last else f"round{self.number} "
+
+
+ONLY = Round()
+
+
+def rounds_of(recipe: RunRecipe) -> list[Round]:
+    """All rounds of a recipe, in order."""
+    last = recipe.consensus.rounds
+    return [Round(number, number == last) for number in range(1, last + 1)]
+
+
 def model_names(recipe: RunRecipe) -> list[str]:
     """The base, then the committee, by folder name."""
     return [folder_name(name) for name in (recipe.base.network, *recipe.committee.networks)]
@@ -48,17 +86,19 @@ def views_of(recipe: RunRecipe, folder: Path, shown: str, room: str = "networks"
     return Views(base, members, part(folder, shown).identities)
 
 
-def graphs_of(recipe: RunRecipe, folder: Path, shown: str) -> list[KnnGraph]:
+def graphs_of(recipe: RunRecipe, folder: Path, shown: str, turn: Round = ONLY) -> list[KnnGraph]:
     """The graphs of base and committee on one part."""
-    return [load(folder / "graphs" / name / shown, KnnGraph) for name in model_names(recipe)]
+    return [load(folder / turn.place / "graphs" / name / shown, KnnGraph) for name in model_names(recipe)]
 
 
-def find_graphs(recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str], watch: Watch) -> None:
+def find_graphs(
+    recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str], watch: Watch, turn: Round = ONLY
+) -> None:
     """One network's k-NN graphs."""
     for where in shown:
-        place = folder / "graphs" / name / where
+        place = folder / turn.place / "graphs" / name / where
         graph = knn_graph(
-            embeddings(folder, f"networks/{name}", where),
+            embeddings(folder, f"{turn.room}/{name}", where),
             recipe.consensus.k,
             recipe.consensus.method,
             random_state=recipe.seed,
@@ -68,7 +108,7 @@ def find_graphs(recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str]
         save(graph, place, force=True, settings={"k": recipe.consensus.k})
 
 
-def teach(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
+def teach(recipe: RunRecipe, folder: Path, watch: Watch, turn: Round = ONLY) -> None:
     """The mediator learns from the labeled part, or, fold by fold, from networks that did not see the fold."""
     model = estimator(recipe, None)
     if recipe.consensus.folds:
@@ -78,9 +118,9 @@ def teach(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
         ]
         model.fit_lessons(lessons, watch=watch)
     else:
-        graphs = graphs_of(recipe, folder, "labeled")
-        model.fit(views_of(recipe, folder, "labeled"), graphs=graphs, watch=watch)
-    save(model.mediator_, folder / "mediator", force=True)
+        graphs = graphs_of(recipe, folder, "labeled", turn)
+        model.fit(views_of(recipe, folder, "labeled", turn.room), graphs=graphs, watch=watch)
+    save(model.mediator_, folder / turn.place / "mediator", force=True)
 
 
 def estimator(recipe: RunRecipe, mediator: Mediator | Vote | None) -> CDP:
@@ -116,14 +156,15 @@ def given_bar(recipe: RunRecipe) -> float:
     return float(getattr(recipe.consensus, bar_key(recipe)))
 
 
-def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
+def agree(recipe: RunRecipe, folder: Path, watch: Watch, turn: Round = ONLY) -> None:
     """Pairs that are accepted; the bar is the recipe's, or the best one on the validation part."""
     chosen = recipe.consensus
     bars = _bars(recipe) if chosen.tune else (given_bar(recipe),)
     if chosen.pair_recall >= 0:
         # Everything is let in, and cut where the recall is reached.
         bars = (-1.0,) if chosen.mediator == "vote" else (0.0,)
-    model = estimator(recipe, None if chosen.mediator == "vote" else Mediator.load(folder / "mediator"))
+    place = folder / turn.place
+    model = estimator(recipe, None if chosen.mediator == "vote" else Mediator.load(place / "mediator"))
     if chosen.mediator == "vote":
         threshold = chosen.vote_threshold if chosen.grouping == "average" else min(bars)
         model.set_params(mediator=Vote(None if chosen.quorum < 0 else chosen.quorum, threshold))
@@ -131,8 +172,9 @@ def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
         model.set_params(threshold=min(bars))
     if chosen.grouping == "average":
         model.set_params(join_above=min(bars))
-    views = views_of(recipe, folder, "unlabeled")
-    graph = model.consensus(views, graphs_of(recipe, folder, "unlabeled"), watch=watch)
+    views = views_of(recipe, folder, "unlabeled", turn.room)
+    graphs = graphs_of(recipe, folder, "unlabeled", turn)
+    graph = model.consensus(views, graphs, watch=watch)
     tuning: dict[str, Any] | None = None
     if chosen.tune:
         assert views.identities is not None
@@ -141,13 +183,13 @@ def agree(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
             graph = stricter(graph, tuning["chosen"])
     if chosen.pair_recall >= 0:
         assert views.identities is not None
-        base = candidate_pairs(graphs_of(recipe, folder, "unlabeled")[0])
+        base = candidate_pairs(graphs[0])
         counted = identities_to_count(folder, views.identities)
         bar = bar_at_recall(graph, base, counted, chosen.pair_recall)
         tuning = {"chosen": bar, "curve": []}
         graph = stricter(graph, bar)
-    save(graph, folder / "consensus", force=True)
-    write_json(folder / "tuning.json", tuning)
+    save(graph, place / "consensus", force=True)
+    write_json(place / "tuning.json", tuning)
 
 
 def bar_at_recall(
@@ -251,7 +293,7 @@ def _point(bar: float, labels: Labels, identities: LongArray) -> dict[str, Any]:
 
 
 def chosen_bar(recipe: RunRecipe, folder: Path) -> float:
-    """The bar that decided: tuned, or the recipe's."""
+    """The bar that decided in a round's folder: tuned, or the recipe's."""
     tuning = json.loads((folder / "tuning.json").read_text(encoding="utf-8"))
     return given_bar(recipe) if tuning is None else float(tuning["chosen"])
 
@@ -287,15 +329,16 @@ def count_validation(folder: Path) -> int:
     return int(counts.get("validation", {}).get("images", 0))
 
 
-def label(recipe: RunRecipe, folder: Path) -> None:
+def label(recipe: RunRecipe, folder: Path, turn: Round = ONLY) -> None:
     """Labels by propagation, soft ones beside them if the recipe asks for them."""
     from scipy import sparse
 
     from cdp.consensus.soft_labels import diffuse
 
-    graph = load(folder / "consensus", ConsensusGraph)
-    labels = group(graph, chosen_bar(recipe, folder), recipe)
-    with writing(folder / "labels", force=True) as place:
+    home = folder / turn.place
+    graph = load(home / "consensus", ConsensusGraph)
+    labels = group(graph, chosen_bar(recipe, home), recipe)
+    with writing(home / "labels", force=True) as place:
         fill(place, labels)
         if recipe.joint.soft_depth:
             soft = diffuse(graph, labels, recipe.joint.soft_depth, recipe.joint.soft_decay)

@@ -9,6 +9,7 @@ from typing import Any
 
 from cdp.config.sections import RunRecipe
 from cdp.run import evaluation, labeling, parts, training
+from cdp.run.labeling import Round
 from cdp.run.stages import Stage
 
 _TRAINED_ON = ("labeled", "unlabeled")
@@ -37,32 +38,29 @@ def make_stages(recipe: RunRecipe, folder: Path) -> list[Stage]:
     """Every stage of a run into a folder; nothing is read or written here."""
     made = _Stages(recipe, folder)
     stages = [*made.drawing(), made.split()]
-    models = [
-        Model("networks", recipe.base.network),
-        *(Model("networks", name) for name in recipe.committee.networks),
-    ]
+    turns = labeling.rounds_of(recipe)
+    models = made.models("networks")
     if recipe.data.embeddings:
         stages += [made.take_rows(model) for model in models]
     else:
         stages += [made.train(model) for model in models]
         stages += [made.embed(model, _TRAINED_ON) for model in models]
-    folds = [made.fold_models(fold) for fold in range(1, recipe.consensus.folds + 1)]
+    folds = [made.models(f"fold{fold}") for fold in range(1, recipe.consensus.folds + 1)]
     for fold, fold_models in enumerate(folds, start=1):
         stages += [made.train_without(model, fold) for model in fold_models]
         stages += [made.embed(model, (f"lesson{fold}",)) for model in fold_models]
-    stages += [made.graphs(model) for model in models]
-    if recipe.consensus.mediator == "mlp":
-        stages.append(made.mediator(models, folds))
-    if recipe.consensus.mediator == "hierarchical":
-        stages.append(made.clusters())
-    else:
-        stages += [made.consensus(models), made.labels()]
-    stages.append(made.label_figures(models))
+    for turn in turns:
+        heard = made.models(turn.room)
+        if turn.number > 1:
+            before = turns[turn.number - 2]
+            stages += [made.join(model, f"train {model.artifact}", before) for model in heard]
+            stages += [made.embed(model, _TRAINED_ON) for model in heard]
+        stages += made.label_round(heard, folds, turn)
     if recipe.data.embeddings:
         return stages
     base = recipe.base.network
     tested = {"labeled": models[0], "cdp": Model("joint", base)}
-    stages.append(made.joint(tested["cdp"]))
+    stages.append(made.join(tested["cdp"], "train with pseudo-labels", turns[-1]))
     if recipe.evaluation.bound and recipe.data.truth:
         tested["all"] = Model("bound", base)
         stages.append(made.bound(tested["all"]))
@@ -126,9 +124,10 @@ class _Stages:
             },
         )
 
-    def fold_models(self, fold: int) -> list[Model]:
+    def models(self, room: str) -> list[Model]:
+        """Base and committee, as trained in one room."""
         names = (self.recipe.base.network, *self.recipe.committee.networks)
-        return [Model(f"fold{fold}", name) for name in names]
+        return [Model(room, name) for name in names]
 
     def train(self, model: Model, part: str = "labeled") -> Stage:
         return Stage(
@@ -165,24 +164,43 @@ class _Stages:
             lambda watch: training.take_rows(self.recipe, self.folder, model.name, _TRAINED_ON),
         )
 
-    def graphs(self, model: Model) -> Stage:
+    def label_round(
+        self, models: Sequence[Model], folds: Sequence[Sequence[Model]], turn: Round
+    ) -> list[Stage]:
+        """From embeddings to labels and their figures, once."""
+        chosen = self.recipe.consensus
+        stages = [self.graphs(model, turn) for model in models]
+        if chosen.mediator == "mlp":
+            stages.append(self.mediator(models, folds, turn))
+        if chosen.mediator == "hierarchical":
+            stages.append(self.clusters())
+        else:
+            stages += [self.consensus(models, turn), self.labels(turn)]
+        return [*stages, self.label_figures(models, turn)]
+
+    def graphs(self, model: Model, turn: Round) -> Stage:
         chosen = self.recipe.consensus
         settings: dict[str, Any] = {"k": chosen.k, "method": chosen.method, "seed": self.recipe.seed}
         return Stage(
-            f"graphs {model.name}",
+            f"{turn.before}graphs {model.name}",
             "graphs",
             settings,
             tuple(f"{model.artifact} of {part}" for part in _TRAINED_ON),
-            {f"graph {model.name} of {part}": _graph(model, part) for part in _TRAINED_ON},
-            lambda watch: labeling.find_graphs(self.recipe, self.folder, model.name, _TRAINED_ON, watch),
+            {
+                f"{turn.before}graph {model.name} of {part}": f"{turn.place}graphs/{model.name}/{part}"
+                for part in _TRAINED_ON
+            },
+            lambda watch: labeling.find_graphs(
+                self.recipe, self.folder, model.name, _TRAINED_ON, watch, turn
+            ),
         )
 
-    def mediator(self, models: Sequence[Model], folds: Sequence[Sequence[Model]]) -> Stage:
+    def mediator(self, models: Sequence[Model], folds: Sequence[Sequence[Model]], turn: Round) -> Stage:
         chosen = self.recipe.consensus
         settings = {"inputs": list(chosen.inputs), "k": chosen.k, "seed": self.recipe.seed}
         needs = [
             *(f"{model.artifact} of labeled" for model in models),
-            *(f"graph {model.name} of labeled" for model in models),
+            *(f"{turn.before}graph {model.name} of labeled" for model in models),
         ]
         if folds:
             settings |= {"folds": chosen.folds}
@@ -192,15 +210,15 @@ class _Stages:
                 for model in members
             ]
         return Stage(
-            "mediator",
+            f"{turn.before}mediator",
             "mediator",
             settings,
             ("labeled", *needs),
-            {"mediator": "mediator"},
-            lambda watch: labeling.teach(self.recipe, self.folder, watch),
+            {f"{turn.before}mediator": f"{turn.place}mediator"},
+            lambda watch: labeling.teach(self.recipe, self.folder, watch, turn),
         )
 
-    def consensus(self, models: Sequence[Model]) -> Stage:
+    def consensus(self, models: Sequence[Model], turn: Round) -> Stage:
         chosen = self.recipe.consensus
         names = ["mediator", "k", "tune", "grouping"]
         names += ["quorum", "vote_threshold"] if chosen.mediator == "vote" else []
@@ -215,17 +233,20 @@ class _Stages:
             "unlabeled",
             "counts",
             *(f"{model.artifact} of unlabeled" for model in models),
-            *(f"graph {model.name} of unlabeled" for model in models),
+            *(f"{turn.before}graph {model.name} of unlabeled" for model in models),
         ]
         if chosen.mediator == "mlp":
-            needs.append("mediator")
+            needs.append(f"{turn.before}mediator")
         return Stage(
-            "consensus",
+            f"{turn.before}consensus",
             "consensus",
             {name: getattr(chosen, name) for name in names},
             tuple(needs),
-            {"consensus": "consensus", "tuning": "tuning.json"},
-            lambda watch: labeling.agree(self.recipe, self.folder, watch),
+            {
+                f"{turn.before}consensus": f"{turn.place}consensus",
+                f"{turn.before}tuning": f"{turn.place}tuning.json",
+            },
+            lambda watch: labeling.agree(self.recipe, self.folder, watch, turn),
         )
 
     def clusters(self) -> Stage:
@@ -246,7 +267,7 @@ class _Stages:
             lambda watch: labeling.cluster(self.recipe, self.folder),
         )
 
-    def labels(self) -> Stage:
+    def labels(self, turn: Round) -> Stage:
         chosen, joint = self.recipe.consensus, self.recipe.joint
         settings = {name: getattr(chosen, name) for name in ("max_size", "step", "grouping", "k")}
         if chosen.grouping == "average":
@@ -255,22 +276,25 @@ class _Stages:
         if joint.soft_depth:
             settings |= {"soft_decay": joint.soft_decay}
         return Stage(
-            "labels",
+            f"{turn.before}labels",
             "labels",
             settings,
-            ("consensus", "tuning"),
-            {"labels": "labels"},
-            lambda watch: labeling.label(self.recipe, self.folder),
+            (f"{turn.before}consensus", f"{turn.before}tuning"),
+            {f"{turn.before}labels": f"{turn.place}labels"},
+            lambda watch: labeling.label(self.recipe, self.folder, turn),
         )
 
-    def joint(self, model: Model) -> Stage:
+    def join(self, model: Model, name: str, turn: Round) -> Stage:
+        """A network on the labels of a round."""
         return Stage(
-            "train with pseudo-labels",
+            name,
             "joint",
             {"network": model.network, "joint": asdict(self.recipe.joint), "seed": self.recipe.seed},
-            ("labeled", "unlabeled", "labels"),
+            ("labeled", "unlabeled", f"{turn.before}labels"),
             {model.artifact: model.artifact},
-            lambda watch: training.join(self.recipe, self.folder, watch),
+            lambda watch: training.join(
+                self.recipe, self.folder, model.room, model.network, f"{turn.place}labels", watch
+            ),
         )
 
     def bound(self, model: Model) -> Stage:
@@ -288,17 +312,17 @@ class _Stages:
             lambda watch: training.train_bound(self.recipe, self.folder, watch),
         )
 
-    def label_figures(self, models: Sequence[Model]) -> Stage:
+    def label_figures(self, models: Sequence[Model], turn: Round) -> Stage:
         chosen = self.recipe.consensus
-        needs = ["unlabeled", "counts", "tuning", "labels"]
+        needs = ["unlabeled", "counts", f"{turn.before}tuning", f"{turn.before}labels"]
         if chosen.mediator != "hierarchical":
-            needs.append("consensus")
+            needs.append(f"{turn.before}consensus")
         if chosen.mediator == "mlp":
-            needs.append("mediator")
+            needs.append(f"{turn.before}mediator")
         for model in models:
-            needs += [f"{model.artifact} of unlabeled", f"graph {model.name} of unlabeled"]
+            needs += [f"{model.artifact} of unlabeled", f"{turn.before}graph {model.name} of unlabeled"]
         return Stage(
-            "measure labels",
+            f"{turn.before}measure labels",
             "evaluate",
             {
                 "seed": self.recipe.seed,
@@ -309,8 +333,8 @@ class _Stages:
                 "accepted": "joined" if chosen.grouping == "average" else "above the bar",
             },
             tuple(needs),
-            {"label figures": "label_figures.json"},
-            lambda watch: evaluation.measure_labeling(self.recipe, self.folder),
+            {f"{turn.before}label figures": f"{turn.place}label_figures.json"},
+            lambda watch: evaluation.measure_labeling(self.recipe, self.folder, turn),
         )
 
     def recognition(self, tested: dict[str, Model]) -> Stage:
@@ -358,7 +382,3 @@ class _Stages:
 
 def _embeddings(model: Model, part: str) -> str:
     return f"embeddings/{model.artifact}/{part}"
-
-
-def _graph(model: Model, part: str) -> str:
-    return f"graphs/{model.name}/{part}"

@@ -52,7 +52,7 @@ def make_record(
             }
             for one in ran
         ],
-        "results": read_results(folder),
+        "results": read_results(folder, recipe.consensus.rounds),
     }
 
 

@@ -162,13 +162,13 @@ def _under(name: str, watch: Watch) -> Watch:
     return told
 
 
-def join(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
-    """Stage 3: the base network again, on true and pseudo-labels."""
+def join(recipe: RunRecipe, folder: Path, room: str, network: str, labels: str, watch: Watch) -> None:
+    """Stage 3: a network on true and pseudo-labels; the base in the end, all of them between two rounds."""
     habits = _habits(recipe, watch)
     from cdp.nets.joint import train_joint
     from cdp.nets.label_files import read_pseudo_part
 
-    n_found = Labels.load(folder / "labels").n_identities
+    n_found = Labels.load(folder / labels).n_identities
     if n_found < 2:
         raise InputError(
             "No image got a label: the networks are too weak to agree on any pair. Train them longer, or lower "
@@ -179,9 +179,9 @@ def join(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
     share = recipe.joint.labeled_share
     train_joint(
         part(folder, "labeled"),
-        [read_pseudo_part(part(folder, "unlabeled"), folder / "labels", soft=recipe.joint.soft_depth > 0)],
-        recipe.base.network,
-        folder / "joint",
+        [read_pseudo_part(part(folder, "unlabeled"), folder / labels, soft=recipe.joint.soft_depth > 0)],
+        network,
+        folder / room,
         recipe=recipe.joint.recipe(recipe.seed),
         labeled_share=None if share < 0 else share,
         memory_budget=recipe.engine.memory_budget,

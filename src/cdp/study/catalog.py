@@ -14,6 +14,7 @@ SENTENCES = MappingProxyType(
         "heterogeneity": "A committee of one architecture beside one of many, by vote and by mediator.",
         "loss": "What pseudo-labels add under softmax and under ArcFace, at ratio 2.",
         "soft_labels": "Hard labels beside soft ones of several depths and decays, at ratio 2.",
+        "rounds": "Labels made once, as in the paper, and again by networks that learned from them.",
         "mediator_weights": "What the mediator listens to: first-layer weights and importance of each kind of input.",
         "committee": "Every network by itself, and an ensemble of the best four.",
         "runtime": "Seconds and memory of every step as the number of images grows, and the fitted exponent.",

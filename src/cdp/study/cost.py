@@ -203,7 +203,7 @@ def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
     return [
         Variant(
             "baselines",
-            {"consensus.tune": True, "consensus.pair_recall": -1.0},
+            {"consensus.tune": True, "consensus.pair_recall": -1.0, "consensus.rounds": 1},
             ("label figures", "baselines"),
             _methods,
             stages=partial(_with_baselines, names),

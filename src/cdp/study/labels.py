@@ -31,6 +31,7 @@ def clustering(recipe: RunRecipe) -> dict[str, Any]:
     return {
         "consensus.mediator": "hierarchical",
         "consensus.folds": 0,
+        "consensus.rounds": 1,
         "consensus.tune": has_validation(recipe),
         "consensus.pair_recall": -1.0,
     }

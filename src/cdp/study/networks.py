@@ -48,7 +48,16 @@ def _at_two(recipe: RunRecipe) -> dict[str, Any]:
     """Ratio 2, or all there is; parts that are given apart stay as they are."""
     if not recipe.data.images:
         return {}
-    return {"split.use_parts": parts_at(recipe, _ratios(recipe)[0])}
+    return _at(recipe, _ratios(recipe)[0])
+
+
+def _at(recipe: RunRecipe, ratio: int) -> dict[str, Any]:
+    """So many unlabeled parts, shown for as many steps as all of them: few images would else be learned less well."""
+    most = _ratios(recipe)[-1]
+    return {
+        "split.use_parts": parts_at(recipe, ratio),
+        "joint.epochs": recipe.joint.epochs * ((1 + most) / (1 + ratio)),
+    }
 
 
 def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
@@ -80,7 +89,7 @@ def _ratio(recipe: RunRecipe, options: Options) -> list[Variant]:
             overrides = {
                 **_PLAIN,
                 **judge,
-                "split.use_parts": parts_at(recipe, ratio),
+                **_at(recipe, ratio),
                 "evaluation.bound": is_full,
             }
             cells = {"cdp": (str(ratio), way)}
@@ -100,7 +109,7 @@ def _base_bounds(cells: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ..
     return None if labels in _BOUNDS else ((base, _TRAINED["labeled"]), (base, _TRAINED["all"]))
 
 
-def _soft_bounds(cells: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+def _one_cell_bounds(cells: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     return None if cells[0] in _BOUNDS else ((_TRAINED["labeled"],), (_TRAINED["all"],))
 
 
@@ -166,6 +175,19 @@ def _loss(recipe: RunRecipe, options: Options) -> list[Variant]:
     ]
 
 
+def _rounds(recipe: RunRecipe, options: Options) -> list[Variant]:
+    del recipe, options
+    variants = []
+    for rounds in (1, 2, 3):
+        is_full = rounds == 1
+        cells: dict[str, tuple[str, ...]] = {"cdp": (str(rounds),)}
+        if is_full:
+            cells |= {"labeled": (_TRAINED["labeled"],), "all": (_TRAINED["all"],)}
+        overrides = {**_PLAIN, "consensus.rounds": rounds, "consensus.folds": 0, "evaluation.bound": is_full}
+        variants.append(Variant(f"rounds{rounds}", overrides, _WANTED, _read(**cells)))
+    return variants
+
+
 def _soft(recipe: RunRecipe, options: Options) -> list[Variant]:
     del options
     common = {**_PLAIN, **_at_two(recipe)}
@@ -224,7 +246,8 @@ STUDIES = (
         bounds=_ratio_bounds,
         paper=RATIO,
         plots=(Plot("rank1", "lines", "unlabeled parts per labeled part"),),
-        reading="The ratio counts the validation part, if there is one, as one of the unlabeled parts.",
+        reading="The ratio counts the validation part, if there is one, as one of the unlabeled parts. Every network is "
+        "trained for as many steps: with fewer images for more epochs.",
     ),
     Study(
         "base",
@@ -258,9 +281,21 @@ STUDIES = (
         _columns,
         "rank1",
         _soft,
-        bounds=_soft_bounds,
+        bounds=_one_cell_bounds,
         paper=SOFT_LABELS,
         plots=(Plot("rank1"),),
+    ),
+    Study(
+        "rounds",
+        "Labels made again by networks that learned from them",
+        ("rounds",),
+        _columns,
+        "rank1",
+        _rounds,
+        bounds=_one_cell_bounds,
+        plots=(Plot("rank1"), Plot("label_f")),
+        reading="Not in the paper. One round is the paper's way; in each further one base and committee are trained on "
+        "the labels of the round before, and label anew.",
     ),
     Study(
         "committee",

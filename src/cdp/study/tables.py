@@ -35,7 +35,7 @@ def results_of(
     for _, seed, rows in measured:
         for row in rows:
             found.setdefault(row.cells, {}).setdefault(seed, row.figures)
-    order = sorted(found, key=lambda cells: _number(cells[0])) if study.together else list(found)
+    order = _ordered(study, list(found))
     values = {
         cells: {
             column.key: [_plain(found[cells].get(seed, {}).get(column.key)) for seed in seeds]
@@ -65,6 +65,21 @@ def results_of(
         "paper": None if study.paper is None else vars(study.paper),
         "extra": dict(extra),
     }
+
+
+def _ordered(study: Study, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Groups by number, and in each the row below first and the one above last."""
+    if study.together:
+        rows = sorted(rows, key=lambda cells: _number(cells[0]))
+    if study.bounds is None:
+        return rows
+    around = [bounds for cells in rows if (bounds := study.bounds(cells)) is not None]
+    low, high = ({bounds[end] for bounds in around} for end in (0, 1))
+    groups = list(dict.fromkeys(cells[: study.together] for cells in rows))
+    return sorted(
+        rows,
+        key=lambda cells: (groups.index(cells[: study.together]), (cells in high) - (cells in low)),
+    )
 
 
 def _add_gaps(study: Study, values: dict[tuple[str, ...], dict[str, list[float | None]]]) -> None:
