@@ -137,7 +137,7 @@ class CommitteeSection(_Section):
     section: ClassVar[str] = "committee"
     networks: tuple[str, ...] = setting(
         ("small_vgg", "small_inception", "small_densenet", "small_nasnet"),
-        "Networks, NAME or NAME:SEED; may be empty.",
+        "Networks, NAME, or NAME:1, NAME:2 … for several of one kind; may be empty.",
     )
 
 

@@ -100,9 +100,14 @@ def train_joint(
             pixels = shared_pixels(manifest, recipe, place, memory_budget, n_jobs, world, habits)
             used.append(replace(space, pixels=pixels))
             made_from[space.name] = fingerprint(manifest)
-    own = recipe if member.seed is None else replace(recipe, seed=member.seed)
     return train_network(
-        place / member.name, member.network, own, used, made_from=made_from, world=world, habits=habits
+        place / member.name,
+        member.network,
+        member.own(recipe),
+        used,
+        made_from=made_from,
+        world=world,
+        habits=habits,
     )
 
 

@@ -43,6 +43,14 @@ class Member:
         """Of its folder, and of its embeddings in Views."""
         return self.network if self.seed is None else f"{self.network}-{self.seed}"
 
+    def own(self, recipe: Recipe) -> Recipe:
+        """The recipe with this member's seed: its own, moved by the recipe's.
+
+        Moved, so that `vgg` and `vgg:1` are never the same network, whatever the recipe's seed, and a repetition with
+        another seed is one for all members.
+        """
+        return recipe if self.seed is None else replace(recipe, seed=self.seed + 1000 * recipe.seed)
+
 
 def train_supervised(
     manifest: Manifest,
@@ -61,7 +69,7 @@ def train_supervised(
         manifest: images with identities; images without one (-1) are not used.
         networks: `NAME` or `NAME:SEED`; the same name with several seeds makes a homogeneous committee.
         out: folder; each network gets a folder of its name in it.
-        recipe: settings; a network's own seed takes the place of the recipe's.
+        recipe: settings; a network's own seed is added to a thousand times the recipe's.
         memory_budget: most memory for decoded images; beyond it they are kept on disk in `out`.
         n_jobs: decoding threads.
         world: the processes that train together.
@@ -84,7 +92,7 @@ def train_supervised(
     space = replace(space, pixels=pixels)
     folders = []
     for member in members:
-        own = recipe if member.seed is None else replace(recipe, seed=member.seed)
+        own = member.own(recipe)
         folders.append(
             train_network(
                 place / member.name,

@@ -70,6 +70,13 @@ def test_seeds_make_a_committee_of_one_architecture(people, quick, out):
     assert load_network(folders[2]).recipe.seed == 2
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_members_differ_whatever_the_seed_of_the_recipe(people, quick, out, seed):
+    recipe = replace(quick, epochs=1, seed=seed)
+    folders = train_supervised(people, ["thumb", "thumb:1", "thumb:2"], out, recipe=recipe)
+    assert len({load_network(folder).checksum for folder in folders}) == 3
+
+
 def test_it_learns(people, quick, out):
     recipe = replace(quick, epochs=15, loss="softmax", rate=0.02, rotate=0, zoom=0)
     (folder,) = train_supervised(people, ["thumb"], out, recipe=recipe)
