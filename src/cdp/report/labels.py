@@ -50,6 +50,7 @@ def labels_section(run: Mapping[str, Any]) -> Html:
             _tuning(results.get("tuning")),
         ),
         None if true is None else _table(true),
+        _rounds([*(results.get("earlier_rounds") or []), found]),
         _tuning_table(results.get("tuning")),
     )
 
@@ -135,6 +136,19 @@ def _table(true: Mapping[str, Any]) -> Html:
         rows.append([f"pairwise, {name}", *_three(groups.get("pairwise"))])
         rows.append([f"BCubed, {name}", *_three(groups.get("bcubed"))])
     return table(["measure", "precision", "recall", "F"], rows, "Labels against true identities")
+
+
+def _rounds(rounds: Sequence[Mapping[str, Any]]) -> Html | None:
+    """How the labels became better, or not, from round to round; nothing if there was one."""
+    if len(rounds) < 2:
+        return None
+    rows = []
+    for number, held in enumerate(rounds, start=1):
+        score = ((held.get("true") or {}).get("discards_kept") or {}).get("pairwise")
+        groups = count(held.get("identities_found"))
+        rows.append([str(number), percent(held.get("coverage")), groups, *_three(score)])
+    header = ["round", "images labeled", "pseudo-identities", "precision", "recall", "F"]
+    return table(header, rows, "Labels, round by round (pairwise, discards kept)")
 
 
 def _with_f(pairs: Mapping[str, Any] | None) -> dict[str, Any]:

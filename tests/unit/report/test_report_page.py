@@ -187,6 +187,18 @@ def test_with_a_vote_without_tuning_and_members(run, artifacts):
     assert "This run kept no figures of single committee members." in page.text
 
 
+def test_rounds_are_told_one_by_one(full, run, artifacts):
+    assert "round by round" not in full.text
+    first = copy.deepcopy(run["results"]["labels"])
+    first |= {"coverage": 0.4567, "identities_found": 3_210}
+    first["true"]["discards_kept"]["pairwise"] |= {"precision": 0.1234, "recall": 0.2345, "f": 0.1617}
+    unknown = {**first, "true": None, "coverage": 0.5678}
+    run["results"]["earlier_rounds"] = [first, unknown]
+    page = check(build_page(run, artifacts))
+    assert "1 45.7 % 3,210 12.3 % 23.4 % 16.2 % 2 56.8 % 3,210" in page.text
+    assert "Labels, round by round" in page.text
+
+
 def test_members_that_were_not_measured(run, artifacts):
     for member in run["results"]["committee"]["members"]:
         member |= {"rank1": None, "tpr": None}

@@ -1,0 +1,61 @@
+"""Stages of several rounds: each learns from the labels of the one before, and the last one's labels are the run's."""
+
+from pathlib import Path
+
+import pytest
+
+from cdp.config.checks import check_recipe
+from cdp.config.reading import recipe_from
+from cdp.errors import InputError
+from cdp.run.plan import make_stages
+from cdp.run.stages import only
+
+
+def stages(rounds, **more):
+    recipe = recipe_from(
+        {
+            "data": {"images": "x", "test": "y"},
+            "base": {"network": "a"},
+            "committee": {"networks": ["b"]},
+            "consensus": {"rounds": rounds, **more},
+        }
+    )
+    check_recipe(recipe)
+    return {stage.name: stage for stage in make_stages(recipe, Path("run"))}
+
+
+def test_one_round_is_the_papers_way():
+    assert not [name for name in stages(1) if "round" in name]
+
+
+def test_every_round_learns_from_the_one_before():
+    found = stages(3)
+    assert found["train round2/a"].needs == ("labeled", "unlabeled", "round1 labels")
+    assert found["train round3/b"].needs == ("labeled", "unlabeled", "round2 labels")
+    assert found["train with pseudo-labels"].needs == ("labeled", "unlabeled", "labels")
+    assert "round2/b of unlabeled" in found["round2 consensus"].needs
+    assert "round2 mediator" in found["round2 consensus"].needs
+    assert "round3/b of unlabeled" in found["consensus"].needs
+    assert "networks/a of unlabeled" not in found["consensus"].needs
+    assert found["round1 labels"].makes == {"round1 labels": "rounds/1/labels"}
+    assert found["labels"].makes == {"labels": "labels"}
+    # What it is made from is made before it, and nothing is made twice.
+    made = {"images", "test images"}
+    for stage in found.values():
+        assert set(stage.needs) <= made, stage.name
+        assert not set(stage.makes) & made
+        made |= set(stage.makes)
+    paths = [path for stage in found.values() for path in stage.makes.values()]
+    assert len(set(paths)) == len(paths)
+
+
+def test_figures_of_the_last_labels_need_no_figures_of_earlier_ones():
+    names = [stage.name for stage in only(list(stages(2).values()), ["label figures"])]
+    assert "train round2/a" in names
+    assert "round1 measure labels" not in names
+
+
+@pytest.mark.parametrize(("key", "value"), [("folds", 3), ("mediator", "hierarchical")])
+def test_what_does_not_go_with_rounds_is_refused(key, value):
+    with pytest.raises(InputError, match=r"set consensus\.(folds = 0|rounds = 1)"):
+        stages(2, **{key: value})
