@@ -44,7 +44,7 @@ def labels_section(run: Mapping[str, Any]) -> Html:
         paragraph(_sentence(found, true), class_="lead"),
         _tiles(found, true),
         side_by_side(
-            *([] if true is None else [_pairs(true), *_scores(true)]),
+            *([] if true is None else [_pairs(found, true), *_scores(true)]),
             _sizes(found, true),
             _fates(found.get("fates") or {}),
             _tuning(results.get("tuning")),
@@ -88,16 +88,19 @@ def _tiles(found: Mapping[str, Any], true: Mapping[str, Any] | None) -> Html:
     return element("div", *tiles, class_="tiles")
 
 
-def _pairs(true: Mapping[str, Any]) -> Html | None:
+def _pairs(found: Mapping[str, Any], true: Mapping[str, Any]) -> Html | None:
     pairs = true.get("pairs")
     if not pairs:
         return None
     bars = [Bar("precision", pairs.get("precision")), Bar("recall", pairs.get("recall"), kind="m-all")]
     words = f"precision {percent(pairs.get('precision'))}, recall {percent(pairs.get('recall'))}"
+    of_all = f"{count(pairs.get('accepted'))} of {count(pairs.get('candidates'))} candidate pairs"
+    what = f"Before propagation: {of_all} were accepted."
+    if found.get("setting") == "join_above":
+        what = f"{of_all} ended in one group; they count as accepted."
     return figure(
         bar_chart(f"Accepted pairs: {words}", bars, percent, 1.0),
-        f"Before propagation: {count(pairs.get('accepted'))} of {count(pairs.get('candidates'))} candidate pairs were "
-        "accepted. Precision is the share of them that truly show one identity; recall is the share of the true "
+        f"{what} Precision is the share of them that truly show one identity; recall is the share of the true "
         "candidates that were accepted.",
         "Accepted pairs",
     )
