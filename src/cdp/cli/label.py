@@ -14,7 +14,7 @@ from cdp.cli.tables import print_label_report
 from cdp.consensus.estimator import CDP
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.pairs import candidate_pairs
-from cdp.consensus.soft_labels import diffuse
+from cdp.consensus.soft_labels import diffuse, likely_pairs
 from cdp.consensus.vote import Vote
 from cdp.data.views import read_views
 from cdp.errors import InputError
@@ -195,7 +195,8 @@ def _write(
     if settings.depth > 0:
         from scipy import sparse
 
-        soft = diffuse(run.graph, run.labels, settings.depth, settings.decay)
+        walked = likely_pairs(run.graph) if settings.grouping == "average" else run.graph
+        soft = diffuse(walked, run.labels, settings.depth, settings.decay)
         sparse.save_npz(folder / "soft_labels.npz", soft)
     write_tables(folder, run.labels, unlabeled.paths)
     write_json(folder / "metrics.json", metrics(run))

@@ -24,7 +24,7 @@ def diffuse(graph: ConsensusGraph, labels: Labels, depth: int = 3, decay: float 
     nor get any: they stay discarded.
 
     Args:
-        graph: the accepted pairs that the labels were propagated on.
+        graph: the accepted pairs that the labels were propagated on; for groups joined by the mean, `likely_pairs`.
         labels: the one-hot labels.
         depth: how many steps a label travels; 0 gives the one-hot labels.
         decay: factor per step, in (0, 1].
@@ -60,6 +60,16 @@ def diffuse(graph: ConsensusGraph, labels: Labels, depth: int = 3, decay: float 
     values = np.empty(int(rows[-1]), np.float32)
     _walk(starts, neighbors, labels.labels, weights, rows, False, columns, values)
     return sparse.csr_array((values, columns, rows), shape=(labels.n_images, labels.n_identities))
+
+
+def likely_pairs(graph: ConsensusGraph) -> ConsensusGraph:
+    """The pairs that are one identity rather than not.
+
+    Groups that are joined by the mean are made from all pairs that are not negligible, so most of them say *no*: to
+    diffuse labels along them would give everybody a little of everyone.
+    """
+    kept = graph.doubt < 0.5
+    return ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images)
 
 
 def adjacency(graph: ConsensusGraph) -> tuple[LongArray, IntArray]:

@@ -333,7 +333,7 @@ def label(recipe: RunRecipe, folder: Path, turn: Round = ONLY) -> None:
     """Labels by propagation, soft ones beside them if the recipe asks for them."""
     from scipy import sparse
 
-    from cdp.consensus.soft_labels import diffuse
+    from cdp.consensus.soft_labels import diffuse, likely_pairs
 
     home = folder / turn.place
     graph = load(home / "consensus", ConsensusGraph)
@@ -341,7 +341,8 @@ def label(recipe: RunRecipe, folder: Path, turn: Round = ONLY) -> None:
     with writing(home / "labels", force=True) as place:
         fill(place, labels)
         if recipe.joint.soft_depth:
-            soft = diffuse(graph, labels, recipe.joint.soft_depth, recipe.joint.soft_decay)
+            walked = likely_pairs(graph) if recipe.consensus.grouping == "average" else graph
+            soft = diffuse(walked, labels, recipe.joint.soft_depth, recipe.joint.soft_decay)
             sparse.save_npz(place / "soft_labels.npz", soft)
 
 

@@ -275,6 +275,7 @@ class _Stages:
         settings |= {"soft_depth": joint.soft_depth}
         if joint.soft_depth:
             settings |= {"soft_decay": joint.soft_decay}
+            settings |= {"soft_pairs": "likely" if chosen.grouping == "average" else "accepted"}
         return Stage(
             f"{turn.before}labels",
             "labels",

@@ -3,6 +3,7 @@ import pytest
 
 import reference
 from cdp import ConsensusGraph, InputError, Labels, diffuse, propagate
+from cdp.consensus.soft_labels import likely_pairs
 
 
 def random_graph(seed: int, n_images: int = 40, n_edges: int = 60) -> ConsensusGraph:
@@ -80,3 +81,10 @@ def test_a_decay_that_vanishes_leaves_one_hot_labels():
 def test_nothing_labeled_gives_an_empty_matrix():
     graph = ConsensusGraph(np.empty((0, 2), int), np.empty(0), 4)
     assert diffuse(graph, propagate(graph), depth=2).shape == (4, 0)
+
+
+def test_likely_pairs_are_those_that_say_yes():
+    graph = ConsensusGraph([[0, 1], [1, 2], [2, 3]], [0.2, 0.5, 0.9], 4)
+    likely = likely_pairs(graph)
+    assert likely.ids.tolist() == [[0, 1]]
+    assert likely.n_images == 4
