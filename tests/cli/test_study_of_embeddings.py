@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cdp.cli.main import app
 from cdp.data.synthetic import synthetic_views
-from cdp.store import load
+from cdp.store import load, read_card
 from cdp.types import KnnGraph, Labels, Views
 
 RECIPE = """
@@ -138,3 +138,31 @@ def test_with_average_grouping_the_accepted_pairs_are_those_that_were_joined(kit
     row = json.loads((kitchen / "k" / "results.json").read_text())["rows"][0]["figures"]
     assert row["accepted"]["mean"] == len(joined) > 0
     assert row["pair_precision"]["mean"] == pytest.approx(np.mean([who[a] == who[b] for a, b in joined]))
+
+
+def test_the_mediator_can_learn_from_the_validation_part(kitchen):
+    def pairs_learned_from(name, *more):
+        made = ran(call("k", "recipe.toml", "--out", name, "--pool", "pool", "--variants", "k10", *more))
+        run = kitchen / name / "runs" / "k10" / "seed0"
+        counts = json.loads((run / "parts" / "counts.json").read_text())
+        return made, read_card(run / "mediator")["settings"], counts
+
+    _, first, counts = pairs_learned_from("paper")
+    made, second, _ = pairs_learned_from("unseen", "--consensus.lessons", "validation")
+    assert [name for name in made if name.startswith(("embeddings", "graphs"))] == []
+    assert "mediator" in made
+    assert counts["labeled"]["images"] != counts["validation"]["images"]
+    assert first != second
+    told = say_no(
+        "k",
+        "recipe.toml",
+        "--out",
+        "x",
+        "--lessons",
+        "validation",
+        "--split.validation",
+        "0",
+        "--tune",
+        "false",
+    )
+    assert 'consensus.lessons = "validation" needs a validation part' in told

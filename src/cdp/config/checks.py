@@ -168,6 +168,17 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
             f"consensus.folds = {consensus.folds} is about how the mediator learns, and {who} does not learn: set "
             'consensus.folds = 0, or consensus.mediator = "mlp".'
         )
+    if consensus.lessons == "validation":
+        if consensus.folds:
+            yield (
+                f'consensus.lessons = "validation" and consensus.folds = {consensus.folds} both say what the mediator learns '
+                'from: set consensus.folds = 0, or consensus.lessons = "labeled".'
+            )
+        if not (recipe.data.validation or (recipe.data.is_split_here and recipe.split.validation)):
+            yield (
+                'consensus.lessons = "validation" needs a validation part: give split.validation a share, e.g. 0.1, or '
+                "data.validation."
+            )
     if consensus.rounds > 1 and consensus.mediator == "hierarchical":
         yield (
             f"consensus.rounds = {consensus.rounds}: clustering has no committee to train again: set consensus.rounds = 1, "

@@ -262,6 +262,11 @@ class ConsensusSection(_Section):
         low=-1,
         high=1,
     )
+    lessons: Literal["labeled", "validation"] = setting(
+        "labeled",
+        "What the mediator learns from: the labeled part, as in the paper, which the networks were trained on and know too "
+        "well; or the validation part, which they never saw.",
+    )
     rounds: int = setting(
         1,
         "How often labels are made: 1 = as in the paper; 2 or more = base and committee are trained again on the labels "

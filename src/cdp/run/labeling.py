@@ -109,7 +109,7 @@ def find_graphs(
 
 
 def teach(recipe: RunRecipe, folder: Path, watch: Watch, turn: Round = ONLY) -> None:
-    """The mediator learns from the labeled part, or, fold by fold, from networks that did not see the fold."""
+    """The mediator learns from the labeled part; or from images that the networks did not see, a fold or the validation part."""
     model = estimator(recipe, None)
     if recipe.consensus.folds:
         lessons = [
@@ -117,6 +117,10 @@ def teach(recipe: RunRecipe, folder: Path, watch: Watch, turn: Round = ONLY) -> 
             for fold in range(1, recipe.consensus.folds + 1)
         ]
         model.fit_lessons(lessons, watch=watch)
+    elif recipe.consensus.lessons == "validation":
+        # The figures of the labels leave these images out, so nothing is measured that was learned.
+        views = views_of(recipe, folder, "unlabeled", turn.room)
+        model.fit(views.take(np.arange(views.n_images)[-count_validation(folder) :]), watch=watch)
     else:
         graphs = graphs_of(recipe, folder, "labeled", turn)
         model.fit(views_of(recipe, folder, "labeled", turn.room), graphs=graphs, watch=watch)

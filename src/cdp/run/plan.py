@@ -209,11 +209,15 @@ class _Stages:
                 for fold, members in enumerate(folds, start=1)
                 for model in members
             ]
+        taught = ["labeled"]
+        if chosen.lessons == "validation":
+            settings |= {"lessons": chosen.lessons}
+            taught, needs = ["unlabeled", "counts"], [f"{model.artifact} of unlabeled" for model in models]
         return Stage(
             f"{turn.before}mediator",
             "mediator",
             settings,
-            ("labeled", *needs),
+            (*taught, *needs),
             {f"{turn.before}mediator": f"{turn.place}mediator"},
             lambda watch: labeling.teach(self.recipe, self.folder, watch, turn),
         )
