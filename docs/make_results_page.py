@@ -14,18 +14,25 @@ from cdp.study.page import alone, comparison_page, plots_of, read_chapters, read
 
 RESULTS = Path(__file__).parent / "results"
 ORDER = (
+    "ratio10",
+    "ratio10_unseen",
     "ratio",
     "committee_size",
+    "committee_size_lfw",
     "mediator_inputs",
+    "mediator_inputs_unseen",
+    "mediator_inputs_seen",
+    "mediator_inputs_folds",
     "mediator_inputs_components",
     "mediator_inputs_lfw",
-    "committee_size_lfw",
+    "mediator_inputs_lfw_unseen",
     "base",
     "k",
     "k_lfw",
     "heterogeneity",
     "loss",
     "soft_labels",
+    "rounds",
     "mediator_weights",
     "mediator_weights_lfw",
     "committee",
@@ -33,7 +40,7 @@ ORDER = (
     "baselines",
     "baselines_lfw",
 )
-"""Folders in docs/results, in the order of the page; the paper's order, LFW beside Omniglot."""
+"""Folders in docs/results, in the order of the page; the paper's order, what goes beyond it beside it, LFW after Omniglot."""
 
 
 def take(name: str, folder: Path) -> None:
