@@ -78,6 +78,8 @@ class _Stages:
         self.recipe = recipe
         self.folder = folder
         self.base = Model("networks", recipe.base.network)
+        # Contents alone do not tell who is the base and who comes first on the committee; the mediator's inputs do.
+        self._heard = {"networks": labeling.model_names(recipe)}
 
     def drawing(self) -> list[Stage]:
         if not self.recipe.data.is_drawn:
@@ -197,7 +199,7 @@ class _Stages:
 
     def mediator(self, models: Sequence[Model], folds: Sequence[Sequence[Model]], turn: Round) -> Stage:
         chosen = self.recipe.consensus
-        settings = {"inputs": list(chosen.inputs), "k": chosen.k, "seed": self.recipe.seed}
+        settings = {"inputs": list(chosen.inputs), "k": chosen.k, "seed": self.recipe.seed, **self._heard}
         needs = [
             *(f"{model.artifact} of labeled" for model in models),
             *(f"{turn.before}graph {model.name} of labeled" for model in models),
@@ -244,7 +246,7 @@ class _Stages:
         return Stage(
             f"{turn.before}consensus",
             "consensus",
-            {name: getattr(chosen, name) for name in names},
+            {name: getattr(chosen, name) for name in names} | self._heard,
             tuple(needs),
             {
                 f"{turn.before}consensus": f"{turn.place}consensus",
@@ -336,6 +338,7 @@ class _Stages:
                 "tune": chosen.tune,
                 "bar": labeling.given_bar(self.recipe),
                 "accepted": "joined" if chosen.grouping == "average" else "above the bar",
+                **self._heard,
             },
             tuple(needs),
             {f"{turn.before}label figures": f"{turn.place}label_figures.json"},
@@ -367,7 +370,7 @@ class _Stages:
         return Stage(
             "measure members",
             "evaluate",
-            self._measures() | {"ensemble": self.recipe.evaluation.ensemble},
+            self._measures() | {"ensemble": self.recipe.evaluation.ensemble} | self._heard,
             tuple(needs),
             {"member figures": "member_figures.json"},
             lambda watch: evaluation.measure_members(

@@ -1,4 +1,4 @@
-"""Stages of several rounds: each learns from the labels of the one before, and the last one's labels are the run's."""
+"""Stages and their keys: rounds learn from one another, and who is the base is never forgotten."""
 
 from pathlib import Path
 
@@ -59,3 +59,22 @@ def test_figures_of_the_last_labels_need_no_figures_of_earlier_ones():
 def test_what_does_not_go_with_rounds_is_refused(key, value):
     with pytest.raises(InputError, match=r"set consensus\.(folds = 0|rounds = 1)"):
         stages(2, **{key: value})
+
+
+def test_who_is_the_base_and_the_order_of_members_are_part_of_the_key():
+    def keys(base, *members):
+        recipe = recipe_from(
+            {
+                "data": {"images": "x", "test": "y"},
+                "base": {"network": base},
+                "committee": {"networks": list(members)},
+            }
+        )
+        found = {stage.name: stage for stage in make_stages(recipe, Path("run"))}
+        names = ("mediator", "consensus", "measure labels", "measure members")
+        return [found[name].key({need: "same" for need in found[name].needs}) for name in names]
+
+    first = keys("a", "b", "c")
+    assert first == keys("a", "b", "c")
+    for other in (keys("b", "a", "c"), keys("a", "c", "b")):
+        assert not set(first) & set(other)
