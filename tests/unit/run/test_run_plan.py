@@ -72,7 +72,7 @@ def test_who_is_the_base_and_the_order_of_members_are_part_of_the_key():
         )
         found = {stage.name: stage for stage in make_stages(recipe, Path("run"))}
         names = ("mediator", "consensus", "measure labels", "measure members")
-        return [found[name].key({need: "same" for need in found[name].needs}) for name in names]
+        return [found[name].key(dict.fromkeys(found[name].needs, "same")) for name in names]
 
     first = keys("a", "b", "c")
     assert first == keys("a", "b", "c")
