@@ -1,6 +1,8 @@
-"""Keep results of studies in docs/results, and make their page: python docs/make_results_page.py [NAME=STUDY_FOLDER ...]
+"""Keep results of studies in docs/results, and make their page.
 
-Takes results.json of the folders that `cdp study --out` wrote; then draws the plots and writes docs/results/README.md from all
+    python docs/make_results_page.py [NAME=STUDY_FOLDER ...]
+
+takes results.json of the folders that `cdp study --out` wrote; then draws the plots and writes docs/results/README.md from all
 results that are kept there and from the remarks.md beside them.
 """
 
