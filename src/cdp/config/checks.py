@@ -29,6 +29,11 @@ def member_names(recipe: RunRecipe) -> list[str]:
     return [recipe.base.network, *recipe.committee.networks]
 
 
+def folder_name(network: str) -> str:
+    """`small_vgg:1` -> `small_vgg-1`, as `cdp train` names its folders."""
+    return network.replace(":", "-")
+
+
 def _sources(recipe: RunRecipe) -> Iterator[str]:
     data = recipe.data
     if data.embeddings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from cdp.config.checks import member_names
+from cdp.config.checks import folder_name, member_names
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 
@@ -54,7 +54,7 @@ def check_paths(recipe: RunRecipe) -> None:
 def embedding_files(recipe: RunRecipe) -> dict[str, Path]:
     """Whose rows are where, for data.embeddings: `identities`, then every network by its name."""
     folder = Path(recipe.data.embeddings)
-    names = ["identities", *(name.replace(":", "-") for name in member_names(recipe))]
+    names = ["identities", *map(folder_name, member_names(recipe))]
     return {name: folder / f"{name}.npy" for name in names}
 
 

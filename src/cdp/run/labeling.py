@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cdp.config.checks import folder_name, member_names
 from cdp.config.sections import RunRecipe
 from cdp.consensus.agglomeration import agglomerate
 from cdp.consensus.estimator import CDP
@@ -22,7 +23,7 @@ from cdp.errors import InputError
 from cdp.evaluate.labels import measure_among_others
 from cdp.graph.search import knn_graph
 from cdp.progress import Watch
-from cdp.run.training import folder_name, n_threads, part
+from cdp.run.training import n_threads, part
 from cdp.store import fill, load, save, write_json, writing
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Pairs, Views
 from cdp.types.arrays import BoolArray, IntArray, LongArray
@@ -71,7 +72,7 @@ def rounds_of(recipe: RunRecipe) -> list[Round]:
 
 def model_names(recipe: RunRecipe) -> list[str]:
     """The base, then the committee, by folder name."""
-    return [folder_name(name) for name in (recipe.base.network, *recipe.committee.networks)]
+    return [folder_name(name) for name in member_names(recipe)]
 
 
 def embeddings(folder: Path, artifact: str, shown: str) -> Embeddings:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cdp.config.checks import folder_name, member_names
 from cdp.config.sections import RunRecipe
 from cdp.run import evaluation, labeling, parts, training
 from cdp.run.labeling import Round
@@ -26,7 +27,7 @@ class Model:
     @property
     def name(self) -> str:
         """Of its folder."""
-        return training.folder_name(self.network)
+        return folder_name(self.network)
 
     @property
     def artifact(self) -> str:
@@ -128,8 +129,7 @@ class _Stages:
 
     def models(self, room: str) -> list[Model]:
         """Base and committee, as trained in one room."""
-        names = (self.recipe.base.network, *self.recipe.committee.networks)
-        return [Model(room, name) for name in names]
+        return [Model(room, name) for name in member_names(self.recipe)]
 
     def train(self, model: Model, part: str = "labeled") -> Stage:
         return Stage(

@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from cdp.nets.loop import Habits
 
 
-def folder_name(network: str) -> str:
-    """`small_vgg:1` -> `small_vgg-1`, as `cdp train` names its folders."""
-    name, colon, seed = network.partition(":")
-    return f"{name}-{seed}" if colon else name
-
-
 def draw(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
     """Drawn faces for training, some of them junk or mislabeled, and clean ones of other people for the test."""
     from cdp.data.drawn_faces import FaceSettings, write_faces

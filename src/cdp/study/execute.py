@@ -259,7 +259,7 @@ def run_study(
                 "cdp": __version__,
                 "study": study.name,
                 "command": command,
-                "recipe": _told_apart(recipe),
+                "recipe": _with_relative_paths(recipe),
                 "seeds": sorted({one.seed for one, _ in measured}),
                 "versions": versions(),
                 "commit": made_at,
@@ -280,7 +280,7 @@ def run_study(
     return results
 
 
-def _told_apart(recipe: RunRecipe) -> dict[str, Any]:
+def _with_relative_paths(recipe: RunRecipe) -> dict[str, Any]:
     """The recipe with paths from the working directory: results travel, somebody's folders do not."""
     told = recipe.as_dict()
     for key in PATH_KEYS:

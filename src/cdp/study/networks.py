@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cdp.config.checks import folder_name
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
-from cdp.run.training import folder_name
 from cdp.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
 from cdp.study.figures import (
     headline,

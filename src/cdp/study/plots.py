@@ -10,6 +10,7 @@ from cdp.report.markup import Html, element
 from cdp.report.svg import WIDTH, Bar, bar_chart, line, picture, text
 from cdp.study.tables import written
 
+_LONGEST = 40
 _KINDS = ("m-cdp", "odd", "wrong", "m-all", "m-labeled")
 
 
@@ -26,12 +27,19 @@ def draw_plot(results: Mapping[str, Any], plot: Mapping[str, Any]) -> Html | Non
         summary = row["figures"][column["key"]]
         sd = summary["sd"]
         low, high = (None, None) if sd is None else (summary["mean"] - sd, summary["mean"] + sd)
-        bars.append(Bar(", ".join(row["cells"]), summary["mean"], low, high))
+        bars.append(Bar(_short(", ".join(row["cells"])), summary["mean"], low, high))
     kind = str(column["kind"])
     words = "; ".join(f"{bar.name} {written({'mean': bar.value, 'sd': None}, kind)}" for bar in bars)
     return bar_chart(
         f"{column['title']}: {words}", bars, lambda value: written({"mean": value, "sd": None}, kind)
     )
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for the figure beside it; of a long sum its last part tells it from the others."""
+    if len(name) <= _LONGEST:
+        return name
+    return f"… + {name.rpartition(' + ')[2]}" if " + " in name else f"{name[: _LONGEST - 1]}…"
 
 
 def _is_number(cell: str) -> bool:

@@ -174,6 +174,25 @@ def test_plots_are_svg_by_themselves(results, tmp_path):
     assert {"vote", "mediator", "ratio", "2", "10"} <= set(words)
 
 
+def test_long_names_leave_room_for_the_figure():
+    names = ["a" * 60, "relationship + affinity + distribution + common_neighbors", "short"]
+    study = Study(
+        "x",
+        "t",
+        ("inputs",),
+        lambda recipe: [Column("f", "F")],
+        "f",
+        lambda recipe, options: [],
+        plots=(Plot("f"),),
+    )
+    measured = [("x", 0, [Measure((name,), {"f": 0.5}) for name in names])]
+    drawn = plots_of(results_of(study, RunRecipe(), measured, {}))["plot-f"][1]
+    words = [
+        one.text for one in ElementTree.fromstring(alone(drawn)).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert {"a" * 39 + "…", "… + common_neighbors", "short"} <= set(words)
+
+
 def test_exponents_are_fitted_seed_by_seed():
     study = Study(
         "runtime", "t", ("search", "images"), lambda recipe: [Column("seconds", "time", "seconds", "low")],
