@@ -221,14 +221,13 @@ def test_a_mediator_that_learns_from_strangers(kitchen, copied):
     assert labels["true"]["discards_kept"]["pairwise"]["f"] > 0.5
 
 
-def test_a_bound_without_true_identities_is_refused_before_anything_is_trained(kitchen, tmp_path):
-    for name, first in (("known", 0), ("test", 24)):
-        draw_patterns(tmp_path / name, n_identities=8, n_images=4, first=first)
-    draw_patterns(tmp_path / "unknown", n_identities=4, n_images=4, first=12)
-    flat = tmp_path / "flat"
-    flat.mkdir()
-    for number, file in enumerate(sorted((tmp_path / "unknown").rglob("*.png"))):
-        file.rename(flat / f"{number}.png")
+def parts_apart(folder, n_identities, n_images):
+    """Options for a labeled part, an unlabeled one of which nothing is known, and a test part, each in its own folder."""
+    for name, first in (("known", 0), ("unknown", 12), ("test", 24)):
+        draw_patterns(folder / name, n_identities=n_identities, n_images=n_images, first=first)
+    (folder / "flat").mkdir()
+    for number, file in enumerate(sorted((folder / "unknown").rglob("*.png"))):
+        file.rename(folder / "flat" / f"{number}.png")
     words = [
         "--data.images",
         "",
@@ -239,8 +238,14 @@ def test_a_bound_without_true_identities_is_refused_before_anything_is_trained(k
         "--split.validation",
         "0",
     ]
-    words += ["--data.labeled", str(tmp_path / "known"), "--data.unlabeled", str(flat)]
-    result = call(kitchen, "--out", str(tmp_path / "run"), *words, "--data.test", str(tmp_path / "test"))
+    for key, name in (("labeled", "known"), ("unlabeled", "flat"), ("test", "test")):
+        words += [f"--data.{key}", str(folder / name)]
+    return words
+
+
+def test_a_bound_without_true_identities_is_refused_before_anything_is_trained(kitchen, tmp_path):
+    words = parts_apart(tmp_path, n_identities=8, n_images=4)
+    result = call(kitchen, "--out", str(tmp_path / "run"), *words)
     assert result.exit_code == 2
     assert "evaluation.bound = true needs the true identity of every unlabeled image" in result.output
     assert "train" not in result.output.split("Error")[0]
@@ -262,25 +267,8 @@ def test_without_truth_there_is_no_bound_and_no_label_figure(kitchen, copied):
 
 
 def test_parts_that_are_split_already(kitchen, tmp_path):
-    for name, first, many in (("known", 0, 12), ("unknown", 12, 12), ("test", 24, 12)):
-        draw_patterns(tmp_path / name, n_identities=many, n_images=8, first=first)
-    flat = tmp_path / "flat"
-    flat.mkdir()
-    for number, file in enumerate(sorted((tmp_path / "unknown").rglob("*.png"))):
-        file.rename(flat / f"{number}.png")
-    words = [
-        "--data.images",
-        "",
-        "--split.probes",
-        "0",
-        "--split.distractors",
-        "0",
-        "--split.validation",
-        "0",
-    ]
-    words += ["--data.labeled", str(tmp_path / "known"), "--data.unlabeled", str(flat)]
-    words += ["--data.test", str(tmp_path / "test"), "--no-bound"]
-    result = call(kitchen, "--out", str(tmp_path / "run"), *words)
+    words = parts_apart(tmp_path, n_identities=12, n_images=8)
+    result = call(kitchen, "--out", str(tmp_path / "run"), *words, "--no-bound")
     assert result.exit_code == 0, result.output
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["parts"]["unlabeled"] == {"images": 96, "identities": None}
