@@ -182,6 +182,27 @@ def test_rounds(kitchen):
     assert not (first / "rounds").exists()
 
 
+def test_recall_weight(kitchen):
+    results, ran = study(kitchen, "recall_weight", "weight1,weight4")
+    assert [row["cells"][0] for row in results["rows"]] == ["labeled only", "1", "4", "all labels"]
+    recall, groups = figures(results, "label_recall"), figures(results, "label_groups")
+    assert recall[("4",)] >= recall[("1",)]
+    assert groups[("4",)] <= groups[("1",)]
+    assert "consensus" in ran
+    tuning = json.loads((kitchen / "recall_weight/runs/weight4/seed0/tuning.json").read_text())
+    assert tuning["recall_weight"] == 4
+
+
+def test_mistakes(kitchen):
+    results, ran = study(kitchen, "mistakes")
+    found = ["labels as found", "without splits", "without mixtures", "without either"]
+    assert [row["cells"][0] for row in results["rows"]] == ["labeled only", *found, "all labels"]
+    precision, f = figures(results, "label_precision"), figures(results, "label_f")
+    assert precision[("without mixtures",)] == precision[("without either",)] == 1
+    assert f[("without either",)] >= max(value for value in f.values() if value is not None)
+    assert ran.count("consensus") <= 1, "only the labels differ, not the pairs"
+
+
 def test_runtime_fits_exponents(kitchen):
     results, _ = study(kitchen, "runtime", "exact-200,exact-400", "--sizes", "200,400")
     assert [row["cells"] for row in results["rows"]] == [["exact", "200"], ["exact", "400"]]

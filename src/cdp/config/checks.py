@@ -18,7 +18,7 @@ def check_recipe(recipe: RunRecipe) -> None:
     Raises:
         InputError: the first rule that is broken.
     """
-    rules = (_sources, _shares, _tests, _networks, _consensus, _pair_recall, _tuning, _drawn_sizes)
+    rules = (_sources, _shares, _tests, _networks, _consensus, _pair_recall, _mending, _tuning, _drawn_sizes)
     for rule in rules:
         for sentence in rule(recipe):
             raise InputError(sentence)
@@ -217,6 +217,19 @@ def _pair_recall(recipe: RunRecipe) -> Iterator[str]:
         )
     if not recipe.data.truth:
         yield "consensus.pair_recall looks at the truth, and data.truth is false: set consensus.pair_recall = -1."
+
+
+def _mending(recipe: RunRecipe) -> Iterator[str]:
+    consensus = recipe.consensus
+    if consensus.mend == "nothing":
+        return
+    if not recipe.data.truth:
+        yield f'consensus.mend = "{consensus.mend}" looks at the truth, and data.truth is false: set consensus.mend = "nothing".'
+    if consensus.mediator == "hierarchical" or recipe.joint.soft_depth:
+        yield (
+            f'consensus.mend = "{consensus.mend}" is for hard labels by mediator or vote: set joint.soft_depth = 0 and '
+            'consensus.mediator = "mlp", or consensus.mend = "nothing".'
+        )
 
 
 def _tuning(recipe: RunRecipe) -> Iterator[str]:

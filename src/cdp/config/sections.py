@@ -210,6 +210,14 @@ class ConsensusSection(_Section):
     tune: bool = setting(
         False, "Choose the threshold (or join_above, or merge_above) on the validation part instead."
     )
+    recall_weight: float = setting(
+        1.0,
+        "When the threshold is chosen: how many times as important recall is as precision. 1 = pairwise F; with 2 "
+        "groups mix more, but fewer identities are split, and networks learn more from that.",
+        meaning="a weight",
+        low=0.1,
+        high=10,
+    )
     pair_recall: float = setting(
         -1.0,
         "Choose the threshold so that this share of the true candidate pairs is accepted, for comparing "
@@ -274,6 +282,11 @@ class ConsensusSection(_Section):
         meaning="a number of rounds",
         low=1,
         high=9,
+    )
+    mend: Literal["nothing", "splits", "mixtures", "all"] = setting(
+        "nothing",
+        "For finding out what mistakes cost: labels are put right by the truth before networks learn from them. splits: "
+        "groups of one identity become one; mixtures: groups are divided by identity; all: both.",
     )
     folds: int = setting(
         0,

@@ -21,6 +21,12 @@ class Score:
     recall: float | None
     f: float | None
 
+    def weighted(self, recall_weight: float) -> float:
+        """F-beta: the mean in which recall is so many times as important as precision; 0 where nothing was counted."""
+        precision, recall = self.precision or 0.0, self.recall or 0.0
+        total = recall_weight**2 * precision + recall
+        return (1 + recall_weight**2) * precision * recall / total if total else 0.0
+
 
 @dataclass(frozen=True)
 class GroupFigures:

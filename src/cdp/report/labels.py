@@ -245,9 +245,15 @@ def _tuning(tuning: Mapping[str, Any] | None) -> Html | None:
     return figure(
         join([picture, legend([(kind, name) for name, kind, _ in series])]),
         "Measured on the validation part. A higher threshold accepts fewer pairs: "
-        "precision rises, recall and coverage fall; the best F was taken.",
+        f"precision rises, recall and coverage fall; {_chosen_by(tuning.get('recall_weight', 1.0))}",
         "How the threshold was chosen",
     )
+
+
+def _chosen_by(recall_weight: float) -> str:
+    if recall_weight == 1:
+        return "the best F was taken."
+    return f"the best mean was taken, recall {recall_weight:g} times as important as precision."
 
 
 def _tuning_table(tuning: Mapping[str, Any] | None) -> Html | None:

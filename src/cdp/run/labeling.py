@@ -20,7 +20,8 @@ from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.propagation import propagate
 from cdp.consensus.vote import Vote
 from cdp.errors import InputError
-from cdp.evaluate.labels import measure_among_others
+from cdp.evaluate.labels import Score, measure_among_others
+from cdp.evaluate.mending import mend
 from cdp.graph.search import knn_graph
 from cdp.progress import Watch
 from cdp.run.training import n_threads, part
@@ -241,7 +242,8 @@ def cluster(recipe: RunRecipe, folder: Path) -> None:
         told = validation_only(folder, part(folder, "unlabeled").identities)
         bars = [float(value) for value in BASELINES[method.name].grid["similarity"] if value is not None]
         cuts = method.label_each(shown, graph, [{"similarity": bar} for bar in bars])
-        tuning = best_of([_point(bar, labels, told) for bar, labels in zip(bars, cuts, strict=True)])
+        points = [_point(bar, labels, told) for bar, labels in zip(bars, cuts, strict=True)]
+        tuning = best_of(points, recipe.consensus.recall_weight)
         bar = tuning["chosen"]
     # Pairs that an earlier run in this folder accepted are not what these labels come from.
     shutil.rmtree(folder / "consensus", ignore_errors=True)
@@ -272,18 +274,23 @@ def group(graph: ConsensusGraph, bar: float, recipe: RunRecipe) -> Labels:
 def tune(
     graph: ConsensusGraph, identities: LongArray, bars: Sequence[float], recipe: RunRecipe
 ) -> dict[str, Any]:
-    """The bar with the best pairwise F on the validation images, and the whole curve.
+    """The bar with the best pairwise F (by the recipe's weight of recall) on the validation images, and the whole curve.
 
     They are labeled in the midst of all unlabeled images, so the bar is right for as many; whoever else ends in their
     groups counts as a mistake.
     """
-    return best_of([_point(bar, group(graph, bar, recipe), identities) for bar in bars])
+    points = [_point(bar, group(graph, bar, recipe), identities) for bar in bars]
+    return best_of(points, recipe.consensus.recall_weight)
 
 
-def best_of(curve: list[dict[str, Any]]) -> dict[str, Any]:
-    """The first point with the best F, and the whole curve."""
-    best = max(curve, key=lambda point: float(point["f"]))
-    return {"chosen": best["threshold"], "curve": curve}
+def best_of(curve: list[dict[str, Any]], recall_weight: float) -> dict[str, Any]:
+    """The first point with the best F, recall so many times as important as precision, and the whole curve."""
+
+    def merit(point: dict[str, Any]) -> float:
+        return Score(point["precision"], point["recall"], point["f"]).weighted(recall_weight)
+
+    best = max(curve, key=merit)
+    return {"chosen": best["threshold"], "recall_weight": recall_weight, "curve": curve}
 
 
 def _point(bar: float, labels: Labels, identities: LongArray) -> dict[str, Any]:
@@ -343,6 +350,8 @@ def label(recipe: RunRecipe, folder: Path, turn: Round = ONLY) -> None:
     home = folder / turn.place
     graph = load(home / "consensus", ConsensusGraph)
     labels = group(graph, chosen_bar(recipe, home), recipe)
+    if recipe.consensus.mend != "nothing":
+        labels = mend(labels, part(folder, "unlabeled").identities, recipe.consensus.mend)
     with writing(home / "labels", force=True) as place:
         fill(place, labels)
         if recipe.joint.soft_depth:

@@ -81,6 +81,8 @@ class _Stages:
         self.base = Model("networks", recipe.base.network)
         # Contents alone do not tell who is the base and who comes first on the committee; the mediator's inputs do.
         self._heard = {"networks": labeling.model_names(recipe)}
+        weighs = recipe.consensus.tune and recipe.consensus.recall_weight != 1
+        self._weighed = ["recall_weight"] if weighs else []
 
     def drawing(self) -> list[Stage]:
         if not self.recipe.data.is_drawn:
@@ -235,6 +237,7 @@ class _Stages:
         names += ["pair_recall"] if chosen.pair_recall >= 0 else []
         # While a threshold is chosen, groups are made.
         names += ["max_size", "step"] if chosen.tune else []
+        names += self._weighed
         needs = [
             "unlabeled",
             "counts",
@@ -256,7 +259,13 @@ class _Stages:
         )
 
     def clusters(self) -> Stage:
-        names = ["mediator", "k", "tune", *([] if self.recipe.consensus.tune else ["merge_above"])]
+        names = [
+            "mediator",
+            "k",
+            "tune",
+            *([] if self.recipe.consensus.tune else ["merge_above"]),
+            *self._weighed,
+        ]
         return Stage(
             "labels",
             "labels",
@@ -278,6 +287,10 @@ class _Stages:
         settings = {name: getattr(chosen, name) for name in ("max_size", "step", "grouping", "k")}
         if chosen.grouping == "average":
             settings["join_above"] = chosen.join_above
+        truth = []
+        if chosen.mend != "nothing":
+            settings["mend"] = chosen.mend
+            truth = ["unlabeled"]
         settings |= {"soft_depth": joint.soft_depth}
         if joint.soft_depth:
             settings |= {"soft_decay": joint.soft_decay}
@@ -286,7 +299,7 @@ class _Stages:
             f"{turn.before}labels",
             "labels",
             settings,
-            (f"{turn.before}consensus", f"{turn.before}tuning"),
+            (f"{turn.before}consensus", f"{turn.before}tuning", *truth),
             {f"{turn.before}labels": f"{turn.place}labels"},
             lambda watch: labeling.label(self.recipe, self.folder, turn),
         )

@@ -15,6 +15,8 @@ SENTENCES = MappingProxyType(
         "loss": "What pseudo-labels add under softmax and under ArcFace, at ratio 2.",
         "soft_labels": "Hard labels beside soft ones of several depths and decays, at ratio 2.",
         "rounds": "Labels made once, as in the paper, and again by networks that learned from them.",
+        "recall_weight": "Recognition after thresholds that were chosen for recall or for precision.",
+        "mistakes": "What it costs that identities are split, and that groups are mixed: labels put right by the truth.",
         "mediator_weights": "What the mediator listens to: first-layer weights and importance of each kind of input.",
         "committee": "Every network by itself, and an ensemble of the best four.",
         "runtime": "Seconds and memory of every step as the number of images grows, and the fitted exponent.",

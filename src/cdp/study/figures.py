@@ -50,7 +50,7 @@ def label_figures(folder: Path) -> Figures:
     """Pairs and labels against the truth."""
     true = read_json(folder, "label_figures.json")["labels"]["true"]
     if true is None:
-        return {column.key: None for column in LABEL_COLUMNS}
+        return dict.fromkeys([*(column.key for column in LABEL_COLUMNS), "groups"])
     pairs = true["pairs"] or {}
     kept = true["discards_kept"]
     return {
@@ -62,6 +62,7 @@ def label_figures(folder: Path) -> Figures:
         "f": kept["pairwise"]["f"],
         "bcubed_f": kept["bcubed"]["f"],
         "coverage": true["coverage"],
+        "groups": true["identities_found"],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cdp.config.checks import folder_name
@@ -26,6 +26,12 @@ _RATIOS = (2, 4, 6, 8, 10)
 _TRAINED = {"labeled": "labeled only", "cdp": "pseudo-labels", "all": "all labels"}
 _BOUNDS = (_TRAINED["labeled"], _TRAINED["all"])
 _SOFT = ((3, 0.2), (3, 0.5), (5, 0.2), (5, 0.5), (5, 0.8), (10, 0.2))
+_MENDED = {
+    "nothing": "labels as found",
+    "splits": "without splits",
+    "mixtures": "without mixtures",
+    "all": "without either",
+}
 _PLAIN = {"evaluation.members": False}
 
 
@@ -65,7 +71,8 @@ def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
 
     def read(run: Finished) -> list[Measure]:
         found = headline(run.folder)
-        learned = {"cdp": {"label_f": label_figures(run.folder)["f"]}}
+        labels = label_figures(run.folder)
+        learned = {"cdp": {f"label_{key}": labels[key] for key in ("precision", "recall", "f", "groups")}}
         return [
             Measure(words, {**found[key], **learned.get(key, {})})
             for key, words in cells.items()
@@ -133,6 +140,16 @@ def _columns(recipe: RunRecipe) -> list[Column]:
     ]
 
 
+def _detailed_columns(recipe: RunRecipe) -> list[Column]:
+    """The same, and what kinds of mistakes the labels have."""
+    return [
+        *_columns(recipe),
+        Column("label_precision", "precision"),
+        Column("label_recall", "recall"),
+        Column("label_groups", "groups", "count", ""),
+    ]
+
+
 def _ratio_columns(recipe: RunRecipe) -> list[Column]:
     return [*_columns(recipe), Column("ratio", "unlabeled : labeled", "number", "")]
 
@@ -175,38 +192,56 @@ def _loss(recipe: RunRecipe, options: Options) -> list[Variant]:
     ]
 
 
+def _one_by_one(rows: Mapping[str, tuple[str, Mapping[str, Any]]], full: str) -> list[Variant]:
+    """A variant for every row (slug -> its words, its overrides); the full one has the bounds beside it."""
+    variants = []
+    for slug, (words, overrides) in rows.items():
+        cells: dict[str, tuple[str, ...]] = {"cdp": (words,)}
+        if slug == full:
+            cells |= {"labeled": (_TRAINED["labeled"],), "all": (_TRAINED["all"],)}
+        chosen = {**_PLAIN, **overrides, "evaluation.bound": slug == full}
+        variants.append(Variant(slug, chosen, _WANTED, _read(**cells)))
+    return variants
+
+
 def _rounds(recipe: RunRecipe, options: Options) -> list[Variant]:
     del recipe, options
-    variants = []
-    for rounds in (1, 2, 3):
-        is_full = rounds == 1
-        cells: dict[str, tuple[str, ...]] = {"cdp": (str(rounds),)}
-        if is_full:
-            cells |= {"labeled": (_TRAINED["labeled"],), "all": (_TRAINED["all"],)}
-        overrides = {**_PLAIN, "consensus.rounds": rounds, "consensus.folds": 0, "evaluation.bound": is_full}
-        variants.append(Variant(f"rounds{rounds}", overrides, _WANTED, _read(**cells)))
-    return variants
+    rows = {
+        f"rounds{rounds}": (str(rounds), {"consensus.rounds": rounds, "consensus.folds": 0})
+        for rounds in (1, 2, 3)
+    }
+    return _one_by_one(rows, "rounds1")
+
+
+def _recall_weight(recipe: RunRecipe, options: Options) -> list[Variant]:
+    del recipe, options
+    common = {"consensus.tune": True, "consensus.pair_recall": -1.0}
+    rows = {
+        f"weight{weight:g}": (f"{weight:g}", {**common, "consensus.recall_weight": weight})
+        for weight in (0.5, 1.0, 2.0, 4.0)
+    }
+    return _one_by_one(rows, "weight1")
+
+
+def _mistakes(recipe: RunRecipe, options: Options) -> list[Variant]:
+    del recipe, options
+    common = {"consensus.rounds": 1, "joint.soft_depth": 0}
+    rows = {
+        f"mend-{mended}": (words, {**common, "consensus.mend": mended}) for mended, words in _MENDED.items()
+    }
+    return _one_by_one(rows, "mend-nothing")
 
 
 def _soft(recipe: RunRecipe, options: Options) -> list[Variant]:
     del options
-    common = {**_PLAIN, **_at_two(recipe)}
-    hard = Variant(
-        "hard",
-        {**common, "joint.soft_depth": 0, "evaluation.bound": True},
-        _WANTED,
-        _read(labeled=(_TRAINED["labeled"],), cdp=("hard (depth 0)",), all=(_TRAINED["all"],)),
-    )
-    soft = [
-        Variant(
-            f"depth{depth}-decay{decay:g}",
-            {**common, "joint.soft_depth": depth, "joint.soft_decay": decay, "evaluation.bound": False},
-            _WANTED,
-            _read(cdp=(f"depth {depth}, decay {decay:g}",)),
-        )
-        for depth, decay in _SOFT
-    ]
-    return [hard, *soft]
+    common = _at_two(recipe)
+    rows: dict[str, tuple[str, Mapping[str, Any]]] = {
+        "hard": ("hard (depth 0)", {**common, "joint.soft_depth": 0})
+    }
+    for depth, decay in _SOFT:
+        chosen = {**common, "joint.soft_depth": depth, "joint.soft_decay": decay}
+        rows[f"depth{depth}-decay{decay:g}"] = (f"depth {depth}, decay {decay:g}", chosen)
+    return _one_by_one(rows, "hard")
 
 
 def _committee(recipe: RunRecipe, options: Options) -> list[Variant]:
@@ -289,13 +324,38 @@ STUDIES = (
         "rounds",
         "Labels made again by networks that learned from them",
         ("rounds",),
-        _columns,
+        _detailed_columns,
         "rank1",
         _rounds,
         bounds=_one_cell_bounds,
         plots=(Plot("rank1"), Plot("label_f")),
         reading="Not in the paper. One round is the paper's way; in each further one base and committee are trained on "
         "the labels of the round before, and label anew.",
+    ),
+    Study(
+        "recall_weight",
+        "Thresholds chosen for recall or for precision",
+        ("recall weight",),
+        _detailed_columns,
+        "rank1",
+        _recall_weight,
+        bounds=_one_cell_bounds,
+        plots=(Plot("rank1"), Plot("label_f")),
+        reading="Not in the paper. The threshold is the best on the validation images by F-beta: recall is so many times as "
+        "important as precision; 1 is pairwise F.",
+    ),
+    Study(
+        "mistakes",
+        "What the labels' mistakes cost",
+        ("labels",),
+        _detailed_columns,
+        "rank1",
+        _mistakes,
+        bounds=_one_cell_bounds,
+        plots=(Plot("rank1"),),
+        reading="Not in the paper. Labels are put right by the truth before the network learns from them. Without splits: "
+        "groups that are mostly one identity become one, strangers included. Without mixtures: every group is divided by "
+        "identity. Without either: true identities for all images that had a label, in a classifier of their own.",
     ),
     Study(
         "committee",

@@ -15,6 +15,7 @@ def stages(rounds, **more):
     recipe = recipe_from(
         {
             "data": {"images": "x", "test": "y"},
+            "split": {"validation": 0.1},
             "base": {"network": "a"},
             "committee": {"networks": ["b"]},
             "consensus": {"rounds": rounds, **more},
@@ -59,6 +60,33 @@ def test_figures_of_the_last_labels_need_no_figures_of_earlier_ones():
 def test_what_does_not_go_with_rounds_is_refused(key, value):
     with pytest.raises(InputError, match=r"set consensus\.(folds = 0|rounds = 1)"):
         stages(2, **{key: value})
+
+
+def test_what_is_not_asked_for_is_not_in_the_keys():
+    plain = stages(1, tune=True)
+    for more in ({"recall_weight": 1.0}, {"mend": "nothing"}):
+        assert {name: stage.settings for name, stage in stages(1, tune=True, **more).items()} == {
+            name: stage.settings for name, stage in plain.items()
+        }
+    assert stages(1, tune=True, recall_weight=2)["consensus"].settings["recall_weight"] == 2
+    assert "recall_weight" not in stages(1, recall_weight=2)["consensus"].settings, "nothing is chosen by it"
+    mended = stages(1, mend="splits")["labels"]
+    assert mended.settings["mend"] == "splits"
+    assert "unlabeled" in mended.needs
+
+
+@pytest.mark.parametrize("joint", [{}, {"soft_depth": 3}])
+def test_labels_without_pairs_and_soft_labels_are_not_mended(joint):
+    recipe = {
+        "data": {"images": "x", "test": "y"},
+        "consensus": {"mend": "all", "mediator": "mlp" if joint else "hierarchical"},
+        "joint": joint,
+    }
+    with pytest.raises(InputError, match=r'consensus\.mend = "all" is for hard labels'):
+        check_recipe(recipe_from(recipe))
+    recipe = {"data": {"images": "x", "test": "y", "truth": False}, "consensus": {"mend": "all"}}
+    with pytest.raises(InputError, match=r"looks at the truth"):
+        check_recipe(recipe_from(recipe))
 
 
 def test_who_is_the_base_and_the_order_of_members_are_part_of_the_key():
