@@ -18,6 +18,9 @@ RESULTS = Path(__file__).parent / "results"
 ORDER = (
     "ratio10",
     "ratio10_unseen",
+    "mistakes",
+    "recall_weight",
+    "ratio10_recall",
     "ratio",
     "committee_size",
     "committee_size_lfw",

@@ -187,6 +187,14 @@ def test_with_a_vote_without_tuning_and_members(run, artifacts):
     assert "This run kept no figures of single committee members." in page.text
 
 
+def test_how_the_threshold_was_chosen_is_told(full, run, artifacts):
+    assert "the best F was taken." in full.text
+    run["results"]["tuning"]["recall_weight"] = 2.0
+    page = check(build_page(run, artifacts))
+    assert "the best mean was taken, recall 2 times as important as precision." in page.text
+    assert "the best F was taken" not in page.text
+
+
 def test_rounds_are_told_one_by_one(full, run, artifacts):
     assert "round by round" not in full.text
     first = copy.deepcopy(run["results"]["labels"])
