@@ -213,7 +213,7 @@ class ConsensusSection(_Section):
     recall_weight: float = setting(
         1.0,
         "When the threshold is chosen: how many times as important recall is as precision. 1 = pairwise F; with 2 "
-        "groups mix more, but fewer identities are split, and networks learn more from that.",
+        "groups mix more, and fewer identities are split.",
         meaning="a weight",
         low=0.1,
         high=10,
