@@ -240,6 +240,30 @@ def test_tuning_takes_the_first_of_the_best(part):
     assert tune(DBSCAN(), embeddings, graph, unknown, {"similarity": (0.999, 0.9995)}).similarity == 0.999
 
 
+def test_tuning_with_patience_ends_when_values_only_get_worse(part):
+    embeddings, graph, identities = part
+    tried = []
+
+    class Told(KMeans):
+        def label(self, embeddings, graph=None):
+            tried.append(self.images_per_cluster)
+            return super().label(embeddings, graph)
+
+    def f(images_per_cluster):
+        labels = KMeans(images_per_cluster).label(embeddings, graph)
+        return measure_labels(labels, identities).discards_kept.pairwise.f or 0.0
+
+    grid = BASELINES["kmeans"].grid["images_per_cluster"]
+    assert list(grid) == sorted(grid, reverse=True), "few clusters first: they are the quick ones"
+    tuned = tune(Told(), embeddings, graph, identities)
+    assert tried == list(grid[: len(tried)])
+    assert len(tried) < len(grid), "the many clusters are never made"
+    assert f(tuned.images_per_cluster) == max(map(f, grid)), "and the best is found all the same"
+    # As long as everything is one group, nothing has become worse.
+    tiny = Embeddings(embeddings.source[:20])
+    assert tune(KMeans(), tiny, None, identities[:20]).images_per_cluster < 20
+
+
 def test_by_default_no_copyleft_baseline_is_made():
     assert [baseline.name for baseline in make_baselines()] == [
         name for name in BASELINES if name not in ("leiden", "infomap")
