@@ -30,6 +30,11 @@ def mend(labels: Labels, identities: npt.ArrayLike, mistakes: Mistakes) -> Label
     truth = np.asarray(identities, dtype=np.int64)
     if truth.shape != (labels.n_images,):
         raise InputError(f"mend: {truth.size:,} identities for {labels.n_images:,} labels.")
+    if not (truth >= 0).any():
+        raise InputError(
+            "Labels cannot be mended: no true identity of an unlabeled image is known. Set consensus.mend = "
+            '"nothing".'
+        )
     kept = np.flatnonzero(labels.labels >= 0)
     known = np.maximum(truth[kept], -1)
     group = labels.labels[kept].astype(np.int64)
