@@ -69,5 +69,5 @@ def test_each_kind_of_mistake_is_gone(rows):
 def test_the_truth_must_be_about_the_same_images():
     with pytest.raises(InputError, match="3 identities for 2 labels"):
         mend(Labels.from_array([0, 0]), [1, 1, 1], "all")
-    with pytest.raises(InputError, match='no true identity .* Set consensus.mend = "nothing"'):
+    with pytest.raises(InputError, match=r'no true identity .* Set consensus\.mend = "nothing"'):
         mend(Labels.from_array([0, 0]), [-1, -1], "splits")
