@@ -59,7 +59,7 @@ BASELINES: Mapping[str, Registered] = MappingProxyType(
         "hierarchical_single": Registered(
             partial(Hierarchical, linkage="single"), {"similarity": _SIMILARITIES}
         ),
-        # Its time grows with the number of clusters: hours for thousands of them, where the best are far fewer.
+        # Its time grows with the number of clusters: with thousands of them it is the slowest of all, and the best are far fewer.
         "kmeans": Registered(KMeans, {"images_per_cluster": _PER_CLUSTER}, patience=3),
         "minibatch_kmeans": Registered(MiniBatchKMeans, {"images_per_cluster": _PER_CLUSTER}, patience=3),
         # With 2 it is single linkage on the graph, as often published; 3 and 4 make it what it is known for.
@@ -96,7 +96,7 @@ def tune(
     """The baseline with the settings of its grid that have the best pairwise F, discards counted as groups of one.
 
     Of equally good settings the first in the grid is taken, so the result is always the same. A method with a
-    `patience` is not asked for the rest of its grid once so many values were worse.
+    `patience` is not asked for the rest of its own grid once so many values were worse.
 
     Args:
         baseline: what is not in the grid stays as it is here.
@@ -110,7 +110,7 @@ def tune(
     if not tried:
         raise InputError(f"{baseline.name}: the grid holds no values to try.")
     truth = np.asarray(identities)
-    patience = BASELINES[baseline.name].patience or len(tried)
+    patience = (BASELINES[baseline.name].patience if grid is None else None) or len(tried)
     best, best_f, in_vain = tried[0], -1.0, 0
     for each, labels in zip(tried, baseline.label_each(embeddings, graph, tried), strict=True):
         score = (

@@ -42,6 +42,7 @@ def labels_section(run: Mapping[str, Any]) -> Html:
         "labels",
         "How good are the pseudo-labels?",
         paragraph(_sentence(found, true), class_="lead"),
+        _mended(run),
         _tiles(found, true),
         side_by_side(
             *([] if true is None else [_pairs(found, true), *_scores(true)]),
@@ -52,6 +53,17 @@ def labels_section(run: Mapping[str, Any]) -> Html:
         None if true is None else _table(true),
         _rounds([*(results.get("earlier_rounds") or []), found]),
         _tuning_table(results.get("tuning")),
+    )
+
+
+def _mended(run: Mapping[str, Any]) -> Html | None:
+    mended = ((run.get("recipe") or {}).get("consensus") or {}).get("mend", "nothing")
+    if mended == "nothing":
+        return None
+    what = {"splits": "splits", "mixtures": "mixtures", "all": "splits and mixtures"}[mended]
+    return paragraph(
+        f"This run put the labels right by the truth ({what}), to find out what mistakes cost. The figures of groups are of "
+        "the mended labels: nobody could have made them without the truth."
     )
 
 

@@ -290,7 +290,8 @@ def best_of(curve: list[dict[str, Any]], recall_weight: float) -> dict[str, Any]
         return Score(point["precision"], point["recall"], point["f"]).weighted(recall_weight)
 
     best = max(curve, key=merit)
-    return {"chosen": best["threshold"], "recall_weight": recall_weight, "curve": curve}
+    by = {} if recall_weight == 1 else {"recall_weight": recall_weight}
+    return {"chosen": best["threshold"], **by, "curve": curve}
 
 
 def _point(bar: float, labels: Labels, identities: LongArray) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from cdp.run.training import n_threads, part
 from cdp.store import load, save, write_json
 from cdp.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
 from cdp.study.figures import read_json
-from cdp.study.labels import has_validation
+from cdp.study.labels import JUDGED_BY_F, has_validation
 from cdp.study.paper import RUNTIME
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
 from cdp.types.arrays import LongArray
@@ -203,7 +203,7 @@ def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
     return [
         Variant(
             "baselines",
-            {"consensus.tune": True, "consensus.pair_recall": -1.0, "consensus.rounds": 1},
+            {**JUDGED_BY_F, "consensus.tune": True, "consensus.pair_recall": -1.0, "consensus.rounds": 1},
             ("label figures", "baselines"),
             _methods,
             stages=partial(_with_baselines, names),
@@ -222,6 +222,7 @@ def _with_baselines(names: tuple[str, ...], recipe: RunRecipe, folder: Path) -> 
             "evaluate",
             {
                 "methods": list(names),
+                "tried": {name: [dict(BASELINES[name].grid), BASELINES[name].patience] for name in names},
                 "seed": recipe.seed,
                 "memory_budget": recipe.engine.memory_budget,
                 "consensus": dict(agreed.settings),

@@ -16,6 +16,8 @@ from cdp.study.paper import COMMITTEE_SIZE, HETEROGENEITY, MEDIATOR_INPUTS, MEDI
 from cdp.types import ALL_INPUTS
 
 PAPER_RECALL = 0.313
+JUDGED_BY_F = {"consensus.recall_weight": 1.0, "consensus.mend": "nothing"}
+"""Labels as found, at thresholds chosen by what they are compared by."""
 _WANTED = ("label figures",)
 _VOTE = {"consensus.mediator": "vote", "consensus.folds": 0}
 _MEDIATOR = {"consensus.mediator": "mlp"}
@@ -34,11 +36,13 @@ def clustering(recipe: RunRecipe) -> dict[str, Any]:
         "consensus.rounds": 1,
         "consensus.tune": has_validation(recipe),
         "consensus.pair_recall": -1.0,
+        "consensus.mend": "nothing",
+        "joint.soft_depth": 0,
     }
 
 
 def _labels(slug: str, overrides: dict[str, Any], *cells: str) -> Variant:
-    return Variant(slug, overrides, _WANTED, one_row_of_labels(*cells))
+    return Variant(slug, {**JUDGED_BY_F, **overrides}, _WANTED, one_row_of_labels(*cells))
 
 
 def _k(recipe: RunRecipe, options: Options) -> list[Variant]:

@@ -85,7 +85,7 @@ def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
 def _ratio(recipe: RunRecipe, options: Options) -> list[Variant]:
     del options
     ways: dict[str, dict[str, Any]] = {
-        "clustering": clustering(recipe) | {"joint.soft_depth": 0},
+        "clustering": clustering(recipe),
         "vote": {"consensus.mediator": "vote", "consensus.folds": 0},
         "mediator": {"consensus.mediator": "mlp"},
     }
@@ -224,7 +224,12 @@ def _recall_weight(recipe: RunRecipe, options: Options) -> list[Variant]:
 
 
 def _mistakes(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del recipe, options
+    del options
+    if recipe.consensus.mediator == "hierarchical" or not recipe.data.truth:
+        raise InputError(
+            'mistakes: labels by mediator or vote are put right by the truth; set consensus.mediator = "mlp" and '
+            "data.truth = true."
+        )
     common = {"consensus.rounds": 1, "joint.soft_depth": 0}
     rows = {
         f"mend-{mended}": (words, {**common, "consensus.mend": mended}) for mended, words in _MENDED.items()

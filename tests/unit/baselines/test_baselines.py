@@ -259,6 +259,9 @@ def test_tuning_with_patience_ends_when_values_only_get_worse(part):
     assert tried == list(grid[: len(tried)])
     assert len(tried) < len(grid), "the many clusters are never made"
     assert f(tuned.images_per_cluster) == max(map(f, grid)), "and the best is found all the same"
+    given = {"images_per_cluster": (12.0, 256.0, 128.0, 64.0, tuned.images_per_cluster)}
+    whole = tune(KMeans(), embeddings, graph, identities, given)
+    assert whole.images_per_cluster == tuned.images_per_cluster, "a grid that is given is tried whole"
     # As long as everything is one group, nothing has become worse.
     tiny = Embeddings(embeddings.source[:20])
     assert tune(KMeans(), tiny, None, identities[:20]).images_per_cluster < 20

@@ -195,6 +195,13 @@ def test_how_the_threshold_was_chosen_is_told(full, run, artifacts):
     assert "the best F was taken" not in page.text
 
 
+def test_labels_that_were_mended_are_called_so(full, run, artifacts):
+    assert "right by the truth" not in full.text
+    run["recipe"] = {**(run.get("recipe") or {}), "consensus": {"mend": "all"}}
+    page = check(build_page(run, artifacts))
+    assert "This run put the labels right by the truth (splits and mixtures)" in page.text
+
+
 def test_rounds_are_told_one_by_one(full, run, artifacts):
     assert "round by round" not in full.text
     first = copy.deepcopy(run["results"]["labels"])

@@ -7,6 +7,7 @@ import pytest
 from cdp.config.checks import check_recipe
 from cdp.config.reading import recipe_from
 from cdp.errors import InputError
+from cdp.run.labeling import best_of
 from cdp.run.plan import make_stages
 from cdp.run.stages import only
 
@@ -64,15 +65,25 @@ def test_what_does_not_go_with_rounds_is_refused(key, value):
 
 def test_what_is_not_asked_for_is_not_in_the_keys():
     plain = stages(1, tune=True)
-    for more in ({"recall_weight": 1.0}, {"mend": "nothing"}):
-        assert {name: stage.settings for name, stage in stages(1, tune=True, **more).items()} == {
-            name: stage.settings for name, stage in plain.items()
-        }
-    assert stages(1, tune=True, recall_weight=2)["consensus"].settings["recall_weight"] == 2
+    assert "recall_weight" not in plain["consensus"].settings
+    assert "mend" not in plain["labels"].settings
+    assert "unlabeled" not in plain["labels"].needs
     assert "recall_weight" not in stages(1, recall_weight=2)["consensus"].settings, "nothing is chosen by it"
+    assert stages(1, tune=True, recall_weight=2)["consensus"].settings["recall_weight"] == 2
+    clusters = {"tune": True, "mediator": "hierarchical"}
+    assert "recall_weight" not in stages(1, **clusters)["labels"].settings
+    assert stages(1, recall_weight=2, **clusters)["labels"].settings["recall_weight"] == 2
     mended = stages(1, mend="splits")["labels"]
     assert mended.settings["mend"] == "splits"
     assert "unlabeled" in mended.needs
+
+
+def test_the_best_threshold_depends_on_the_weight_of_recall():
+    careful = {"threshold": 0.9, "precision": 0.8, "recall": 0.4, "f": 0.533}
+    bold = {"threshold": 0.5, "precision": 0.4, "recall": 0.8, "f": 0.533}
+    assert best_of([careful, bold], 0.5)["chosen"] == 0.9
+    assert best_of([careful, bold], 2.0) == {"chosen": 0.5, "recall_weight": 2.0, "curve": [careful, bold]}
+    assert best_of([bold, careful], 1.0) == {"chosen": 0.5, "curve": [bold, careful]}, "the first of equals"
 
 
 @pytest.mark.parametrize("joint", [{}, {"soft_depth": 3}])
