@@ -37,8 +37,10 @@ def test_a_study_is_sound(name):
     study = STUDIES[name]
     found = study.variants(RECIPE, Options())
     assert len({one.slug for one in found}) == len(found)
+    tuned = {"consensus.tune": True, "consensus.recall_weight": 2.0, "joint.soft_depth": 5}
     for one in found:
         check_recipe(recipe_from(RECIPE.as_dict(), one.overrides))
+        check_recipe(recipe_from(RECIPE.as_dict(), {**tuned, **one.overrides}))
     keys = [column.key for column in study.columns(RECIPE)]
     assert len(set(keys)) == len(keys)
     assert set(study.fits) | {plot.column for plot in study.plots} <= set(keys)
@@ -46,6 +48,23 @@ def test_a_study_is_sound(name):
     assert study.together < len(study.heads)
     if study.paper is not None:
         assert {len(row) for row in study.paper.rows} == {len(study.paper.header)}
+
+
+@pytest.mark.parametrize("name", [name for name, one in STUDIES.items() if one.main in ("f", "bcubed_f")])
+def test_labels_that_are_compared_by_f_are_chosen_by_f(name):
+    for one in variants(name).values():
+        assert one.overrides["consensus.recall_weight"] == 1
+        assert one.overrides["consensus.mend"] == "nothing"
+
+
+def test_mistakes_need_pairs_and_the_truth():
+    for section, key, value in (("consensus", "mediator", "hierarchical"), ("data", "truth", False)):
+        told = RECIPE.as_dict()
+        told[section] = {**told[section], key: value}
+        with pytest.raises(
+            InputError, match="mistakes: labels by mediator or vote are put right by the truth"
+        ):
+            variants("mistakes", recipe_from(told))
 
 
 def test_ratios_count_the_validation_part():
