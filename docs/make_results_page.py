@@ -22,6 +22,7 @@ ORDER = (
     "recall_weight",
     "ratio10_soft",
     "ratio10_soft_recall",
+    "ratio10_recipe",
     "ratio",
     "committee_size",
     "committee_size_lfw",
