@@ -73,7 +73,13 @@ def test_k_over_seeds(kitchen):
         assert row["figures"]["f"]["sd"] is not None
         assert row["verdict"] in ("best", "not told apart", "behind")
     assert {"versions", "cores", "recipe", "command", "variants"} <= set(results)
-    assert results["variants"][1] == {"slug": "k20", "overrides": {"consensus.k": 20}}
+    second = results["variants"][1]
+    assert second["slug"] == "k20"
+    assert second["overrides"] == {
+        "consensus.k": 20,
+        "consensus.recall_weight": 1,
+        "consensus.mend": "nothing",
+    }
     assert len(results["made"]) == results["runs"] == results["runs_done"] == 4
     before = (kitchen / "k" / "results.json").read_text()
     again, ran = study(kitchen, "k", "k10,k20", seeds=2)
