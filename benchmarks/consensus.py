@@ -26,7 +26,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
 def child(n_images: int) -> dict[str, Any]:
     from benchmarks.clock import timed
     from cdp import CDP, candidate_pairs, knn_graph, propagate
-    from cdp.data.synthetic import synthetic_views
+    from cdp.lab.synthetic import synthetic_views
 
     split = synthetic_views(n_images // 12, 12, labeled=0.08, dimensions=256, members=4)
     views = split.unlabeled.take(slice(0, n_images))

@@ -53,7 +53,7 @@ def child(n_distractors: int, kind: str) -> dict[str, Any]:
         count_better(pairs, embedded, distractors, [np.arange(1000)])
         before = peak = _own_memory()
 
-        def watch(_step: str, _done: int, _total: int) -> None:
+        def progress(_step: str, _done: int, _total: int) -> None:
             nonlocal peak
             peak = max(peak, _own_memory())
 
@@ -64,7 +64,7 @@ def child(n_distractors: int, kind: str) -> dict[str, Any]:
         for start in range(0, n_distractors, SLICE):
             rows = np.arange(start, min(start + SLICE, n_distractors))
             seconds, n_better = _wall_and_processor(
-                lambda rows=rows: count_better(pairs, embedded, distractors, [rows], watch=watch)
+                lambda rows=rows: count_better(pairs, embedded, distractors, [rows], progress=progress)
             )
             counted += seconds
             first = first + n_better[0]

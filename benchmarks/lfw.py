@@ -37,7 +37,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
     seeds = range(2 if quick else 10)
 
     def learned(**settings: Any) -> list[Labels]:
-        models = (CDP(random_state=seed, **settings).fit(labeled, graphs=graphs[0]) for seed in seeds)
+        models = (CDP(seed=seed, **settings).fit(labeled, graphs=graphs[0]) for seed in seeds)
         return [model.predict(unlabeled, graphs[1]) for model in models]
 
     def voted(make: Callable[[float], Vote]) -> list[Labels]:

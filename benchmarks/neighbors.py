@@ -8,9 +8,9 @@ import numpy as np
 
 from benchmarks.clock import timed
 from cdp import Embeddings, knn_graph
-from cdp.data.synthetic import synthetic_views
 from cdp.graph.nndescent import NNDescentWorker
 from cdp.graph.search import measure_recall
+from cdp.lab.synthetic import synthetic_views
 
 
 def measure(*, quick: bool) -> dict[str, Any]:

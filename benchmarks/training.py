@@ -114,9 +114,9 @@ def measure_embedding(name: str, seconds: float, threads: int) -> tuple[float, f
     return decoding, speed(embed, seconds)
 
 
-def measure(quick: bool = False, threads: int | None = None) -> dict[str, object]:
+def measure(quick: bool = False, threads: int = 0) -> dict[str, object]:
     """Print and give all rates."""
-    if threads is not None:
+    if threads:
         torch.set_num_threads(threads)
     threads = torch.get_num_threads()
     seconds = 1.5 if quick else 12.0

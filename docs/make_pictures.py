@@ -21,9 +21,9 @@ from cdp import (
     measure_pairs,
     propagate,
 )
-from cdp.data.drawn_faces import FaceSettings
-from cdp.data.drawn_faces.sheet import draw_sheet
-from cdp.data.synthetic import synthetic_views
+from cdp.lab.drawn_faces import FaceSettings
+from cdp.lab.drawn_faces.sheet import draw_sheet
+from cdp.lab.synthetic import synthetic_views
 from cdp.types import ALL_INPUTS
 
 HERE = Path(__file__).parent / "pictures"
@@ -209,7 +209,7 @@ def main() -> None:
     draw_drawn_faces()
     draw_street()
     draw_propagation()
-    split = synthetic_views(600, random_state=1)
+    split = synthetic_views(600, seed=1)
     graphs = [knn_graph(view, 20) for view in split.unlabeled]
     pairs = candidate_pairs(graphs[0])
     identities = split.unlabeled.identities

@@ -12,7 +12,14 @@ import shutil
 import sys
 from pathlib import Path
 
-from cdp.study.page import alone, comparison_page, plots_of, read_chapters, read_remarks, read_results
+from cdp.lab.study.study_page import (
+    alone,
+    comparison_page,
+    plots_of,
+    read_chapters,
+    read_remarks,
+    read_results,
+)
 
 RESULTS = Path(__file__).parent / "results"
 ORDER = (

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cdp.data.drawn_faces import FaceSettings, draw_faces
-from cdp.data.drawn_faces.roster import make_roster
+from cdp.lab.drawn_faces import FaceSettings, draw_faces
+from cdp.lab.drawn_faces.roster import make_roster
 from cdp.types.manifest import Manifest
 
 

@@ -8,11 +8,11 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from cdp import CDP, candidate_pairs, measure_labels, measure_pairs, propagate
-from cdp.consensus.opinions import collect_opinions
-from cdp.data.synthetic import synthetic_views
+from cdp.consensus.pair_features import collect_opinions
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
 from cdp.graph.search import knn_graphs
+from cdp.lab.synthetic import synthetic_views
 from cdp.types import ALL_INPUTS, Manifest
 from cdp.types.opinions import block_columns
 
@@ -20,7 +20,7 @@ K, THRESHOLD = 8, 0.8
 NETWORKS = ("small_resnet", "small_vgg", "small_inception")
 
 
-def make_run_folder(folder: Path, *, n_identities: int = 90, random_state: int = 3) -> dict[str, Any]:
+def make_run_folder(folder: Path, *, n_identities: int = 90, seed: int = 3) -> dict[str, Any]:
     """Fill `folder` as `cdp run` would, and return what run.json says."""
     split = synthetic_views(
         n_identities,
@@ -30,11 +30,11 @@ def make_run_folder(folder: Path, *, n_identities: int = 90, random_state: int =
         dimensions=24,
         noise=0.75,
         junk=0.06,
-        random_state=random_state,
+        seed=seed,
     )
     labeled, unlabeled = split.labeled, split.unlabeled
-    cdp = CDP(k=K, threshold=THRESHOLD, inputs=ALL_INPUTS, max_size=40, n_jobs=1).fit(labeled)
-    graphs = knn_graphs(list(unlabeled), K, "exact", n_jobs=1)
+    cdp = CDP(k=K, threshold=THRESHOLD, inputs=ALL_INPUTS, max_size=40, threads=1).fit(labeled)
+    graphs = knn_graphs(list(unlabeled), K, "exact", threads=1)
     consensus = cdp.consensus(unlabeled, graphs)
     labels = propagate(consensus, 40, 0.1)
     figures = measure_labels(labels, unlabeled.identities)
@@ -42,9 +42,7 @@ def make_run_folder(folder: Path, *, n_identities: int = 90, random_state: int =
     measured = measure_pairs(consensus, pairs, unlabeled.identities)
     matrix = collect_opinions(pairs, unlabeled, graphs, ALL_INPUTS).matrix(ALL_INPUTS)
     ends = unlabeled.identities[pairs.ids]
-    importance = permutation_importance(
-        cdp.mediator_, matrix, ends[:, 0] == ends[:, 1], random_state=0, repeats=3
-    )
+    importance = permutation_importance(cdp.mediator_, matrix, ends[:, 0] == ends[:, 1], seed=0, repeats=3)
     folder.mkdir(parents=True, exist_ok=True)
     draw_images(folder, unlabeled.identities)
     cdp.mediator_.save(folder / "mediator")

@@ -31,11 +31,11 @@ _HOMES = {
     "Vote": "cdp.consensus.vote",
     "agglomerate": "cdp.consensus.agglomeration",
     "candidate_pairs": "cdp.consensus.pairs",
-    "collect_opinions": "cdp.consensus.opinions",
+    "collect_opinions": "cdp.consensus.pair_features",
     "diffuse": "cdp.consensus.soft_labels",
     "knn_graph": "cdp.graph.search",
-    "measure_labels": "cdp.evaluate.labels",
-    "measure_pairs": "cdp.evaluate.pairs",
+    "measure_labels": "cdp.evaluate.label_figures",
+    "measure_pairs": "cdp.evaluate.pair_figures",
     "propagate": "cdp.consensus.propagation",
     "read_manifest": "cdp.data.manifests",
     "split_by_identity": "cdp.data.split",
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from cdp.consensus.estimator import CDP as CDP
     from cdp.consensus.mediator import Mediator as Mediator
     from cdp.consensus.mlp import PaperMLP as PaperMLP
-    from cdp.consensus.opinions import collect_opinions as collect_opinions
+    from cdp.consensus.pair_features import collect_opinions as collect_opinions
     from cdp.consensus.pairs import candidate_pairs as candidate_pairs
     from cdp.consensus.propagation import propagate as propagate
     from cdp.consensus.soft_labels import diffuse as diffuse
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from cdp.data.split import split_by_identity as split_by_identity
     from cdp.errors import CdpError as CdpError
     from cdp.errors import InputError as InputError
-    from cdp.evaluate.labels import measure_labels as measure_labels
-    from cdp.evaluate.pairs import measure_pairs as measure_pairs
+    from cdp.evaluate.label_figures import measure_labels as measure_labels
+    from cdp.evaluate.pair_figures import measure_pairs as measure_pairs
     from cdp.graph.search import knn_graph as knn_graph
     from cdp.types import ConsensusGraph as ConsensusGraph
     from cdp.types import Embeddings as Embeddings

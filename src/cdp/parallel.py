@@ -16,25 +16,25 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def count_threads(n_jobs: int | None) -> int:
-    """Number of threads to use: `n_jobs`, or as many as this process may run on."""
-    if n_jobs is None or n_jobs == -1:
+def count_threads(threads: int = 0) -> int:
+    """Number of threads to use: so many, or with 0 as many as this process may run on."""
+    if threads == 0:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else (os.cpu_count() or 1)
-    if n_jobs < 1:
-        raise InputError(f"n_jobs={n_jobs}: use a positive number of threads, or None for all.")
-    return n_jobs
+    if threads < 0:
+        raise InputError(f"threads={threads}: give a number of threads, or 0 for all cores.")
+    return threads
 
 
 def map_blocks(
-    function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int | None = None
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int = 0
 ) -> Iterator[Result]:
     """function(item) for every item, in order, on threads.
 
     Matrix products inside run on one thread each: their rounding then depends on the block alone. At most two
     items per thread are under way, so memory stays bounded however many there are.
     """
-    n_threads = count_threads(n_jobs)
+    n_threads = count_threads(threads)
     waiting = iter(items)
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
         running: list[Future[Result]] = [

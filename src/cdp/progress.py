@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from typing import Protocol
 
 
-class Watch(Protocol):
+class Progress(Protocol):
     """Called as work goes on: the step's name, how much is done, of how much (0 = nobody knows yet)."""
 
     def __call__(self, step: str, done: int, total: int) -> None:
         """Take note."""
 
 
-def nobody(step: str, done: int, total: int) -> None:
+def no_progress(step: str, done: int, total: int) -> None:
     """The silent watch."""
 
 
 @contextmanager
-def progress_bars(enabled: bool = True) -> Iterator[Watch]:
+def progress_bars(enabled: bool = True) -> Iterator[Progress]:
     """A watch that draws one bar per step with the time left, on standard error."""
     if not enabled:
-        yield nobody
+        yield no_progress
         return
     from rich.console import Console
     from rich.progress import (
@@ -45,9 +45,9 @@ def progress_bars(enabled: bool = True) -> Iterator[Watch]:
     with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks: dict[str, object] = {}
 
-        def watch(step: str, done: int, total: int) -> None:
+        def progress(step: str, done: int, total: int) -> None:
             if step not in tasks:
                 tasks[step] = bars.add_task(step, total=total or None)
             bars.update(tasks[step], completed=done, total=total or None)  # type: ignore[arg-type]
 
-        yield watch
+        yield progress

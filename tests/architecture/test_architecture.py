@@ -27,16 +27,12 @@ ROOMS = {
     "evaluate": LEAVES | {"graph", "data"},
     "store": LEAVES | {"data"},
     "nets": LEAVES | {"data", "store"},
-    "baselines": LEAVES | {"graph", "evaluate"},
     "config": LEAVES | {"nets"},
     "report": LEAVES | {"data", "consensus", "evaluate", "store"},
-    "run": LEAVES
-    | {"graph", "data", "consensus", "evaluate", "store", "nets", "baselines", "config", "report"},
-    "study": LEAVES
-    | {"graph", "data", "consensus", "evaluate", "store", "nets", "baselines", "config", "report", "run"},
+    "run": LEAVES | {"graph", "data", "consensus", "evaluate", "store", "nets", "config", "report"},
+    "lab": LEAVES | {"graph", "data", "consensus", "evaluate", "store", "nets", "config", "report", "run"},
     "cli": LEAVES
-    | {"graph", "data", "consensus", "evaluate", "store", "nets", "baselines", "config", "report", "run"}
-    | {"study"},
+    | {"graph", "data", "consensus", "evaluate", "store", "nets", "config", "report", "run", "lab"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -77,9 +73,9 @@ def test_heavy_libraries_stay_where_they_belong(file):
         "matplotlib": {"report", "evaluate", "cli"},
         "rich": {"progress", "cli"},
         "typer": {"cli"},
-        "leidenalg": {"baselines"},
-        "igraph": {"baselines"},
-        "infomap": {"baselines"},
+        "leidenalg": {"lab"},
+        "igraph": {"lab"},
+        "infomap": {"lab"},
         "pickle": {"data"},
     }
     for name in imports(file, everywhere=True):

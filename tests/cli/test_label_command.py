@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cdp import ConsensusGraph, Labels, Mediator, Views, knn_graph
 from cdp.cli.main import app
-from cdp.data.synthetic import synthetic_views
+from cdp.lab.synthetic import synthetic_views
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.drawn_images import draw_patterns
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
-from cdp.study.catalog import SENTENCES
+from cdp.lab.study.catalog import SENTENCES
 from cdp.types import Labels
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
-from cdp.data.synthetic import synthetic_views
+from cdp.lab.synthetic import synthetic_views
 from cdp.store import load, read_card
 from cdp.types import KnnGraph, Labels, Views
 
@@ -34,7 +34,7 @@ tune = true
 def kitchen(tmp_path, monkeypatch):
     """Three networks' embeddings of the same made-up people, and a recipe."""
     monkeypatch.chdir(tmp_path)
-    made = synthetic_views(60, 8, labeled=0.5, members=2, random_state=0).unlabeled
+    made = synthetic_views(60, 8, labeled=0.5, members=2, seed=0).unlabeled
     (tmp_path / "faces").mkdir()
     for name, shown in zip(("ours", "theirs", "other-1"), made, strict=True):
         np.save(tmp_path / "faces" / f"{name}.npy", np.asarray(shown.source))

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 
 from cdp import CDP, knn_graph, propagate
-from cdp.data.synthetic import synthetic_views
+from cdp.lab.synthetic import synthetic_views
 from cdp.store import FORMAT
 
 
 def main() -> None:
     folder = Path(__file__).parent / f"format{FORMAT}"
-    split = synthetic_views(40, 6, members=2, dimensions=8, random_state=3)
+    split = synthetic_views(40, 6, members=2, dimensions=8, seed=3)
     views = split.unlabeled.take(np.arange(60))
     model = CDP(k=5).fit(split.labeled)
     graph = model.consensus(views)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, measure_labels, propagate
-from cdp.data.synthetic import synthetic_views
+from cdp.lab.synthetic import synthetic_views
 
 FORMATS = sorted(Path(__file__).parent.glob("format*"))
 
@@ -29,7 +29,7 @@ def test_released_formats_still_open(folder):
 
 
 def test_a_tiny_run_keeps_its_figures():
-    split = synthetic_views(150, 8, members=3, dimensions=32, random_state=5)
+    split = synthetic_views(150, 8, members=3, dimensions=32, seed=5)
     figures = measure_labels(
         CDP(k=10).fit(split.labeled).predict(split.unlabeled), split.unlabeled.identities
     )

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, knn_graph
-from cdp.data.synthetic import synthetic_views
 from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.lab.synthetic import synthetic_views
 from cdp.store import load, read_card, save, writing
 
 

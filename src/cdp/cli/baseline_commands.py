@@ -39,10 +39,8 @@ def baselines(
     memory_budget: Annotated[
         str, typer.Option(help="Memory for all pairs in hierarchical clustering, and for CDP's blocks.")
     ] = "1GB",
-    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
-    n_jobs: Annotated[
-        int | None, typer.Option(help="Threads, where a method uses several [default: all].")
-    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    threads: Annotated[int, typer.Option(help="Threads, where a method uses several; 0 = all cores.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace the output file if it is there.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -63,8 +61,8 @@ def baselines(
                 k=k,
                 method=method,
                 memory_budget=memory_budget,
-                random_state=random_state,
-                n_jobs=n_jobs,
+                seed=seed,
+                threads=threads,
                 force=force,
                 quiet=quiet,
             )

@@ -18,10 +18,6 @@ from rich.console import Console
 from rich.table import Table
 
 from cdp import __version__
-from cdp.baselines.apart import run_apart
-from cdp.baselines.baseline import Baseline
-from cdp.baselines.measure import BaselineFigures, figures_of, measure_baselines
-from cdp.baselines.registry import BASELINES, make_baselines, tune
 from cdp.cli.label import LabelSettings, check_same_models
 from cdp.cli.tables import decimals, percent
 from cdp.consensus.estimator import CDP
@@ -29,9 +25,13 @@ from cdp.consensus.mediator import Mediator
 from cdp.data.views import read_views
 from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.graph.search import check_k, knn_graph, knn_graphs
+from cdp.lab.baselines.baseline import Baseline
+from cdp.lab.baselines.fresh_process import run_apart
+from cdp.lab.baselines.measure import BaselineFigures, figures_of, measure_baselines
+from cdp.lab.baselines.methods import BASELINES, make_baselines, tune
 from cdp.memory import parse_bytes
 from cdp.parallel import count_threads
-from cdp.progress import Watch, progress_bars
+from cdp.progress import Progress, progress_bars
 from cdp.store import load, save, write_json
 from cdp.types import ALL_INPUTS, PAPER_INPUTS, Embeddings, KnnGraph, Labels, Views
 from cdp.types.arrays import LongArray
@@ -53,8 +53,8 @@ class BaselineSettings:
     k: int = 20
     method: str = "auto"
     memory_budget: str = "1GB"
-    random_state: int = 0
-    n_jobs: int | None = None
+    seed: int = 0
+    threads: int = 0
     force: bool = False
     quiet: bool = False
 
@@ -78,18 +78,18 @@ def compare_baselines(settings: BaselineSettings) -> list[BaselineFigures]:
         check_same_models(
             labeled, unlabeled, LabelSettings(settings.unlabeled, settings.out, settings.learn_from)
         )
-    with progress_bars(not settings.quiet) as watch:
+    with progress_bars(not settings.quiet) as progress:
         started = time.perf_counter()
-        parts = _look(tune_on, settings, watch), _look(unlabeled, settings, watch)
+        parts = _look(tune_on, settings, progress), _look(unlabeled, settings, progress)
         if parts[0].embeddings.dimensions != parts[1].embeddings.dimensions:
             raise InputError(
                 f"{settings.model!r} has {parts[0].embeddings.dimensions} dimensions in {settings.tune_on} and "
                 f"{parts[1].embeddings.dimensions} in {settings.unlabeled}; were they embedded by the same network?"
             )
         graph_seconds = time.perf_counter() - started
-        rows, tuning = _measure_methods(methods, *parts, watch)
+        rows, tuning = _measure_methods(methods, *parts, progress)
         if labeled is not None:
-            more, learning = _measure_cdp(labeled, unlabeled, settings, watch)
+            more, learning = _measure_cdp(labeled, unlabeled, settings, progress)
             rows, tuning = rows + more, tuning + learning
     about = {
         "format": FORMAT,
@@ -116,9 +116,9 @@ def compare_baselines(settings: BaselineSettings) -> list[BaselineFigures]:
 
 def _make_methods(settings: BaselineSettings) -> list[Baseline]:
     methods = make_baselines(settings.methods)
-    common = {"memory_budget": settings.memory_budget, "random_state": settings.random_state}
+    common = {"memory_budget": settings.memory_budget, "seed": settings.seed}
     parse_bytes(settings.memory_budget)
-    count_threads(settings.n_jobs)
+    count_threads(settings.threads)
     prepared = []
     for method in methods:
         if BASELINES[method.name].extra is not None:
@@ -147,7 +147,7 @@ def _read(place: Path) -> Views:
     return views
 
 
-def _look(views: Views, settings: BaselineSettings, watch: Watch) -> Part:
+def _look(views: Views, settings: BaselineSettings, progress: Progress) -> Part:
     """The chosen model's embeddings and graph."""
     check_k(settings.k, views.n_images)
     if settings.model == "ensemble":
@@ -164,30 +164,32 @@ def _look(views: Views, settings: BaselineSettings, watch: Watch) -> Part:
         embeddings,
         settings.k,
         settings.method,
-        random_state=settings.random_state,
-        n_jobs=settings.n_jobs,
-        watch=watch,
+        seed=settings.seed,
+        threads=settings.threads,
+        progress=progress,
     )
     assert views.identities is not None
     return Part(embeddings, views.identities, graph)
 
 
 def _measure_methods(
-    methods: list[Baseline], tune_on: Part, unlabeled: Part, watch: Watch
+    methods: list[Baseline], tune_on: Part, unlabeled: Part, progress: Progress
 ) -> tuple[list[BaselineFigures], list[float]]:
     tuned, seconds = [], []
     for done, method in enumerate(methods):
-        watch("tuning", done, len(methods))
+        progress("tuning", done, len(methods))
         started = time.perf_counter()
         tuned.append(tune(method, tune_on.embeddings, tune_on.graph, tune_on.identities))
         seconds.append(time.perf_counter() - started)
-    watch("tuning", len(methods), len(methods))
-    rows = measure_baselines(tuned, unlabeled.embeddings, unlabeled.graph, unlabeled.identities, watch=watch)
+    progress("tuning", len(methods), len(methods))
+    rows = measure_baselines(
+        tuned, unlabeled.embeddings, unlabeled.graph, unlabeled.identities, progress=progress
+    )
     return rows, seconds
 
 
 def _measure_cdp(
-    labeled: Views, unlabeled: Views, settings: BaselineSettings, watch: Watch
+    labeled: Views, unlabeled: Views, settings: BaselineSettings, progress: Progress
 ) -> tuple[list[BaselineFigures], list[float]]:
     """The rows of CDP: the paper's inputs, then with common neighbors, both at the paper's threshold."""
     labeled_graphs, graphs = (
@@ -196,9 +198,9 @@ def _measure_cdp(
             settings.k,
             settings.method,
             names=[f"{part} {name}" for name in views.names],
-            random_state=settings.random_state,
-            n_jobs=settings.n_jobs,
-            watch=watch,
+            seed=settings.seed,
+            threads=settings.threads,
+            progress=progress,
         )
         for part, views in (("labeled", labeled), ("unlabeled", unlabeled))
     )
@@ -212,11 +214,11 @@ def _measure_cdp(
             said: dict[str, Any] = {
                 "k": settings.k,
                 "memory_budget": settings.memory_budget,
-                "random_state": settings.random_state,
-                "n_jobs": settings.n_jobs,
+                "seed": settings.seed,
+                "threads": settings.threads,
             }
             started = time.perf_counter()
-            model = CDP(inputs=inputs, **said).fit(labeled, graphs=labeled_graphs, watch=watch)
+            model = CDP(inputs=inputs, **said).fit(labeled, graphs=labeled_graphs, progress=progress)
             seconds.append(time.perf_counter() - started)
             save(model.mediator_, folder / "mediator", force=True)
             write_json(folder / "cdp.json", said)

@@ -22,7 +22,7 @@ class Embed(Protocol):
 
 
 @contextmanager
-def embedding(*, flip: bool, n_jobs: int | None, quiet: bool) -> Iterator[Embed]:
+def embedding(*, flip: bool, threads: int, quiet: bool) -> Iterator[Embed]:
     """A place for embeddings that lasts as long as the measuring."""
     with tempfile.TemporaryDirectory(prefix="cdp-eval-") as home:
 
@@ -33,7 +33,7 @@ def embedding(*, flip: bool, n_jobs: int | None, quiet: bool) -> Iterator[Embed]
                 )
             out = Path(tempfile.mkdtemp(dir=home)) / "views"
             manifest = _unpack(images, out.parent) if images.suffix == ".bin" else images
-            settings = RunSettings(out, threads=n_jobs, quiet=quiet)
+            settings = RunSettings(out, threads=threads, quiet=quiet)
             embed_images(
                 str(manifest),
                 network.parent,

@@ -10,7 +10,7 @@ import numpy as np
 from cdp.cli.tables import print_label_figures
 from cdp.data.views import read_identities, read_views
 from cdp.errors import InputError
-from cdp.evaluate.labels import measure_labels
+from cdp.evaluate.label_figures import measure_labels
 from cdp.types import Labels
 from cdp.types.arrays import LongArray
 

@@ -12,17 +12,17 @@ from cdp.cli.label import LabelSettings, label_images
 from cdp.cli.tables import decimals, percent
 from cdp.consensus.estimator import CDP
 from cdp.consensus.vote import Vote
-from cdp.data.synthetic import synthetic_views
-from cdp.evaluate.labels import LabelFigures, measure_labels
+from cdp.evaluate.label_figures import LabelFigures, measure_labels
 from cdp.graph.search import knn_graphs
-from cdp.progress import Watch, progress_bars
+from cdp.lab.synthetic import synthetic_views
+from cdp.progress import Progress, progress_bars
 from cdp.store import fill, writing
 from cdp.types import ALL_INPUTS, KnnGraph, Views
 
 
-def run_example(out: Path, n_identities: int, *, random_state: int, force: bool, quiet: bool) -> None:
+def run_example(out: Path, n_identities: int, *, seed: int, force: bool, quiet: bool) -> None:
     """Write two parts of made-up views, label the unlabeled one four ways, keep the best way's output."""
-    split = synthetic_views(n_identities, random_state=random_state)
+    split = synthetic_views(n_identities, seed=seed)
     console = Console(quiet=quiet)
     with writing(out, force=force) as folder:
         (folder / "views").mkdir()
@@ -30,15 +30,15 @@ def run_example(out: Path, n_identities: int, *, random_state: int, force: bool,
         fill(folder / "views" / "unlabeled", split.unlabeled)
         console.print(f"Labeled part:   {split.labeled}", highlight=False, soft_wrap=True)
         console.print(f"Unlabeled part: {split.unlabeled}", highlight=False, soft_wrap=True)
-        with progress_bars(not quiet) as watch:
-            rows = _compare(split.labeled, split.unlabeled, random_state, watch)
+        with progress_bars(not quiet) as progress:
+            rows = _compare(split.labeled, split.unlabeled, seed, progress)
         label_images(
             LabelSettings(
                 unlabeled=folder / "views" / "unlabeled",
                 learn_from=folder / "views" / "labeled",
                 out=folder / "labels",
                 inputs=ALL_INPUTS,
-                random_state=random_state,
+                seed=seed,
                 quiet=True,
             )
         )
@@ -65,22 +65,22 @@ def run_example(out: Path, n_identities: int, *, random_state: int, force: bool,
 
 
 def _compare(
-    labeled: Views, unlabeled: Views, random_state: int, watch: Watch
+    labeled: Views, unlabeled: Views, seed: int, progress: Progress
 ) -> list[tuple[str, LabelFigures]]:
     graphs = {
-        part: knn_graphs(list(views), 20, names=[f"{part} {name}" for name in views.names], watch=watch)
+        part: knn_graphs(list(views), 20, names=[f"{part} {name}" for name in views.names], progress=progress)
         for part, views in (("labeled", labeled), ("unlabeled", unlabeled))
     }
     alone = _tune_single_model(labeled, graphs["labeled"][0])
     ways = {
         f"base alone, > {alone:.2f}": CDP(mediator=Vote(quorum=0, threshold=alone)),
         "unanimous vote": CDP(mediator=Vote()),
-        "mediator, as in the paper": CDP(random_state=random_state),
-        "  with common neighbors": CDP(inputs=ALL_INPUTS, random_state=random_state),
+        "mediator, as in the paper": CDP(seed=seed),
+        "  with common neighbors": CDP(inputs=ALL_INPUTS, seed=seed),
     }
     rows = []
     for name, model in ways.items():
-        model.fit(labeled, graphs=graphs["labeled"], watch=watch)
+        model.fit(labeled, graphs=graphs["labeled"], progress=progress)
         labels = model.predict(unlabeled, graphs["unlabeled"])
         assert unlabeled.identities is not None
         rows.append((name, measure_labels(labels, unlabeled.identities)))

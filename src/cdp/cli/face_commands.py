@@ -28,14 +28,14 @@ def faces(
     sheet: Annotated[
         Path | None, typer.Option(help="Also draw a sheet of some people to look at, as .png.")
     ] = None,
-    n_jobs: Annotated[int | None, typer.Option(help="Threads [default: all].")] = None,
+    threads: Annotated[int, typer.Option(help="Threads; 0 = all cores.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace the files if they are there.")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Draw faces of people who do not exist, a folder per person in one .zip file, and the truth beside it."""
     with plain_errors():
         from cdp.cli.faces import write_set
-        from cdp.data.drawn_faces import FaceSettings
+        from cdp.lab.drawn_faces import FaceSettings
 
         settings = FaceSettings(identities, images, size, seed, junk, mislabeled, lookalikes, difficulty)
-        write_set(out, settings, sheet=sheet, n_jobs=n_jobs, force=force, quiet=quiet)
+        write_set(out, settings, sheet=sheet, threads=threads, force=force, quiet=quiet)

@@ -11,7 +11,7 @@ from pathlib import Path
 from cdp.data.knn_files import read_knn
 from cdp.errors import InputError
 from cdp.graph.search import choose_method, each_knn_graph
-from cdp.progress import Watch
+from cdp.progress import Progress
 from cdp.store import hash_array, load, save
 from cdp.types import Embeddings, KnnGraph, Views
 
@@ -22,8 +22,8 @@ class GraphSearch:
 
     k: int
     method: str
-    random_state: int
-    n_jobs: int | None
+    seed: int
+    threads: int
     keep: Path | None
 
     def place(self, embeddings: Embeddings) -> Path | None:
@@ -33,7 +33,7 @@ class GraphSearch:
         method = choose_method(self.method, embeddings.n_images)
         depends = [hash_array(embeddings.source), self.k, method]
         if method != "exact":
-            depends.append(self.random_state)
+            depends.append(self.seed)
         return self.keep / f"knn-{hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:24]}"
 
 
@@ -42,7 +42,7 @@ def find_graphs(
     search: GraphSearch,
     given: Mapping[str, KnnGraph] | None = None,
     *,
-    watch: Watch,
+    progress: Progress,
     part: str = "",
 ) -> list[KnnGraph]:
     """The graphs of all models, base first."""
@@ -58,9 +58,9 @@ def find_graphs(
         search.k,
         search.method,
         names=[f"{part}{name}" for name in missing],
-        random_state=search.random_state,
-        n_jobs=search.n_jobs,
-        watch=watch,
+        seed=search.seed,
+        threads=search.threads,
+        progress=progress,
     )
     for name, graph in zip(missing, found, strict=True):
         graphs[name] = graph

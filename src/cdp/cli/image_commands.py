@@ -18,7 +18,7 @@ ManifestArgument = Annotated[
 RootOption = Annotated[
     Path | None, typer.Option(help="What relative paths in a table start from [default: its folder].")
 ]
-JobsOption = Annotated[int | None, typer.Option(help="Processes that decode images [default: all cores].")]
+JobsOption = Annotated[int, typer.Option(help="Processes that decode images; 0 = as many as cores.")]
 
 
 @app.command()
@@ -46,7 +46,7 @@ def split(
         ),
     ] = False,
     table: Annotated[str, typer.Option(help="csv or parquet.")] = "csv",
-    n_jobs: JobsOption = None,
+    threads: JobsOption = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -69,7 +69,7 @@ def split(
                 skip=skip,
                 skip_unreadable=skip_unreadable,
                 table=table,
-                n_jobs=n_jobs,
+                threads=threads,
                 force=force,
                 quiet=quiet,
             )
@@ -83,7 +83,7 @@ def check(
     list_file: Annotated[
         Path | None, typer.Option("--list", help="Also write the unreadable images to this .csv file.")
     ] = None,
-    n_jobs: JobsOption = None,
+    threads: JobsOption = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace the list if it is there.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -93,5 +93,5 @@ def check(
         from cdp.cli.images import check_manifest
 
         check_manifest(
-            manifest, root=root, list_file=list_file, n_jobs=n_jobs, force=force, as_json=json, quiet=quiet
+            manifest, root=root, list_file=list_file, threads=threads, force=force, as_json=json, quiet=quiet
         )

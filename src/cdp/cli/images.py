@@ -38,7 +38,7 @@ class SplitSettings:
     skip: Path | None = None
     skip_unreadable: bool = False
     table: str = "csv"
-    n_jobs: int | None = None
+    threads: int = 0
     force: bool = False
     quiet: bool = False
 
@@ -55,8 +55,8 @@ def split_images(settings: SplitSettings) -> Split:
     with writing(settings.out, force=settings.force) as folder:
         manifest = read_manifest(settings.manifest, root=settings.root, skip=settings.skip)
         if settings.skip_unreadable:
-            with progress_bars(not settings.quiet) as watch:
-                unreadable = check_images(manifest, settings.n_jobs, watch)
+            with progress_bars(not settings.quiet) as progress:
+                unreadable = check_images(manifest, settings.threads, progress)
             write_unreadable(manifest, unreadable, folder / "unreadable.csv")
             manifest = without_unreadable(manifest, [one.row for one in unreadable])
         if settings.rotations:
@@ -101,7 +101,7 @@ def check_manifest(
     *,
     root: Path | None,
     list_file: Path | None,
-    n_jobs: int | None,
+    threads: int,
     force: bool,
     as_json: bool,
     quiet: bool,
@@ -114,8 +114,8 @@ def check_manifest(
     if list_file is not None and list_file.exists() and not force:
         raise InputError(f"{list_file} is there already; choose another name or replace it with --force.")
     manifest = read_manifest(path, root=root)
-    with progress_bars(not quiet) as watch:
-        unreadable = check_images(manifest, n_jobs, watch)
+    with progress_bars(not quiet) as progress:
+        unreadable = check_images(manifest, threads, progress)
     if list_file is not None:
         write_unreadable(manifest, unreadable, list_file, force=force)
     if as_json:

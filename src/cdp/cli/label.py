@@ -18,10 +18,10 @@ from cdp.consensus.soft_labels import diffuse, likely_pairs
 from cdp.consensus.vote import Vote
 from cdp.data.views import read_views
 from cdp.errors import InputError
-from cdp.evaluate.labels import LabelFigures, measure_labels
-from cdp.evaluate.pairs import PairFigures, measure_pairs
+from cdp.evaluate.label_figures import LabelFigures, measure_labels
+from cdp.evaluate.pair_figures import PairFigures, measure_pairs
 from cdp.graph.search import check_k
-from cdp.progress import Watch, progress_bars
+from cdp.progress import Progress, progress_bars
 from cdp.store import fill, hash_views, write_json, writing
 from cdp.types import ConsensusGraph, Fate, KnnGraph, Labels, Views
 
@@ -52,8 +52,8 @@ class LabelSettings:
     base: str | None = None
     dim: int | None = None
     memory_budget: str = "1GB"
-    random_state: int = 0
-    n_jobs: int | None = None
+    seed: int = 0
+    threads: int = 0
     force: bool = False
     quiet: bool = False
 
@@ -81,8 +81,8 @@ def label_images(settings: LabelSettings) -> LabelRun:
         if settings.learn_from is not None:
             labeled = read_views(settings.learn_from, dim=settings.dim, base=settings.base)
             check_same_models(labeled, unlabeled, settings)
-        with progress_bars(not settings.quiet) as watch:
-            run = run_label(model, labeled, unlabeled, settings, watch)
+        with progress_bars(not settings.quiet) as progress:
+            run = run_label(model, labeled, unlabeled, settings, progress)
             _write(folder, run, labeled, unlabeled, settings)
     if not settings.quiet:
         print_label_report(run, settings.out)
@@ -111,8 +111,8 @@ def _make_model(settings: LabelSettings) -> CDP:
         join_above=settings.join_above,
         method=settings.method,
         memory_budget=settings.memory_budget,
-        random_state=settings.random_state,
-        n_jobs=settings.n_jobs,
+        seed=settings.seed,
+        threads=settings.threads,
     )
 
 
@@ -132,7 +132,7 @@ def check_same_models(labeled: Views, unlabeled: Views, settings: LabelSettings)
 
 
 def run_label(
-    model: CDP, labeled: Views | None, unlabeled: Views, settings: LabelSettings, watch: Watch
+    model: CDP, labeled: Views | None, unlabeled: Views, settings: LabelSettings, progress: Progress
 ) -> LabelRun:
     """Everything between reading and writing."""
     seconds: dict[str, float] = {}
@@ -145,21 +145,19 @@ def run_label(
         clock = now
 
     check_k(settings.k, unlabeled.n_images)
-    search = GraphSearch(
-        settings.k, settings.method, settings.random_state, settings.n_jobs, settings.keep_graphs
-    )
+    search = GraphSearch(settings.k, settings.method, settings.seed, settings.threads, settings.keep_graphs)
     given = read_given_graphs(settings.knn, unlabeled, settings.k)
     if labeled is not None:
         check_k(settings.k, labeled.n_images)
-        labeled_graphs = find_graphs(labeled, search, watch=watch, part="labeled ")
+        labeled_graphs = find_graphs(labeled, search, progress=progress, part="labeled ")
         lap("labeled graphs")
-        model.fit(labeled, graphs=labeled_graphs, watch=watch)
+        model.fit(labeled, graphs=labeled_graphs, progress=progress)
     else:
         model.fit(unlabeled)
     lap("learn")
-    graphs = find_graphs(unlabeled, search, given, watch=watch)
+    graphs = find_graphs(unlabeled, search, given, progress=progress)
     lap("graphs")
-    graph = model.consensus(unlabeled, graphs, watch=watch)
+    graph = model.consensus(unlabeled, graphs, progress=progress)
     lap("pairs")
     labels = model.group(graph)
     lap("propagation")
@@ -178,7 +176,7 @@ def _write(
     said = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in asdict(settings).items()
-        if name not in ("out", "force", "quiet", "n_jobs", "keep_graphs")
+        if name not in ("out", "force", "quiet", "threads", "keep_graphs")
     }
     made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
     if labeled is not None:

@@ -73,8 +73,8 @@ def label(
     ] = None,
     dim: Annotated[int | None, typer.Option(help="Dimensions, for .bin files without a list.")] = None,
     memory_budget: Annotated[str, typer.Option(help="Memory for blocks of opinions, e.g. 500MB.")] = "1GB",
-    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
-    n_jobs: Annotated[int | None, typer.Option(help="Threads [default: all].")] = None,
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    threads: Annotated[int, typer.Option(help="Threads; 0 = all cores.")] = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -106,8 +106,8 @@ def label(
                 base=base,
                 dim=dim,
                 memory_budget=memory_budget,
-                random_state=random_state,
-                n_jobs=n_jobs,
+                seed=seed,
+                threads=threads,
                 force=force,
                 quiet=quiet,
             )
@@ -146,7 +146,7 @@ def show(
 def example(
     out: OutOption = Path("example"),
     identities: Annotated[int, typer.Option(help="How many made-up people.")] = 1000,
-    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -154,4 +154,4 @@ def example(
     with plain_errors():
         from cdp.cli.example import run_example
 
-        run_example(out, identities, random_state=random_state, force=force, quiet=quiet)
+        run_example(out, identities, seed=seed, force=force, quiet=quiet)

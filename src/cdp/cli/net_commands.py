@@ -57,7 +57,7 @@ def train(
     checkpoint_every: net_options.CheckpointEvery = 0,
     tensorboard: net_options.Tensorboard = False,
     memory_budget: net_options.MemoryBudget = "2GB",
-    threads: net_options.Threads = None,
+    threads: net_options.Threads = 0,
     force: net_options.Force = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -103,7 +103,7 @@ def embed(
     root: net_options.Root = None,
     skip: net_options.Skip = None,
     trunks: net_options.Trunks = None,
-    threads: net_options.Threads = None,
+    threads: net_options.Threads = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -157,7 +157,7 @@ def join(
     checkpoint_every: net_options.CheckpointEvery = 0,
     tensorboard: net_options.Tensorboard = False,
     memory_budget: net_options.MemoryBudget = "2GB",
-    threads: net_options.Threads = None,
+    threads: net_options.Threads = 0,
     force: net_options.Force = False,
     quiet: QuietOption = False,
 ) -> None:

@@ -32,5 +32,5 @@ Trunks = Annotated[Path | None, typer.Option(help="A Python file that registers 
 CheckpointEvery = Annotated[int, typer.Option(help="Steps between checkpoints; 0 = every epoch.")]
 Tensorboard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard files too.")]
 MemoryBudget = Annotated[str, typer.Option(help="Decoded images beyond this stay on disk.")]
-Threads = Annotated[int | None, typer.Option(help="Threads that compute and decode [default: all].")]
+Threads = Annotated[int, typer.Option(help="Threads that compute and decode; 0 = all cores.")]
 Force = Annotated[bool, typer.Option("--force", help="Throw away what is there and start again.")]

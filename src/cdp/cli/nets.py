@@ -18,13 +18,13 @@ from cdp.cli.app import InterruptedRunError
 from cdp.data.manifests import read_manifest
 from cdp.errors import InputError
 from cdp.nets.recipe import Recipe
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.types import Views
 from cdp.types.manifest import Manifest
 
 if TYPE_CHECKING:
     from cdp.nets.devices import World
-    from cdp.nets.loop import Habits
+    from cdp.nets.loop import LoopOptions
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RunSettings:
     checkpoint_every: int = 0
     tensorboard: bool = False
     memory_budget: str = "2GB"
-    threads: int | None = None
+    threads: int = 0
     force: bool = False
     quiet: bool = False
 
@@ -72,7 +72,7 @@ def train_networks(
     """Run `cdp train`."""
     if not networks:
         raise InputError("Name at least one --network; cdp networks lists them.")
-    with _running(settings) as (world, habits):
+    with _running(settings) as (world, options):
         from cdp.nets.supervised import train_supervised
 
         images = _read(manifest, settings)
@@ -82,9 +82,9 @@ def train_networks(
             settings.out,
             recipe=recipe,
             memory_budget=settings.memory_budget,
-            n_jobs=settings.threads,
+            threads=settings.threads,
             world=world,
-            habits=habits,
+            options=options,
         )
         if world.is_first and not settings.quiet:
             _say_trained(folders)
@@ -110,7 +110,7 @@ def join_parts(
         raise InputError(
             f"{len(unlabeled)} unlabeled parts but {len(labels)} --labels; give one --labels per part, in order."
         )
-    with _running(settings) as (world, habits):
+    with _running(settings) as (world, options):
         from cdp.data.merge import merge_manifests
         from cdp.nets.joint import train_joint
         from cdp.nets.label_files import read_pseudo_part
@@ -125,9 +125,9 @@ def join_parts(
                 settings.out,
                 recipe=recipe,
                 memory_budget=settings.memory_budget,
-                n_jobs=settings.threads,
+                threads=settings.threads,
                 world=world,
-                habits=habits,
+                options=options,
             )
         else:
             folder = train_joint(
@@ -138,9 +138,9 @@ def join_parts(
                 recipe=recipe,
                 labeled_share=labeled_share,
                 memory_budget=settings.memory_budget,
-                n_jobs=settings.threads,
+                threads=settings.threads,
                 world=world,
-                habits=habits,
+                options=options,
             )
         if world.is_first and not settings.quiet:
             _say_trained([folder])
@@ -159,7 +159,7 @@ def embed_images(
     settings: RunSettings,
 ) -> Views:
     """Run `cdp embed`."""
-    with _running(settings) as (world, habits):
+    with _running(settings) as (world, options):
         if world.is_shared:
             raise InputError("cdp embed runs as one process; start it without torchrun.")
         from cdp.nets.extract import extract_views
@@ -172,10 +172,10 @@ def embed_images(
             members=members,
             flip=flip,
             batch=batch,
-            n_jobs=settings.threads,
+            threads=settings.threads,
             force=settings.force,
             device=world.device,
-            watch=habits.watch,
+            progress=options.progress,
         )
     if not settings.quiet:
         Console().print(
@@ -203,7 +203,7 @@ def list_networks(
 
     require("torch")
     from cdp.nets.embedding import count_parameters
-    from cdp.nets.registry import find_trunk, load_trunks, network_names
+    from cdp.nets.trunks import find_trunk, load_trunks, network_names
 
     if trunks is not None:
         load_trunks(trunks)
@@ -240,39 +240,42 @@ def list_networks(
 
 
 @contextmanager
-def _running(settings: RunSettings) -> Iterator[tuple[World, Habits]]:
+def _running(settings: RunSettings) -> Iterator[tuple[World, LoopOptions]]:
     """torch, its threads, the processes, the user's trunks and the progress bar."""
     from cdp.nets.torchvision_guard import require
 
     torch = require("torch")
     from cdp.nets.devices import joined_world
-    from cdp.nets.loop import Habits
-    from cdp.nets.registry import load_trunks
+    from cdp.nets.loop import LoopOptions
+    from cdp.nets.trunks import load_trunks
 
-    if settings.threads is not None:
+    if settings.threads:
         torch.set_num_threads(settings.threads)
     if settings.trunks is not None:
         load_trunks(settings.trunks)
     with (
         joined_world() as world,
-        image_bars(world.is_first and not settings.quiet) as watch,
+        image_bars(world.is_first and not settings.quiet) as progress,
         warnings.catch_warnings(),
     ):
         warnings.showwarning = _say_warning if world.is_first else _say_nothing
-        habits = Habits(
-            settings.checkpoint_every, tensorboard=settings.tensorboard, force=settings.force, watch=watch
+        options = LoopOptions(
+            settings.checkpoint_every,
+            tensorboard=settings.tensorboard,
+            force=settings.force,
+            progress=progress,
         )
         try:
-            yield world, habits
+            yield world, options
         except KeyboardInterrupt:
             raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
 
 
 @contextmanager
-def image_bars(enabled: bool = True) -> Iterator[Watch]:
+def image_bars(enabled: bool = True) -> Iterator[Progress]:
     """A watch that draws one bar per step, with images per second and the time left, on standard error."""
     if not enabled:
-        yield nobody
+        yield no_progress
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
@@ -293,13 +296,13 @@ def image_bars(enabled: bool = True) -> Iterator[Watch]:
     with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks: dict[str, Any] = {}
 
-        def watch(step: str, done: int, total: int) -> None:
+        def progress(step: str, done: int, total: int) -> None:
             if step not in tasks:
                 # Where a run goes on, what was done before does not count as speed.
                 tasks[step] = bars.add_task(step, total=total, completed=0 if done == total else done)
             bars.update(tasks[step], completed=done)
 
-        yield watch
+        yield progress
 
 
 def _read(place: str, settings: RunSettings) -> Manifest:

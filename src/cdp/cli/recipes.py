@@ -9,10 +9,10 @@ from pathlib import Path
 import typer
 
 from cdp.config.checks import check_recipe
+from cdp.config.environment import check_networks, check_paths
 from cdp.config.overrides import parse_overrides
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import RunRecipe
-from cdp.config.surroundings import check_networks, check_paths
 from cdp.config.writing import differences, to_toml, write_recipe
 from cdp.errors import InputError, OutputExistsError
 

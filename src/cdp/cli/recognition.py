@@ -74,8 +74,8 @@ class VerificationSettings:
     folds: int = N_FOLDS
     fprs: tuple[float, ...] = FPRS
     replicates: int = 1000
-    random_state: int = 0
-    n_jobs: int | None = None
+    seed: int = 0
+    threads: int = 0
     titles: tuple[str, ...] = ()
 
     def title(self, number: int, otherwise: str) -> str:
@@ -101,8 +101,8 @@ class IdentificationSettings:
     sizes: tuple[int, ...] | None = None
     ranks: tuple[int, ...] = RANKS
     replicates: int = 1000
-    random_state: int = 0
-    n_jobs: int | None = None
+    seed: int = 0
+    threads: int = 0
     titles: tuple[str, ...] = ()
 
     def title(self, number: int, otherwise: str) -> str:
@@ -156,7 +156,7 @@ def evaluate_identification(settings: IdentificationSettings, output: Output) ->
     if output.picture is not None:
         from cdp.evaluate.pictures import draw_cmc
 
-        draw_cmc(measured, output.picture, replicates=settings.replicates, random_state=settings.random_state)
+        draw_cmc(measured, output.picture, replicates=settings.replicates, seed=settings.seed)
     tell(list(measured.items()), found, output, print_identification)
     return measured[name]
 
@@ -164,14 +164,14 @@ def evaluate_identification(settings: IdentificationSettings, output: Output) ->
 def _verify(settings: VerificationSettings, path: Path, flipped: Path | None, output: Output) -> Verification:
     """One network by the protocol asked for."""
     parts = _scored_parts(settings, path, flipped)
-    with progress_bars(output.watched) as watch:
+    with progress_bars(output.watched) as progress:
         return measure_verification(
             parts,
             fprs=settings.fprs,
             replicates=settings.replicates,
-            random_state=settings.random_state,
-            n_jobs=settings.n_jobs,
-            watch=watch,
+            seed=settings.seed,
+            threads=settings.threads,
+            progress=progress,
         )
 
 
@@ -187,7 +187,7 @@ def _scored_parts(settings: VerificationSettings, path: Path, flipped: Path | No
     if settings.ijb is not None:
         pack = read_ijb_pack(settings.ijb, views.n_images, names)
         weights = read_detector_scores(settings.ijb, pack) if settings.detector_scores else None
-        return [_score_templates(pack, views.base, weights, settings.n_jobs)]
+        return [_score_templates(pack, views.base, weights, settings.threads)]
     if settings.pack is not None:
         content = read_verification_pack(settings.pack)
         if views.n_images != len(content.images):
@@ -202,14 +202,14 @@ def _scored_parts(settings: VerificationSettings, path: Path, flipped: Path | No
         ends, same, folds = pairs.ends, pairs.same, pairs.folds
         if truth is None:
             truth = pairs.identities(views.n_images)
-    return [score_pairs(views.base, ends, same, identities=truth, folds=folds, n_jobs=settings.n_jobs)]
+    return [score_pairs(views.base, ends, same, identities=truth, folds=folds, threads=settings.threads)]
 
 
 def _score_templates(
-    protocol: TemplateProtocol, embeddings: Embeddings, weights: AnyArray | None, n_jobs: int | None
+    protocol: TemplateProtocol, embeddings: Embeddings, weights: AnyArray | None, threads: int
 ) -> ScoredPairs:
     pooled = pool_templates(embeddings, protocol.images, protocol.templates, protocol.media, weights)
-    return score_pairs(pooled, protocol.ends, protocol.same, identities=protocol.subjects, n_jobs=n_jobs)
+    return score_pairs(pooled, protocol.ends, protocol.same, identities=protocol.subjects, threads=threads)
 
 
 def _score_ijba(
@@ -237,7 +237,7 @@ def _score_ijba(
                 raise InputError(
                     f"{file}: {views.n_images:,} rows, but split {number} lists {len(split.images):,} images."
                 )
-        parts.append(_score_templates(split, views.base, None, settings.n_jobs))
+        parts.append(_score_templates(split, views.base, None, settings.threads))
     return parts
 
 
@@ -298,7 +298,7 @@ def _megaface(
     if noise:
         left_out["noisy distractors"] = noisy
     kept = [path for path, stays in zip(listed.paths, keep, strict=True) if stays]
-    with progress_bars(output.watched) as watch:
+    with progress_bars(output.watched) as progress:
         return measure_identification(
             read_features(probes, kept, suffix),
             people[keep],
@@ -306,9 +306,9 @@ def _megaface(
             ranks=settings.ranks,
             left_out=left_out,
             replicates=settings.replicates,
-            random_state=settings.random_state,
-            n_jobs=settings.n_jobs,
-            watch=watch,
+            seed=settings.seed,
+            threads=settings.threads,
+            progress=progress,
         )
 
 
@@ -359,7 +359,7 @@ def _own_split(
     if settings.distractor_noise is not None:
         left_out["noisy distractors"] = int((~stay).sum())
     gallery = distractor_views.base if stay.all() else Embeddings(distractor_views.base.source[stay])
-    with progress_bars(output.watched) as watch:
+    with progress_bars(output.watched) as progress:
         return measure_identification(
             Embeddings(probe_views.base.source[keep]),
             people[keep],
@@ -368,9 +368,9 @@ def _own_split(
             ranks=settings.ranks,
             left_out=left_out,
             replicates=settings.replicates,
-            random_state=settings.random_state,
-            n_jobs=settings.n_jobs,
-            watch=watch,
+            seed=settings.seed,
+            threads=settings.threads,
+            progress=progress,
         )
 
 

@@ -15,7 +15,7 @@ PictureOption = Annotated[
 ]
 ReplicatesOption = Annotated[int, typer.Option(help="Resamplings of identities for intervals; 0 = none.")]
 SeedOption = Annotated[int, typer.Option(help="Seed.")]
-ThreadsOption = Annotated[int | None, typer.Option(help="Threads [default: all].")]
+ThreadsOption = Annotated[int, typer.Option(help="Threads; 0 = all cores.")]
 NetworkOption = Annotated[
     Path | None, typer.Option(help="A trained network, e.g. nets/small_resnet, that embeds the images first.")
 ]
@@ -69,8 +69,8 @@ def eval_verification(
         str, typer.Option(help="False positive rates, by commas.")
     ] = "1e-1,1e-2,1e-3,1e-4,1e-5,1e-6",
     replicates: ReplicatesOption = 1000,
-    random_state: SeedOption = 0,
-    n_jobs: ThreadsOption = None,
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 0,
     picture: PictureOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the picture if it is there.")] = False,
     json: JsonOption = False,
@@ -90,7 +90,7 @@ def eval_verification(
             raise InputError("--against-network goes with --network.")
         from cdp.cli.embedded import embedding
 
-        with embedding(flip=flip, n_jobs=n_jobs, quiet=quiet) as embed:
+        with embedding(flip=flip, threads=threads, quiet=quiet) as embed:
             titles: tuple[str, ...] = ()
             if network is not None and pictures is not None:
                 embeddings = embed(network, pictures)
@@ -116,8 +116,8 @@ def eval_verification(
                     folds=folds,
                     fprs=parse_numbers(fprs, "--fprs", float),
                     replicates=replicates,
-                    random_state=random_state,
-                    n_jobs=n_jobs,
+                    seed=seed,
+                    threads=threads,
                     titles=titles,
                 ),
                 Output(json, picture, force, quiet),
@@ -158,8 +158,8 @@ def eval_identification(
     ] = None,
     ranks: Annotated[str, typer.Option(help="Ranks to report, by commas.")] = "1,5,10,20,50,100,1000",
     replicates: ReplicatesOption = 1000,
-    random_state: SeedOption = 0,
-    n_jobs: ThreadsOption = None,
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 0,
     picture: PictureOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the picture if it is there.")] = False,
     json: JsonOption = False,
@@ -178,7 +178,7 @@ def eval_identification(
             raise InputError("--against-network goes with --network.")
         from cdp.cli.embedded import embedding
 
-        with embedding(flip=flip, n_jobs=n_jobs, quiet=quiet) as embed:
+        with embedding(flip=flip, threads=threads, quiet=quiet) as embed:
             titles: tuple[str, ...] = ()
             if network is not None:
                 pictures = (probes, distractors)
@@ -203,8 +203,8 @@ def eval_identification(
                     sizes=None if sizes is None else parse_numbers(sizes, "--sizes", int),
                     ranks=parse_numbers(ranks, "--ranks", int),
                     replicates=replicates,
-                    random_state=random_state,
-                    n_jobs=n_jobs,
+                    seed=seed,
+                    threads=threads,
                     titles=titles,
                 ),
                 Output(json, picture, force, quiet),

@@ -19,7 +19,7 @@ from rich.table import Table
 from cdp.cli.app import InterruptedRunError
 from cdp.config.sections import RunRecipe
 from cdp.run.go import Outcome, plan_recipe, run_recipe
-from cdp.run.runner import Deaf, Listener
+from cdp.run.runner import Listener, NullListener
 from cdp.run.stages import Record, Stage
 
 
@@ -129,7 +129,7 @@ def _listening(settings: RunSettings) -> Iterator[Listener]:
     if settings.as_json:
         yield JsonLines()
     elif settings.quiet:
-        yield Deaf()
+        yield NullListener()
     else:
         with bars() as drawn:
             yield Terminal(drawn)

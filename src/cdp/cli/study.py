@@ -14,14 +14,22 @@ from cdp.cli.app import InterruptedRunError
 from cdp.cli.run import JsonLines, Terminal, bars, say_line, warnings_as_lines
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError, OutputExistsError
+from cdp.lab.study.design import Options, Variant
+from cdp.lab.study.execute import (
+    Job,
+    Left,
+    NullStudyListener,
+    StudyListener,
+    make_jobs,
+    plan_study,
+    run_study,
+)
+from cdp.lab.study.result_tables import table_of
+from cdp.lab.study.studies import find_study
+from cdp.lab.study.study_page import comparison_page, read_chapters, read_remarks
 from cdp.report.words import counted, seconds
 from cdp.run.runner import Ran
 from cdp.run.stages import Record, Stage
-from cdp.study.design import Options, Variant
-from cdp.study.execute import DeafToStudies, Job, Left, StudyListener, make_jobs, plan_study, run_study
-from cdp.study.page import comparison_page, read_chapters, read_remarks
-from cdp.study.registry import find_study
-from cdp.study.tables import table_of
 
 
 @dataclass(frozen=True)
@@ -136,7 +144,7 @@ def _listening(settings: StudySettings) -> Iterator[StudyListener]:
     if settings.as_json:
         yield StudyLines()
     elif settings.quiet:
-        yield DeafToStudies()
+        yield NullStudyListener()
     else:
         with bars() as drawn:
             yield StudyTerminal(drawn)

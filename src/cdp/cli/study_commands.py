@@ -11,7 +11,7 @@ import typer
 
 from cdp.cli.app import OVERRIDABLE, ForceOption, QuietOption, app, plain_errors
 from cdp.cli.run_commands import LinesOption, PlanOption
-from cdp.study.catalog import SENTENCES
+from cdp.lab.study.catalog import SENTENCES
 
 study = typer.Typer(
     help="The paper's tables and figures: variants of a recipe over several seeds, what they share made once.",

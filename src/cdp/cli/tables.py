@@ -9,8 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from cdp.evaluate.labels import GroupFigures, LabelFigures
-from cdp.evaluate.pairs import PairFigures
+from cdp.evaluate.label_figures import GroupFigures, LabelFigures
+from cdp.evaluate.pair_figures import PairFigures
 from cdp.types import Fate
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ def check_recipe(recipe: RunRecipe) -> None:
     """Refuse a recipe that cannot be run, whatever the images are.
 
     Each value is right by itself already; here they are looked at together. Files and networks are looked at in
-    `cdp.config.surroundings`.
+    `cdp.config.environment`.
 
     Raises:
         InputError: the first rule that is broken.

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from cdp.consensus.agglomeration import agglomerate
 from cdp.consensus.mediator import Mediator, PairClassifier, draw_lesson, learn
 from cdp.consensus.mlp import PaperMLP
-from cdp.consensus.opinions import Witnesses, call_witnesses, hear
+from cdp.consensus.pair_features import FeatureSource, extract_features, prepare_features
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.propagation import propagate
 from cdp.consensus.vote import Vote
@@ -20,7 +20,7 @@ from cdp.errors import InputError, NotFittedError, name_rows
 from cdp.graph.search import METHODS, check_k, knn_graphs
 from cdp.memory import parse_bytes, rows_within
 from cdp.parallel import map_blocks, spans
-from cdp.progress import Watch, progress_bars
+from cdp.progress import Progress, progress_bars
 from cdp.types import PAPER_INPUTS, ConsensusGraph, Embeddings, KnnGraph, Labels, Pairs, Views
 from cdp.types.arrays import BoolArray, FloatArray, LongArray
 from cdp.types.opinions import check_inputs
@@ -56,8 +56,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         method: k-NN search: "auto", "exact" or "nndescent".
         memory_budget: bytes for blocks of opinions, as a number or like "2GB"; graphs, pairs and labels come on
             top.
-        random_state: seed of everything random.
-        n_jobs: threads; None = all. Results do not depend on it.
+        seed: of everything random.
+        threads: 0 = all cores. Results do not depend on it.
         verbose: draw progress bars on standard error.
 
     Attributes:
@@ -78,8 +78,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         join_above: float = 0.3,
         method: str = "auto",
         memory_budget: int | str = "1GB",
-        random_state: int = 0,
-        n_jobs: int | None = None,
+        seed: int = 0,
+        threads: int = 0,
         verbose: bool = False,
     ) -> None:
         self.k = k
@@ -92,8 +92,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         self.join_above = join_above
         self.method = method
         self.memory_budget = memory_budget
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        self.seed = seed
+        self.threads = threads
         self.verbose = verbose
 
     def fit(
@@ -103,7 +103,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         *,
         graphs: Graphs | None = None,
         crowd: bool = False,
-        watch: Watch | None = None,
+        progress: Progress | None = None,
     ) -> CDP:
         """Train the mediator on the labeled part; a `Vote` or a learned `Mediator` has nothing to learn.
 
@@ -115,10 +115,13 @@ class CDP(BaseEstimator):  # type: ignore[misc]
                 with them, so that neighbors are as crowded as where the mediator will be used, and pairs are learned
                 from if both identities are known. All images of a known identity must be known. For images that the
                 networks were not trained on; see `fit_lessons`.
-            watch: told about the progress; bars are drawn if `verbose`.
+            progress: called as the work goes on; bars are drawn if `verbose`.
         """
         return self.fit_lessons(
-            [_as_views(labeled, y)], graphs=None if graphs is None else [graphs], crowd=crowd, watch=watch
+            [_as_views(labeled, y)],
+            graphs=None if graphs is None else [graphs],
+            crowd=crowd,
+            progress=progress,
         )
 
     def fit_lessons(
@@ -127,7 +130,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         *,
         graphs: Sequence[Graphs] | None = None,
         crowd: bool = False,
-        watch: Watch | None = None,
+        progress: Progress | None = None,
     ) -> CDP:
         """Train one mediator on several lessons: views with identities, each seen by networks of its own.
 
@@ -139,7 +142,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             lessons: views of the images to learn from.
             graphs: k-NN graphs per lesson, if they are there already.
             crowd: allow images without an identity, as company; see `fit`.
-            watch: told about the progress.
+            progress: called as the work goes on.
         """
         if not lessons:
             raise InputError("fit_lessons: there are no lessons; give at least one.")
@@ -150,40 +153,46 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             return self
         _check_same_committee(lessons)
         identities = [_known_identities(views, crowd) for views in lessons]
-        with self._watching(watch) as told:
+        with self._watching(progress) as told:
             drawn = []
             for number, (views, known) in enumerate(zip(lessons, identities, strict=True)):
                 held = None if graphs is None else graphs[number]
-                pairs, witnesses = self._prepare(views, held, self.inputs, told, "labeled ")
-                drawn.append(draw_lesson(witnesses, pairs, known))
-            classifier = (
-                PaperMLP(random_state=self.random_state) if self.mediator is None else _fresh(self.mediator)
-            )
+                pairs, source = self._prepare(views, held, self.inputs, told, "labeled ")
+                drawn.append(draw_lesson(source, pairs, known))
+            classifier = PaperMLP(random_state=self.seed) if self.mediator is None else _fresh(self.mediator)
             self.mediator_ = learn(
                 drawn,
                 classifier,
                 memory_budget=self.memory_budget,
-                random_state=self.random_state,
-                watch=told,
+                seed=self.seed,
+                progress=told,
             )
         return self
 
     def predict(
-        self, unlabeled: Views | npt.ArrayLike, graphs: Graphs | None = None, *, watch: Watch | None = None
+        self,
+        unlabeled: Views | npt.ArrayLike,
+        graphs: Graphs | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> Labels:
         """Pseudo-identities of the unlabeled part; its identities, if any, are not looked at.
 
         Args:
             unlabeled: views by the same base and committee, in the same order, or one model's array.
             graphs: k-NN graphs of the unlabeled part, if they are there already: base first, or by name.
-            watch: told about the progress.
+            progress: called as the work goes on.
         """
-        with self._watching(watch) as told:
-            graph = self.consensus(unlabeled, graphs, watch=told)
+        with self._watching(progress) as told:
+            graph = self.consensus(unlabeled, graphs, progress=told)
             return self.group(graph)
 
     def consensus(
-        self, unlabeled: Views | npt.ArrayLike, graphs: Graphs | None = None, *, watch: Watch | None = None
+        self,
+        unlabeled: Views | npt.ArrayLike,
+        graphs: Graphs | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> ConsensusGraph:
         """The accepted pairs of the unlabeled part: everything before the propagation.
 
@@ -193,9 +202,9 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         self._check_settings(views)
         mediator = self._ready(views)
         inputs = PAPER_INPUTS if isinstance(mediator, Vote) else mediator.inputs
-        with self._watching(watch) as told:
-            pairs, witnesses = self._prepare(views, graphs, inputs, told)
-            return self._accept(pairs, witnesses, mediator, told)
+        with self._watching(progress) as told:
+            pairs, source = self._prepare(views, graphs, inputs, told)
+            return self._accept(pairs, source, mediator, told)
 
     def group(self, graph: ConsensusGraph) -> Labels:
         """Pseudo-identities from the pairs that `consensus` gave, by the chosen grouping."""
@@ -267,34 +276,34 @@ class CDP(BaseEstimator):  # type: ignore[misc]
                 f"CDP(mediator={self.mediator!r}): give Vote(), or a classifier with fit and predict_proba."
             )
 
-    def _watching(self, watch: Watch | None) -> AbstractContextManager[Watch]:
-        if watch is not None:
-            return nullcontext(watch)
+    def _watching(self, progress: Progress | None) -> AbstractContextManager[Progress]:
+        if progress is not None:
+            return nullcontext(progress)
         return progress_bars(self.verbose)
 
     def _prepare(
-        self, views: Views, graphs: Graphs | None, inputs: Sequence[str], watch: Watch, part: str = ""
-    ) -> tuple[Pairs, Witnesses]:
+        self, views: Views, graphs: Graphs | None, inputs: Sequence[str], progress: Progress, part: str = ""
+    ) -> tuple[Pairs, FeatureSource]:
         if graphs is None:
             graphs = knn_graphs(
                 list(views),
                 self.k,
                 self.method,
                 names=[f"{part}{name}" for name in views.names],
-                random_state=self.random_state,
-                n_jobs=self.n_jobs,
-                watch=watch,
+                seed=self.seed,
+                threads=self.threads,
+                progress=progress,
             )
         held = tuple(graphs[name] for name in views.names) if isinstance(graphs, Mapping) else tuple(graphs)
-        return candidate_pairs(held[0]), call_witnesses(views, held, inputs)
+        return candidate_pairs(held[0]), prepare_features(views, held, inputs)
 
     def _accept(
-        self, pairs: Pairs, witnesses: Witnesses, mediator: Mediator | Vote, watch: Watch
+        self, pairs: Pairs, source: FeatureSource, mediator: Mediator | Vote, progress: Progress
     ) -> ConsensusGraph:
         bar = _NEGLIGIBLE * self.join_above if self.grouping == "average" else self.threshold
 
         def judge(span: tuple[int, int]) -> tuple[int, BoolArray, FloatArray]:
-            opinions = hear(witnesses, pairs.ids[span[0] : span[1]])
+            opinions = extract_features(source, pairs.ids[span[0] : span[1]])
             if isinstance(mediator, Vote):
                 accepted, doubt = mediator.decide(opinions)
             else:
@@ -304,15 +313,15 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             return span[1], accepted, doubt[accepted]
 
         # Several blocks are under way at once, so each gets a share of the budget.
-        rows = min(_MOST_PAIRS_PER_BLOCK, rows_within(self.memory_budget, 4 * witnesses.bytes_per_pair))
+        rows = min(_MOST_PAIRS_PER_BLOCK, rows_within(self.memory_budget, 4 * source.bytes_per_pair))
         accepted = np.zeros(len(pairs), np.bool_)
         doubts = []
         start = 0
-        for stop, part, doubt in map_blocks(judge, spans(len(pairs), rows), self.n_jobs):
+        for stop, part, doubt in map_blocks(judge, spans(len(pairs), rows), self.threads):
             accepted[start:stop] = part
             doubts.append(doubt)
             start = stop
-            watch("pairs", stop, len(pairs))
+            progress("pairs", stop, len(pairs))
         doubt = np.concatenate([np.empty(0, np.float32), *doubts])
         return ConsensusGraph(pairs.ids[accepted], doubt, pairs.n_images)
 

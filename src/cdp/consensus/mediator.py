@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from cdp.consensus.mlp import PaperMLP, doubt_from_logits
-from cdp.consensus.opinions import Witnesses, hear
+from cdp.consensus.pair_features import FeatureSource, extract_features
 from cdp.errors import InputError
 from cdp.memory import rows_within
 from cdp.parallel import spans
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.types import Pairs, column_names
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 from cdp.types.opinions import check_inputs
@@ -147,18 +147,18 @@ class Lesson:
         impostors: 1 / r.
     """
 
-    witnesses: Witnesses
+    source: FeatureSource
     ids: IntArray
     same: LongArray
     impostors: float
 
 
-def draw_lesson(witnesses: Witnesses, pairs: Pairs, identities: LongArray) -> Lesson:
+def draw_lesson(source: FeatureSource, pairs: Pairs, identities: LongArray) -> Lesson:
     """The candidate pairs with both identities known; a negative identity is unknown."""
     known = identities >= 0
     ids = pairs.ids if known.all() else pairs.ids[known[pairs.ids].all(axis=1)]
     same = (identities[ids[:, 0]] == identities[ids[:, 1]]).astype(np.int64)
-    return Lesson(witnesses, ids, same, len(known) / max(1, int(known.sum())))
+    return Lesson(source, ids, same, len(known) / max(1, int(known.sum())))
 
 
 def learn(
@@ -166,8 +166,8 @@ def learn(
     classifier: PairClassifier,
     *,
     memory_budget: int | str = "1GB",
-    random_state: int = 0,
-    watch: Watch = nobody,
+    seed: int = 0,
+    progress: Progress = no_progress,
 ) -> Mediator:
     """Train a mediator on pairs whose truth is known: positive where both images are one identity.
 
@@ -189,28 +189,30 @@ def learn(
                 else "Give identities with several images each, or check that rows and identities match."
             )
         )
-    generator = np.random.default_rng(random_state)
-    witnesses = lessons[0].witnesses
-    n_members = len(witnesses.views.committee)
-    most = rows_within(memory_budget, witnesses.bytes_per_pair)
+    generator = np.random.default_rng(seed)
+    source = lessons[0].source
+    n_members = len(source.views.committee)
+    most = rows_within(memory_budget, source.bytes_per_pair)
     starts = np.cumsum([0, *(len(lesson.ids) for lesson in lessons)])
 
-    def hear_rows(rows: LongArray) -> FloatArray:
+    def extract_rows(rows: LongArray) -> FloatArray:
         matrix = np.empty((len(rows), n_columns), np.float32)
         for lesson, start, stop in zip(lessons, starts, starts[1:], strict=False):
             here = (rows >= start) & (rows < stop)
-            matrix[here] = hear(lesson.witnesses, lesson.ids[rows[here] - start]).matrix(witnesses.inputs)
+            matrix[here] = extract_features(lesson.source, lesson.ids[rows[here] - start]).matrix(
+                source.inputs
+            )
         return matrix
 
-    n_columns = len(column_names(tuple(witnesses.views.committee), witnesses.inputs))
-    everything = hear_rows(np.arange(n_pairs)) if n_pairs <= most else None
+    n_columns = len(column_names(tuple(source.views.committee), source.inputs))
+    everything = extract_rows(np.arange(n_pairs)) if n_pairs <= most else None
 
-    def hear_turned(rows: LongArray, generator: np.random.Generator) -> tuple[FloatArray, LongArray]:
+    def extract_turned(rows: LongArray, generator: np.random.Generator) -> tuple[FloatArray, LongArray]:
         if everything is not None:
             matrix: FloatArray = everything[rows]
         else:
-            matrix = hear_rows(rows)
-        turned = turn_pairs(matrix, n_members, witnesses.inputs)
+            matrix = extract_rows(rows)
+        turned = turn_pairs(matrix, n_members, source.inputs)
         if turned is not None:
             matrix = np.where(generator.random(len(rows))[:, None] < 0.5, matrix, turned)
         return matrix, same[rows]
@@ -218,20 +220,20 @@ def learn(
     def batches(generator: np.random.Generator) -> Iterator[tuple[FloatArray, LongArray]]:
         order = generator.permutation(n_pairs)
         for start, stop in spans(n_pairs, most):
-            yield hear_turned(order[start:stop], generator)
+            yield extract_turned(order[start:stop], generator)
 
     if isinstance(classifier, PaperMLP):
-        classifier.fit_batches(batches, watch)
+        classifier.fit_batches(batches, progress)
     else:
         rows = np.arange(n_pairs)
         if n_pairs > most:
             rows = np.sort(generator.choice(n_pairs, most, replace=False))
-        classifier.fit(*hear_turned(rows, generator))
+        classifier.fit(*extract_turned(rows, generator))
     return Mediator(
         classifier,
-        committee=tuple(witnesses.views.committee),
-        inputs=witnesses.inputs,
-        k=witnesses.graphs[0].k,
+        committee=tuple(source.views.committee),
+        inputs=source.inputs,
+        k=source.graphs[0].k,
         lessons={"pairs": n_pairs, "positive": float(same.mean())},
         impostors=_impostors(lessons),
     )

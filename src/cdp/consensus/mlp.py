@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from threadpoolctl import threadpool_limits
 
 from cdp.errors import NotFittedError
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.types.arrays import AnyArray, DoubleArray, FloatArray
 
 Batches = Callable[[np.random.Generator], Iterator[tuple[FloatArray, AnyArray]]]
@@ -61,7 +61,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         return self.fit_batches(batches)
 
-    def fit_batches(self, batches: Batches, watch: Watch = nobody) -> PaperMLP:
+    def fit_batches(self, batches: Batches, progress: Progress = no_progress) -> PaperMLP:
         """Learn from blocks that are made anew for every pass, so that they need not fit memory together."""
         from sklearn.neural_network import MLPClassifier
 
@@ -83,7 +83,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def train_epochs(model: Any, n_epochs: int, total: int) -> None:
             for _ in range(n_epochs):
                 self.losses_.append(train_epoch(model))
-                watch("mediator, epochs", len(self.losses_), total)
+                progress("mediator, epochs", len(self.losses_), total)
 
         def train_epoch(model: Any) -> float:
             losses, sizes = [], []

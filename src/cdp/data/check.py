@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from cdp.data.check_worker import CheckWorker, find_unreadable
 from cdp.data.images import Source
-from cdp.data.tables import locations_from, write_csv, writing_file
+from cdp.data.manifest_tables import locations_from, write_csv, writing_file
 from cdp.errors import InputError
 from cdp.parallel import count_threads, map_blocks, spans
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.types.manifest import Manifest
 
 _PICTURES_PER_BLOCK = 256
@@ -27,16 +27,16 @@ class Unreadable(NamedTuple):
     reason: str
 
 
-def check_images(manifest: Manifest, n_jobs: int | None = None, watch: Watch = nobody) -> list[Unreadable]:
+def check_images(manifest: Manifest, threads: int = 0, progress: Progress = no_progress) -> list[Unreadable]:
     """All images of a manifest that cannot be read or decoded, by row; every picture is decoded in full, once.
 
     Args:
         manifest: the images.
-        n_jobs: processes to decode with; as many as there are cores if None.
-        watch: told of the progress.
+        threads: processes to decode with; 0 = as many as there are cores.
+        progress: told of the progress.
     """
     pictures = list(dict.fromkeys(manifest.locations))
-    n_workers = min(count_threads(n_jobs), -(-len(pictures) // _PICTURES_PER_BLOCK))
+    n_workers = min(count_threads(threads), -(-len(pictures) // _PICTURES_PER_BLOCK))
     found: dict[str, str] = {}
     # Python threads would wait for each other: most of the time on small images is spent outside the decoder.
     with _scanners(manifest.root, n_workers) as scan:
@@ -44,7 +44,7 @@ def check_images(manifest: Manifest, n_jobs: int | None = None, watch: Watch = n
         scanned = map_blocks(lambda span: scan(pictures[span[0] : span[1]]), blocks, n_workers)
         for (_, done), reasons in zip(blocks, scanned, strict=True):
             found |= reasons
-            watch("images", done, len(pictures))
+            progress("images", done, len(pictures))
     return [
         Unreadable(row, location, found[location])
         for row, location in enumerate(manifest.locations)

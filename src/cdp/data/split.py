@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cdp.data.manifest_tables import TABLE_SUFFIXES
 from cdp.data.rotations import families
-from cdp.data.tables import TABLE_SUFFIXES
 from cdp.errors import InputError, name_rows
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest

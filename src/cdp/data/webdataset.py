@@ -13,7 +13,7 @@ import numpy as np
 
 from cdp.data.archives import TarArchive
 from cdp.data.image_folders import from_folders, is_image
-from cdp.data.tables import number_identities
+from cdp.data.manifest_tables import number_identities
 from cdp.errors import InputError
 from cdp.types.manifest import Manifest
 

@@ -46,9 +46,9 @@ class Comparison:
     verdict: str | None
 
 
-def draw_identities(n_identities: int, random_state: int, replicate: int) -> DoubleArray:
+def draw_identities(n_identities: int, seed: int, replicate: int) -> DoubleArray:
     """How often every identity is drawn in one resampling, float64 (n,); the same for all models."""
-    generator = np.random.default_rng([random_state, replicate])
+    generator = np.random.default_rng([seed, replicate])
     drawn = generator.integers(0, n_identities, n_identities)
     return np.bincount(drawn, minlength=n_identities).astype(np.float64)
 

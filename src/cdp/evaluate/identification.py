@@ -21,7 +21,7 @@ from cdp.evaluate.bootstrap import (
 )
 from cdp.evaluate.rank_kernels import MatePairs, count_better
 from cdp.parallel import spans
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray, read_only
 
@@ -87,10 +87,10 @@ class Identification:
         ranks, counts = np.unique(self.n_better[size] + 1, return_counts=True)
         return ranks, np.cumsum(counts) / self.n_better.shape[1]
 
-    def cmc_band(self, ranks: LongArray, n_replicates: int, random_state: int) -> tuple[AnyArray, AnyArray]:
+    def cmc_band(self, ranks: LongArray, n_replicates: int, seed: int) -> tuple[AnyArray, AnyArray]:
         """Lower and upper end of the interval at some ranks, at the largest size."""
         hits = [_by_identity(self.n_better[-1] < rank, self.pairs) for rank in ranks]
-        values = _resample(np.stack(hits, axis=1), self.pairs, n_replicates, random_state)
+        values = _resample(np.stack(hits, axis=1), self.pairs, n_replicates, seed)
         low, high = np.quantile(values, [0.025, 0.975], axis=0)
         return low, high
 
@@ -193,9 +193,9 @@ def measure_identification(
     ranks: Sequence[int] = RANKS,
     left_out: dict[str, int] | None = None,
     replicates: int = 0,
-    random_state: int = 0,
-    n_jobs: int | None = None,
-    watch: Watch = nobody,
+    seed: int = 0,
+    threads: int = 0,
+    progress: Progress = no_progress,
 ) -> Identification:
     """Rank of every mate among distractors, by MegaFace's protocol.
 
@@ -213,9 +213,9 @@ def measure_identification(
         ranks: the ranks to report.
         left_out: what was left out before, only carried along.
         replicates: resamplings of identities for intervals; 0 = none.
-        random_state: seed of the draws and of the resamplings.
-        n_jobs: threads.
-        watch: told how many distractors are done.
+        seed: of the draws and of the resamplings.
+        threads: 0 = all cores.
+        progress: told how many distractors are done.
     """
     check_replicates(replicates)
     people = np.asarray(identities)
@@ -228,8 +228,8 @@ def measure_identification(
         check_distractors(people, distractor_identities)
     if isinstance(distractors, Embeddings):
         held = _check_sizes(sizes, distractors.n_images)
-        stages = _draw_stages(held, random_state)
-        n_better = count_better(pairs, probes, distractors, stages, n_jobs=n_jobs, watch=watch)
+        stages = _draw_stages(held, seed)
+        n_better = count_better(pairs, probes, distractors, stages, threads=threads, progress=progress)
     else:
         if sizes is not None or distractor_identities is not None or not distractors:
             raise InputError(
@@ -239,7 +239,7 @@ def measure_identification(
         held = tuple(len(part) for part in lists)
         n_better = np.concatenate(
             [
-                count_better(pairs, probes, part, [np.arange(len(part))], n_jobs=n_jobs, watch=watch)
+                count_better(pairs, probes, part, [np.arange(len(part))], threads=threads, progress=progress)
                 for part in lists
             ]
         )
@@ -249,7 +249,7 @@ def measure_identification(
     if not replicates:
         return counted
     hits = [_by_identity(counted.n_better[size] < rank, pairs) for size, rank in counted._columns()]
-    values = _resample(np.stack(hits, axis=1), pairs, replicates, random_state)
+    values = _resample(np.stack(hits, axis=1), pairs, replicates, seed)
     return Identification(pairs, held, counted.n_better, counted.left_out, read_only(values), counted.ranks)
 
 
@@ -264,11 +264,11 @@ def _check_sizes(sizes: Sequence[int] | None, n_distractors: int) -> tuple[int, 
     return tuple(stages)
 
 
-def _draw_stages(sizes: tuple[int, ...], random_state: int) -> list[LongArray]:
+def _draw_stages(sizes: tuple[int, ...], seed: int) -> list[LongArray]:
     """Which distractors join at every size; drawn, because the first ten of a file may be one person."""
     if len(sizes) == 1:
         return [np.arange(sizes[0])]
-    order = np.random.default_rng(random_state).permutation(sizes[-1])
+    order = np.random.default_rng(seed).permutation(sizes[-1])
     # Sorted within a stage, so that a file larger than memory is read from front to back.
     return [np.sort(order[start:stop]) for start, stop in zip((0, *sizes[:-1]), sizes, strict=True)]
 
@@ -278,13 +278,13 @@ def _by_identity(hit: BoolArray, pairs: MatePairs) -> DoubleArray:
     return hits
 
 
-def _resample(hits: DoubleArray, pairs: MatePairs, replicates: int, random_state: int) -> DoubleArray:
+def _resample(hits: DoubleArray, pairs: MatePairs, replicates: int, seed: int) -> DoubleArray:
     """Rates under resampled identities, (replicates, figures); the distractors stay as they are."""
     n_identities = pairs.n_identities
     totals = np.bincount(pairs.identities, minlength=n_identities).astype(np.float64)
     values = np.empty((replicates, hits.shape[1]))
     for start, stop in spans(replicates, 64):
-        drawn = np.stack([draw_identities(n_identities, random_state, at) for at in range(start, stop)])
+        drawn = np.stack([draw_identities(n_identities, seed, at) for at in range(start, stop)])
         values[start:stop] = (drawn @ hits) / (drawn @ totals)[:, None]
     return values
 

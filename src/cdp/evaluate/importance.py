@@ -42,7 +42,7 @@ class Importance(NamedTuple):
 
 
 def permutation_importance(
-    mediator: Judge, matrix: FloatArray, same: npt.ArrayLike, random_state: int, repeats: int = 5
+    mediator: Judge, matrix: FloatArray, same: npt.ArrayLike, seed: int, repeats: int = 5
 ) -> list[Importance]:
     """For every input block, how far average precision falls when its columns are shuffled among the pairs.
 
@@ -54,7 +54,7 @@ def permutation_importance(
         mediator: a `Mediator` that has learned.
         matrix: float32 (m, inputs), opinions about pairs; best about pairs it did not learn from.
         same: bool (m,), whether the pair is one identity.
-        random_state: seed; every repeat shuffles all blocks alike.
+        seed: of the shuffling; every repeat shuffles all blocks alike.
         repeats: shuffles per block.
 
     Raises:
@@ -75,9 +75,7 @@ def permutation_importance(
         )
     if repeats < 1:
         raise InputError(f"permutation_importance(repeats={repeats}): shuffle at least once.")
-    orders = [
-        np.random.default_rng([random_state, repeat]).permutation(len(matrix)) for repeat in range(repeats)
-    ]
+    orders = [np.random.default_rng([seed, repeat]).permutation(len(matrix)) for repeat in range(repeats)]
     whole = average_precision(mediator.doubt(matrix), truth)
     found = []
     for block, columns in blocks.items():

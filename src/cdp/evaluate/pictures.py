@@ -45,7 +45,7 @@ def draw_roc(results: Mapping[str, Verification], file: Path) -> None:
 
 
 def draw_cmc(
-    results: Mapping[str, Identification], file: Path, *, replicates: int = 1000, random_state: int = 0
+    results: Mapping[str, Identification], file: Path, *, replicates: int = 1000, seed: int = 0
 ) -> None:
     """The CMC at the largest number of distractors, and rank-1 against their number; intervals shaded."""
     figure = _figure_class()(figsize=(10, 4.4), layout="constrained")
@@ -60,7 +60,7 @@ def draw_cmc(
         growth = result.figures[: len(result.sizes)]
         right.plot(result.sizes, [point.rate for point in growth], marker="o", label=name)
         if replicates:
-            low, high = result.cmc_band(shown, replicates, random_state)
+            low, high = result.cmc_band(shown, replicates, seed)
             left.fill_between(shown, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
         bands = [point.interval for point in growth]
         if all(band is not None for band in bands):

@@ -16,7 +16,7 @@ import numpy as np
 from cdp.errors import InputError
 from cdp.kernels import kernel
 from cdp.parallel import map_blocks, spans
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, LongArray, read_only
 
@@ -67,8 +67,8 @@ def count_better(
     distractors: Embeddings,
     stages: Sequence[LongArray],
     *,
-    n_jobs: int | None = None,
-    watch: Watch = nobody,
+    threads: int = 0,
+    progress: Progress = no_progress,
 ) -> LongArray:
     """Distractors at least as similar to the probe as the mate, int64 (stages, m).
 
@@ -77,8 +77,8 @@ def count_better(
         probes: embeddings of the probes.
         distractors: embeddings of other people.
         stages: rows of the distractors that join at every stage, rising; those of earlier stages stay.
-        n_jobs: threads.
-        watch: told how many distractors are done.
+        threads: 0 = all cores.
+        progress: told how many distractors are done.
     """
     if probes.dimensions != distractors.dimensions:
         raise InputError(
@@ -93,7 +93,13 @@ def count_better(
     beaten = np.empty((len(stages), len(pairs)), np.int64)
     for start, stop in spans(probes.n_images, _TABLES):
         part = _count_part(
-            probes.block(start, stop), scores, starts[start : stop + 1], distractors, stages, n_jobs, watch
+            probes.block(start, stop),
+            scores,
+            starts[start : stop + 1],
+            distractors,
+            stages,
+            threads,
+            progress,
         )
         beaten[:, order[starts[start] : starts[stop]]] = part
     return beaten
@@ -105,8 +111,8 @@ def _count_part(
     all_starts: LongArray,
     distractors: Embeddings,
     stages: Sequence[LongArray],
-    n_jobs: int | None,
-    watch: Watch,
+    threads: int,
+    progress: Progress,
 ) -> LongArray:
     """Of some probes, the counts for their mates in ascending order of similarity."""
     scores = all_scores[all_starts[0] : all_starts[-1]]
@@ -137,10 +143,10 @@ def _count_part(
 
     done = 0
     cells = np.zeros((len(stages), len(scores) + len(vectors)), np.int64)
-    for stage, n_rows, counted in map_blocks(count, blocks, n_jobs):
+    for stage, n_rows, counted in map_blocks(count, blocks, threads):
         cells[stage] += counted
         done += n_rows
-        watch("distractors", done, sum(len(rows) for rows in stages))
+        progress("distractors", done, sum(len(rows) for rows in stages))
     beaten = np.empty((len(stages), len(scores)), np.int64)
     for stage, total in enumerate(np.cumsum(cells, axis=0)):
         _sum_above(total, starts, beaten[stage])

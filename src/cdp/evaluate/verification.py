@@ -23,7 +23,7 @@ from cdp.evaluate.bootstrap import (
 from cdp.evaluate.roc_kernels import Walk, best_accuracy, fold_accuracies, order_pairs, walk
 from cdp.graph.exact import similarities
 from cdp.parallel import map_blocks, spans
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, LongArray, read_only
 
@@ -177,7 +177,7 @@ def score_pairs(
     *,
     identities: npt.ArrayLike | None = None,
     folds: npt.ArrayLike | None = None,
-    n_jobs: int | None = None,
+    threads: int = 0,
 ) -> ScoredPairs:
     """The cosine similarity of every pair.
 
@@ -187,7 +187,7 @@ def score_pairs(
         same: whether a pair shows one identity, (m,).
         identities: who every row shows (negative = unknown); without them same pairs tell who is one.
         folds: the fold of every pair.
-        n_jobs: threads.
+        threads: 0 = all cores.
     """
     rows, is_same = np.asarray(ends, np.int64), np.asarray(same, bool)
     if rows.ndim != 2 or rows.shape != (len(is_same), 2) or not len(rows):
@@ -203,7 +203,7 @@ def score_pairs(
     else:
         people = _known_identities(np.asarray(identities), rows, is_same, embeddings.n_images)
     parts = map_blocks(
-        lambda span: similarities(embeddings, rows[span[0] : span[1]]), spans(len(rows), _PAIR_ROWS), n_jobs
+        lambda span: similarities(embeddings, rows[span[0] : span[1]]), spans(len(rows), _PAIR_ROWS), threads
     )
     return ScoredPairs(
         np.concatenate(list(parts)), is_same, people[rows], None if folds is None else np.asarray(folds)
@@ -234,9 +234,9 @@ def measure_verification(
     *,
     fprs: Sequence[float] = FPRS,
     replicates: int = 1000,
-    random_state: int = 0,
-    n_jobs: int | None = None,
-    watch: Watch = nobody,
+    seed: int = 0,
+    threads: int = 0,
+    progress: Progress = no_progress,
 ) -> Verification:
     """Every figure of scored pairs; several splits are measured one by one and averaged.
 
@@ -247,9 +247,9 @@ def measure_verification(
         splits: the scored pairs, or one of them per split.
         fprs: where to read the ROC.
         replicates: resamplings of identities for the intervals; 0 = none.
-        random_state: seed of the resamplings.
-        n_jobs: threads.
-        watch: told how many resamplings are done.
+        seed: of the resamplings.
+        threads: 0 = all cores.
+        progress: told how many resamplings are done.
     """
     check_replicates(replicates)
     parts = [splits] if isinstance(splits, ScoredPairs) else list(splits)
@@ -277,15 +277,15 @@ def measure_verification(
     walks = [walk(pairs, once, points) for pairs in ordered]
 
     def resample(replicate: int) -> DoubleArray:
-        drawn = draw_identities(n_people, random_state, replicate)
+        drawn = draw_identities(n_people, seed, replicate)
         again = [walk(pairs, drawn, points) for pairs in ordered]
         row: DoubleArray = np.mean([[one.accuracy, one.eer, *one.tpr] for one in again], axis=0)
         return row
 
     values = np.empty((replicates, 2 + len(points)))
-    for done, row in enumerate(map_blocks(resample, range(replicates), n_jobs)):
+    for done, row in enumerate(map_blocks(resample, range(replicates), threads)):
         values[done] = row
-        watch("resampling identities", done + 1, replicates)
+        progress("resampling identities", done + 1, replicates)
     bests = [best_accuracy(pairs) for pairs in ordered]
     impostors = [int((~part.same).sum()) for part in parts]
     return Verification(

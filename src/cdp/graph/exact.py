@@ -7,7 +7,7 @@ import numpy as np
 from cdp.errors import InputError
 from cdp.kernels import kernel, sum_kernel
 from cdp.parallel import map_blocks, spans
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
 
@@ -25,13 +25,13 @@ def exact_graph(
     embeddings: Embeddings,
     k: int,
     *,
-    n_jobs: int | None = None,
-    watch: Watch = nobody,
+    threads: int = 0,
+    progress: Progress = no_progress,
     step: str = "k-NN graph",
 ) -> KnnGraph:
     """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix."""
     rows = np.arange(embeddings.n_images, dtype=np.int32)
-    neighbors, similarity = search_rows(embeddings, rows, k, n_jobs=n_jobs, watch=watch, step=step)
+    neighbors, similarity = search_rows(embeddings, rows, k, threads=threads, progress=progress, step=step)
     return KnnGraph(neighbors, similarity, method="exact")
 
 
@@ -40,8 +40,8 @@ def search_rows(
     rows: IntArray,
     k: int,
     *,
-    n_jobs: int | None = None,
-    watch: Watch = nobody,
+    threads: int = 0,
+    progress: Progress = no_progress,
     step: str = "k-NN graph",
 ) -> tuple[IntArray, FloatArray]:
     """Neighbors and similarities of some of the images, each (len(rows), k)."""
@@ -72,8 +72,8 @@ def search_rows(
         similarity[span[0] : span[1]] = exact[:, :k]
         return span
 
-    for _, done in map_blocks(search, spans(len(rows), QUERY_ROWS), n_jobs):
-        watch(step, done, len(rows))
+    for _, done in map_blocks(search, spans(len(rows), QUERY_ROWS), threads):
+        progress(step, done, len(rows))
     return neighbors, similarity
 
 

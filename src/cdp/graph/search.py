@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cdp.errors import InputError
 from cdp.graph.exact import exact_graph, search_rows
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import IntArray
 
@@ -25,9 +25,9 @@ def knn_graph(
     k: int = 20,
     method: str = "auto",
     *,
-    random_state: int = 0,
-    n_jobs: int | None = None,
-    watch: Watch = nobody,
+    seed: int = 0,
+    threads: int = 0,
+    progress: Progress = no_progress,
 ) -> KnnGraph:
     """The k nearest neighbors of every image by cosine similarity (paper, section 3.1.i).
 
@@ -36,12 +36,12 @@ def knn_graph(
         k: number of neighbors, not counting the image itself.
         method: `exact`, `nndescent` (approximate; its recall is measured on a sample of rows), or `auto`:
             exact up to 50,000 images.
-        random_state: seed of the approximate search and of the sample.
-        n_jobs: threads; None = all. The graph does not depend on it.
-        watch: told about the progress.
+        seed: of the approximate search and of the sample.
+        threads: 0 = all cores. The graph does not depend on it.
+        progress: called as the work goes on.
     """
     held = embeddings if isinstance(embeddings, Embeddings) else Embeddings(np.asarray(embeddings))
-    return knn_graphs([held], k, method, random_state=random_state, n_jobs=n_jobs, watch=watch)[0]
+    return knn_graphs([held], k, method, seed=seed, threads=threads, progress=progress)[0]
 
 
 def knn_graphs(
@@ -50,14 +50,12 @@ def knn_graphs(
     method: str = "auto",
     *,
     names: Sequence[str] | None = None,
-    random_state: int = 0,
-    n_jobs: int | None = None,
-    watch: Watch = nobody,
+    seed: int = 0,
+    threads: int = 0,
+    progress: Progress = no_progress,
 ) -> list[KnnGraph]:
     """`knn_graph` for several models of the same images; an approximate search is set up once for all."""
-    return list(
-        each_knn_graph(models, k, method, names=names, random_state=random_state, n_jobs=n_jobs, watch=watch)
-    )
+    return list(each_knn_graph(models, k, method, names=names, seed=seed, threads=threads, progress=progress))
 
 
 def each_knn_graph(
@@ -66,9 +64,9 @@ def each_knn_graph(
     method: str,
     *,
     names: Sequence[str] | None = None,
-    random_state: int = 0,
-    n_jobs: int | None = None,
-    watch: Watch = nobody,
+    seed: int = 0,
+    threads: int = 0,
+    progress: Progress = no_progress,
 ) -> Iterator[KnnGraph]:
     """`knn_graphs`, one at a time, so that each can be put in a safe place before the next is begun."""
     with ExitStack() as stack:
@@ -77,15 +75,15 @@ def each_knn_graph(
             step = f"k-NN graph {names[position]}" if names else "k-NN graph"
             check_k(k, embeddings.n_images)
             if choose_method(method, embeddings.n_images) == "exact":
-                yield exact_graph(embeddings, k, n_jobs=n_jobs, watch=watch, step=step)
+                yield exact_graph(embeddings, k, threads=threads, progress=progress, step=step)
                 continue
             from cdp.graph.nndescent import NNDescentWorker
 
-            watch(step, 0, 0)
+            progress(step, 0, 0)
             worker = worker or stack.enter_context(NNDescentWorker())
-            graph = worker.search(embeddings, k, random_state)
-            recall = measure_recall(embeddings, graph, random_state=random_state, n_jobs=n_jobs)
-            watch(step, embeddings.n_images, embeddings.n_images)
+            graph = worker.search(embeddings, k, seed)
+            recall = measure_recall(embeddings, graph, seed=seed, threads=threads)
+            progress(step, embeddings.n_images, embeddings.n_images)
             yield KnnGraph(graph.neighbors, graph.similarity, graph.method, recall)
 
 
@@ -108,14 +106,12 @@ def check_k(k: int, n_images: int) -> None:
         )
 
 
-def measure_recall(
-    embeddings: Embeddings, graph: KnnGraph, *, random_state: int = 0, n_jobs: int | None = None
-) -> float:
+def measure_recall(embeddings: Embeddings, graph: KnnGraph, *, seed: int = 0, threads: int = 0) -> float:
     """Share of the true k nearest neighbors that the graph has, on a random sample of 1,000 rows."""
     n_images = embeddings.n_images
-    generator = np.random.default_rng(random_state)
+    generator = np.random.default_rng(seed)
     size = min(_RECALL_SAMPLE, n_images)
     rows: IntArray = np.sort(generator.choice(n_images, size, replace=False)).astype(np.int32)
-    _, true_similarity = search_rows(embeddings, rows, graph.k, n_jobs=n_jobs)
+    _, true_similarity = search_rows(embeddings, rows, graph.k, threads=threads)
     # A neighbor counts as found if it is at least as similar as the k-th true one: ties are not mistakes.
     return float(np.mean(graph.similarity[rows] >= true_similarity[:, -1:]))

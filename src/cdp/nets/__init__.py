@@ -20,8 +20,8 @@ _HOMES = {
     "ensemble": "cdp.nets.ensemble",
     "extract_views": "cdp.nets.extract",
     "load_network": "cdp.nets.weights",
-    "network_names": "cdp.nets.registry",
-    "register_trunk": "cdp.nets.registry",
+    "network_names": "cdp.nets.trunks",
+    "register_trunk": "cdp.nets.trunks",
     "train_joint": "cdp.nets.joint",
     "train_supervised": "cdp.nets.supervised",
 }

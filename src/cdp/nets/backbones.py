@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from cdp.errors import InputError
-from cdp.nets.registry import TrunkEntry, register_trunk
 from cdp.nets.torchvision_guard import import_timm
+from cdp.nets.trunks import TrunkEntry, register_trunk
 
 _CLASSIFIERS = (
     "fc",

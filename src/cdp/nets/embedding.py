@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from cdp.errors import InputError
 from cdp.nets.backbones import make_trunk
-from cdp.nets.registry import HeadKind, TrunkEntry, find_trunk
 from cdp.nets.seeds import seed_for
+from cdp.nets.trunks import HeadKind, TrunkEntry, find_trunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

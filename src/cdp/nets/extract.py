@@ -22,7 +22,7 @@ from cdp.nets.pixels import Look, fingerprint, stream_pixels
 from cdp.nets.recipe import key_of
 from cdp.nets.weights import TrainedNetwork, load_network
 from cdp.parallel import spans
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.store import FORMAT, hash_array
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, FloatArray
@@ -46,10 +46,10 @@ def extract_views(
     members: Sequence[str] | None = None,
     flip: bool = False,
     batch: int = 256,
-    n_jobs: int | None = None,
+    threads: int = 0,
     force: bool = False,
     device: torch.device | None = None,
-    watch: Watch = nobody,
+    progress: Progress = no_progress,
 ) -> Views:
     """Views of a manifest's images, row = manifest row, one unit vector per image and network.
 
@@ -63,10 +63,10 @@ def extract_views(
         members: committee, in order; None = all others, by name.
         flip: average with the mirrored image.
         batch: images per forward pass; the rows of a file are cut into such blocks.
-        n_jobs: decoding threads.
+        threads: decoding threads.
         force: replace `out` if it is there.
         device: where to compute.
-        watch: told how many images are done.
+        progress: told how many images are done.
     """
     target = Path(out).absolute()
     if target.exists() and not force:
@@ -82,7 +82,7 @@ def extract_views(
     try:
         _open_work(work, key, jobs, len(manifest))
         for look, group in _by_look(jobs).items():
-            _fill_group(work, look, group, manifest, flip, batch, n_jobs, device, watch)
+            _fill_group(work, look, group, manifest, flip, batch, threads, device, progress)
         _finish(work, target, manifest, jobs, checksums, flip, force)
     except OSError as error:
         raise StoreError(
@@ -154,18 +154,18 @@ def _fill_group(
     manifest: Manifest,
     flip: bool,
     batch: int,
-    n_jobs: int | None,
+    threads: int,
     device: torch.device | None,
-    watch: Watch,
+    progress: Progress,
 ) -> None:
-    progress = work / f"done-{key_of(look)}.json"
-    done = json.loads(progress.read_text()) if progress.exists() else 0
+    done_file = work / f"done-{key_of(look)}.json"
+    done = json.loads(done_file.read_text()) if done_file.exists() else 0
     arrays = [np.load(work / f"{job.file}.npy", mmap_mode="r+") for job in jobs]
     for job in jobs:
         if device is not None:
             job.trained.network.to(device)
     blocks = [span for span in spans(len(manifest), batch) if span[0] >= done]
-    with closing(stream_pixels(manifest, look, blocks, n_jobs)) as stream:
+    with closing(stream_pixels(manifest, look, blocks, threads)) as stream:
         for start, pixels in stream:
             for job, array in zip(jobs, arrays, strict=True):
                 array[start : start + len(pixels)] = embed_block(job.trained, pixels, flip)
@@ -173,8 +173,8 @@ def _fill_group(
             if (start // batch) % 16 == 15 or done == len(manifest):
                 for array in arrays:
                     array.flush()
-                _replace_text(progress, json.dumps(done))
-            watch(f"embed {look.size} x {look.size}", done, len(manifest))
+                _replace_text(done_file, json.dumps(done))
+            progress(f"embed {look.size} x {look.size}", done, len(manifest))
 
 
 def _finish(

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from cdp.errors import InputError
 from cdp.nets.devices import World
-from cdp.nets.loop import Habits, train_network
+from cdp.nets.loop import LoopOptions, train_network
 from cdp.nets.losses import check_classes
 from cdp.nets.pixels import fingerprint
 from cdp.nets.recipe import Recipe
@@ -62,9 +62,9 @@ def train_joint(
     recipe: Recipe | None = None,
     labeled_share: float | None = None,
     memory_budget: int | float | str = "2GB",
-    n_jobs: int | None = None,
+    threads: int = 0,
     world: World | None = None,
-    habits: Habits | None = None,
+    options: LoopOptions | None = None,
 ) -> Path:
     """Train one network on the labeled part and any number of pseudo-labeled parts.
 
@@ -80,14 +80,14 @@ def train_joint(
         labeled_share: lambda; None = the share of the labeled images among all that are used. A part whose
             share is 0 is not read at all, so a lambda of 1 is supervised training, bit for bit.
         memory_budget: most memory for decoded images, per part.
-        n_jobs: decoding threads.
+        threads: decoding threads.
         world: the processes that train together.
-        habits: checkpoints, log, progress.
+        options: checkpoints, log, progress.
 
     Returns:
         The network's folder.
     """
-    recipe, world, habits = recipe or Recipe(), world or World(), habits or Habits()
+    recipe, world, options = recipe or Recipe(), world or World(), options or LoopOptions()
     if labeled_share is not None and not 0 <= labeled_share <= 1:
         raise InputError(f"lambda={labeled_share}: lambda is the weight of the labeled part, from 0 to 1.")
     member = Member.parse(network)
@@ -97,7 +97,7 @@ def train_joint(
     place, used, made_from = Path(out), [], {}
     for space, manifest in zip(weighted, manifests, strict=True):
         if space.weight > 0:
-            pixels = shared_pixels(manifest, recipe, place, memory_budget, n_jobs, world, habits)
+            pixels = shared_pixels(manifest, recipe, place, memory_budget, threads, world, options)
             used.append(replace(space, pixels=pixels))
             made_from[space.name] = fingerprint(manifest)
     return train_network(
@@ -107,7 +107,7 @@ def train_joint(
         used,
         made_from=made_from,
         world=world,
-        habits=habits,
+        options=options,
     )
 
 

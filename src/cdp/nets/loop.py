@@ -27,12 +27,12 @@ from cdp.nets.schedules import SCHEDULES
 from cdp.nets.seeds import seed_for
 from cdp.nets.spaces import Batch, Plan, Space
 from cdp.nets.weights import WEIGHTS, write_tensors
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.store import FORMAT, read_card
 
 
 @dataclass(frozen=True)
-class Habits:
+class LoopOptions:
     """How a run behaves, with no bearing on its result.
 
     Attributes:
@@ -40,14 +40,14 @@ class Habits:
         log_every: steps between lines of the log.
         tensorboard: write TensorBoard files too.
         force: throw away what is in the folder.
-        watch: told how many images of how many are done.
+        progress: told how many images of how many are done.
     """
 
     checkpoint_every: int = 0
     log_every: int = 20
     tensorboard: bool = False
     force: bool = False
-    watch: Watch = nobody
+    progress: Progress = no_progress
 
 
 def train_network(
@@ -58,7 +58,7 @@ def train_network(
     *,
     made_from: Mapping[str, str],
     world: World | None = None,
-    habits: Habits | None = None,
+    options: LoopOptions | None = None,
 ) -> Path:
     """Train one network from scratch, or go on where a killed run stopped; its folder.
 
@@ -66,18 +66,18 @@ def train_network(
     randomness is a function of seed and step, so on CPU a rerun after `kill -9` gives the same weights as an
     uninterrupted run with the same number of threads.
     """
-    world, habits = world or World(), habits or Habits()
+    world, options = world or World(), options or LoopOptions()
     run = RunKey(
         key_of(name, recipe.as_dict(), [space.key for space in spaces]),
         tuple(space.n_classes for space in spaces),
     )
     if world.is_first:
-        _make_room(folder, habits.force)
+        _make_room(folder, options.force)
     world.wait()
     if _is_finished(folder, run):
         return folder
     with _disk_errors(folder):
-        _train(folder, name, recipe, spaces, made_from, world, habits, run)
+        _train(folder, name, recipe, spaces, made_from, world, options, run)
     return folder
 
 
@@ -88,7 +88,7 @@ def _train(
     spaces: Sequence[Space],
     made_from: Mapping[str, str],
     world: World,
-    habits: Habits,
+    options: LoopOptions,
     run: RunKey,
 ) -> None:
     plan = Plan(spaces, recipe, world)
@@ -101,7 +101,7 @@ def _train(
     optimizer = make_optimizer(objective, recipe)
     first_step = load_checkpoint(folder, objective, optimizer, run)
     objective.set_step(first_step)
-    _run_steps(folder, name, recipe, plan, objective, optimizer, first_step, run, habits)
+    _run_steps(folder, name, recipe, plan, objective, optimizer, first_step, run, options)
     state = objective.whole_state()
     if world.is_first:
         state = {name: tensor for name, tensor in state.items() if not name.endswith(".velocity")}
@@ -134,12 +134,12 @@ def _run_steps(
     optimizer: torch.optim.SGD,
     first_step: int,
     run: RunKey,
-    habits: Habits,
+    options: LoopOptions,
 ) -> None:
     world = objective.world
     model = _prepare(objective, recipe)
-    journal = Journal(folder, first_step, habits.tensorboard) if world.is_first else None
-    every = habits.checkpoint_every or min(plan.steps_per_epoch, 1000)
+    journal = Journal(folder, first_step, options.tensorboard) if world.is_first else None
+    every = options.checkpoint_every or min(plan.steps_per_epoch, 1000)
     n_all, seen = plan.n_steps * plan.n_images // plan.steps_per_epoch, 0
     since, clock = _Interval(len(plan.spaces)), time.perf_counter()
     objective.train()
@@ -150,7 +150,7 @@ def _run_steps(
             parts = train_step(model, objective, optimizer, batch, rate, recipe)
             since.add(parts, len(batch.images))
             is_checkpoint = done % every == 0 and done < plan.n_steps
-            if done % habits.log_every == 0 or is_checkpoint or done == plan.n_steps:
+            if done % options.log_every == 0 or is_checkpoint or done == plan.n_steps:
                 losses, n_images = since.close(world)
                 _refuse_divergence(losses, done, folder)
                 now = time.perf_counter()
@@ -158,7 +158,7 @@ def _run_steps(
                 if journal is not None:
                     line = _line(plan, done, losses, rate, n_images / (now - clock))
                     journal.write(line)
-                    habits.watch(f"train {name}", n_all * done // plan.n_steps, n_all)
+                    options.progress(f"train {name}", n_all * done // plan.n_steps, n_all)
                 clock = now
             if is_checkpoint:
                 save_checkpoint(folder, objective, optimizer, done, run)

@@ -19,7 +19,7 @@ from cdp.errors import InputError, StoreError
 from cdp.memory import parse_bytes
 from cdp.nets.recipe import Recipe, key_of
 from cdp.parallel import count_threads, spans
-from cdp.progress import Watch, nobody
+from cdp.progress import Progress, no_progress
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
 
@@ -61,8 +61,8 @@ def decode_pixels(
     *,
     folder: Path | None = None,
     memory_budget: int | float | str = "2GB",
-    n_jobs: int | None = None,
-    watch: Watch = nobody,
+    threads: int = 0,
+    progress: Progress = no_progress,
 ) -> ByteArray:
     """All images of a manifest, uint8 (n, channels, size, size), row = manifest row.
 
@@ -71,8 +71,8 @@ def decode_pixels(
         look: the form they take.
         folder: where to keep the array if it exceeds the budget, or always if the budget is 0.
         memory_budget: most bytes to hold in memory.
-        n_jobs: decoding threads.
-        watch: told how many images are done.
+        threads: decoding threads.
+        progress: told how many images are done.
     """
     shape = (len(manifest), *look.shape)
     n_bytes = int(np.prod(shape))
@@ -83,9 +83,9 @@ def decode_pixels(
             raise InputError(
                 f"{len(manifest):,} images need {n_bytes / 1e9:.1f} GB; lower --memory-budget to keep them on disk."
             ) from None
-        _fill(pixels, manifest, look, n_jobs, watch)
+        _fill(pixels, manifest, look, threads, progress)
         return pixels
-    return _decode_to_disk(manifest, look, folder, shape, n_jobs, watch)
+    return _decode_to_disk(manifest, look, folder, shape, threads, progress)
 
 
 def _decode_to_disk(
@@ -93,8 +93,8 @@ def _decode_to_disk(
     look: Look,
     folder: Path,
     shape: tuple[int, ...],
-    n_jobs: int | None,
-    watch: Watch,
+    threads: int,
+    progress: Progress,
 ) -> ByteArray:
     file = folder / f"pixels-{key_of(fingerprint(manifest), str(manifest.root), look)}.npy"
     if not file.exists():
@@ -107,26 +107,26 @@ def _decode_to_disk(
             )
         partial = file.with_suffix(".partial")
         pixels: ByteArray = open_memmap(partial, "w+", np.uint8, shape)
-        _fill(pixels, manifest, look, n_jobs, watch)
+        _fill(pixels, manifest, look, threads, progress)
         pixels.flush()  # type: ignore[attr-defined]
         partial.rename(file)
     opened: ByteArray = np.load(file, mmap_mode="r", allow_pickle=False)
     return opened
 
 
-def _fill(pixels: ByteArray, manifest: Manifest, look: Look, n_jobs: int | None, watch: Watch) -> None:
-    with closing(stream_pixels(manifest, look, spans(len(manifest), _ROWS_PER_BLOCK), n_jobs)) as blocks:
+def _fill(pixels: ByteArray, manifest: Manifest, look: Look, threads: int, progress: Progress) -> None:
+    with closing(stream_pixels(manifest, look, spans(len(manifest), _ROWS_PER_BLOCK), threads)) as blocks:
         for start, block in blocks:
             pixels[start : start + len(block)] = block
-            watch("decode images", start + len(block), len(manifest))
+            progress("decode images", start + len(block), len(manifest))
 
 
 def stream_pixels(
-    manifest: Manifest, look: Look, blocks: Sequence[tuple[int, int]], n_jobs: int | None = None
+    manifest: Manifest, look: Look, blocks: Sequence[tuple[int, int]], threads: int = 0
 ) -> Generator[tuple[int, ByteArray], None, None]:
     """(start, images) for every (start, stop) block, in order, decoded on threads a few blocks ahead."""
     reader = open_images(manifest)
-    n_threads = count_threads(n_jobs)
+    n_threads = count_threads(threads)
     waiting: list[tuple[int, Future[ByteArray]]] = []
     pool = ThreadPoolExecutor(n_threads)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from cdp.nets.registry import register_trunk
+from cdp.nets.trunks import register_trunk
 
 
 def _convolve(inside: int, outside: int, side: int = 3, stride: int = 1, groups: int = 1) -> nn.Sequential:

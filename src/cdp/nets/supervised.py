@@ -11,12 +11,12 @@ import numpy as np
 
 from cdp.errors import InputError, name_rows
 from cdp.nets.devices import World
-from cdp.nets.loop import Habits, train_network
+from cdp.nets.loop import LoopOptions, train_network
 from cdp.nets.losses import check_classes
 from cdp.nets.pixels import Look, decode_pixels, fingerprint
 from cdp.nets.recipe import Recipe
-from cdp.nets.registry import find_trunk
 from cdp.nets.spaces import Space
+from cdp.nets.trunks import find_trunk
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
 
@@ -59,9 +59,9 @@ def train_supervised(
     *,
     recipe: Recipe | None = None,
     memory_budget: int | float | str = "2GB",
-    n_jobs: int | None = None,
+    threads: int = 0,
     world: World | None = None,
-    habits: Habits | None = None,
+    options: LoopOptions | None = None,
 ) -> list[Path]:
     """Train networks on a labeled manifest, one after another; the images are decoded once.
 
@@ -71,14 +71,14 @@ def train_supervised(
         out: folder; each network gets a folder of its name in it.
         recipe: settings; a network's own seed is added to a thousand times the recipe's.
         memory_budget: most memory for decoded images; beyond it they are kept on disk in `out`.
-        n_jobs: decoding threads.
+        threads: decoding threads.
         world: the processes that train together.
-        habits: checkpoints, log, progress.
+        options: checkpoints, log, progress.
 
     Returns:
         One folder per network.
     """
-    recipe, world, habits = recipe or Recipe(), world or World(), habits or Habits()
+    recipe, world, options = recipe or Recipe(), world or World(), options or LoopOptions()
     members = [Member.parse(text) for text in networks]
     names = [member.name for member in members]
     for name in names:
@@ -88,7 +88,7 @@ def train_supervised(
         find_trunk(member.network)
     space = labeled_space(manifest, None)
     place = Path(out)
-    pixels = shared_pixels(manifest, recipe, place, memory_budget, n_jobs, world, habits)
+    pixels = shared_pixels(manifest, recipe, place, memory_budget, threads, world, options)
     space = replace(space, pixels=pixels)
     folders = []
     for member in members:
@@ -101,7 +101,7 @@ def train_supervised(
                 [space],
                 made_from={"manifest": fingerprint(manifest)},
                 world=world,
-                habits=habits,
+                options=options,
             )
         )
     return folders
@@ -132,18 +132,18 @@ def shared_pixels(
     recipe: Recipe,
     place: Path,
     memory_budget: int | float | str,
-    n_jobs: int | None,
+    threads: int,
     world: World,
-    habits: Habits,
+    options: LoopOptions,
 ) -> ByteArray:
     """The decoded images; several processes share one file, which the first one writes."""
     budget = 0 if world.is_shared else memory_budget
     folder, look = place / ".pixels", Look.of(recipe)
     if world.is_first:
         pixels = decode_pixels(
-            manifest, look, folder=folder, memory_budget=budget, n_jobs=n_jobs, watch=habits.watch
+            manifest, look, folder=folder, memory_budget=budget, threads=threads, progress=options.progress
         )
     world.wait()
     if not world.is_first:
-        pixels = decode_pixels(manifest, look, folder=folder, memory_budget=budget, n_jobs=n_jobs)
+        pixels = decode_pixels(manifest, look, folder=folder, memory_budget=budget, threads=threads)
     return pixels

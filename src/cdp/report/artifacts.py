@@ -16,7 +16,7 @@ from PIL import Image
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.mlp import PaperMLP
 from cdp.data.images import open_images
-from cdp.data.tables import read_table
+from cdp.data.manifest_tables import read_table
 from cdp.errors import InputError, StoreError
 from cdp.store import load, read_card
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Manifest

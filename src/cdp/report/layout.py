@@ -13,7 +13,7 @@ _REACH = 2.5
 _CLEAR = 1.3
 
 
-def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, random_state: int = 0) -> DoubleArray:
+def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, seed: int = 0) -> DoubleArray:
     """Positions, float64 (n, 2), one unit per edge or so; the same input gives the same picture.
 
     Components are laid out one by one and packed from the largest, each as near to the middle as it fits. So
@@ -26,7 +26,7 @@ def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, random_state:
     graph = coo_matrix((ones, (edges[:, 0], edges[:, 1])), (n_nodes, n_nodes))
     n_components, component = connected_components(graph, directed=False)
     order = np.argsort(-np.bincount(component, minlength=n_components), kind="stable")
-    generator = np.random.default_rng(random_state)
+    generator = np.random.default_rng(seed)
     placed = np.empty((0, 2))
     for which in order:
         rows = np.flatnonzero(component == which)

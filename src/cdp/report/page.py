@@ -10,9 +10,9 @@ from cdp.report.committee import committee_section
 from cdp.report.graph_view import graph_section
 from cdp.report.groups import groups_section
 from cdp.report.headline import headline_section
-from cdp.report.labels import labels_section
+from cdp.report.label_section import labels_section
 from cdp.report.markup import Html, element
-from cdp.report.mediator import mediator_section
+from cdp.report.mediator_section import mediator_section
 from cdp.report.runtime import recipe_section, runtime_section
 from cdp.report.style import style_sheet
 from cdp.report.survey import survey_groups

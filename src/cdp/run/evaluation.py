@@ -12,16 +12,16 @@ import numpy as np
 
 from cdp.config.sections import RunRecipe
 from cdp.consensus.mediator import Mediator
-from cdp.consensus.opinions import call_witnesses, hear
+from cdp.consensus.pair_features import extract_features, prepare_features
 from cdp.consensus.pairs import candidate_pairs
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.bootstrap import interval
 from cdp.evaluate.identification import Identification, measure_identification
 from cdp.evaluate.importance import permutation_importance
-from cdp.evaluate.labels import measure_labels
-from cdp.evaluate.pairs import measure_pairs
+from cdp.evaluate.label_figures import measure_labels
+from cdp.evaluate.pair_figures import measure_pairs
 from cdp.evaluate.verification import ScoredPairs, Verification, measure_verification, score_pairs
-from cdp.progress import Watch
+from cdp.progress import Progress
 from cdp.run.labeling import (
     ONLY,
     Round,
@@ -34,7 +34,7 @@ from cdp.run.labeling import (
     read_labels,
     views_of,
 )
-from cdp.run.training import n_threads, part
+from cdp.run.training import part
 from cdp.store import load, read_card, write_json
 from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Labels, Views
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray
@@ -88,23 +88,25 @@ def measure_labeling(recipe: RunRecipe, folder: Path, turn: Round = ONLY) -> Non
     write_json(place / "label_figures.json", figures)
 
 
-def measure_recognition(recipe: RunRecipe, folder: Path, tested: Mapping[str, str], watch: Watch) -> None:
+def measure_recognition(
+    recipe: RunRecipe, folder: Path, tested: Mapping[str, str], progress: Progress
+) -> None:
     """Write `recognition.json`: the headline.
 
     Args:
         recipe: of the run.
         folder: of the run.
         tested: the headline's networks: `labeled`, `cdp`, `all` -> artifact.
-        watch: told about the progress.
+        progress: called as the work goes on.
     """
     found = {}
     for done, (key, artifact) in enumerate(tested.items()):
         found[key] = recognize(recipe, folder, artifact)
-        watch("networks tested", done + 1, len(tested))
+        progress("networks tested", done + 1, len(tested))
     write_json(folder / "recognition.json", _headline(recipe, folder, found))
 
 
-def measure_members(recipe: RunRecipe, folder: Path, members: Sequence[str], watch: Watch) -> None:
+def measure_members(recipe: RunRecipe, folder: Path, members: Sequence[str], progress: Progress) -> None:
     """Write `member_figures.json`: every network by itself, and an ensemble of the best if the recipe asks for it."""
     told: list[dict[str, Any]] = []
     for done, artifact in enumerate(members):
@@ -116,7 +118,7 @@ def measure_members(recipe: RunRecipe, folder: Path, members: Sequence[str], wat
                 **recognize(recipe, folder, artifact).as_dict(),
             }
         )
-        watch("networks tested", done + 1, len(members))
+        progress("networks tested", done + 1, len(members))
     figures: dict[str, Any] = {"members": told, "ensemble": None}
     n_best = min(recipe.evaluation.ensemble, len(members))
     if n_best >= 2:
@@ -182,22 +184,22 @@ def recognize(recipe: RunRecipe, folder: Path, artifact: str) -> Recognition:
 def _recognize(recipe: RunRecipe, folder: Path, probes: Embeddings, distractors: Embeddings) -> Recognition:
     people, others = (part(folder, name).identities for name in ("probes", "distractors"))
     chosen = recipe.evaluation
-    threads = n_threads(recipe)
+    threads = recipe.engine.threads
     identification = measure_identification(
         probes,
         people,
         distractors,
         distractor_identities=others,
         replicates=chosen.replicates,
-        random_state=recipe.seed,
-        n_jobs=threads,
+        seed=recipe.seed,
+        threads=threads,
     )
     verification = measure_verification(
         _pairs(probes, people, chosen.pairs, recipe.seed),
         fprs=chosen.fpr,
         replicates=chosen.replicates,
-        random_state=recipe.seed,
-        n_jobs=threads,
+        seed=recipe.seed,
+        threads=threads,
     )
     return Recognition(identification, verification)
 
@@ -342,9 +344,11 @@ def _mediator(
     if len(pairs) > _MOST_JUDGED:
         rows = np.random.default_rng([recipe.seed, 4]).choice(len(pairs), _MOST_JUDGED, replace=False)
         pairs, same = pairs[np.sort(rows)], same[np.sort(rows)]
-    matrix = hear(call_witnesses(views, tuple(graphs), mediator.inputs), pairs).matrix(mediator.inputs)
+    matrix = extract_features(prepare_features(views, tuple(graphs), mediator.inputs), pairs).matrix(
+        mediator.inputs
+    )
     told["importance"] = [
-        one._asdict() for one in permutation_importance(mediator, matrix, same, random_state=recipe.seed)
+        one._asdict() for one in permutation_importance(mediator, matrix, same, seed=recipe.seed)
     ]
     return told
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cdp.config.checks import check_recipe
+from cdp.config.environment import check_networks, check_paths, embedding_files
 from cdp.config.sections import RunRecipe
-from cdp.config.surroundings import check_networks, check_paths, embedding_files
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
 from cdp.report.write import write_report
@@ -17,7 +17,7 @@ from cdp.run.parts import read_sources, source_names
 from cdp.run.plan import make_stages
 from cdp.run.pool import Pool
 from cdp.run.record import make_record, now, write_record
-from cdp.run.runner import Deaf, Listener, Planned, Ran, alone_in, plan_stages, run_stages
+from cdp.run.runner import Listener, NullListener, Planned, Ran, alone_in, plan_stages, run_stages
 from cdp.run.stages import Ledger, Stage, only
 
 
@@ -64,7 +64,7 @@ def run_recipe(
         ledger.open()
         (folder / "recipe.toml").write_text(write_recipe(recipe), encoding="utf-8")
         stages = make_stages(recipe, folder)
-        ran = run_stages(stages, ledger, listener or Deaf(), hash_sources(recipe, ledger))
+        ran = run_stages(stages, ledger, listener or NullListener(), hash_sources(recipe, ledger))
         record = make_record(recipe, folder, ran, started, command)
         write_record(folder, record)
         report = write_report(folder)
@@ -97,7 +97,9 @@ def run_part(
         ledger = Ledger(folder)
         ledger.open()
         chosen = only(stages(recipe, folder), artifacts)
-        return run_stages(chosen, ledger, listener or Deaf(), sources_for(chosen, recipe, ledger), pool)
+        return run_stages(
+            chosen, ledger, listener or NullListener(), sources_for(chosen, recipe, ledger), pool
+        )
 
 
 def sources_for(stages: Sequence[Stage], recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:

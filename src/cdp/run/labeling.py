@@ -20,11 +20,11 @@ from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.propagation import propagate
 from cdp.consensus.vote import Vote
 from cdp.errors import InputError
-from cdp.evaluate.labels import Score, measure_among_others
-from cdp.evaluate.mending import mend
+from cdp.evaluate.label_figures import Score, measure_among_others
 from cdp.graph.search import knn_graph
-from cdp.progress import Watch
-from cdp.run.training import n_threads, part
+from cdp.lab.oracle import mend
+from cdp.progress import Progress
+from cdp.run.training import part
 from cdp.store import fill, load, save, write_json, writing
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Pairs, Views
 from cdp.types.arrays import BoolArray, IntArray, LongArray
@@ -94,7 +94,7 @@ def graphs_of(recipe: RunRecipe, folder: Path, shown: str, turn: Round = ONLY) -
 
 
 def find_graphs(
-    recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str], watch: Watch, turn: Round = ONLY
+    recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str], progress: Progress, turn: Round = ONLY
 ) -> None:
     """One network's k-NN graphs."""
     for where in shown:
@@ -103,14 +103,14 @@ def find_graphs(
             embeddings(folder, f"{turn.room}/{name}", where),
             recipe.consensus.k,
             recipe.consensus.method,
-            random_state=recipe.seed,
-            n_jobs=n_threads(recipe),
-            watch=watch,
+            seed=recipe.seed,
+            threads=recipe.engine.threads,
+            progress=progress,
         )
         save(graph, place, force=True, settings={"k": recipe.consensus.k})
 
 
-def teach(recipe: RunRecipe, folder: Path, watch: Watch, turn: Round = ONLY) -> None:
+def teach(recipe: RunRecipe, folder: Path, progress: Progress, turn: Round = ONLY) -> None:
     """The mediator learns from the labeled part; or from images that the networks did not see, a fold or the validation part."""
     model = estimator(recipe, None)
     if recipe.consensus.folds:
@@ -118,14 +118,14 @@ def teach(recipe: RunRecipe, folder: Path, watch: Watch, turn: Round = ONLY) -> 
             views_of(recipe, folder, f"lesson{fold}", f"fold{fold}")
             for fold in range(1, recipe.consensus.folds + 1)
         ]
-        model.fit_lessons(lessons, watch=watch)
+        model.fit_lessons(lessons, progress=progress)
     elif recipe.consensus.lessons == "validation":
         # The figures of the labels leave these images out, so nothing is measured that was learned.
         views = views_of(recipe, folder, "unlabeled", turn.room)
-        model.fit(views.take(np.arange(views.n_images)[-count_validation(folder) :]), watch=watch)
+        model.fit(views.take(np.arange(views.n_images)[-count_validation(folder) :]), progress=progress)
     else:
         graphs = graphs_of(recipe, folder, "labeled", turn)
-        model.fit(views_of(recipe, folder, "labeled", turn.room), graphs=graphs, watch=watch)
+        model.fit(views_of(recipe, folder, "labeled", turn.room), graphs=graphs, progress=progress)
     save(model.mediator_, folder / turn.place / "mediator", force=True)
 
 
@@ -143,8 +143,8 @@ def estimator(recipe: RunRecipe, mediator: Mediator | Vote | None) -> CDP:
         join_above=chosen.join_above,
         method=chosen.method,
         memory_budget=recipe.engine.memory_budget,
-        random_state=recipe.seed,
-        n_jobs=n_threads(recipe),
+        seed=recipe.seed,
+        threads=recipe.engine.threads,
     )
 
 
@@ -162,7 +162,7 @@ def given_bar(recipe: RunRecipe) -> float:
     return float(getattr(recipe.consensus, bar_key(recipe)))
 
 
-def agree(recipe: RunRecipe, folder: Path, watch: Watch, turn: Round = ONLY) -> None:
+def agree(recipe: RunRecipe, folder: Path, progress: Progress, turn: Round = ONLY) -> None:
     """Pairs that are accepted; the bar is the recipe's, or the best one on the validation part."""
     chosen = recipe.consensus
     bars = _bars(recipe) if chosen.tune else (given_bar(recipe),)
@@ -180,7 +180,7 @@ def agree(recipe: RunRecipe, folder: Path, watch: Watch, turn: Round = ONLY) -> 
         model.set_params(join_above=min(bars))
     views = views_of(recipe, folder, "unlabeled", turn.room)
     graphs = graphs_of(recipe, folder, "unlabeled", turn)
-    graph = model.consensus(views, graphs, watch=watch)
+    graph = model.consensus(views, graphs, progress=progress)
     tuning: dict[str, Any] | None = None
     if chosen.tune:
         assert views.identities is not None
@@ -229,8 +229,8 @@ def bar_at_recall(
 
 def cluster(recipe: RunRecipe, folder: Path) -> None:
     """The paper's clustering baseline: hierarchical clustering of what the base network sees, single images left out."""
-    from cdp.baselines.hierarchical import Hierarchical
-    from cdp.baselines.registry import BASELINES
+    from cdp.lab.baselines.hierarchical import Hierarchical
+    from cdp.lab.baselines.methods import BASELINES
 
     name = model_names(recipe)[0]
     shown = embeddings(folder, f"networks/{name}", "unlabeled")

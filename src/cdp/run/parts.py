@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cdp.config.environment import embedding_files
 from cdp.config.sections import RunRecipe
-from cdp.config.surroundings import embedding_files
 from cdp.data.array_files import open_npy
 from cdp.data.manifests import read_manifest
 from cdp.data.merge import merge_manifests

@@ -94,7 +94,7 @@ class _Stages:
                 {"drawn": asdict(self.recipe.drawn), "seed": self.recipe.seed},
                 (),
                 {"drawn faces": "drawn/faces.zip", "drawn test faces": "drawn/test_faces.zip"},
-                lambda watch: training.draw(self.recipe, self.folder, watch),
+                lambda progress: training.draw(self.recipe, self.folder, progress),
             )
         ]
 
@@ -119,7 +119,7 @@ class _Stages:
             settings,
             parts.source_names(recipe),
             makes,
-            lambda watch: training.split(recipe, self.folder),
+            lambda progress: training.split(recipe, self.folder),
             # Its tables say where images lie; those of drawn faces lie in this folder.
             is_shared=False,
             unmoved={
@@ -140,7 +140,9 @@ class _Stages:
             {"network": model.network, "train": asdict(self.recipe.train), "seed": self.recipe.seed},
             (part,),
             {model.artifact: model.artifact},
-            lambda watch: training.train(self.recipe, self.folder, model.room, model.network, part, watch),
+            lambda progress: training.train(
+                self.recipe, self.folder, model.room, model.network, part, progress
+            ),
         )
 
     def train_without(self, model: Model, fold: int) -> Stage:
@@ -155,7 +157,7 @@ class _Stages:
             {},
             (model.artifact, *shown),
             {f"{model.artifact} of {part}": _embeddings(model, part) for part in shown},
-            lambda watch: training.embed(self.recipe, self.folder, model.artifact, shown, watch),
+            lambda progress: training.embed(self.recipe, self.folder, model.artifact, shown, progress),
         )
 
     def take_rows(self, model: Model) -> Stage:
@@ -165,7 +167,7 @@ class _Stages:
             {},
             (f"embeddings {model.name}", *_TRAINED_ON),
             {f"{model.artifact} of {part}": _embeddings(model, part) for part in _TRAINED_ON},
-            lambda watch: training.take_rows(self.recipe, self.folder, model.name, _TRAINED_ON),
+            lambda progress: training.take_rows(self.recipe, self.folder, model.name, _TRAINED_ON),
         )
 
     def label_round(
@@ -194,8 +196,8 @@ class _Stages:
                 f"{turn.before}graph {model.name} of {part}": f"{turn.place}graphs/{model.name}/{part}"
                 for part in _TRAINED_ON
             },
-            lambda watch: labeling.find_graphs(
-                self.recipe, self.folder, model.name, _TRAINED_ON, watch, turn
+            lambda progress: labeling.find_graphs(
+                self.recipe, self.folder, model.name, _TRAINED_ON, progress, turn
             ),
         )
 
@@ -223,7 +225,7 @@ class _Stages:
             settings,
             (*taught, *needs),
             {f"{turn.before}mediator": f"{turn.place}mediator"},
-            lambda watch: labeling.teach(self.recipe, self.folder, watch, turn),
+            lambda progress: labeling.teach(self.recipe, self.folder, progress, turn),
         )
 
     def consensus(self, models: Sequence[Model], turn: Round) -> Stage:
@@ -255,7 +257,7 @@ class _Stages:
                 f"{turn.before}consensus": f"{turn.place}consensus",
                 f"{turn.before}tuning": f"{turn.place}tuning.json",
             },
-            lambda watch: labeling.agree(self.recipe, self.folder, watch, turn),
+            lambda progress: labeling.agree(self.recipe, self.folder, progress, turn),
         )
 
     def clusters(self) -> Stage:
@@ -279,7 +281,7 @@ class _Stages:
                 f"graph {self.base.name} of unlabeled",
             ),
             {"labels": "labels", "tuning": "tuning.json"},
-            lambda watch: labeling.cluster(self.recipe, self.folder),
+            lambda progress: labeling.cluster(self.recipe, self.folder),
         )
 
     def labels(self, turn: Round) -> Stage:
@@ -301,7 +303,7 @@ class _Stages:
             settings,
             (f"{turn.before}consensus", f"{turn.before}tuning", *truth),
             {f"{turn.before}labels": f"{turn.place}labels"},
-            lambda watch: labeling.label(self.recipe, self.folder, turn),
+            lambda progress: labeling.label(self.recipe, self.folder, turn),
         )
 
     def join(self, model: Model, name: str, turn: Round) -> Stage:
@@ -312,8 +314,8 @@ class _Stages:
             {"network": model.network, "joint": asdict(self.recipe.joint), "seed": self.recipe.seed},
             ("labeled", "unlabeled", f"{turn.before}labels"),
             {model.artifact: model.artifact},
-            lambda watch: training.join(
-                self.recipe, self.folder, model.room, model.network, f"{turn.place}labels", watch
+            lambda progress: training.join(
+                self.recipe, self.folder, model.room, model.network, f"{turn.place}labels", progress
             ),
         )
 
@@ -329,7 +331,7 @@ class _Stages:
             {"network": model.network, "joint": settings, "seed": self.recipe.seed},
             ("labeled", "unlabeled"),
             {model.artifact: model.artifact},
-            lambda watch: training.train_bound(self.recipe, self.folder, watch),
+            lambda progress: training.train_bound(self.recipe, self.folder, progress),
         )
 
     def label_figures(self, models: Sequence[Model], turn: Round) -> Stage:
@@ -355,7 +357,7 @@ class _Stages:
             },
             tuple(needs),
             {f"{turn.before}label figures": f"{turn.place}label_figures.json"},
-            lambda watch: evaluation.measure_labeling(self.recipe, self.folder, turn),
+            lambda progress: evaluation.measure_labeling(self.recipe, self.folder, turn),
         )
 
     def recognition(self, tested: dict[str, Model]) -> Stage:
@@ -368,11 +370,11 @@ class _Stages:
             self._measures(),
             tuple(needs),
             {"recognition": "recognition.json"},
-            lambda watch: evaluation.measure_recognition(
+            lambda progress: evaluation.measure_recognition(
                 self.recipe,
                 self.folder,
                 {key: model.artifact for key, model in tested.items()},
-                watch,
+                progress,
             ),
         )
 
@@ -386,8 +388,8 @@ class _Stages:
             self._measures() | {"ensemble": self.recipe.evaluation.ensemble} | self._heard,
             tuple(needs),
             {"member figures": "member_figures.json"},
-            lambda watch: evaluation.measure_members(
-                self.recipe, self.folder, [model.artifact for model in members], watch
+            lambda progress: evaluation.measure_members(
+                self.recipe, self.folder, [model.artifact for model in members], progress
             ),
         )
 

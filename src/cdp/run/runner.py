@@ -35,7 +35,7 @@ class Listener(Protocol):
         """A stage is done, or was fresh already."""
 
 
-class Deaf:
+class NullListener:
     """Listens to nothing."""
 
     def started(self, stage: Stage, why: str, at: int, n_stages: int) -> None:

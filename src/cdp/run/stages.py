@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cdp.errors import InputError
-from cdp.progress import Watch
+from cdp.progress import Progress
 from cdp.run.contents import ContentHashes, flatten, hash_settings
 
 FORMAT = 1
@@ -36,7 +36,7 @@ class Stage:
     settings: Mapping[str, Any]
     needs: tuple[str, ...]
     makes: Mapping[str, str]
-    work: Callable[[Watch], None] = field(repr=False)
+    work: Callable[[Progress], None] = field(repr=False)
     is_shared: bool = True
     unmoved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cdp.config.environment import embedding_files
 from cdp.config.sections import RunRecipe
-from cdp.config.surroundings import embedding_files
 from cdp.data.array_files import open_npy
 from cdp.data.merge import merge_manifests
 from cdp.errors import InputError
-from cdp.progress import Watch
+from cdp.progress import Progress
 from cdp.run.parts import fold_of_rows, make_parts, read_sources, require_identities, row_numbers
 from cdp.store import save, write_json, writing
 from cdp.types import Labels, Views
 from cdp.types.manifest import Manifest
 
 if TYPE_CHECKING:
-    from cdp.nets.loop import Habits
+    from cdp.nets.loop import LoopOptions
 
 
-def draw(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
+def draw(recipe: RunRecipe, folder: Path, progress: Progress) -> None:
     """Drawn faces for training, some of them junk or mislabeled, and clean ones of other people for the test."""
-    from cdp.data.drawn_faces import FaceSettings, write_faces
+    from cdp.lab.drawn_faces import FaceSettings, write_faces
 
-    chosen, threads = recipe.drawn, n_threads(recipe)
+    chosen, threads = recipe.drawn, recipe.engine.threads
     (folder / "drawn").mkdir(exist_ok=True)
     training = FaceSettings(
         identities=chosen.identities,
@@ -50,7 +50,7 @@ def draw(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
         mislabeled=0.0,
     )
     for settings, name in ((training, "faces.zip"), (test, "test_faces.zip")):
-        write_faces(folder / "drawn" / name, settings, n_jobs=threads, watch=watch, force=True)
+        write_faces(folder / "drawn" / name, settings, threads=threads, progress=progress, force=True)
 
 
 def split(recipe: RunRecipe, folder: Path) -> None:
@@ -97,9 +97,9 @@ def part(folder: Path, name: str) -> Manifest:
     return Manifest.load(folder / "parts" / f"{name.replace(' ', '_')}.csv")
 
 
-def train(recipe: RunRecipe, folder: Path, room: str, network: str, shown: str, watch: Watch) -> None:
+def train(recipe: RunRecipe, folder: Path, room: str, network: str, shown: str, progress: Progress) -> None:
     """One network on a labeled part."""
-    habits = _habits(recipe, watch)
+    options = _options(recipe, progress)
     from cdp.nets.supervised import train_supervised
 
     train_supervised(
@@ -108,14 +108,14 @@ def train(recipe: RunRecipe, folder: Path, room: str, network: str, shown: str, 
         folder / room,
         recipe=recipe.train.recipe(recipe.seed),
         memory_budget=recipe.engine.memory_budget,
-        n_jobs=n_threads(recipe),
-        habits=habits,
+        threads=recipe.engine.threads,
+        options=options,
     )
 
 
-def embed(recipe: RunRecipe, folder: Path, artifact: str, shown: Sequence[str], watch: Watch) -> None:
+def embed(recipe: RunRecipe, folder: Path, artifact: str, shown: Sequence[str], progress: Progress) -> None:
     """Some parts as one network sees them."""
-    _habits(recipe, watch)
+    _options(recipe, progress)
     from cdp.nets.extract import extract_views
 
     place = folder / artifact
@@ -126,9 +126,9 @@ def embed(recipe: RunRecipe, folder: Path, artifact: str, shown: Sequence[str], 
             folder / "embeddings" / artifact / name,
             base=place.name,
             members=[],
-            n_jobs=n_threads(recipe),
+            threads=recipe.engine.threads,
             force=True,
-            watch=_under(f"embed {name}", watch),
+            progress=_under(f"embed {name}", progress),
         )
 
 
@@ -147,18 +147,18 @@ def take_rows(recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str]) 
         save(views, folder / "embeddings" / "networks" / name / where, force=True)
 
 
-def _under(name: str, watch: Watch) -> Watch:
+def _under(name: str, progress: Progress) -> Progress:
     """The same watch, told another name of the step."""
 
     def told(step: str, done: int, total: int) -> None:  # noqa: ARG001
-        watch(name, done, total)
+        progress(name, done, total)
 
     return told
 
 
-def join(recipe: RunRecipe, folder: Path, room: str, network: str, labels: str, watch: Watch) -> None:
+def join(recipe: RunRecipe, folder: Path, room: str, network: str, labels: str, progress: Progress) -> None:
     """Stage 3: a network on true and pseudo-labels; the base in the end, all of them between two rounds."""
-    habits = _habits(recipe, watch)
+    options = _options(recipe, progress)
     from cdp.nets.joint import train_joint
     from cdp.nets.label_files import read_pseudo_part
 
@@ -179,14 +179,14 @@ def join(recipe: RunRecipe, folder: Path, room: str, network: str, labels: str, 
         recipe=recipe.joint.recipe(recipe.seed),
         labeled_share=None if share < 0 else share,
         memory_budget=recipe.engine.memory_budget,
-        n_jobs=n_threads(recipe),
-        habits=habits,
+        threads=recipe.engine.threads,
+        options=options,
     )
 
 
-def train_bound(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
+def train_bound(recipe: RunRecipe, folder: Path, progress: Progress) -> None:
     """The base network on all true labels: what could be reached if every label were known."""
-    habits = _habits(recipe, watch)
+    options = _options(recipe, progress)
     from cdp.nets.supervised import train_supervised
 
     everyone = merge_manifests([part(folder, "labeled"), part(folder, "unlabeled")])
@@ -197,22 +197,17 @@ def train_bound(recipe: RunRecipe, folder: Path, watch: Watch) -> None:
         folder / "bound",
         recipe=recipe.joint.recipe(recipe.seed),
         memory_budget=recipe.engine.memory_budget,
-        n_jobs=n_threads(recipe),
-        habits=habits,
+        threads=recipe.engine.threads,
+        options=options,
     )
 
 
-def n_threads(recipe: RunRecipe) -> int | None:
-    """As asked for; None = all."""
-    return recipe.engine.threads or None
-
-
-def _habits(recipe: RunRecipe, watch: Watch) -> Habits:
+def _options(recipe: RunRecipe, progress: Progress) -> LoopOptions:
     """torch, with the threads the recipe asks for."""
     from cdp.nets.torchvision_guard import require
 
     torch = require("torch")
-    from cdp.nets.loop import Habits
+    from cdp.nets.loop import LoopOptions
 
     torch.set_num_threads(recipe.engine.threads or os.cpu_count() or 1)
-    return Habits(recipe.engine.checkpoint_every, watch=watch)
+    return LoopOptions(recipe.engine.checkpoint_every, progress=progress)

@@ -248,9 +248,9 @@ def _as_identities(given: npt.ArrayLike | None, n_images: int) -> LongArray | No
             f"Views: identities have shape {array.shape} for {n_images:,} images; one identity per row is needed."
         )
     if array.dtype == object or array.dtype.kind in "US":
-        nobody = np.array([name is None for name in array])
+        no_progress = np.array([name is None for name in array])
         _, array = np.unique(array.astype(str), return_inverse=True)
-        array = np.where(nobody, -1, array)
+        array = np.where(no_progress, -1, array)
     elif array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.floor(array)):
         array = array.astype(np.int64)
     elif array.dtype.kind not in "iu":

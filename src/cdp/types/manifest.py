@@ -113,14 +113,14 @@ class Manifest:
 
         Relative locations are written relative to the table's folder. The file appears whole or not at all.
         """
-        from cdp.data.tables import write_table
+        from cdp.data.manifest_tables import write_table
 
         write_table(self, path, force=force)
 
     @classmethod
     def load(cls, path: str | Path) -> Manifest:
         """A manifest from a .csv or .parquet table; `cdp.read_manifest` also reads images where they lie."""
-        from cdp.data.tables import read_table
+        from cdp.data.manifest_tables import read_table
 
         return read_table(path)
 

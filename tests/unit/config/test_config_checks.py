@@ -3,8 +3,8 @@
 import pytest
 
 from cdp.config.checks import check_recipe
+from cdp.config.environment import check_networks, check_paths
 from cdp.config.reading import recipe_from
-from cdp.config.surroundings import check_networks, check_paths
 from cdp.errors import InputError
 
 TESTED = {"split.probes": 0.1, "split.distractors": 0.1}
@@ -246,5 +246,5 @@ def test_networks_must_be_known():
 
 
 def test_without_torch_networks_are_not_checked(monkeypatch):
-    monkeypatch.setattr("cdp.config.surroundings.find_spec", lambda name: None)
+    monkeypatch.setattr("cdp.config.environment.find_spec", lambda name: None)
     assert check_networks(recipe_with({"base.network": "nobody"})) is False

@@ -65,7 +65,7 @@ def test_the_page_about_recipes_is_up_to_date():
 
 def test_recipes_need_no_torch():
     code = (
-        "import sys, cdp.config.reading, cdp.config.writing, cdp.config.checks, cdp.config.surroundings\n"
+        "import sys, cdp.config.reading, cdp.config.writing, cdp.config.checks, cdp.config.environment\n"
         "assert not {'torch', 'sklearn', 'scipy', 'numba'} & set(sys.modules), sorted(sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -19,7 +19,7 @@ from cdp import (
     propagate,
 )
 from cdp.consensus.agglomeration import agglomerate
-from cdp.data.synthetic import synthetic_views
+from cdp.lab.synthetic import synthetic_views
 from cdp.types import ALL_INPUTS
 
 
@@ -41,8 +41,8 @@ def test_finds_identities(split, model):
 
 
 def test_same_seed_same_labels_on_any_number_of_threads(split):
-    alone = CDP(k=10, n_jobs=1).fit(split.labeled).predict(split.unlabeled)
-    together = CDP(k=10, n_jobs=4).fit(split.labeled).predict(split.unlabeled)
+    alone = CDP(k=10, threads=1).fit(split.labeled).predict(split.unlabeled)
+    together = CDP(k=10, threads=4).fit(split.labeled).predict(split.unlabeled)
     np.testing.assert_array_equal(alone.labels, together.labels)
     np.testing.assert_array_equal(alone.confidence, together.confidence)
 
@@ -186,7 +186,7 @@ def test_the_mediator_may_not_depend_on_the_order_of_a_pair(split, model):
         ({"inputs": ("affinty",)}, "'affinty' is not an input block"),
         ({"inputs": ()}, "choose at least one"),
         ({"memory_budget": "lots"}, "'lots' is not a size"),
-        ({"n_jobs": 0}, "use a positive number of threads"),
+        ({"threads": -1}, "give a number of threads, or 0 for all cores"),
         ({"mediator": "vote"}, r"give Vote\(\), or a classifier"),
         ({"mediator": Vote(quorum=9)}, "the committee has 2 members"),
     ],

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 import reference
-from cdp.consensus.opinions import (
-    call_witnesses,
+from cdp.consensus.pair_features import (
     collect_opinions,
     common_neighbors,
-    hear,
+    extract_features,
     neighbor_distribution,
+    prepare_features,
     relationship,
 )
 from cdp.consensus.pairs import candidate_pairs
@@ -18,7 +18,7 @@ from cdp.types import ALL_INPUTS, KnnGraph, Pairs, Views, column_names
 
 @pytest.fixture(scope="module")
 def graphs(small_views):
-    return knn_graphs(list(small_views), k=6, n_jobs=1)
+    return knn_graphs(list(small_views), k=6, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_the_matrix_has_6n_plus_5_columns_in_the_papers_order(n_members):
     models = [generator.normal(size=(30, 4 + member)) for member in range(n_members + 1)]
     names = [f"c{member}" for member in range(1, n_members + 1)]
     views = Views(models[0], dict(zip(names, models[1:], strict=True)))
-    graphs = knn_graphs(list(views), k=4, n_jobs=1)
+    graphs = knn_graphs(list(views), k=4, threads=1)
     pairs = candidate_pairs(graphs[0])
     matrix = collect_opinions(pairs, views, graphs).matrix()
     assert matrix.shape == (len(pairs), 6 * n_members + 5)
@@ -124,9 +124,9 @@ def test_the_matrix_has_6n_plus_5_columns_in_the_papers_order(n_members):
 
 
 def test_part_by_part_is_the_whole(opinions, pairs, small_views, graphs):
-    witnesses = call_witnesses(small_views, graphs, ALL_INPUTS)
+    source = prepare_features(small_views, graphs, ALL_INPUTS)
     parts = [
-        hear(witnesses, pairs.ids[start : start + 97]).matrix(ALL_INPUTS)
+        extract_features(source, pairs.ids[start : start + 97]).matrix(ALL_INPUTS)
         for start in range(0, len(pairs), 97)
     ]
     assert np.concatenate(parts).tobytes() == opinions.matrix(ALL_INPUTS).tobytes()
@@ -142,14 +142,14 @@ def test_no_pairs_give_an_empty_matrix(small_views, graphs):
 
 def test_refusals(small_views, graphs):
     with pytest.raises(InputError) as error:
-        call_witnesses(small_views, graphs[:2])
+        prepare_features(small_views, graphs[:2])
     assert str(error.value) == "2 k-NN graphs for 3 models; one per model is needed, base first."
     short = KnnGraph(np.array([[1], [0]]), np.array([[0.5], [0.5]]))
     with pytest.raises(InputError) as error:
-        call_witnesses(small_views, [graphs[0], short, graphs[2]])
+        prepare_features(small_views, [graphs[0], short, graphs[2]])
     assert str(error.value) == "The k-NN graph of 'small' has 2 images, the views have 300."
     with pytest.raises(InputError, match="'structure' is not an input block"):
-        call_witnesses(small_views, graphs, ["structure"])
+        prepare_features(small_views, graphs, ["structure"])
 
 
 def test_pairs_of_other_images_are_refused(small_views, graphs):

@@ -21,11 +21,11 @@ def broken(tmp_path):
     return read_manifest(tmp_path / "set")
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_finds_all_of_them_whatever_the_number_of_processes(broken, monkeypatch, n_jobs):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_finds_all_of_them_whatever_the_number_of_processes(broken, monkeypatch, threads):
     monkeypatch.setattr(check, "_PICTURES_PER_BLOCK", 2)
     seen = []
-    found = check_images(broken, n_jobs, lambda *progress: seen.append(progress))
+    found = check_images(broken, threads, lambda *progress: seen.append(progress))
     assert [(one.row, one.location) for one in found] == [(2, "a/3.png"), (3, "b/1.png"), (7, "c/2.png")]
     assert found[0].reason == "the image is empty (0 bytes); copy it again or leave it out."
     assert "not in an image format" in found[1].reason

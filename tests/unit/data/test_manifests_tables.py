@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cdp.data.tables import number_identities, read_table
+from cdp.data.manifest_tables import number_identities, read_table
 from cdp.errors import InputError
 
 

@@ -36,7 +36,7 @@ def test_ranks_are_the_twins(make, monkeypatch):
         distractors[5:25] = probes[:20]
     order = np.random.default_rng(3).permutation(32)
     probes, identities = probes[order], identities[order]
-    result = measure_identification(Embeddings(probes), identities, Embeddings(distractors), n_jobs=2)
+    result = measure_identification(Embeddings(probes), identities, Embeddings(distractors), threads=2)
     expected = slow.ranks(probes, identities, distractors)
     assert found_ranks(result) == expected
     assert result.rate(1) == np.mean([rank == 1 for rank in expected.values()])
@@ -76,7 +76,7 @@ def test_growing_draws_are_nested_and_end_with_all():
     assert result.sizes == growing_sizes(150) == (10, 100, 150)
     assert (np.diff(result.n_better, axis=0) >= 0).all()
     assert found_ranks(result) == slow.ranks(probes, identities, distractors)
-    again = measure_identification(Embeddings(probes), identities, Embeddings(distractors), n_jobs=1)
+    again = measure_identification(Embeddings(probes), identities, Embeddings(distractors), threads=1)
     np.testing.assert_array_equal(again.n_better, result.n_better)
 
 
@@ -94,7 +94,7 @@ def test_resampling_repeats_whole_identities():
     probes, identities = slow.people(9, 3, noise=1.6)
     distractors = Embeddings(np.random.default_rng(1).normal(size=(40, 16)).astype(np.float32))
     result = measure_identification(
-        Embeddings(probes), identities, distractors, sizes=[40], ranks=[1], replicates=50, random_state=7
+        Embeddings(probes), identities, distractors, sizes=[40], ranks=[1], replicates=50, seed=7
     )
     hit = result.n_better[0] == 0
     for replicate in (0, 49):

@@ -52,7 +52,7 @@ def test_importance_agrees_with_its_slow_twin(lesson):
     matrix, same = lesson
     listener = Listener(3)
     kept = matrix.copy()
-    found = permutation_importance(listener, matrix, same, random_state=9, repeats=3)
+    found = permutation_importance(listener, matrix, same, seed=9, repeats=3)
     np.testing.assert_array_equal(matrix, kept)
     whole = slow_average_precision(listener.doubt(matrix), same)
     for block, drop, deviation in found:
@@ -78,12 +78,12 @@ def test_importance_agrees_with_its_slow_twin(lesson):
 
 
 def test_a_real_mediator_needs_what_it_was_told(small_views):
-    cdp = CDP(k=6, inputs=("affinity",), n_jobs=1).fit(small_views)
-    graphs = knn_graphs(list(small_views), 6, n_jobs=1)
+    cdp = CDP(k=6, inputs=("affinity",), threads=1).fit(small_views)
+    graphs = knn_graphs(list(small_views), 6, threads=1)
     pairs = candidate_pairs(graphs[0])
     matrix = collect_opinions(pairs, small_views, graphs).matrix(("affinity",))
     ends = small_views.identities[pairs.ids]
-    (only,) = permutation_importance(cdp.mediator_, matrix, ends[:, 0] == ends[:, 1], random_state=0)
+    (only,) = permutation_importance(cdp.mediator_, matrix, ends[:, 0] == ends[:, 1], seed=0)
     assert only.block == "affinity"
     # Without the one thing it was told it can only guess: precision falls to the share of true pairs.
     share = float((ends[:, 0] == ends[:, 1]).mean())
@@ -96,20 +96,20 @@ def test_a_mediator_without_a_committee_has_an_empty_block():
         committee = ()
 
     matrix = np.random.default_rng(0).random((20, 5)).astype(np.float32)
-    found = permutation_importance(Alone(0), matrix, np.arange(20) < 9, random_state=0, repeats=2)
+    found = permutation_importance(Alone(0), matrix, np.arange(20) < 9, seed=0, repeats=2)
     assert found[0] == ("relationship", 0.0, 0.0)
 
 
 def test_importance_says_what_is_wrong(lesson):
     matrix, same = lesson
     with pytest.raises(InputError, match=r"have shape \(400, 16\), expected \(400, 17\): a row per pair"):
-        permutation_importance(Listener(3), matrix[:, 1:], same, random_state=0)
+        permutation_importance(Listener(3), matrix[:, 1:], same, seed=0)
     with pytest.raises(InputError, match="all 400 pairs are of one identity; it takes both kinds"):
-        permutation_importance(Listener(3), matrix, np.ones(400, bool), random_state=0)
+        permutation_importance(Listener(3), matrix, np.ones(400, bool), seed=0)
     with pytest.raises(InputError, match="all 400 pairs are of two identities"):
-        permutation_importance(Listener(3), matrix, np.zeros(400, bool), random_state=0)
+        permutation_importance(Listener(3), matrix, np.zeros(400, bool), seed=0)
     with pytest.raises(InputError, match=r"repeats=0\): shuffle at least once"):
-        permutation_importance(Listener(3), matrix, same, random_state=0, repeats=0)
+        permutation_importance(Listener(3), matrix, same, seed=0, repeats=0)
 
 
 def test_blocks_and_names_are_in_the_same_order():
@@ -132,8 +132,8 @@ def slow_agreement(graphs):
 @pytest.mark.parametrize("block", [1, 1000, 2**25])
 def test_agreement_agrees_with_its_slow_twin(small_views, block, monkeypatch):
     monkeypatch.setattr("cdp.evaluate.agreement._BYTES_PER_BLOCK", block)
-    graphs = knn_graphs(list(small_views), 5, n_jobs=1)
-    graphs[1] = knn_graphs([small_views.base], 9, n_jobs=1)[0]
+    graphs = knn_graphs(list(small_views), 5, threads=1)
+    graphs[1] = knn_graphs([small_views.base], 9, threads=1)[0]
     found = agreement(graphs)
     np.testing.assert_allclose(found, slow_agreement(graphs))
     np.testing.assert_array_equal(np.diagonal(found), 1)
@@ -147,13 +147,13 @@ def test_agreement_of_graphs_with_gaps():
         np.array([[1, 2], [0, -1], [-1, -1]]), np.array([[0.9, 0.5], [0.9, -np.inf], [-np.inf] * 2])
     )
     second = KnnGraph(np.array([[-1], [-1], [0]]), np.array([[-np.inf], [-np.inf], [0.5]]))
-    nobody = KnnGraph(np.full((3, 1), -1), np.full((3, 1), -np.inf))
+    no_progress = KnnGraph(np.full((3, 1), -1), np.full((3, 1), -np.inf))
     expected = [[1, 0.5, 0], [1, 1, 0], [0, 0, 0]]
-    np.testing.assert_array_equal(agreement([first, second, nobody]), expected)
+    np.testing.assert_array_equal(agreement([first, second, no_progress]), expected)
 
 
 def test_agreement_is_about_the_same_images(small_views):
-    graph = knn_graphs([small_views.base], 5, n_jobs=1)[0]
-    part = knn_graphs([small_views.take(np.arange(50)).base], 5, n_jobs=1)[0]
+    graph = knn_graphs([small_views.base], 5, threads=1)[0]
+    part = knn_graphs([small_views.take(np.arange(50)).base], 5, threads=1)[0]
     with pytest.raises(InputError, match="the graphs have 50, 300 images; give graphs over the same images"):
         agreement([graph, part])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdp.errors import InputError
-from cdp.evaluate.labels import Score, measure_among_others, measure_labels
+from cdp.evaluate.label_figures import Score, measure_among_others, measure_labels
 from cdp.types import Labels
 
 

@@ -117,8 +117,8 @@ def test_a_figure_that_rests_on_no_false_accept_is_refused():
 
 
 def test_intervals_hold_the_figure_and_do_not_depend_on_threads():
-    one = measure_verification(scored(), replicates=60, n_jobs=1)
-    two = measure_verification(scored(), replicates=60, n_jobs=2)
+    one = measure_verification(scored(), replicates=60, threads=1)
+    two = measure_verification(scored(), replicates=60, threads=2)
     np.testing.assert_array_equal(one.replicates, two.replicates)
     assert one.accuracy.interval.low <= one.accuracy.mean <= one.accuracy.interval.high
     assert one.eer_interval.low <= one.eer <= one.eer_interval.high

@@ -33,13 +33,13 @@ def assert_is_knn(graph, vectors, k, tolerance=2e-6):
 @pytest.mark.parametrize(("n_images", "dimensions", "k"), [(2, 3, 1), (60, 7, 5), (150, 33, 20), (12, 4, 11)])
 def test_agrees_with_the_full_sort(dtype, n_images, dimensions, k):
     vectors = _random(n_images, dimensions, seed=n_images, dtype=dtype)
-    graph = exact_graph(Embeddings(vectors), k, n_jobs=1)
+    graph = exact_graph(Embeddings(vectors), k, threads=1)
     assert graph.method == "exact"
     assert_is_knn(graph, vectors, k)
 
 
 def test_one_dimension_knows_two_directions():
-    graph = exact_graph(Embeddings(np.array([[2.0], [-1], [4], [1], [-8]])), 2, n_jobs=1)
+    graph = exact_graph(Embeddings(np.array([[2.0], [-1], [4], [1], [-8]])), 2, threads=1)
     np.testing.assert_array_equal(graph.neighbors, [[2, 3], [4, 0], [0, 3], [0, 2], [1, 0]])
     np.testing.assert_array_equal(graph.similarity, [[1, 1], [1, -1], [1, 1], [1, 1], [1, -1]])
 
@@ -47,7 +47,7 @@ def test_one_dimension_knows_two_directions():
 def test_ties_are_ordered_by_id():
     vectors = _signs(200)
     neighbors, similarity = reference.knn(vectors, 9)
-    graph = exact_graph(Embeddings(vectors), 9, n_jobs=1)
+    graph = exact_graph(Embeddings(vectors), 9, threads=1)
     assert np.any(similarity[:, 1:] == similarity[:, :-1])
     np.testing.assert_array_equal(graph.neighbors, neighbors)
     np.testing.assert_array_equal(graph.similarity, similarity)
@@ -57,7 +57,7 @@ def test_ties_are_ordered_by_id():
 def test_copies_of_an_image_tie_exactly_and_are_ordered_by_id(dtype):
     faces = _random(60, 19, seed=4, dtype=dtype)
     face_of = np.random.default_rng(5).permutation(np.repeat(np.arange(60), 4))
-    graph = exact_graph(Embeddings(faces[face_of]), 7, n_jobs=1)
+    graph = exact_graph(Embeddings(faces[face_of]), 7, threads=1)
     for image, face in enumerate(face_of):
         others = [other for other in np.flatnonzero(face_of == face) if other != image]
         np.testing.assert_array_equal(graph.neighbors[image, :3], others)
@@ -71,7 +71,7 @@ def test_copies_of_an_image_tie_exactly_and_are_ordered_by_id(dtype):
 def test_many_copies_of_an_image_are_ordered_by_id():
     faces = _random(6, 37, seed=1)
     face_of = np.random.default_rng(1).integers(0, 6, 300)
-    graph = exact_graph(Embeddings(faces[face_of]), 3, n_jobs=1)
+    graph = exact_graph(Embeddings(faces[face_of]), 3, threads=1)
     expected = [
         [other for other in np.flatnonzero(face_of == face) if other != image][:3]
         for image, face in enumerate(face_of)
@@ -83,10 +83,10 @@ def test_many_copies_of_an_image_are_ordered_by_id():
 @pytest.mark.parametrize("make", [lambda: _random(200, 12, seed=2), lambda: _signs(200, seed=2)])
 def test_block_boundaries_do_not_show(monkeypatch, query_rows, gallery_rows, make):
     embeddings = Embeddings(make())
-    whole = exact_graph(embeddings, 6, n_jobs=1)
+    whole = exact_graph(embeddings, 6, threads=1)
     monkeypatch.setattr(exact, "QUERY_ROWS", query_rows)
     monkeypatch.setattr(exact, "GALLERY_ROWS", gallery_rows)
-    cut = exact_graph(embeddings, 6, n_jobs=1)
+    cut = exact_graph(embeddings, 6, threads=1)
     np.testing.assert_array_equal(cut.neighbors, whole.neighbors)
     np.testing.assert_array_equal(cut.similarity, whole.similarity)
 
@@ -94,16 +94,16 @@ def test_block_boundaries_do_not_show(monkeypatch, query_rows, gallery_rows, mak
 def test_number_of_threads_does_not_show(monkeypatch):
     monkeypatch.setattr(exact, "QUERY_ROWS", 16)
     embeddings = Embeddings(_random(200, 24, seed=3))
-    one, two = (exact_graph(embeddings, 10, n_jobs=jobs) for jobs in (1, 2))
+    one, two = (exact_graph(embeddings, 10, threads=jobs) for jobs in (1, 2))
     assert one.neighbors.tobytes() == two.neighbors.tobytes()
     assert one.similarity.tobytes() == two.similarity.tobytes()
 
 
 def test_some_rows_are_the_rows_of_the_whole():
     embeddings = Embeddings(_random(80, 6, seed=6))
-    whole = exact_graph(embeddings, 5, n_jobs=1)
+    whole = exact_graph(embeddings, 5, threads=1)
     rows = np.array([79, 0, 33, 33], np.int32)
-    neighbors, similarity = search_rows(embeddings, rows, 5, n_jobs=1)
+    neighbors, similarity = search_rows(embeddings, rows, 5, threads=1)
     np.testing.assert_array_equal(neighbors, whole.neighbors[rows])
     np.testing.assert_array_equal(similarity, whole.similarity[rows])
 
@@ -112,7 +112,11 @@ def test_the_watch_is_told_until_all_rows_are_done(monkeypatch):
     monkeypatch.setattr(exact, "QUERY_ROWS", 30)
     told = []
     exact_graph(
-        Embeddings(_random(70, 4)), 3, n_jobs=1, watch=lambda *news: told.append(news), step="k-NN graph a"
+        Embeddings(_random(70, 4)),
+        3,
+        threads=1,
+        progress=lambda *news: told.append(news),
+        step="k-NN graph a",
     )
     assert told == [("k-NN graph a", 30, 70), ("k-NN graph a", 60, 70), ("k-NN graph a", 70, 70)]
 
@@ -120,7 +124,7 @@ def test_the_watch_is_told_until_all_rows_are_done(monkeypatch):
 def test_the_callers_array_is_unchanged():
     vectors = _random(50, 5)
     before = vectors.copy()
-    exact_graph(Embeddings(vectors), 4, n_jobs=1)
+    exact_graph(Embeddings(vectors), 4, threads=1)
     np.testing.assert_array_equal(vectors, before)
 
 
@@ -140,8 +144,8 @@ def test_similarities_are_cosines_within_their_range(dtype):
 @pytest.mark.parametrize("size", [1e-25, 1e25])
 def test_the_length_of_rows_does_not_matter(size):
     vectors = _random(40, 9, seed=8)
-    plain = exact_graph(Embeddings(vectors), 3, n_jobs=1)
-    scaled = exact_graph(Embeddings(vectors * np.float32(size)), 3, n_jobs=1)
+    plain = exact_graph(Embeddings(vectors), 3, threads=1)
+    scaled = exact_graph(Embeddings(vectors * np.float32(size)), 3, threads=1)
     np.testing.assert_allclose(scaled.similarity, plain.similarity, atol=1e-5)
 
 
@@ -177,7 +181,7 @@ def test_given_neighbors_past_the_last_image_are_refused():
 
 def test_given_true_neighbors_make_the_exact_graph():
     embeddings = Embeddings(_random(90, 8, seed=10))
-    graph = exact_graph(embeddings, 6, n_jobs=1)
+    graph = exact_graph(embeddings, 6, threads=1)
     shuffled = np.random.default_rng(0).permuted(graph.neighbors, axis=1)
     again = graph_from_neighbors(embeddings, shuffled)
     np.testing.assert_array_equal(again.neighbors, graph.neighbors)

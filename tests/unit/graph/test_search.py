@@ -16,7 +16,7 @@ def _clustered(n_identities, n_each, dimensions, seed=0):
 
 def test_a_plain_array_is_searched_exactly():
     vectors = 5 * np.random.default_rng(0).normal(size=(60, 8))
-    graph = knn_graph(vectors, k=4, n_jobs=1)
+    graph = knn_graph(vectors, k=4, threads=1)
     neighbors, similarity = reference.knn(vectors, 4)
     assert (graph.method, graph.recall) == ("exact", None)
     np.testing.assert_array_equal(graph.neighbors, neighbors)
@@ -24,10 +24,10 @@ def test_a_plain_array_is_searched_exactly():
 
 
 def test_every_model_gets_its_own_graph(small_views):
-    graphs = knn_graphs(list(small_views), k=5, n_jobs=1)
+    graphs = knn_graphs(list(small_views), k=5, threads=1)
     assert len(graphs) == 3
     for embeddings, graph in zip(small_views, graphs, strict=True):
-        alone = knn_graph(embeddings, k=5, n_jobs=1)
+        alone = knn_graph(embeddings, k=5, threads=1)
         np.testing.assert_array_equal(graph.neighbors, alone.neighbors)
         np.testing.assert_array_equal(graph.similarity, alone.similarity)
 
@@ -35,7 +35,7 @@ def test_every_model_gets_its_own_graph(small_views):
 def test_steps_carry_the_models_names(small_views):
     told = []
     knn_graphs(
-        list(small_views), 3, names=small_views.names, n_jobs=1, watch=lambda step, *_: told.append(step)
+        list(small_views), 3, names=small_views.names, threads=1, progress=lambda step, *_: told.append(step)
     )
     assert told == ["k-NN graph base", "k-NN graph small", "k-NN graph wide"]
 
@@ -47,7 +47,7 @@ def test_steps_carry_the_models_names(small_views):
         ({"k": 11}, "k=11 neighbors cannot be found among 10 images; choose k below 10."),
         ({"k": 0}, "k=0: at least 1 neighbor per image is needed."),
         ({"k": 3, "method": "faiss"}, "method='faiss': choose from auto, exact, nndescent."),
-        ({"k": 3, "n_jobs": 0}, "n_jobs=0: use a positive number of threads, or None for all."),
+        ({"k": 3, "threads": -1}, "threads=-1: give a number of threads, or 0 for all cores."),
     ],
 )
 def test_refusals(settings, message):
@@ -57,7 +57,7 @@ def test_refusals(settings, message):
 
 
 def test_the_largest_k_names_everybody_else():
-    graph = knn_graph(np.random.default_rng(0).normal(size=(10, 3)), k=9, n_jobs=1)
+    graph = knn_graph(np.random.default_rng(0).normal(size=(10, 3)), k=9, threads=1)
     for image, row in enumerate(graph.neighbors):
         assert sorted(row) == [other for other in range(10) if other != image]
 
@@ -65,27 +65,27 @@ def test_the_largest_k_names_everybody_else():
 def test_recall_of_the_exact_graph_is_one_even_with_ties():
     signs = Embeddings(np.random.default_rng(1).choice(np.float32([-1, 1]), size=(120, 16)))
     for embeddings in (Embeddings(_clustered(30, 5, 12)), signs):
-        assert measure_recall(embeddings, exact_graph(embeddings, 6, n_jobs=1), n_jobs=1) == 1
+        assert measure_recall(embeddings, exact_graph(embeddings, 6, threads=1), threads=1) == 1
 
 
 def test_recall_counts_what_a_spoiled_graph_lost():
     embeddings = Embeddings(np.random.default_rng(2).normal(size=(100, 8)))
-    wide = exact_graph(embeddings, 12, n_jobs=1)
+    wide = exact_graph(embeddings, 12, threads=1)
     # Every image loses its nearest neighbor, and the eleventh takes the last place: nine of ten are left.
     spoiled = KnnGraph(wide.neighbors[:, 1:11], wide.similarity[:, 1:11])
-    assert measure_recall(embeddings, spoiled, n_jobs=1) == pytest.approx(0.9)
+    assert measure_recall(embeddings, spoiled, threads=1) == pytest.approx(0.9)
     lost = KnnGraph(np.full((100, 4), -1), np.full((100, 4), -np.inf))
-    assert measure_recall(embeddings, lost, n_jobs=1) == 0
+    assert measure_recall(embeddings, lost, threads=1) == 0
 
 
 def test_a_sample_of_rows_measures_recall(monkeypatch):
     monkeypatch.setattr("cdp.graph.search._RECALL_SAMPLE", 20)
     embeddings = Embeddings(np.random.default_rng(3).normal(size=(100, 8)))
-    graph = exact_graph(embeddings, 5, n_jobs=1)
+    graph = exact_graph(embeddings, 5, threads=1)
     half = np.arange(100) % 2 == 0
     neighbors = np.where(half[:, None], graph.neighbors, -1)
     spoiled = KnnGraph(neighbors, np.where(half[:, None], graph.similarity, -np.inf))
-    recalls = [measure_recall(embeddings, spoiled, random_state=seed, n_jobs=1) for seed in (0, 0, 1, 2, 3)]
+    recalls = [measure_recall(embeddings, spoiled, seed=seed, threads=1) for seed in (0, 0, 1, 2, 3)]
     assert recalls[0] == recalls[1]
     assert len(set(recalls)) > 1
     assert all(0.1 < recall < 0.9 for recall in recalls)
@@ -93,7 +93,7 @@ def test_a_sample_of_rows_measures_recall(monkeypatch):
 
 def test_real_faces_in_half_precision(shared_data):
     vectors = np.load(shared_data / "lfw" / "sface.npy", mmap_mode="r")[:400]
-    graph = knn_graph(vectors, k=10, n_jobs=1)
+    graph = knn_graph(vectors, k=10, threads=1)
     neighbors, similarity = reference.knn(vectors, 10)
     np.testing.assert_allclose(graph.similarity, similarity, atol=1e-6)
     assert np.mean(graph.neighbors == neighbors) > 0.99
@@ -103,10 +103,10 @@ def test_real_faces_in_half_precision(shared_data):
 def test_nndescent_finds_nearly_all_and_the_same_every_time(monkeypatch):
     vectors = _clustered(150, 10, 32, seed=4)
     models = [Embeddings(vectors), Embeddings(vectors)]
-    first, second = knn_graphs(models, 10, "nndescent", random_state=7, n_jobs=1)
+    first, second = knn_graphs(models, 10, "nndescent", seed=7, threads=1)
     monkeypatch.setenv("NUMBA_NUM_THREADS", "1")  # PyNNDescent by itself would answer differently
-    again = knn_graph(vectors, 10, "nndescent", random_state=7, n_jobs=1)
-    exact = knn_graph(vectors, 10, "exact", n_jobs=1)
+    again = knn_graph(vectors, 10, "nndescent", seed=7, threads=1)
+    exact = knn_graph(vectors, 10, "exact", threads=1)
     found = np.mean([np.isin(*rows).mean() for rows in zip(exact.neighbors, first.neighbors, strict=True)])
     assert found > 0.9
     assert first.recall == pytest.approx(found, abs=0.05)

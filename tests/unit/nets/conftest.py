@@ -12,7 +12,7 @@ import torch
 
 from cdp.nets import registry
 from cdp.nets.recipe import Recipe
-from cdp.nets.registry import network_names, register_trunk
+from cdp.nets.trunks import network_names, register_trunk
 from cdp.types.manifest import Manifest
 
 

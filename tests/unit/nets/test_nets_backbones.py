@@ -5,7 +5,7 @@ import torch
 
 from cdp.errors import InputError
 from cdp.nets.embedding import build_network, count_parameters, initialize
-from cdp.nets.registry import find_trunk, load_trunks, network_names, register_trunk
+from cdp.nets.trunks import find_trunk, load_trunks, network_names, register_trunk
 
 # Paper, Table 1, in millions, at 224 x 224 with 35,012 classes.
 TABLE_1 = {

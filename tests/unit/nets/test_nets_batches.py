@@ -76,8 +76,8 @@ def test_mirrored_images_are_exactly_mirrored(images, kind):
 
 def test_decoding_to_memory_and_to_disk_agree(people, tmp_path):
     look = Look(16)
-    held = decode_pixels(people, look, n_jobs=1)
-    kept = decode_pixels(people, look, folder=tmp_path / "pixels", memory_budget=0, n_jobs=2)
+    held = decode_pixels(people, look, threads=1)
+    kept = decode_pixels(people, look, folder=tmp_path / "pixels", memory_budget=0, threads=2)
     assert isinstance(kept, np.memmap)
     assert held.shape == (48, 3, 16, 16)
     np.testing.assert_array_equal(held, kept)
@@ -98,7 +98,7 @@ def test_streaming_keeps_the_order(people):
 
 def test_an_image_smaller_than_the_crop_is_named(people):
     with pytest.raises(InputError, match=r"row 0 .*16 x 16 pixels, the crop 24 x 24.*--enlarge"):
-        decode_pixels(people, Look.of(Recipe(size=24)), n_jobs=1)
+        decode_pixels(people, Look.of(Recipe(size=24)), threads=1)
     assert decode_pixels(people, Look.of(Recipe(size=24, enlarge=True))).shape[-1] == 24
 
 

@@ -16,7 +16,7 @@ from cdp.errors import CdpError, InputError, MissingExtraError, StoreError
 from cdp.nets import weights
 from cdp.nets.joint import PseudoPart, train_joint
 from cdp.nets.journal import read_journal
-from cdp.nets.loop import Habits
+from cdp.nets.loop import LoopOptions
 from cdp.nets.supervised import Member, train_supervised
 from cdp.nets.weights import WEIGHTS, load_network
 from cdp.types import Labels
@@ -31,13 +31,13 @@ def pull_the_plug_at(step: int):
     """A watch that stops the run at a step of the training."""
     calls = 0
 
-    def watch(name: str, done: int, total: int) -> None:
+    def progress(name: str, done: int, total: int) -> None:
         nonlocal calls
         calls += name.startswith("train")
         if calls == step:
             raise StopError
 
-    return watch
+    return progress
 
 
 def same_weights(one: Path, other: Path) -> bool:
@@ -45,17 +45,17 @@ def same_weights(one: Path, other: Path) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def each_step(watch=None, **more):
-    return Habits(checkpoint_every=2, log_every=1, **({"watch": watch} if watch else {}), **more)
+def each_step(progress=None, **more):
+    return LoopOptions(checkpoint_every=2, log_every=1, **({"watch": progress} if progress else {}), **more)
 
 
 def test_stopped_anywhere_and_run_again_gives_the_same_weights(people, quick, tmp_path):
-    (whole,) = train_supervised(people, ["thumb"], tmp_path / "whole", recipe=quick, habits=each_step())
+    (whole,) = train_supervised(people, ["thumb"], tmp_path / "whole", recipe=quick, options=each_step())
     for step in (1, 2, 5, 12):
         out = tmp_path / f"stopped{step}"
         with pytest.raises(StopError):
-            train_supervised(people, ["thumb"], out, recipe=quick, habits=each_step(pull_the_plug_at(step)))
-        (again,) = train_supervised(people, ["thumb"], out, recipe=quick, habits=each_step())
+            train_supervised(people, ["thumb"], out, recipe=quick, options=each_step(pull_the_plug_at(step)))
+        (again,) = train_supervised(people, ["thumb"], out, recipe=quick, options=each_step())
         assert same_weights(whole, again)
         # 12 steps, each once, although some ran twice
         assert [line["step"] for line in read_journal(again)] == list(range(1, 13))
@@ -95,13 +95,15 @@ def test_a_finished_network_is_left_alone_and_other_settings_are_refused(people,
         train_supervised(people, ["thumb"], out, recipe=replace(quick, rate=0.01))
     with pytest.raises(InputError, match="6 classes, there are 5 now"):
         train_supervised(people.take(people.identities < 5), ["thumb"], out, recipe=quick)
-    train_supervised(people, ["thumb"], out, recipe=replace(quick, rate=0.01), habits=Habits(force=True))
+    train_supervised(
+        people, ["thumb"], out, recipe=replace(quick, rate=0.01), options=LoopOptions(force=True)
+    )
     assert load_network(folder).recipe.rate == 0.01
 
 
 def test_a_checkpoint_of_another_run_is_refused(people, quick, out):
     with pytest.raises(StopError):
-        train_supervised(people, ["thumb"], out, recipe=quick, habits=each_step(pull_the_plug_at(5)))
+        train_supervised(people, ["thumb"], out, recipe=quick, options=each_step(pull_the_plug_at(5)))
     with pytest.raises(InputError, match="trained for 6 classes, there are 4 now"):
         train_supervised(people.take(people.identities < 4), ["thumb"], out, recipe=quick)
     with pytest.raises(InputError, match="other settings or images; repeat the settings"):
@@ -111,7 +113,7 @@ def test_a_checkpoint_of_another_run_is_refused(people, quick, out):
 @pytest.mark.parametrize("damage", ["cut", "bit", "text"])
 def test_a_damaged_checkpoint_names_the_one_before(people, quick, out, damage):
     with pytest.raises(StopError):
-        train_supervised(people, ["thumb"], out, recipe=quick, habits=each_step(pull_the_plug_at(7)))
+        train_supervised(people, ["thumb"], out, recipe=quick, options=each_step(pull_the_plug_at(7)))
     file = out / "thumb" / "checkpoint.safetensors"
     data = bytearray(file.read_bytes())
     if damage == "cut":
@@ -143,11 +145,11 @@ def test_a_full_disk_loses_nothing(people, quick, out, monkeypatch):
 
     monkeypatch.setattr(weights.os, "fsync", full)
     with pytest.raises(StoreError, match="the disk is full; the last checkpoint is kept"):
-        train_supervised(people, ["thumb"], out, recipe=quick, habits=each_step())
+        train_supervised(people, ["thumb"], out, recipe=quick, options=each_step())
     monkeypatch.undo()
     assert (out / "thumb" / "checkpoint.safetensors").exists()
     assert not list((out / "thumb").glob(".*.partial"))
-    (again,) = train_supervised(people, ["thumb"], out, recipe=quick, habits=each_step())
+    (again,) = train_supervised(people, ["thumb"], out, recipe=quick, options=each_step())
     (whole,) = train_supervised(people, ["thumb"], out.parent / "whole", recipe=quick)
     assert same_weights(whole, again)
 
@@ -226,7 +228,7 @@ def test_joint_training_is_resumed_too(people, strangers, quick, out):
     part = PseudoPart(strangers, Labels.from_array(strangers.classes))
     whole = train_joint(people, [part], "thumb", out / "whole", recipe=quick)
     with pytest.raises(StopError):
-        train_joint(people, [part], "thumb", out, recipe=quick, habits=each_step(pull_the_plug_at(9)))
+        train_joint(people, [part], "thumb", out, recipe=quick, options=each_step(pull_the_plug_at(9)))
     assert same_weights(whole, train_joint(people, [part], "thumb", out, recipe=quick))
 
 
@@ -244,9 +246,9 @@ def test_nothing_to_learn_from_is_said_so(people, strangers, quick, out):
     unknown = Manifest(people.locations, np.full(48, -1), None, people.root)
     with pytest.raises(InputError, match="no image of the manifest has an identity"):
         train_supervised(unknown, ["thumb"], out, recipe=quick)
-    nobody = PseudoPart(strangers, Labels.from_array(np.full(40, -1)))
+    no_progress = PseudoPart(strangers, Labels.from_array(np.full(40, -1)))
     with pytest.raises(InputError, match="every image was discarded"):
-        train_joint(people, [nobody], "thumb", out, recipe=quick)
+        train_joint(people, [no_progress], "thumb", out, recipe=quick)
     with pytest.raises(InputError, match="lambda is the weight"):
         train_joint(people, [], "thumb", out, recipe=quick, labeled_share=1.5)
 
@@ -296,9 +298,11 @@ def test_tensorboard_is_an_extra(people, quick, out):
         import tensorboard  # noqa: F401
     except ImportError:
         with pytest.raises(MissingExtraError, match=r"pip install 'cdp\[tensorboard\]'"):
-            train_supervised(people, ["thumb"], out, recipe=quick, habits=Habits(tensorboard=True))
+            train_supervised(people, ["thumb"], out, recipe=quick, options=LoopOptions(tensorboard=True))
     else:
-        (folder,) = train_supervised(people, ["thumb"], out, recipe=quick, habits=Habits(tensorboard=True))
+        (folder,) = train_supervised(
+            people, ["thumb"], out, recipe=quick, options=LoopOptions(tensorboard=True)
+        )
         assert list((folder / "tensorboard").iterdir())
 
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdp.errors import InputError
-from cdp.progress import Watch
+from cdp.progress import Progress
 from cdp.run.pool import Pool
-from cdp.run.runner import Deaf, Ran, run_stages
+from cdp.run.runner import NullListener, Ran, run_stages
 from cdp.run.stages import Ledger, Stage, only, signatures
 
 
@@ -30,19 +30,19 @@ class Bakery:
         self.baked: list[str] = []
 
     def stages(self, place: Path, flour: str = "rye") -> list[Stage]:
-        def dough(watch: Watch) -> None:
-            del watch
+        def dough(progress: Progress) -> None:
+            del progress
             self.baked.append("dough")
             (place / "dough" / "deep").mkdir(parents=True)
             (place / "dough" / "deep" / "flour.txt").write_text(flour)
 
-        def bread(watch: Watch) -> None:
-            del watch
+        def bread(progress: Progress) -> None:
+            del progress
             self.baked.append("bread")
             (place / "bread.txt").write_text((place / "dough" / "deep" / "flour.txt").read_text() + " bread")
 
-        def bill(watch: Watch) -> None:
-            del watch
+        def bill(progress: Progress) -> None:
+            del progress
             self.baked.append("bill")
             (place / "bill.txt").write_text(str(place))
 
@@ -57,7 +57,9 @@ class Bakery:
         place = self.folder / name
         ledger = Ledger(place)
         ledger.open()
-        return run_stages(self.stages(place, flour), ledger, Deaf(), {}, self.pool if pooled else None)
+        return run_stages(
+            self.stages(place, flour), ledger, NullListener(), {}, self.pool if pooled else None
+        )
 
 
 @pytest.fixture
@@ -191,7 +193,7 @@ def test_equal_signatures_are_equal_keys(
                 {"value": value},
                 (*(f"made{need}" for need in sorted(needs) if need < at), "source"),
                 {f"made{at}": f"{at}"},
-                lambda watch: None,
+                lambda progress: None,
             )
             for at, (value, needs) in enumerate(chain)
         ]

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from cdp.errors import InputError, StoreError
-from cdp.progress import Watch
+from cdp.progress import Progress
 from cdp.run.contents import ContentHashes, flatten
 from cdp.run.peak_memory import PeakMemory
-from cdp.run.runner import BusyError, Deaf, alone_in, plan_stages, run_stages
+from cdp.run.runner import BusyError, NullListener, alone_in, plan_stages, run_stages
 from cdp.run.stages import Ledger, Stage
 from cdp.types.manifest import Manifest
 
@@ -42,7 +42,7 @@ class Kitchen:
 
     def run(self, source: str = "1") -> list[str]:
         self.cooked.clear()
-        run_stages(self.stages(), Ledger(self.folder), Deaf(), {"source": source})
+        run_stages(self.stages(), Ledger(self.folder), NullListener(), {"source": source})
         return list(self.cooked)
 
     def plan(self, source: str = "1") -> list[tuple[str, str]]:
@@ -55,7 +55,7 @@ class Kitchen:
         return (self.folder / f"{name}.txt").read_text()
 
     def _stage(self, name: str, needs: tuple[str, ...], make: Callable[[], str]) -> Stage:
-        def work(watch: Watch) -> None:
+        def work(progress: Progress) -> None:
             self.cooked.append(name)
             (self.folder / f"{name}.txt").write_text(make())
 
@@ -117,7 +117,7 @@ def test_failed_stage_runs_again_and_keeps_its_half_done_work(kitchen: Kitchen) 
     kitchen.settings["b"]["oil"] = "walnut"
     half_done = kitchen.folder / "b.txt"
 
-    def broken(watch: Watch) -> None:
+    def broken(progress: Progress) -> None:
         assert not half_done.exists(), "what another setting made must be cleared first"
         half_done.write_text("half")
         raise RuntimeError("power cut")
@@ -125,28 +125,28 @@ def test_failed_stage_runs_again_and_keeps_its_half_done_work(kitchen: Kitchen) 
     stages = kitchen.stages()
     stages[1] = Stage("b", "kitchen", kitchen.settings["b"], ("a",), {"b": "b.txt"}, broken)
     with pytest.raises(RuntimeError, match="power cut"):
-        run_stages(stages, Ledger(kitchen.folder), Deaf(), {"source": "1"})
+        run_stages(stages, Ledger(kitchen.folder), NullListener(), {"source": "1"})
     assert kitchen.plan()[1] == ("run", "was interrupted")
     assert half_done.read_text() == "half"
     assert kitchen.run() == ["b", "c"]
 
 
 def test_full_disk_is_one_sentence(kitchen: Kitchen) -> None:
-    def full(watch: Watch) -> None:
+    def full(progress: Progress) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     stage = Stage("bake", "kitchen", {}, (), {"bread": "bread"}, full)
     with pytest.raises(StoreError) as caught:
-        run_stages([stage], kitchen.ledger, Deaf(), {})
+        run_stages([stage], kitchen.ledger, NullListener(), {})
     assert str(caught.value) == (
         "bake: the disk is full; what is done is kept. Free space and run the same command again."
     )
 
 
 def test_a_stage_that_writes_nothing_is_an_error(kitchen: Kitchen) -> None:
-    stage = Stage("bake", "kitchen", {}, (), {"bread": "bread"}, lambda watch: None)
+    stage = Stage("bake", "kitchen", {}, (), {"bread": "bread"}, lambda progress: None)
     with pytest.raises(StoreError, match=r"bake: bread was not written; run again\."):
-        run_stages([stage], kitchen.ledger, Deaf(), {})
+        run_stages([stage], kitchen.ledger, NullListener(), {})
 
 
 def test_damaged_records_count_as_none(kitchen: Kitchen) -> None:

@@ -44,8 +44,8 @@ def test_summary(labels):
 
 
 def test_nobody_labeled():
-    nobody = Labels.from_array([-1, -1])
-    assert (nobody.n_identities, nobody.coverage, nobody.sizes.size) == (0, 0.0, 0)
+    no_progress = Labels.from_array([-1, -1])
+    assert (no_progress.n_identities, no_progress.coverage, no_progress.sizes.size) == (0, 0.0, 0)
 
 
 def test_from_array_numbers_by_first_appearance():

@@ -101,7 +101,7 @@ def test_save_never_overwrites_unasked_and_leaves_nothing_half_written(tmp_path,
     def full_disk(*_args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cdp.data.tables.write_csv", full_disk)
+    monkeypatch.setattr("cdp.data.manifest_tables.write_csv", full_disk)
     with pytest.raises(StoreError, match="disk is full; nothing was changed"):
         small().take([0]).save(tmp_path / "table.csv", force=True)
     assert (tmp_path / "table.csv").read_bytes() == before

@@ -1,0 +1,213 @@
+"""Hierarchical clustering: groups are merged, the most similar two first, until none are similar enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from cdp.errors import InputError
+from cdp.kernels import kernel
+from cdp.lab.baselines.baseline import Baseline, check_similarity, graph_for, labels_of
+from cdp.lab.baselines.links import Links, links_of
+from cdp.memory import parse_bytes
+from cdp.parallel import spans
+from cdp.types import Embeddings, KnnGraph, Labels
+from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, IntArray
+
+LINKAGES = ("average", "single")
+# Bytes per image squared, half a matrix counted: float64 values, SciPy's copy of them where it makes one, a mask.
+_BYTES = {"average": 9, "single": 5}
+_ROWS_PER_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Hierarchical(Baseline):
+    """Agglomerative clustering by cosine similarity, cut where groups are less similar than `similarity`.
+
+    Exact (SciPy, on all pairs) while the pairs fit the budget. Beyond it only groups joined by a link of the
+    k-NN graph may merge. Their average similarity is exact even then: the mean cosine between two groups of
+    unit vectors is the product of their sums, over the product of their sizes. So a complete graph gives the
+    same groups as all pairs.
+
+    Attributes:
+        similarity: merge while the two most similar groups are at least this similar.
+        linkage: `average` or `single`: similarity of two groups is the mean over pairs, or the best pair.
+        memory_budget: bytes for the pairs, as a number or like "2GB".
+    """
+
+    similarity: float = 0.5
+    linkage: str = "average"
+    memory_budget: int | str = "1GB"
+
+    def __post_init__(self) -> None:
+        check_similarity("Hierarchical", self.similarity)
+        if self.linkage not in LINKAGES:
+            raise InputError(f"Hierarchical(linkage={self.linkage!r}): choose from {', '.join(LINKAGES)}.")
+        parse_bytes(self.memory_budget)
+
+    @property
+    def name(self) -> str:
+        """`hierarchical_average` or `hierarchical_single`."""
+        return f"hierarchical_{self.linkage}"
+
+    def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
+        """The groups at `similarity`."""
+        return _cut(self._merges(embeddings, graph, self.similarity), self.similarity, embeddings.n_images)
+
+    def label_each(
+        self, embeddings: Embeddings, graph: KnnGraph | None, settings: Sequence[Mapping[str, Any]]
+    ) -> Iterator[Labels]:
+        """One tree of merges, cut at every similarity asked for."""
+        if any(set(each) != {"similarity"} for each in settings):
+            yield from super().label_each(embeddings, graph, settings)
+            return
+        thresholds = [float(each["similarity"]) for each in settings]
+        for threshold in thresholds:
+            check_similarity("Hierarchical", threshold)
+        merges = self._merges(embeddings, graph, min(thresholds, default=1.0))
+        for threshold in thresholds:
+            yield _cut(merges, threshold, embeddings.n_images)
+
+    def fits(self, n_images: int) -> bool:
+        """Whether all pairs of so many images fit the budget."""
+        return _BYTES[self.linkage] * n_images**2 <= parse_bytes(self.memory_budget)
+
+    def _merges(self, embeddings: Embeddings, graph: KnnGraph | None, floor: float) -> _Merges:
+        if embeddings.n_images < 2:
+            return _Merges(*(np.empty(0, np.int32),) * 2, np.empty(0))
+        if self.fits(embeddings.n_images):
+            return _merge_all_pairs(embeddings, self.linkage)
+        links = links_of(graph_for(self.name, embeddings, graph))
+        if self.linkage == "single":
+            return _merge_by_best_link(links)
+        matrix = links.rows()
+        return _Merges(
+            *_merge_by_average(embeddings.vectors, matrix.indptr, matrix.indices, matrix.data, floor)
+        )
+
+
+class _Merges(NamedTuple):
+    """Merges in the order they happen: one image of either group, and the groups' similarity."""
+
+    first: IntArray
+    second: IntArray
+    similarity: DoubleArray
+
+
+def _cut(merges: _Merges, threshold: float, n_images: int) -> Labels:
+    """The groups when, for the first time, the best merge lies below the threshold."""
+    below = merges.similarity < np.float32(threshold) - 1e-6  # what float32 embeddings can tell apart
+    done = int(np.argmax(below)) if below.any() else len(below)
+    ones = np.ones(done, np.int8)
+    matrix = sparse.coo_array((ones, (merges.first[:done], merges.second[:done])), shape=(n_images, n_images))
+    return labels_of(sparse.csgraph.connected_components(matrix, directed=False)[1])
+
+
+def _merge_all_pairs(embeddings: Embeddings, linkage: str) -> _Merges:
+    from scipy.cluster.hierarchy import linkage as tree_of
+
+    n_images = embeddings.n_images
+    pairs = _one_minus_cosines(embeddings.vectors)
+    tree = tree_of(pairs, "single" if linkage == "single" else "average")
+    image_in = np.concatenate([np.arange(n_images), np.zeros(n_images - 1, np.int64)])
+    children = tree[:, :2].astype(np.int64)
+    for step, child in enumerate(children[:, 0]):
+        image_in[n_images + step] = image_in[child]
+    ends = image_in[children].astype(np.int32)
+    return _Merges(ends[:, 0], ends[:, 1], 1 - tree[:, 2])
+
+
+def _one_minus_cosines(vectors: FloatArray) -> DoubleArray:
+    """1 - cosine of every pair, rows of the upper triangle one after the other, as SciPy wants them."""
+    n_images = len(vectors)
+    condensed = np.empty(n_images * (n_images - 1) // 2)
+    place = 0
+    with threadpool_limits(limits=1, user_api="blas"):
+        for start, stop in spans(n_images, _ROWS_PER_BLOCK):
+            tile = vectors[start:stop] @ vectors[start:].T
+            for row in range(stop - start):
+                values = tile[row, row + 1 :]
+                condensed[place : place + len(values)] = values
+                place += len(values)
+    np.subtract(1, condensed, out=condensed)
+    # Copies of an image may come out a rounding below zero, which SciPy would sort before everything.
+    return np.maximum(condensed, 0, out=condensed)
+
+
+def _merge_by_best_link(links: Links) -> _Merges:
+    """Single linkage: the links of a maximum spanning forest, best first."""
+    # Between 1 and 3, because SciPy reads a weight of 0 as no link.
+    weights = 2 - links.similarity.astype(np.float64)
+    matrix = sparse.csr_array(
+        sparse.coo_array((weights, (links.first, links.second)), shape=(links.n_images,) * 2)
+    )
+    forest = sparse.coo_array(sparse.csgraph.minimum_spanning_tree(matrix))
+    order = np.argsort(forest.data, kind="stable")
+    first, second = forest.coords
+    return _Merges(first[order].astype(np.int32), second[order].astype(np.int32), 2 - forest.data[order])
+
+
+@kernel
+def _merge_by_average(
+    vectors: AnyArray, starts: AnyArray, others: AnyArray, similarity: AnyArray, floor: float
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Best-first merging of linked groups by their mean similarity, down to `floor`.
+
+    A merged group gets a new number, so an entry of the heap is out of date exactly if one of its groups is
+    gone. `sums` (one row per group, in the place of one of its images) gives every mean exactly.
+    """
+    n_images, dimensions = vectors.shape
+    sums = vectors.copy()
+    place = np.arange(2 * n_images)
+    size = np.ones(2 * n_images, np.int64)
+    merged_into = np.arange(2 * n_images)
+    seen = np.full(2 * n_images, -1)
+    neighbors = [others[starts[image] : starts[image + 1]].astype(np.int64) for image in range(n_images)]
+    heap = [(0.0, 0, 0) for _ in range(0)]
+    for image in range(n_images):
+        for entry in range(starts[image], starts[image + 1]):
+            if image < others[entry] and similarity[entry] >= floor - 1e-6:
+                heappush(heap, (-similarity[entry], image, np.int64(others[entry])))  # type: ignore[misc]
+    first = np.empty(n_images, np.int32)
+    second = np.empty(n_images, np.int32)
+    at = np.empty(n_images, np.float64)
+    n_merges = 0
+    while len(heap) > 0:
+        negative, one, two = heappop(heap)
+        if merged_into[one] != one or merged_into[two] != two:
+            continue
+        first[n_merges], second[n_merges], at[n_merges] = place[one], place[two], -negative
+        group = n_images + n_merges
+        n_merges += 1
+        merged_into[one] = merged_into[two] = group
+        place[group] = place[one]
+        size[group] = size[one] + size[two]
+        for column in range(dimensions):
+            sums[place[group], column] += sums[place[two], column]
+        candidates = np.concatenate((neighbors[one], neighbors[two]))
+        kept = 0
+        for candidate in candidates:
+            other = candidate
+            while merged_into[other] != other:
+                merged_into[other] = merged_into[merged_into[other]]
+                other = merged_into[other]
+            if other == group or seen[other] == group:
+                continue
+            seen[other] = group
+            candidates[kept] = other
+            kept += 1
+            total = 0.0
+            for column in range(dimensions):
+                total += np.float64(sums[place[group], column]) * np.float64(sums[place[other], column])
+            mean = total / (size[group] * size[other])
+            if mean >= floor - 1e-6:
+                heappush(heap, (-mean, min(other, group), max(other, group)))
+        neighbors.append(candidates[:kept].copy())
+        neighbors[one] = neighbors[two] = np.empty(0, np.int64)
+    return first[:n_merges], second[:n_merges], at[:n_merges]

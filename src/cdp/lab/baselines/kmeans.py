@@ -1,0 +1,83 @@
+"""k-means and mini-batch k-means (scikit-learn) on unit vectors."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from cdp.lab.baselines.baseline import Baseline, check_at_least, labels_of
+from cdp.types import Embeddings, KnnGraph, Labels
+
+
+@dataclass(frozen=True)
+class KMeans(Baseline):
+    """Lloyd's k-means. The number of clusters grows with the number of images, so a tuned value transfers.
+
+    Runs on one thread: scikit-learn adds up centers in the order its threads finish, so several would not give
+    the same result twice. Initial centers are drawn by row number: reordered images may be grouped otherwise.
+
+    Attributes:
+        images_per_cluster: number of images / number of clusters.
+        seed: of the initial centers.
+    """
+
+    images_per_cluster: float = 10.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_at_least(type(self).__name__, "images_per_cluster", self.images_per_cluster, 1)
+
+    @property
+    def name(self) -> str:
+        """`kmeans`."""
+        return "kmeans"
+
+    def n_clusters(self, n_images: int) -> int:
+        """Number of clusters for so many images."""
+        return min(n_images, max(1, round(n_images / self.images_per_cluster)))
+
+    def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:  # noqa: ARG002
+        """The cluster of every image; the graph is not needed."""
+        from sklearn.exceptions import ConvergenceWarning
+
+        with warnings.catch_warnings(), threadpool_limits(limits=1):
+            # Copies of an image leave clusters empty, which is as it should be.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return labels_of(self._model(embeddings.n_images).fit_predict(embeddings.vectors))
+
+    def _model(self, n_images: int) -> Any:
+        from sklearn import cluster
+
+        n_clusters = self.n_clusters(n_images)
+        return cluster.KMeans(n_clusters, n_init=1, max_iter=100, random_state=self.seed)
+
+
+@dataclass(frozen=True)
+class MiniBatchKMeans(KMeans):
+    """k-means that moves its centers by batches of images: less exact, for large sets."""
+
+    batch: int = 1024
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least("MiniBatchKMeans", "batch", self.batch, 1)
+
+    @property
+    def name(self) -> str:
+        """`minibatch_kmeans`."""
+        return "minibatch_kmeans"
+
+    def _model(self, n_images: int) -> Any:
+        from sklearn import cluster
+
+        n_clusters = self.n_clusters(n_images)
+        return cluster.MiniBatchKMeans(
+            n_clusters,
+            batch_size=self.batch,
+            init_size=min(n_images, max(3 * n_clusters, 3 * self.batch)),
+            n_init=1,
+            seed=self.seed,
+        )

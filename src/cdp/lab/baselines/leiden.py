@@ -1,0 +1,63 @@
+"""Leiden (leidenalg, igraph) on the k-NN graph; both are copyleft and used only if they are installed and asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cdp.errors import MissingExtraError
+from cdp.lab.baselines.baseline import Baseline, check_at_least, check_similarity, graph_for, labels_of
+from cdp.lab.baselines.links import links_of
+from cdp.types import Embeddings, KnnGraph, Labels
+
+
+@dataclass(frozen=True)
+class Leiden(Baseline):
+    """Community detection with the constant Potts model.
+
+    Not modularity: its resolution depends on the size of the graph, so a tuned value would not transfer. Here
+    two groups stay apart if the mean weight between them (no link = 0) is below the resolution. An image has k
+    links however large its identity is, so a resolution alone favors groups of one size; weak links are cut first.
+
+    Attributes:
+        similarity: only links at least this similar are seen, and only positive ones.
+        resolution: the higher, the smaller the groups.
+        rounds: iterations; -1 = until nothing improves.
+        seed: of everything random.
+    """
+
+    similarity: float = 0.5
+    resolution: float = 0.02
+    rounds: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_similarity("Leiden", self.similarity)
+        check_at_least("Leiden", "resolution", self.resolution, 0)
+
+    @property
+    def name(self) -> str:
+        """`leiden`."""
+        return "leiden"
+
+    def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
+        """The communities."""
+        try:
+            import igraph
+            import leidenalg
+        except ImportError:
+            raise MissingExtraError(
+                "Leiden needs leidenalg and igraph; install them with pip install 'cdp[leiden]'."
+            ) from None
+        links = links_of(graph_for("Leiden", embeddings, graph), max(0.0, self.similarity))
+        network = igraph.Graph(links.n_images, np.column_stack([links.first, links.second]))
+        partition = leidenalg.find_partition(
+            network,
+            leidenalg.CPMVertexPartition,
+            weights=links.similarity.astype(np.float64).tolist(),
+            resolution_parameter=self.resolution,
+            n_iterations=self.rounds,
+            seed=self.seed,
+        )
+        return labels_of(np.asarray(partition.membership))

@@ -1,0 +1,147 @@
+"""Figures of several baselines on the same embeddings: quality, seconds, memory."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.errors import CdpError, InputError
+from cdp.evaluate.label_figures import measure_labels
+from cdp.graph.search import knn_graph
+from cdp.lab.baselines.baseline import Baseline
+from cdp.lab.baselines.fresh_process import Run, run_apart
+from cdp.lab.baselines.methods import BASELINES
+from cdp.progress import Progress, no_progress
+from cdp.types import Embeddings, KnnGraph, Labels
+from cdp.types.arrays import AnyArray
+
+_WARM_UP_IMAGES = 64
+
+
+@dataclass(frozen=True)
+class BaselineFigures:
+    """One row: what a method is, how good its labels are (discards as groups of one), what they cost.
+
+    Attributes:
+        name: the method.
+        settings: all its settings.
+        precision: pairwise; None where nothing could be counted.
+        recall: pairwise.
+        f: pairwise.
+        bcubed_f: BCubed F.
+        nmi: normalized mutual information.
+        coverage: share of the images that carry a label.
+        identities: pseudo-identities found.
+        seconds: of the labeling; the k-NN graph was there already.
+        peak_bytes: the most memory above embeddings, graph and libraries; None where the system does not tell.
+        failure: why there are no figures, if there are none.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    precision: float | None = None
+    recall: float | None = None
+    f: float | None = None
+    bcubed_f: float | None = None
+    nmi: float | None = None
+    coverage: float | None = None
+    identities: int | None = None
+    seconds: float | None = None
+    peak_bytes: int | None = None
+    failure: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+def measure_baselines(
+    baselines: Sequence[Baseline],
+    embeddings: Embeddings,
+    graph: KnnGraph | None,
+    identities: npt.ArrayLike,
+    *,
+    progress: Progress = no_progress,
+) -> list[BaselineFigures]:
+    """Figures of every baseline, each run in a fresh process.
+
+    Args:
+        baselines: with the settings they shall have.
+        embeddings: what they label.
+        graph: its k-NN graph; None = 20 neighbors, searched here once.
+        identities: the truth; negative = unknown, not counted.
+        progress: called as the work goes on.
+    """
+    truth = np.asarray(identities)
+    if truth.shape != (embeddings.n_images,):
+        raise InputError(f"measure_baselines: {truth.size:,} identities for {embeddings.n_images:,} images.")
+    for baseline in baselines:
+        if baseline.name not in BASELINES:
+            raise InputError(
+                f"measure_baselines: {baseline.name!r} is not in BASELINES, so no other process knows it."
+            )
+    held = graph or knn_graph(embeddings, min(20, embeddings.n_images - 1), progress=progress)
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="cdp-baselines-") as home:
+        folder = Path(home)
+        np.save(folder / "embeddings.npy", embeddings.source)
+        np.save(folder / "neighbors.npy", held.neighbors)
+        np.save(folder / "similarity.npy", held.similarity)
+        for done, baseline in enumerate(baselines):
+            progress("baselines", done, len(baselines))
+            job = {"name": baseline.name, "settings": baseline.settings}
+            (folder / "baseline.json").write_text(json.dumps(job))
+            rows.append(figures_of(baseline.name, baseline.settings, lambda: _run(folder), truth))
+        progress("baselines", len(baselines), len(baselines))
+    return rows
+
+
+def _run(folder: Path) -> Run:
+    return run_apart(prepare_baseline, folder, json.loads((folder / "baseline.json").read_text())["name"])
+
+
+def figures_of(
+    name: str, settings: dict[str, Any], run: Callable[[], Run], identities: AnyArray
+) -> BaselineFigures:
+    """The row of one run; a method that fails gets a row that says so, and the others go on."""
+    try:
+        made = run()
+    except CdpError as error:
+        return BaselineFigures(name, settings, failure=str(error))
+    figures = measure_labels(made.labels, identities)
+    pairwise = figures.discards_kept.pairwise
+    return BaselineFigures(
+        name=name,
+        settings=settings,
+        precision=pairwise.precision,
+        recall=pairwise.recall,
+        f=pairwise.f,
+        bcubed_f=figures.discards_kept.bcubed.f,
+        nmi=figures.discards_kept.nmi,
+        coverage=figures.coverage,
+        identities=figures.identities_found,
+        seconds=made.seconds,
+        peak_bytes=made.peak_bytes,
+    )
+
+
+def prepare_baseline(folder: Path) -> Callable[[], Labels]:
+    """In the other process: read, then label a few made-up images, so that importing and compiling are done."""
+    job = json.loads((folder / "baseline.json").read_text())
+    baseline = BASELINES[job["name"]].make(**job["settings"])
+    embeddings = Embeddings(np.load(folder / "embeddings.npy"))
+    graph = KnnGraph(np.load(folder / "neighbors.npy"), np.load(folder / "similarity.npy"))
+    few = np.random.default_rng(0).standard_normal((_WARM_UP_IMAGES, embeddings.dimensions))
+    made_up = Embeddings(few.astype(embeddings.source.dtype))
+    baseline.label(made_up, knn_graph(made_up, min(graph.k, _WARM_UP_IMAGES - 1)))
+    if "memory_budget" in job["settings"]:
+        # The way for large sets is another program; a few images alone would not compile it.
+        baseline.having(memory_budget=1).label(made_up, knn_graph(made_up, 20))
+    return lambda: baseline.label(embeddings, graph)
