@@ -33,7 +33,8 @@ class MediatorSettings:
     """Who judges a pair, from which inputs, and what it is trained on."""
 
     mediator: Literal["mlp", "vote"] = setting(
-        "mlp", "Who judges a pair: the paper's network (mlp), or the vote of the committee, which needs no labels."
+        "mlp",
+        "Who judges a pair: the paper's network (mlp), or the vote of the committee, which needs no labels.",
     )
     inputs: tuple[str, ...] = setting(
         ALL_INPUTS, "What the mediator is given; common_neighbors is beyond the paper.", choices=ALL_INPUTS
@@ -114,11 +115,12 @@ class SoftLabelSettings:
     """Soft labels beside the hard ones."""
 
     soft_depth: int = setting(
-        0, "Steps of diffusion that make soft labels; 0 = hard labels only.", meaning="a number of steps", low=0
+        0,
+        "Steps of diffusion that make soft labels; 0 = hard labels only.",
+        meaning="a number of steps",
+        low=0,
     )
-    soft_decay: float = setting(
-        0.2, "Factor per step of diffusion.", meaning="a share", above=0, high=1
-    )
+    soft_decay: float = setting(0.2, "Factor per step of diffusion.", meaning="a share", above=0, high=1)
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,9 @@ def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
     preset = given.get("preset", "best")
     if preset not in PRESETS:
         known = list(PRESETS)
-        raise InputError(f"preset = {preset!r}: choose one of {', '.join(known)}.{did_you_mean(str(preset), known)}")
+        raise InputError(
+            f"preset = {preset!r}: choose one of {', '.join(known)}.{did_you_mean(str(preset), known)}"
+        )
     return {**PRESETS[preset], **given}
 
 

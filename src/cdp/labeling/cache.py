@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from cdp.consensus.settings import plain
 from cdp.store import hash_array, load, save
-from cdp.types import Embeddings, KnnGraph, Views
+from cdp.types import Views
 
 Noun = TypeVar("Noun")
 
@@ -25,20 +24,16 @@ class Cache:
 
     folder: Path | None = None
 
-    def fetch(self, name: str, key: str, kind: type[Noun], make: Callable[[], Noun]) -> Noun:
-        """The artifact of a key, from the folder or made now and put there."""
-        if self.folder is None:
-            return make()
-        artifact = self.find(name, key)
-        if artifact.exists():
-            return load(artifact, kind)
-        made = make()
-        save(made, artifact, force=True)
-        return made
+    def get(self, name: str, key: str, kind: type[Noun]) -> Noun | None:
+        """The artifact of a key, or None if it has not been made."""
+        if self.folder is None or not self.find(name, key).exists():
+            return None
+        return load(self.find(name, key), kind)
 
-    def has(self, name: str, key: str) -> bool:
-        """Whether it is there."""
-        return self.folder is not None and self.find(name, key).exists()
+    def put(self, name: str, key: str, noun: Any) -> None:
+        """Keep an artifact, if there is a folder."""
+        if self.folder is not None:
+            save(noun, self.find(name, key), force=True)
 
     def find(self, name: str, key: str) -> Path:
         """Where an artifact is kept."""
@@ -49,17 +44,9 @@ class Cache:
         """Of an array; nothing is read where nothing is kept."""
         return "" if self.folder is None else hash_array(array)
 
-    def hash_embeddings(self, embeddings: Embeddings) -> str:
-        """Of one model's embeddings."""
-        return self.hash(embeddings.source)
-
     def hash_views(self, views: Views) -> list[list[str]]:
         """Of every model's embeddings, by name and in order."""
-        return [[name, self.hash_embeddings(one)] for name, one in zip(views.names, views, strict=True)]
-
-    def hash_graph(self, graph: KnnGraph) -> str:
-        """Of a graph that was given, not searched here."""
-        return self.hash(graph.neighbors) + self.hash(graph.similarity)
+        return [[name, self.hash(one.source)] for name, one in zip(views.names, views, strict=True)]
 
 
 def step_key(step: str, version: int, settings: Any, *inputs: Any) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from cdp.consensus.grouping import at_bar, group
 from cdp.consensus.settings import ConsensusSettings
 from cdp.evaluate.label_figures import Score, measure_among_others
 from cdp.progress import Progress, no_progress
-from cdp.types import ConsensusGraph, Labels, Views
-from cdp.types.arrays import LongArray
+from cdp.types import ConsensusGraph, Labels
+from cdp.types.arrays import BoolArray, LongArray
+from cdp.types.run_record import Tuning, TuningPoint
 
 BARS = {
     "threshold": (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.999),
@@ -28,34 +29,6 @@ FEWEST_IDENTITIES = 20
 _HELD_OUT = 0.3
 
 
-@dataclass(frozen=True)
-class Point:
-    """One bar that was tried, and the pairwise figures of the known images."""
-
-    threshold: float
-    f: float
-    precision: float | None
-    recall: float | None
-    coverage: float
-
-    def merit(self, recall_weight: float) -> float:
-        """What tuning maximizes."""
-        return Score(self.precision, self.recall, self.f).weighted(recall_weight)
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The bar that was chosen, and the whole curve."""
-
-    chosen: float
-    curve: tuple[Point, ...]
-    recall_weight: float = 1.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-
 def lowest_bar(settings: ConsensusSettings) -> ConsensusSettings:
     """The settings with the lowest bar that tuning will try."""
     return with_bar(settings, BARS[settings.bar_key][0])
@@ -63,7 +36,8 @@ def lowest_bar(settings: ConsensusSettings) -> ConsensusSettings:
 
 def with_bar(settings: ConsensusSettings, bar: float) -> ConsensusSettings:
     """The settings with another bar."""
-    return replace(settings, **{settings.bar_key: bar})
+    changed: dict[str, Any] = {settings.bar_key: bar}
+    return replace(settings, **changed)
 
 
 def tune(
@@ -85,27 +59,35 @@ def tune(
     """
     bars = BARS[settings.bar_key]
 
-    def points() -> Iterator[Point]:
+    def points() -> Iterator[TuningPoint]:
         for done, bar in enumerate(bars):
             progress("tuning", done, len(bars))
             tried = with_bar(settings, bar)
             yield measure_point(bar, group(at_bar(scored, tried), tried), identities)
         progress("tuning", len(bars), len(bars))
 
-    return best_of(tuple(points()), settings.recall_weight)
+    return best_of(list(points()), settings.recall_weight)
 
 
-def best_of(curve: tuple[Point, ...], recall_weight: float = 1.0) -> Tuning:
+def best_of(curve: Sequence[TuningPoint], recall_weight: float = 1.0) -> Tuning:
     """The first point with the best F, recall so many times as important as precision, and the whole curve."""
-    best = max(curve, key=lambda point: point.merit(recall_weight))
-    return Tuning(best.threshold, curve, recall_weight)
+
+    def merit(point: TuningPoint) -> float:
+        return Score(point.precision, point.recall, point.f).weighted(recall_weight)
+
+    return Tuning(chosen=max(curve, key=merit).threshold, curve=list(curve), recall_weight=recall_weight)
 
 
-def measure_point(bar: float, labels: Labels, identities: LongArray) -> Point:
+def measure_point(bar: float, labels: Labels, identities: LongArray) -> TuningPoint:
     """The figures of the known images at one bar."""
     score = measure_among_others(labels, identities)
-    coverage = float((labels.labels[identities >= 0] >= 0).mean())
-    return Point(bar, score.f or 0.0, score.precision, score.recall, coverage)
+    return TuningPoint(
+        threshold=bar,
+        f=score.f or 0.0,
+        precision=score.precision,
+        recall=score.recall,
+        coverage=float((labels.labels[identities >= 0] >= 0).mean()),
+    )
 
 
 def count_shared(identities: LongArray) -> int:
@@ -113,15 +95,10 @@ def count_shared(identities: LongArray) -> int:
     return int((np.unique(identities[identities >= 0], return_counts=True)[1] > 1).sum())
 
 
-def hold_out(labeled: Views, seed: int) -> tuple[Views, Views] | None:
-    """Views to train on and views to tune on, by identity; None if there are too few identities for both."""
-    assert labeled.identities is not None
-    people = np.unique(labeled.identities)
-    n_held_out = round(_HELD_OUT * len(people))
-    chosen = np.random.default_rng([seed, 5]).permutation(people)[:n_held_out]
-    is_held_out = np.isin(labeled.identities, chosen)
-    if min(count_shared(labeled.identities[is_held_out]), count_shared(labeled.identities[~is_held_out])) < (
-        FEWEST_IDENTITIES
-    ):
-        return None
-    return labeled.take(~is_held_out), labeled.take(is_held_out)
+def hold_out(identities: LongArray, seed: int) -> BoolArray | None:
+    """Which of the known images are kept from training to choose the bar on, by identity; None if there are too few."""
+    people = np.unique(identities[identities >= 0])
+    chosen = np.random.default_rng([seed, 5]).permutation(people)[: round(_HELD_OUT * len(people))]
+    mask: BoolArray = np.isin(identities, chosen)
+    fewest = min(count_shared(identities[mask]), count_shared(identities[~mask]))
+    return mask if fewest >= FEWEST_IDENTITIES else None
