@@ -147,7 +147,7 @@ def writing_folder(path: str | Path, *, force: bool = False) -> Iterator[Path]:
     with disk_errors(path):
         target = Path(path).absolute()
         sweep(target.parent, target.name)
-        _refuse_link(target, path)
+        refuse_link(target, path)
         if target.exists() and not force:
             raise OutputExistsError(
                 f"{path} is there already; choose another folder or replace it with --force."
@@ -174,7 +174,7 @@ def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:
         OutputExistsError: a folder of this name has appeared, and `force` was not given.
         InputError: there is a link of this name.
     """
-    _refuse_link(target, target)
+    refuse_link(target)
     if not target.exists():
         try:
             folder.rename(target)
@@ -197,10 +197,11 @@ def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _refuse_link(target: Path, path: str | Path) -> None:
-    if target.is_symlink():
+def refuse_link(folder: Path, shown: str | Path | None = None) -> None:
+    """Refuse to replace or clear a folder through a link; the message shows it as the user gave it."""
+    if folder.is_symlink():
         raise InputError(
-            f"{path} is a link, and a folder is never replaced through one; give the folder itself, or remove "
+            f"{shown or folder} is a link, and a folder is never replaced through one; give the folder itself, or remove "
             "the link."
         )
 
