@@ -14,6 +14,7 @@ from cdp.cli.app import InterruptedRunError
 from cdp.cli.run import JsonLines, Terminal, bars, say_line, warnings_as_lines
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError, OutputExistsError
+from cdp.files import write_text
 from cdp.lab.study.catalog import find_study
 from cdp.lab.study.design import Options, Variant
 from cdp.lab.study.execute import (

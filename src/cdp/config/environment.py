@@ -62,7 +62,9 @@ def source_kind(recipe: RunRecipe) -> Literal["images", "embeddings"]:
         if path
     }
     if len(set(kinds.values())) > 1:
-        images, views = (next(key for key, kind in kinds.items() if kind is wanted) for wanted in (False, True))
+        images, views = (
+            next(key for key, kind in kinds.items() if kind is wanted) for wanted in (False, True)
+        )
         raise InputError(
             f"data.{views} holds embeddings and data.{images} holds images: give all parts as images, or all as embeddings."
         )

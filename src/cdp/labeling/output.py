@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 
 from cdp.consensus.settings import plain
+from cdp.files import write_json
 from cdp.labeling.pipeline import Labeling
-from cdp.store import fill, write_json
+from cdp.store import fill
 from cdp.types import Fate, Labels
 from cdp.types.run_record import Results
 

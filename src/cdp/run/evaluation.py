@@ -13,10 +13,11 @@ from cdp.config.sections import EvaluationSection
 from cdp.evaluate.bootstrap import interval
 from cdp.evaluate.identification import Identification, measure_identification
 from cdp.evaluate.verification import ScoredPairs, Verification, measure_verification, score_pairs
+from cdp.files import write_json
 from cdp.run.labeling import embeddings
 from cdp.run.stages import Context, version
 from cdp.run.training import part
-from cdp.store import read_card, write_json
+from cdp.store import read_card
 from cdp.types import Embeddings, Labels, Views
 from cdp.types.arrays import BoolArray, DoubleArray, LongArray
 from cdp.types.run_record import (
@@ -107,10 +108,11 @@ def measure_members(settings: MemberSettings, context: Context) -> None:
     """Write `member_figures.json`: every network by itself, and an ensemble of the best if asked for."""
     names = ("probes", "distractors")
     seen = {
-        artifact: [embeddings(context.folder, artifact, name) for name in names] for artifact in settings.models
+        artifact: [embeddings(context.folder, artifact, name) for name in names]
+        for artifact in settings.models
     }
     parameters = [
-        read_card(context.folder / artifact)["settings"].get("parameters") for artifact in settings.models
+        read_card(context.folder / artifact).settings.get("parameters") for artifact in settings.models
     ]
     _write_members(settings, context, seen, parameters)
 
@@ -205,7 +207,9 @@ def _pairs(probes: Embeddings, identities: LongArray, most: int, seed: int) -> S
 
 def _with_interval(value: float | None, replicates: DoubleArray) -> Figure:
     band = interval(replicates) if len(replicates) and value is not None else None
-    return Figure(value=value, low=None if band is None else band.low, high=None if band is None else band.high)
+    return Figure(
+        value=value, low=None if band is None else band.low, high=None if band is None else band.high
+    )
 
 
 def gap_closed(found: Mapping[str, Recognition]) -> RecognitionFigures:

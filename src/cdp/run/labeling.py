@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cdp.consensus.settings import ConsensusSettings
+from cdp.files import writing_folder
 from cdp.labeling.cache import Cache
 from cdp.labeling.figures import measure_labeling
 from cdp.labeling.output import write_labeling
@@ -16,7 +17,7 @@ from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.run.stages import Context, version
 from cdp.run.training import part
-from cdp.store import hash_views, writing
+from cdp.store import hash_views
 from cdp.types import Embeddings, Views
 from cdp.types.arrays import BoolArray, LongArray
 
@@ -91,7 +92,7 @@ def label_images(settings: LabelSettings, context: Context) -> None:
         workspace=Workspace(context.engine, Cache(context.cache), context.progress),
     )
     results = measure_labeling(labeling, unlabeled, names=list(settings.models), seed=settings.seed)
-    with writing(folder / settings.round.folder / "labels", force=True) as output:
+    with writing_folder(folder / settings.round.folder / "labels", force=True) as output:
         made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
         write_labeling(output, labeling, results, paths=unlabeled.paths, made_from=made_from)
 

@@ -222,9 +222,7 @@ class _Stages:
             self.recipe.seed,
         )
         needs = (*_TRAINED_ON, f"{turn.prefix}labels")
-        return Stage(
-            name, "joint", training.train_on_both, settings, needs, {model.artifact: model.artifact}
-        )
+        return Stage(name, "joint", training.train_on_both, settings, needs, {model.artifact: model.artifact})
 
     def bound(self, model: Model) -> Stage:
         return Stage(
@@ -276,9 +274,7 @@ class _Stages:
             "measure members",
             "evaluate",
             evaluation.measure_views,
-            evaluation.MemberSettings(
-                self.recipe.evaluation, self.settled.facts.models, self.recipe.seed
-            ),
+            evaluation.MemberSettings(self.recipe.evaluation, self.settled.facts.models, self.recipe.seed),
             (*_TESTED_ON, *(f"views of {part}" for part in _TESTED_ON)),
             {"member figures": "member_figures.json"},
         )

@@ -35,7 +35,7 @@ def make_record(
 ) -> RunRecord:
     """All that is known about a finished run."""
     recipe = settled.recipe
-    labels = read_card(folder / "labels")["settings"]
+    labels = read_card(folder / "labels").settings
     return RunRecord(
         cdp=__version__,
         command=command,

@@ -11,6 +11,7 @@ from cdp.config.environment import check_networks, check_paths
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
+from cdp.files import write_text
 from cdp.report.write import write_report
 from cdp.run.contents import hash_settings
 from cdp.run.plan import make_stages
@@ -19,7 +20,6 @@ from cdp.run.record import make_record, now
 from cdp.run.runner import Listener, NullListener, Planned, Ran, alone_in, plan_stages, run_stages
 from cdp.run.sources import Settled, read_source, settle, source_names, source_paths
 from cdp.run.stages import Ledger, Stage, only
-from cdp.store import write_text
 from cdp.types.run_record import RunRecord, write_run_record
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Protocol
 
 from cdp.config.sections import EngineSection
 from cdp.errors import CdpError, InputError, StoreError
+from cdp.files import disk_errors
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.pool import Pool
 from cdp.run.stages import Context, Freshness, Ledger, Record, Stage
@@ -94,7 +94,7 @@ def run_stages(
     for at, stage in enumerate(stages, start=1):
         freshness = ledger.judge(stage, digests)
         record = ledger.read(stage) if freshness.is_fresh else None
-        with _disk_errors(stage):
+        with disk_errors(stage.name, "what is done is kept"):
             if record is None and pool is not None:
                 record = pool.fetch(stage, stage.key(digests), ledger)
             is_fresh = record is not None
@@ -163,20 +163,8 @@ def _inner_steps(stage: Stage, folder: Path) -> dict[str, float]:
     steps: dict[str, float] = {}
     for path in stage.makes.values():
         if (folder / path / "card.json").is_file():
-            steps |= read_card(folder / path)["settings"].get("seconds", {})
+            steps |= read_card(folder / path).settings.get("seconds", {})
     return steps
-
-
-@contextmanager
-def _disk_errors(stage: Stage) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(
-                f"{stage.name}: the disk is full; what is done is kept. Free space and run the same command again."
-            ) from None
-        raise
 
 
 @contextmanager
@@ -186,11 +174,9 @@ def alone_in(folder: Path) -> Iterator[None]:
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder; choose another --out.")
-    try:
+    with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / ".lock").open("a")
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another --out.") from None
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

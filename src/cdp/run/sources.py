@@ -84,7 +84,10 @@ def read_source(recipe: RunRecipe, name: str) -> Manifest:
         return merge_manifests([_rows_of(recipe, path) for path in source_paths(recipe, name)])
     data = recipe.data
     return merge_manifests(
-        [read_manifest(path, root=data.root or None, skip=data.skip or None) for path in source_paths(recipe, name)]
+        [
+            read_manifest(path, root=data.root or None, skip=data.skip or None)
+            for path in source_paths(recipe, name)
+        ]
     )
 
 
@@ -94,7 +97,9 @@ def read_given_views(recipe: RunRecipe, path: str) -> Views:
         return read_views(path)
     identities, base, *members = network_files(recipe).values()
     return Views(
-        open_npy(base), {member.stem: open_npy(member) for member in members}, np.asarray(open_npy(identities))
+        open_npy(base),
+        {member.stem: open_npy(member) for member in members},
+        np.asarray(open_npy(identities)),
     )
 
 

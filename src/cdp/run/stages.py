@@ -11,9 +11,9 @@ from typing import Any
 
 from cdp.config.sections import EngineSection
 from cdp.errors import InputError, StoreError
+from cdp.files import write_json
 from cdp.progress import Progress
 from cdp.run.contents import ContentHashes, flatten, hash_settings
-from cdp.store import write_json
 
 FORMAT = 2
 Body = Callable[[Any, "Context"], None]
@@ -229,7 +229,7 @@ def signatures(stages: Sequence[Stage], about: str = "") -> list[str]:
 
 def remove(path: Path) -> None:
     """Clear what a stage made, and what it began."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

@@ -14,12 +14,13 @@ from cdp.config.checks import folder_name
 from cdp.config.sections import RunRecipe
 from cdp.data.merge import merge_manifests
 from cdp.errors import InputError
+from cdp.files import write_json, writing_folder
 from cdp.nets.recipe import Recipe, TrainingSettings
 from cdp.progress import Progress
 from cdp.run.parts import Parts, SplitSettings, fold_of_rows, make_parts
 from cdp.run.sources import read_source, rows_of_part, source_names, views_of_source
 from cdp.run.stages import Body, Context, version
-from cdp.store import fill, write_json, writing
+from cdp.store import fill
 from cdp.types import Labels, Views
 from cdp.types.manifest import Manifest
 
@@ -38,7 +39,7 @@ def split_sources(recipe: RunRecipe) -> Body:
         if parts.n_validation:
             rows = np.arange(len(parts.unlabeled))[-parts.n_validation :]
             counts["validation"] = _count(parts.unlabeled.take(rows))
-        with writing(context.folder / "parts", force=True) as folder:
+        with writing_folder(context.folder / "parts", force=True) as folder:
             for name, table in tables.items():
                 # The folder is renamed when all is written, so relative locations start from its final place.
                 _anchored(table).save(folder / f"{name}.csv")
@@ -97,7 +98,7 @@ def collect_views(recipe: RunRecipe) -> Body:
         for name in settings.parts:
             pieces = rows_of_part(part(context.folder, name), sources)
             views = Views.concatenate([given.take(rows) for given, rows in pieces])
-            with writing(context.folder / "views" / name, force=True) as output:
+            with writing_folder(context.folder / "views" / name, force=True) as output:
                 fill(output, Views(views.base, views.committee, None, views.paths))
 
     return collect
@@ -123,7 +124,9 @@ def train_network(settings: NetworkSettings, context: Context) -> None:
 @version(1)
 def train_bound(settings: NetworkSettings, context: Context) -> None:
     """The base network on all true labels: what could be reached if every label were known."""
-    _train(settings, context, merge_manifests([part(context.folder, name) for name in ("labeled", "unlabeled")]))
+    _train(
+        settings, context, merge_manifests([part(context.folder, name) for name in ("labeled", "unlabeled")])
+    )
 
 
 def _train(settings: NetworkSettings, context: Context, images: Manifest) -> None:

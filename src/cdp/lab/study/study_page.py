@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cdp.errors import InputError
+from cdp.files import write_text
 from cdp.lab.study.plots import draw_plot
 from cdp.lab.study.result_tables import markdown_table, table_of, written
 from cdp.lab.study.spread import SAME
@@ -226,10 +227,3 @@ def standalone_svg(picture: str) -> str:
     opened = picture.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
     before, bracket, rest = opened.partition(">")
     return f"{before}{bracket}{style}{rest}\n"
-
-
-def write_text(file: Path, text: str) -> None:
-    """Write beside and move into place, so that a full disk never leaves half a page."""
-    partial = file.with_name(f".{file.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
