@@ -87,11 +87,11 @@ class Setting:
 
     def _convert_one(self, given: Any, key: str) -> Any:
         value: Any = given
-        is_number = not isinstance(value, bool)
-        if self.kind is int and isinstance(value, Integral) and is_number:
-            value = int(value)
-        elif self.kind is float and isinstance(value, Real) and is_number and abs(float(value)) < 2.0**1000:
-            value = float(value)
+        # NumPy's numbers too; whole ones beyond what a float holds stay as they are, and are refused below.
+        if not isinstance(given, bool) and isinstance(given, Real) and self.kind in (int, float):
+            is_whole = isinstance(given, Integral)
+            if is_whole or self.kind is float:
+                value = self.kind(given) if not is_whole or abs(int(given)) < 2**1000 else given
         # Exact types: True is an int to Python, not to a reader of recipes.
         if not _is_exactly(value, self.kind):
             raise InputError(f"{key} = {shown(given)}: {KINDS[self.kind]} is needed, not {word_for(value)}.")
