@@ -18,7 +18,7 @@ import numpy as np
 
 from cdp import __version__
 from cdp.data.array_files import open_npy, reading
-from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.errors import InputError, OutputExistsError, StoreError, install_command
 from cdp.parallel import spans
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
 from cdp.types.arrays import AnyArray
@@ -120,7 +120,7 @@ def read_card(folder: str | Path) -> dict[str, Any]:
         raise StoreError(f"{file} lacks {', '.join(sorted(missing))}; make this folder again.")
     if card["format"] > FORMAT:
         raise InputError(
-            f"{folder} was written by a newer cdp ({card.get('cdp')}); update with pip install -U cdp."
+            f"{folder} was written by a newer cdp ({card.get('cdp')}); fetch the newer source and run {install_command()}."
         )
     return card
 

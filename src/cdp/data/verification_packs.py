@@ -13,7 +13,7 @@ import numpy as np
 
 from cdp.data.array_files import reading
 from cdp.data.lfw_pairs import N_FOLDS, contiguous_folds
-from cdp.errors import InputError, MissingExtraError
+from cdp.errors import InputError
 from cdp.types.arrays import BoolArray, ByteArray, LongArray, read_only
 
 
@@ -45,12 +45,8 @@ class VerificationPack:
 
     def decode(self, row: int) -> ByteArray:
         """Image `row` as uint8 (height, width, 3)."""
-        try:
-            from PIL import Image, UnidentifiedImageError
-        except ImportError:
-            raise MissingExtraError(
-                "Decoding images needs Pillow; install it with pip install 'cdp[pictures]'."
-            ) from None
+        from PIL import Image, UnidentifiedImageError
+
         try:
             with Image.open(io.BytesIO(self.images[row])) as image:
                 return np.asarray(image.convert("RGB"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.errors import MissingExtraError
+from cdp.errors import MissingExtraError, install_command
 from cdp.lab.baselines.baseline import Baseline, check_similarity, graph_for, labels_of
 from cdp.lab.baselines.links import links_of
 from cdp.types import Embeddings, KnnGraph, Labels
@@ -38,7 +38,7 @@ class Infomap(Baseline):
             import infomap
         except ImportError:
             raise MissingExtraError(
-                "Infomap needs infomap; install it with pip install 'cdp[infomap]'."
+                f"Infomap needs infomap; install it with {install_command('infomap')}."
             ) from None
         links = links_of(graph_for("Infomap", embeddings, graph), self.similarity)
         groups = np.full(links.n_images, -1)

@@ -79,5 +79,5 @@ class MiniBatchKMeans(KMeans):
             batch_size=self.batch,
             init_size=min(n_images, max(3 * n_clusters, 3 * self.batch)),
             n_init=1,
-            seed=self.seed,
+            random_state=self.seed,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.errors import MissingExtraError
+from cdp.errors import MissingExtraError, install_command
 from cdp.lab.baselines.baseline import Baseline, check_at_least, check_similarity, graph_for, labels_of
 from cdp.lab.baselines.links import links_of
 from cdp.types import Embeddings, KnnGraph, Labels
@@ -48,7 +48,7 @@ class Leiden(Baseline):
             import leidenalg
         except ImportError:
             raise MissingExtraError(
-                "Leiden needs leidenalg and igraph; install them with pip install 'cdp[leiden]'."
+                f"Leiden needs leidenalg and igraph; install them with {install_command('leiden')}."
             ) from None
         links = links_of(graph_for("Leiden", embeddings, graph), max(0.0, self.similarity))
         network = igraph.Graph(links.n_images, np.column_stack([links.first, links.second]))
