@@ -170,8 +170,6 @@ def test_everything_labeled():
 
 def test_omniglot_in_eleven_parts(shared_data):
     archive = shared_data / "omniglot" / "images_background.zip"
-    if not archive.exists():
-        pytest.skip("Omniglot (../shared/data/omniglot) is not at hand")
     manifest = rotated(read_manifest(archive))
     assert (manifest.n_images, manifest.n_identities) == (77_120, 3_856)
     split = split_by_identity(manifest)
