@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import reading
-from cdp.data.image_names import ImageNames, read_lines
+from cdp.data.array_files import read_lines, reading
+from cdp.data.image_names import ImageNames
 from cdp.data.lfw_pairs import check_pairs
 from cdp.errors import InputError
 from cdp.types.arrays import BoolArray, DoubleArray, LongArray, read_only

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cdp.data.image_names import ImageNames, read_lines
+from cdp.data.array_files import read_lines
+from cdp.data.image_names import ImageNames
 from cdp.errors import InputError
 from cdp.types.arrays import AnyArray, BoolArray, LongArray, read_only
 

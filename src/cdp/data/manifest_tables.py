@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import reading
+from cdp.data.array_files import open_parquet, reading
 from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.manifest import Manifest
@@ -71,8 +71,7 @@ def _read_csv(file: Path) -> Columns:
         lines = csv.reader(stream, strict=True)
         try:
             header = [name.strip() for name in next(lines, [])]
-            _check_header(file, header)
-            wanted = [name for name in header if name in ("path", "identity", "identity_name", "turn")]
+            wanted = _wanted_columns(file, header)
             columns: dict[str, list[str]] = {name: [] for name in wanted}
             keep: list[tuple[int, Callable[[str], None]]] = [
                 (header.index(name), columns[name].append) for name in wanted
@@ -95,28 +94,19 @@ def _read_csv(file: Path) -> Columns:
 
 
 def _read_parquet(file: Path) -> Columns:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(file) as table:
-            header = list(table.schema_arrow.names)
-            _check_header(file, header)
-            wanted = [name for name in header if name in ("path", "identity", "identity_name", "turn")]
-            columns = table.read(columns=wanted)
-            return {name: columns.column(name).to_pylist() for name in wanted}
-    except PermissionError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError):  # Arrow reports damaged bytes as any of them
-        raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
+    with open_parquet(file) as table:
+        wanted = _wanted_columns(file, list(table.schema_arrow.names))
+        columns = table.read(columns=wanted)
+        return {name: columns.column(name).to_pylist() for name in wanted}
 
 
-def _check_header(file: Path, header: list[str]) -> None:
+def _wanted_columns(file: Path, header: list[str]) -> list[str]:
     if "path" not in header:
         raise InputError(f"{file}: no column called path; the columns are {', '.join(header) or 'none'}.")
     for name in header:
         if header.count(name) > 1:
             raise InputError(f"{file}: two columns are called {name!r}; rename one.")
+    return [name for name in header if name in ("path", "identity", "identity_name", "turn")]
 
 
 def _identities(file: Path, columns: Columns, n_images: int) -> tuple[LongArray, tuple[str, ...] | None]:

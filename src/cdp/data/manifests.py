@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cdp.data.archives import ZipArchive, split_location
-from cdp.data.array_files import reading
+from cdp.data.array_files import read_lines, reading
 from cdp.data.image_folders import from_folders, read_image_folders
 from cdp.data.manifest_tables import TABLE_SUFFIXES, read_columns, read_table
 from cdp.data.record_files import RecordFile
@@ -87,11 +87,7 @@ def _read_file(file: Path, root: str | Path | None) -> Manifest:
 
 def _read_list(file: Path, root: str | Path | None) -> Manifest:
     """The authors' layout: one path per line, and beside it in `meta.txt` one identity per line."""
-    try:
-        lines = file.read_bytes().decode("utf-8-sig").rstrip("\r\n").split("\n")
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
-    locations = tuple(line.removesuffix("\r") for line in lines)
+    locations = tuple(read_lines(file))
     if "" in locations:
         line = locations.index("") + 1
         raise InputError(f"{file}: line {line} is blank; write one image path per line.")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import reading
-from cdp.data.image_names import ending_parts, name_some, read_lines, repeated
+from cdp.data.array_files import read_lines, reading
+from cdp.data.image_names import ending_parts, name_some, repeated
 from cdp.errors import InputError
 from cdp.types import Embeddings
 from cdp.types.arrays import BoolArray, FloatArray
