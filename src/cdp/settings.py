@@ -116,7 +116,7 @@ class Setting:
         return f"{meaning}{joint}{self.range}{also}" if self.range else f"{meaning} that is finite"
 
     def _percent_hint(self, value: float) -> str:
-        is_share = (self.high or self.below) == 1 and (self.low or self.above or 0) == 0
+        is_share = (self.high or self.below) == 1
         share = value / 100
         if self.kind is float and is_share and 1 < value <= 100 and self.holds(share):
             return f" Did you mean {share:g}?"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from cdp.lab.baselines.baseline import components
 from cdp.types import KnnGraph
 from cdp.types.arrays import DoubleArray, FloatArray, IntArray
 
@@ -32,10 +33,7 @@ class Links:
 
     def groups(self) -> IntArray:
         """The connected component of every image, int32 (n,)."""
-        ones = np.ones(len(self), np.int8)
-        matrix = sparse.coo_array((ones, (self.first, self.second)), shape=(self.n_images, self.n_images))
-        numbers: IntArray = sparse.csgraph.connected_components(matrix, directed=False)[1].astype(np.int32)
-        return numbers
+        return components(self.first, self.second, self.n_images)
 
     def rows(self) -> sparse.csr_array:
         """Both directions as a sparse matrix of float64 similarities; a similarity of 0 stays an entry."""
@@ -51,9 +49,9 @@ class Links:
 
 def links_of(graph: KnnGraph, at_least: float = -np.inf) -> Links:
     """The links of similarity `at_least` or more: either image has the other among its neighbors."""
-    row, place = np.nonzero((graph.neighbors >= 0) & (graph.similarity >= np.float32(at_least)))
-    other = graph.neighbors[row, place].astype(np.int64)
-    similarity = graph.similarity[row, place]
+    row, column = np.nonzero((graph.neighbors >= 0) & (graph.similarity >= np.float32(at_least)))
+    other = graph.neighbors[row, column].astype(np.int64)
+    similarity = graph.similarity[row, column]
     keys = np.minimum(row, other) * np.int64(graph.n_images) + np.maximum(row, other)
     # Where the two directions differ by a rounding, the greater similarity is kept.
     order = np.lexsort((-similarity, keys))

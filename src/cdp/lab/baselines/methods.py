@@ -37,8 +37,8 @@ class Registered:
         make: the class, or the class with the settings that make it this baseline.
         grid: setting -> the values to try.
         extra: the optional, copyleft part of the install it needs; such a baseline runs only if it is named.
-        patience: tuning ends after so many values that are worse than the best, none better among them; for grids along
-            which F rises and falls once, the cheap values first. None = every value is tried.
+        patience: tuning ends after so many values that are worse than the best, none better among them; for grids
+            along which F rises and falls once, the cheap values first. None = every value is tried.
     """
 
     make: Callable[..., Baseline]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.kernels import kernel
-from cdp.lab.baselines.baseline import Baseline, check_at_least, graph_for, labels_of
-from cdp.lab.baselines.links import Links
+from cdp.lab.baselines.baseline import Baseline, components, labels_of
+from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
-from cdp.types.arrays import AnyArray, DoubleArray, IntArray
+from cdp.types.arrays import AnyArray, DoubleArray
 
 
 @dataclass(frozen=True)
@@ -18,28 +18,16 @@ class RankOrder(Baseline):
     """Link neighbors whose lists of neighbors agree; groups are what is linked.
 
     Only who is in whose list counts, not how similar; the whole k of the given graph is used.
-
-    Attributes:
-        threshold: two neighbors are linked if D_m is less than this; small D_m = their lists agree.
     """
 
-    threshold: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_at_least("RankOrder", "threshold", self.threshold, 0)
-
-    @property
-    def name(self) -> str:
-        """`rank_order`."""
-        return "rank_order"
+    name = "rank_order"
+    threshold: float = setting(1.0, "Two neighbors are linked if D_m is less than this.", low=0)
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
         """Transitive closure of the links."""
-        held = graph_for("RankOrder", embeddings, graph)
-        row, place = np.nonzero(rank_order(held) < self.threshold)
-        other: IntArray = held.neighbors[row, place]
-        first: IntArray = row.astype(np.int32)
-        return labels_of(Links(first, other, held.similarity[row, place], held.n_images).groups())
+        graph = self.graph_of(embeddings, graph)
+        row, column = np.nonzero(rank_order(graph) < self.threshold)
+        return labels_of(components(row, graph.neighbors[row, column], graph.n_images))
 
 
 def rank_order(graph: KnnGraph) -> DoubleArray:
@@ -54,7 +42,7 @@ def rank_order(graph: KnnGraph) -> DoubleArray:
 
 
 @kernel
-def _rank_order(neighbors: AnyArray, in_order: AnyArray) -> AnyArray:
+def _rank_order(neighbors: AnyArray, sorted_neighbors: AnyArray) -> AnyArray:
     n_images, k = neighbors.shape
     found = np.full((n_images, k), np.inf)
     for a in range(n_images):
@@ -67,24 +55,24 @@ def _rank_order(neighbors: AnyArray, in_order: AnyArray) -> AnyArray:
                 if neighbors[b, i] == a:
                     back = i
                     break
-            strangers = _strangers(neighbors[a], place + 1, in_order[b], b) + _strangers(
-                neighbors[b], min(back + 1, k), in_order[a], a
+            missing = _count_missing(neighbors[a], place + 1, sorted_neighbors[b], b) + _count_missing(
+                neighbors[b], min(back + 1, k), sorted_neighbors[a], a
             )
-            found[a, place] = strangers / (min(place, back) + 1)
+            found[a, place] = missing / (min(place, back) + 1)
     return found
 
 
 @kernel
-def _strangers(friends: AnyArray, n_friends: int, in_order: AnyArray, owner: int) -> int:
-    """How many of the first friends are not in the owner's list."""
-    strangers = 0
-    for i in range(n_friends):
-        friend = friends[i]
-        if friend < 0:
+def _count_missing(neighbors: AnyArray, n_first: int, sorted_list: AnyArray, owner: int) -> int:
+    """How many of the first neighbors are not in the owner's list."""
+    missing = 0
+    for i in range(n_first):
+        image = neighbors[i]
+        if image < 0:
             break
-        if friend == owner:
+        if image == owner:
             continue
-        at = np.searchsorted(in_order, friend)
-        if at == len(in_order) or in_order[at] != friend:
-            strangers += 1
-    return strangers
+        at = np.searchsorted(sorted_list, image)
+        if at == len(sorted_list) or sorted_list[at] != image:
+            missing += 1
+    return missing

@@ -19,7 +19,7 @@ from cdp.consensus.mediator import Mediator
 from cdp.consensus.vote import Vote
 from cdp.errors import InputError
 from cdp.graph.search import knn_graph, knn_graphs
-from cdp.lab.baselines.fresh_process import run_apart
+from cdp.lab.baselines.fresh_process import run_in_fresh_process
 from cdp.lab.baselines.measure import figures_of, measure_baselines
 from cdp.lab.baselines.methods import BASELINES, make_baselines, tune
 from cdp.lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
@@ -255,7 +255,7 @@ def compare_methods(recipe: RunRecipe, folder: Path, names: tuple[str, ...], pro
     bar = chosen_bar(recipe, folder)
     with tempfile.TemporaryDirectory(prefix="cdp-study-") as home:
         write_json(Path(home) / "cdp.json", {"run": str(folder), "recipe": recipe.as_dict()})
-        run = partial(run_apart, prepare_cdp, Path(home), "cdp")
+        run = partial(run_in_fresh_process, prepare_cdp, Path(home), "cdp")
         rows.append(figures_of("cdp", {"bar": bar}, run, others).as_dict())
     write_json(folder / "baselines.json", rows)
 
