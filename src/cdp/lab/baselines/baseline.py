@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from cdp.errors import InputError
 from cdp.settings import check_settings, setting
 from cdp.types import Embeddings, KnnGraph, Labels
-from cdp.types.arrays import AnyArray, IntArray
+from cdp.types.arrays import AnyArray
 
 DEFAULT_K = 20
 
@@ -88,11 +87,3 @@ def labels_of(groups: AnyArray) -> Labels:
     _, number = np.unique(groups, return_inverse=True)
     sizes = np.bincount(number, minlength=1)
     return Labels.from_array(np.where((groups >= 0) & (sizes[number] > 1), number, -1))
-
-
-def components(first: AnyArray, second: AnyArray, n_images: int) -> IntArray:
-    """The connected component of every image, int32 (n,), where first[i] and second[i] are linked."""
-    ones = np.ones(len(first), np.int8)
-    matrix = sparse.coo_array((ones, (first, second)), shape=(n_images, n_images))
-    numbers: IntArray = sparse.csgraph.connected_components(matrix, directed=False)[1].astype(np.int32)
-    return numbers

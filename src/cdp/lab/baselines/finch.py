@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from cdp.graph.search import knn_graph
-from cdp.lab.baselines.baseline import Baseline, components, labels_of
+from cdp.lab.baselines.baseline import Baseline, labels_of
+from cdp.lab.baselines.links import components
 from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray, IntArray, LongArray
@@ -51,11 +52,7 @@ class Finch(Baseline):
         Two images are linked if one is the other's first neighbor, or if they share their first neighbor (which
         then links them anyway: so the links i - first(i) are enough). At higher levels groups are compared by the
         mean of their unit vectors.
-
-        Args:
-            embeddings: one model's view of the images.
-            graph: its k-NN graph; only the first neighbors are used.
-            most: stop after so many levels.
+        It stops after `most` levels; of the graph only the first neighbors are used.
         """
         if embeddings.n_images < 2:
             return [np.zeros(embeddings.n_images, np.int32)]

@@ -8,12 +8,11 @@ from heapq import heappop, heappush
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from cdp.kernels import kernel
-from cdp.lab.baselines.baseline import Baseline, components, cosine_setting, labels_of
-from cdp.lab.baselines.links import Links, links_of
+from cdp.lab.baselines.baseline import Baseline, cosine_setting, labels_of
+from cdp.lab.baselines.links import components, links_of
 from cdp.memory import parse_bytes
 from cdp.parallel import spans
 from cdp.settings import setting
@@ -77,7 +76,8 @@ class Hierarchical(Baseline):
             return _merge_all_pairs(embeddings, self.linkage)
         links = links_of(self.graph_of(embeddings, graph))
         if self.linkage == "single":
-            return _merge_by_best_link(links)
+            order = np.argsort(-links.similarity, kind="stable")
+            return _Merges(links.first[order], links.second[order], links.similarity[order])
         matrix = links.rows()
         return _Merges(
             *_merge_by_average(embeddings.vectors, matrix.indptr, matrix.indices, matrix.data, floor)
@@ -89,7 +89,7 @@ class _Merges(NamedTuple):
 
     first: IntArray
     second: IntArray
-    similarity: DoubleArray
+    similarity: FloatArray | DoubleArray
 
 
 def _cut(merges: _Merges, threshold: float, n_images: int) -> Labels:
@@ -128,19 +128,6 @@ def _one_minus_cosines(vectors: FloatArray) -> DoubleArray:
     np.subtract(1, condensed, out=condensed)
     # Copies of an image may come out a rounding below zero, which SciPy would sort before everything.
     return np.maximum(condensed, 0, out=condensed)
-
-
-def _merge_by_best_link(links: Links) -> _Merges:
-    """Single linkage: the links of a maximum spanning forest, best first."""
-    # Between 1 and 3, because SciPy reads a weight of 0 as no link.
-    weights = 2 - links.similarity.astype(np.float64)
-    matrix = sparse.csr_array(
-        sparse.coo_array((weights, (links.first, links.second)), shape=(links.n_images,) * 2)
-    )
-    forest = sparse.coo_array(sparse.csgraph.minimum_spanning_tree(matrix))
-    order = np.argsort(forest.data, kind="stable")
-    first, second = forest.coords
-    return _Merges(first[order].astype(np.int32), second[order].astype(np.int32), 2 - forest.data[order])
 
 
 @kernel

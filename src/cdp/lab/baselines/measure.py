@@ -63,12 +63,7 @@ def measure_baselines(
 ) -> list[BaselineFigures]:
     """Figures of every baseline, each run in a fresh process.
 
-    Args:
-        baselines: with the settings they shall have.
-        embeddings: what they label.
-        graph: its k-NN graph; None = 20 neighbors, searched here once.
-        identities: the truth; negative = unknown, not counted.
-        progress: called as the work goes on.
+    Without a graph, 20 neighbors are searched once for all; a negative identity is unknown and not counted.
     """
     truth = np.asarray(identities)
     if truth.shape != (embeddings.n_images,):

@@ -16,8 +16,8 @@ from cdp.lab.baselines.hierarchical import Hierarchical
 from cdp.lab.baselines.infomap import Infomap
 from cdp.lab.baselines.kmeans import KMeans, MiniBatchKMeans
 from cdp.lab.baselines.leiden import Leiden
-from cdp.lab.baselines.links import links_of
-from cdp.lab.baselines.methods import BASELINES, make_baselines, settings_of, tune
+from cdp.lab.baselines.links import components, links_of
+from cdp.lab.baselines.methods import BASELINES, grid_points, make_baselines, tune
 from cdp.lab.baselines.rank_order import RankOrder, rank_order
 
 INSTALLED = {
@@ -173,7 +173,7 @@ def test_dbscan_sees_what_scikit_learn_sees_on_all_pairs(part):
 
 def test_dbscan_with_two_samples_is_the_components_of_the_links(part):
     embeddings, graph, _ = part
-    expected = labels_of(links_of(graph, 0.5).groups())
+    expected = labels_of(components(*links_of(graph, 0.5)[:2], graph.n_images))
     assert DBSCAN(0.5, 2).label(embeddings, graph).labels.tolist() == expected.labels.tolist()
 
 
@@ -218,21 +218,21 @@ def test_links_are_the_edges_each_once():
     assert np.allclose(links.similarity, table[links.first, links.second], atol=1e-6)
     matrix = links.rows().toarray()
     assert np.array_equal(matrix, matrix.T)
-    assert len(links_of(graph, 2.0)) == 0
+    assert len(links_of(graph, 2.0).first) == 0
     assert links_of(graph, 2.0).rows().nnz == 0
 
 
 def test_tuning_takes_the_first_of_the_best(part):
     embeddings, graph, identities = part
     grid = {"min_samples": (2, 3), "similarity": (0.95, 0.52, 0.52, 0.9)}
-    assert settings_of(grid)[1] == {"min_samples": 2, "similarity": 0.52}
+    assert grid_points(grid)[1] == {"min_samples": 2, "similarity": 0.52}
     tuned = tune(DBSCAN(), embeddings, graph, identities, grid)
     every = {
         tuple(each.values()): measure_labels(
             DBSCAN(**each).label(embeddings, graph), identities
         ).discards_kept.pairwise.f
         or 0.0
-        for each in settings_of(grid)
+        for each in grid_points(grid)
     }
     assert every[tuned.min_samples, tuned.similarity] == max(every.values())
     # Unknown identities are not counted, and a grid where nothing is found still has a first value.
