@@ -1,4 +1,4 @@
-"""What stays: the traits of a person, and of lookalikes, who are small variations of somebody else."""
+"""What stays: the traits of a person, and of lookalikes, who are small variations of another one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def make_people(settings: FaceSettings, people: LongArray) -> AnyArray:
 
 
 def make_strangers(settings: FaceSettings, people: LongArray, shots: LongArray) -> AnyArray:
-    """Traits of nobody in the set, for junk."""
+    """Traits of people who are not in the set, for junk."""
     return traits_of(uniforms(keys(settings.seed, _STRANGERS, people, shots), _N_COLUMNS))
 
 
