@@ -22,7 +22,7 @@ from cdp.consensus.vote import Vote
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import Score, measure_among_others
 from cdp.graph.search import knn_graph
-from cdp.lab.oracle import mend
+from cdp.lab.oracle import correct_by_truth
 from cdp.progress import Progress
 from cdp.run.training import part
 from cdp.store import fill, load, save, write_json, writing
@@ -352,7 +352,7 @@ def label(recipe: RunRecipe, folder: Path, turn: Round = ONLY) -> None:
     graph = load(home / "consensus", ConsensusGraph)
     labels = group(graph, chosen_bar(recipe, home), recipe)
     if recipe.consensus.mend != "nothing":
-        labels = mend(labels, part(folder, "unlabeled").identities, recipe.consensus.mend)
+        labels = correct_by_truth(labels, part(folder, "unlabeled").identities, recipe.consensus.mend)
     with writing(home / "labels", force=True) as place:
         fill(place, labels)
         if recipe.joint.soft_depth:
