@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cdp.data import knn_files
 from cdp.data.knn_files import read_knn
 from cdp.errors import InputError
 from cdp.graph.exact import exact_graph
@@ -123,13 +122,6 @@ class TestArranging:
             graph.similarity[:3], [[0.9, 0.75, 0.75], [0.9, 0.7, 0.6], [0.5, 0.5, 0.5]]
         )
         assert graph.similarity[3].tolist() == [0.5, -np.inf, -np.inf]
-
-    def test_blocks_make_no_difference(
-        self, tmp_path: Path, truth: KnnGraph, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        ids, similarity = with_self(truth)
-        monkeypatch.setattr(knn_files, "_BLOCK_ROWS", 7)
-        same(read_knn(write_idx(tmp_path / "knn.npz", ids, similarity)), truth)
 
     def test_images_that_know_only_themselves(self, tmp_path: Path) -> None:
         graph = read_knn(write_idx(tmp_path / "knn.npz", [[0], [1]], [[0.0], [0.0]]))
