@@ -35,6 +35,15 @@ def reading(file: Path) -> Iterator[None]:
         raise InputError(f"{error.filename or file}: cannot be read ({error.strerror or error}).") from None
 
 
+@contextmanager
+def naming(source: object) -> Iterator[None]:
+    """Puts the file or row that it is about in front of the message of an InputError."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
 def open_npy(file: Path, convert: str = _AS_FLOATS, *, may_be_empty: bool = False) -> AnyArray:
     """The array in a .npy file, memory-mapped and read-only; never unpickled.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import reading
+from cdp.data.array_files import naming, reading
 from cdp.data.images import decode
 from cdp.data.lfw_pairs import N_FOLDS, contiguous_folds
 from cdp.errors import InputError
@@ -46,10 +46,8 @@ class VerificationPack:
 
     def decode(self, row: int) -> ByteArray:
         """Image `row` as uint8 (height, width, 3)."""
-        try:
+        with naming(f"{self.source}: image {row} (counted from 0)"):
             return decode(self.images[row])
-        except InputError as error:
-            raise InputError(f"{self.source}: image {row} (counted from 0): {error}") from None
 
 
 def read_verification_pack(file: str | Path) -> VerificationPack:

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import file_size, open_npy, open_parquet, read_npz, read_text, reading
+from cdp.data.array_files import file_size, naming, open_npy, open_parquet, read_npz, read_text, reading
 from cdp.errors import InputError
 from cdp.types import Views
 from cdp.types.arrays import AnyArray
-
-_EXPECTED = "base.npy, committee/NAME.npy and, if known, identities.npy"
 
 
 @dataclass
@@ -45,10 +43,8 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
     with reading(path):
         parts = _read_parts(path, dim, base)
     identities = None if parts.identities is None else _number_names(parts.identities, path)
-    try:
+    with naming(path):
         views = Views(parts.base, parts.committee, identities, parts.paths)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
     if dim is not None and views.base.dimensions != dim:
         raise InputError(f"{path}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.")
     return views
@@ -116,7 +112,10 @@ def _read_folder(folder: Path, dim: int | None, base: str | None) -> _Parts:
         }
         return _read_models(models[base_name], members, folder, dim)
     found = ", ".join(sorted(file.name for file in folder.iterdir())[:10]) or "nothing"
-    raise InputError(f"{folder}: no base.npy; a folder of views holds {_EXPECTED} (found: {found}).")
+    raise InputError(
+        f"{folder}: no base.npy; a folder of views holds base.npy, committee/NAME.npy and, if known, identities.npy "
+        f"(found: {found})."
+    )
 
 
 def _model_files(folder: Path) -> dict[str, Path]:
