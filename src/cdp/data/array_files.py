@@ -1,4 +1,4 @@
-"""Opening .npy, .npz, Parquet and text files: mapped where possible, never unpickled, damage told in one sentence."""
+"""Opening .npy, .npz, Parquet and text files: mapped where possible, never unpickled, damage in one sentence."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _pickled(what: str, convert: str) -> str:
 
 @contextmanager
 def open_parquet(file: Path) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetFile`; damage found while it is read is told in one sentence."""
+    """A `pyarrow.parquet.ParquetFile`; damage found while it is read is an InputError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -153,7 +153,7 @@ def _as_similarity(file: Path, neighbors: IntArray, numbers: AnyArray) -> FloatA
         raise InputError(f"{file}: row {row} (counted from 0) holds NaN or infinity; write it again.")
     meaning = _meanings(neighbors, numbers, present)
     if len(meaning) != 1:
-        why = "nothing tells" if not meaning else "signs disagree"
+        why = "nothing shows" if not meaning else "signs disagree"
         raise InputError(
             f"{file}: {why} whether its numbers are 1 - cosine or cosine; pass the embeddings it was made from."
         )

@@ -46,7 +46,7 @@ def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
     try:
         identities, names = _identities(file, columns, len(locations))
         return Manifest(
-            locations=tuple("" if place is None else place for place in locations),
+            locations=tuple(location or "" for location in locations),
             identities=identities,
             names=names,
             root=str(file.parent if root is None else root),
@@ -84,8 +84,8 @@ def _read_csv(file: Path) -> Columns:
                         f"{file}: line {lines.line_num} has {len(line)} fields, the header has {len(header)}; "
                         "put a field that contains a comma in double quotes."
                     )
-                for place, append in keep:
-                    append(line[place])
+                for at, append in keep:
+                    append(line[at])
         except csv.Error as error:
             raise InputError(f"{file}: line {lines.line_num} is not CSV ({error}).") from None
         except UnicodeDecodeError:
@@ -145,7 +145,7 @@ def _identity_text(identity: Any) -> str:
 def number_identities(texts: Sequence[str]) -> tuple[LongArray, tuple[str, ...] | None]:
     """Identities as numbers: whole numbers stay as they are, names are numbered in sorted order.
 
-    `""` and `-1` mean unknown. Text like `007` is a name: as a number it could not be told from `7`.
+    `""` and `-1` mean unknown. Text like `007` is a name: as a number it would be the same as `7`.
     """
     different = set(texts)
     try:
@@ -208,7 +208,7 @@ def locations_from(manifest: Manifest, folder: Path) -> Sequence[str]:
         prefix = os.path.relpath(root, here)
     except ValueError:  # Two drives of a Windows machine have no way between them.
         prefix = root
-    return [place if os.path.isabs(place) else f"{prefix}/{place}" for place in manifest.locations]
+    return [path if os.path.isabs(path) else f"{prefix}/{path}" for path in manifest.locations]
 
 
 @contextmanager
@@ -236,7 +236,7 @@ def writing_file(path: str | Path, *, force: bool = False) -> Iterator[Path]:
                 f"{path}: the disk is full; nothing was changed there. Free space and run again."
             ) from None
         raise StoreError(
-            f"{path}: cannot be written ({error.strerror or error}); choose a place you may write to."
+            f"{path}: cannot be written ({error.strerror or error}); choose a folder you may write to."
         ) from None
     finally:
         if partial is not None:

@@ -159,10 +159,10 @@ class TestMeaning:
         ids = [[1, 2], [0, 2], [0, 1]]
         file = write_idx(tmp_path / "knn.npz", ids, [[0.5, 0.5]] * 3)
         refuses(
-            file, "knn.npz: nothing tells whether its numbers are 1 - cosine or cosine; pass the embeddings"
+            file, "knn.npz: nothing shows whether its numbers are 1 - cosine or cosine; pass the embeddings"
         )
         write_idx(file, ids, [[0.5, 0.6], [0.6, 0.5], [0.5, 0.6]])
-        refuses(file, "knn.npz: nothing tells")
+        refuses(file, "knn.npz: nothing shows")
         write_idx(
             file, [[0, 1, 2], [1, 0, 2], [2, 0, 1]], [[0.0, 0.6, 0.5], [0.0, -0.5, -0.6], [0.0, -0.3, -0.4]]
         )

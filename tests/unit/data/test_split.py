@@ -126,7 +126,7 @@ def test_save_and_load(tmp_path, suffix):
     [
         ({"labeled": 1.5}, "labeled=1.5: a share is a number from 0 to 1"),
         ({"labeled": float("nan")}, "a share is a number from 0 to 1"),
-        ({"labeled": 0}, "without a labeled part"),
+        ({"labeled": 0}, "labeled=0: there is nothing to learn from"),
         ({"labeled": 1}, "everything is labeled exactly if"),
         ({"unlabeled_parts": 0}, "everything is labeled exactly if"),
         ({"unlabeled_parts": -1}, "use 0, 1, 2"),

@@ -34,10 +34,10 @@ class RankOrder(Baseline):
 def rank_order(graph: KnnGraph) -> DoubleArray:
     """D_m of every image and each of its neighbors, float64 (n, k); infinite where there is no neighbor.
 
-    With O_a(b) the place of b in a's list, from 1, and f_a(i) the image in place i:
+    With O_a(b) the rank of b in a's list, from 1, and f_a(i) the image of rank i:
         d_m(a, b) = sum over i = 1..min(O_a(b), k) of [f_a(i) is not among b's k nearest]
         D_m(a, b) = (d_m(a, b) + d_m(b, a)) / min(O_a(b), O_b(a))
-    An image is in its own list, at place 0; O_b(a) of an image that is not in b's list is beyond k.
+    An image is in its own list, at rank 0; O_b(a) of an image that is not in b's list is beyond k.
     """
     return _rank_order(graph.neighbors, np.sort(graph.neighbors, axis=1))
 
@@ -47,8 +47,8 @@ def _rank_order(neighbors: AnyArray, sorted_neighbors: AnyArray) -> AnyArray:
     n_images, k = neighbors.shape
     found = np.full((n_images, k), np.inf)
     for a in range(n_images):
-        for place in range(k):
-            b = neighbors[a, place]
+        for rank in range(k):
+            b = neighbors[a, rank]
             if b < 0:
                 break
             back = k
@@ -56,10 +56,10 @@ def _rank_order(neighbors: AnyArray, sorted_neighbors: AnyArray) -> AnyArray:
                 if neighbors[b, i] == a:
                     back = i
                     break
-            missing = _count_missing(neighbors[a], place + 1, sorted_neighbors[b], b) + _count_missing(
+            missing = _count_missing(neighbors[a], rank + 1, sorted_neighbors[b], b) + _count_missing(
                 neighbors[b], min(back + 1, k), sorted_neighbors[a], a
             )
-            found[a, place] = missing / (min(place, back) + 1)
+            found[a, rank] = missing / (min(rank, back) + 1)
     return found
 
 
