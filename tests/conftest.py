@@ -1,5 +1,6 @@
 """Fixtures for all suites: a small set of views, and the real data where it is at hand."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,12 @@ def small_views() -> Views:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder with real data beside the project; tests that need it are skipped without it."""
-    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip("the real data (../shared/data) is not at hand")
+    """The folder with the real data of docs/data.md, $CDP_DATA or beside the project; tests are skipped without it."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("CDP_DATA") or beside)
+    for name in ("lfw/identities.npy", "omniglot/images_background.zip", "omniglot/images_evaluation.zip"):
+        if not (folder / name).is_file():
+            pytest.skip(f"{folder / name} is not there; docs/data.md says where to get it")
     return folder
 
 

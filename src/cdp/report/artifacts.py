@@ -17,7 +17,7 @@ from cdp.consensus.mediator import Mediator
 from cdp.consensus.mlp import PaperMLP
 from cdp.data.images import open_images
 from cdp.data.manifest_tables import read_table
-from cdp.errors import InputError, StoreError
+from cdp.errors import InputError, StoreError, install_command
 from cdp.store import load, read_card
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Manifest
 from cdp.types.arrays import FloatArray
@@ -83,7 +83,7 @@ def read_run(folder: Path) -> dict[str, Any]:
         raise InputError(f"{file}: not written by `cdp run`; give the folder that `cdp run --out` wrote.")
     if run["format"] > RUN_FORMAT:
         raise InputError(
-            f"{folder} was written by a newer cdp ({run.get('cdp')}); update with pip install -U cdp."
+            f"{folder} was written by a newer cdp ({run.get('cdp')}); fetch the newer source and run {install_command()}."
         )
     return run
 

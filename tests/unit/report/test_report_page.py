@@ -368,7 +368,7 @@ def test_folders_that_are_not_runs(tmp_path, run):
         write_report(tmp_path)
     write_run(tmp_path, {**run, "format": 2, "cdp": "9.0"})
     with pytest.raises(
-        InputError, match=r"was written by a newer cdp \(9.0\); update with pip install -U cdp"
+        InputError, match=r"was written by a newer cdp \(9.0\); fetch the newer source and run pip install"
     ):
         write_report(tmp_path)
 
