@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-_LEVELS = range(11)
-_HUES = (
-    "#3366cc",
-    "#e08a00",
-    "#2a9d6f",
-    "#b04fc4",
-    "#c9b400",
-    "#00a3c4",
-    "#d6336c",
-    "#7a8b2f",
-    "#7950f2",
-    "#a0643c",
-    "#5f9ea0",
-    "#ff7f6e",
-)
+_HUES = "3366cc e08a00 2a9d6f b04fc4 c9b400 00a3c4 d6336c 7a8b2f 7950f2 a0643c 5f9ea0 ff7f6e".split()
 
 _BASE = """
 :root{--paper:#fff;--panel:#f6f7f9;--ink:#1b1f24;--muted:#5b6570;--rule:#d9dde2;--track:#e9ecf0;
@@ -42,6 +28,9 @@ section{padding:30px 0 14px;border-bottom:1px solid var(--rule)}
 section:last-of-type{border:0}
 p{margin:0 0 .9rem;max-width:46rem}
 .lead{font-size:1.1rem}
+.notes{margin:0 0 1rem;padding:10px 14px 10px 2rem;max-width:48rem;background:var(--panel);border-left:4px solid var(--odd);
+border-radius:6px}
+main>.note{padding-top:24px;margin:0}
 .note,figcaption,caption,small{color:var(--muted);font-size:.88rem}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));gap:16px;margin:0 0 18px}
 figure{margin:0;padding:16px;background:var(--panel);border-radius:10px;min-width:0}
@@ -93,15 +82,17 @@ section>.legend{margin:0 0 1rem}
 .run{display:flex;flex-wrap:wrap;gap:6px;align-items:center}
 .thumbs .box{width:46px;height:46px;border-radius:5px;object-fit:cover;background:var(--track);display:inline-grid;
 place-items:center;color:var(--muted)}
-.box.missed{outline:2.5px solid var(--wrong);outline-offset:-1px}
-.box.stranger{outline:2.5px dashed var(--odd);outline-offset:-1px}
+.missed{outline:2.5px solid var(--wrong);outline-offset:-1px}
+.thumbs .path{background:var(--track);border-radius:5px;padding:3px 8px;font-size:.82rem;overflow-wrap:anywhere}
+.path small{margin-left:.5em}
+.other{outline:2.5px dashed var(--odd);outline-offset:-1px}
 .more{color:var(--muted);font-size:.82rem;white-space:nowrap;padding-left:2px}
 line.edge{stroke:var(--ink);stroke-width:1.1}
 line.e0{stroke-opacity:.55}line.e1{stroke-opacity:.32}line.e2{stroke-opacity:.16}
 line.edge.wrong{stroke:var(--wrong);stroke-width:2.2}
 line.edge.dotted{stroke:var(--muted);stroke-dasharray:2 3;stroke-opacity:.7}
 .node{stroke:var(--panel);stroke-width:1}
-.node.lost{fill:var(--panel);stroke:var(--wrong);stroke-width:2.2}
+.node.discarded{fill:var(--panel);stroke:var(--wrong);stroke-width:2.2}
 footer{color:var(--muted);font-size:.85rem;padding:20px 20px 40px}
 @media (max-width:640px){body{font-size:15px}header,main,footer{padding-left:16px;padding-right:16px}
 nav{position:static}nav div{padding:8px 16px}figure{padding:12px}h1{font-size:1.5rem}
@@ -116,20 +107,20 @@ nav{display:none}figure,table,.tile{break-inside:avoid}h2,h3{break-after:avoid}b
 
 def style_sheet() -> str:
     """The whole style; colors of charts are classes, so that dark mode and print can change them."""
-    kinds = (
-        ("m-cdp", "cdp"),
-        ("m-all", "all"),
-        ("m-labeled", "labeled"),
-        ("cdp", "cdp"),
-        ("wrong", "wrong"),
-        ("odd", "odd"),
-    )
+    colors = {
+        "m-cdp": "cdp",
+        "m-all": "all",
+        "m-labeled": "labeled",
+        "cdp": "cdp",
+        "wrong": "wrong",
+        "odd": "odd",
+    }
     rules = []
-    for kind, color in kinds:
+    for kind, color in colors.items():
         rules.append(f"rect.{kind}{{fill:var(--{color})}}.swatch.{kind}{{color:var(--{color})}}")
         rules.append(f".curve.{kind}{{stroke:var(--{color})}}")
-    for level in _LEVELS:
+    for level in range(11):
         rules.append(f".p{level}{{fill:rgba(var(--plus),{level / 10:g})}}")
         rules.append(f".n{level}{{fill:rgba(var(--minus),{level / 10:g})}}")
-    rules += [f".c{number}{{fill:{hue}}}" for number, hue in enumerate(_HUES)]
+    rules += [f".c{number}{{fill:#{hue}}}" for number, hue in enumerate(_HUES)]
     return _BASE + "\n".join(rules) + "\n"

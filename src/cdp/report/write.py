@@ -1,15 +1,14 @@
-"""At the edge: a run folder in, a page out."""
+"""At the edge: a record and artifacts in, a page out."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from cdp.errors import OutputExistsError, StoreError
-from cdp.report.artifacts import accepted_only, read_artifacts, read_run
+from cdp.data.manifest_tables import writing_file
+from cdp.errors import OutputExistsError
+from cdp.report.artifacts import Artifacts, read_run_artifacts
 from cdp.report.page import build_page
+from cdp.types.run_record import RunRecord, read_run_record
 
 
 def write_report(folder: Path, out: Path | None = None, *, force: bool = False) -> Path:
@@ -29,21 +28,12 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
     target = own if out is None else out
     if target.exists() and not force and target.resolve() != own.resolve():
         raise OutputExistsError(f"{target} is there already; choose another name or replace it with --force.")
-    run = read_run(folder)
-    page = build_page(run, accepted_only(run, read_artifacts(folder, _base(run))))
-    # Written beside and moved into place, so that a full disk never leaves half a page.
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
-    try:
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(target)
-    except OSError as error:
-        raise StoreError(f"{target}: cannot be written ({error.strerror}); choose another place.") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    write_page(read_run_record(folder / "run.json"), read_run_artifacts(folder), target)
     return target
 
 
-def _base(run: Mapping[str, Any]) -> str | None:
-    """The name of the base network's folder."""
-    told = ((run.get("results") or {}).get("headline") or {}).get("network")
-    return None if told is None else str(told)
+def write_page(record: RunRecord, artifacts: Artifacts, file: Path) -> None:
+    """Write the report, whole or not at all; a page that is there is replaced."""
+    page = build_page(record, artifacts)
+    with writing_file(file, force=True) as partial:
+        partial.write_text(page, encoding="utf-8")
