@@ -275,8 +275,7 @@ def _mediator_contents(mediator: Any) -> Contents:
         "committee": list(mediator.committee),
         "inputs": list(mediator.inputs),
         "k": mediator.k,
-        "lessons": mediator.lessons,
-        "impostors": mediator.impostors,
+        "training": mediator.training,
         "network": {**network.get_params(), "hidden": list(network.hidden)},
         "losses": network.losses_,
     }
@@ -300,8 +299,7 @@ def _load_mediator(arrays: dict[str, AnyArray], settings: dict[str, Any]) -> Any
         tuple(settings["committee"]),
         tuple(settings["inputs"]),
         settings["k"],
-        settings["lessons"],
-        settings.get("impostors", 1.0),
+        settings.get("training") or settings["lessons"],
     )
 
 
