@@ -57,6 +57,7 @@ class Artifacts:
             "base graph": self.base_graph,
         }
         counts = {name: part.n_images for name, part in parts.items() if part is not None}
+        counts |= {} if self.identities is None else {"identities": len(self.identities)}
         if len(set(counts.values())) > 1:
             found = ", ".join(f"{name} {number:,}" for name, number in counts.items())
             raise InputError(f"The folder speaks of different numbers of images ({found}); make it again.")

@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdp.report.markup import Html
-from cdp.report.svg import Bar, bar_chart, bar_of, matrix_chart
-from cdp.report.words import (
-    UNKNOWN,
-    count,
-    counted,
-    figure,
-    measures,
-    paragraph,
-    percent,
-    section,
-    side_by_side,
-    table,
-    with_interval,
-)
+from cdp.report.recognition_words import bar_of, measures, with_interval
+from cdp.report.svg import bar_figure, matrix_chart
+from cdp.report.words import UNKNOWN, count, counted, figure, paragraph, percent, section, side_by_side, table
 from cdp.types.run_record import Agreement, Committee, Figure, Member
 
 _TITLE = "The committee"
@@ -74,13 +63,13 @@ def _sentence(members: Sequence[Member], agreement: Agreement | None) -> str:
 def _bars(title: str, reading: str, members: Sequence[Member], figures: Sequence[Figure]) -> Html | None:
     if all(one.value is None for one in figures):
         return None
-    bars: list[Bar] = [
+    bars = [
         bar_of(f"{member.name} (base)", one, "m-cdp")
         if member.role == "base"
         else bar_of(member.name, one, "m-labeled")
         for member, one in zip(members, figures, strict=True)
     ]
-    return figure(bar_chart(title, bars, percent, 1.0), reading, title)
+    return bar_figure(title, reading, bars, percent, 1.0)
 
 
 def _agreement(agreement: Agreement) -> Html:

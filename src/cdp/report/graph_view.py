@@ -8,10 +8,10 @@ import numpy as np
 
 from cdp.report.artifacts import Artifacts
 from cdp.report.layout import place_nodes
-from cdp.report.markup import Html, element, join
+from cdp.report.markup import Html, element
 from cdp.report.survey import Survey
 from cdp.report.svg import line, picture
-from cdp.report.words import counted, figure, legend, paragraph, percent, section, table
+from cdp.report.words import counted, figure, paragraph, percent, section
 from cdp.types import ConsensusGraph, KnnGraph
 from cdp.types.arrays import BoolArray, DoubleArray, IntArray, LongArray
 
@@ -42,35 +42,33 @@ class _Part:
 def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
     """A few dozen groups as a graph: where labels come from, and how wrong ones come about."""
     graph = artifacts.consensus
-    if survey is None or graph is None:
-        return section(
-            "graph", _TITLE, paragraph("The accepted pairs are not at hand, so there is no graph to draw.")
-        )
-    if not len(graph):
-        return section("graph", _TITLE, paragraph("No pair was accepted, so there is no graph to draw."))
-    groups = choose_groups(survey)
+    groups = [] if survey is None else choose_groups(survey)
+    if survey is None or graph is None or not groups:
+        why = "No group is small enough to draw"
+        if survey is None or graph is None:
+            why = "The accepted pairs are not at hand"
+        elif not len(graph):
+            why = "No pair was accepted"
+        return section("graph", _TITLE, paragraph(f"{why}, so there is no graph."))
     part = _cut(survey, graph, groups, artifacts.base_graph)
-    reading = (
-        "Every cluster is one pseudo-identity; two dense parts joined by a thin bridge may be two people."
+    lead = (
+        f"{counted(len(part.rows), 'image')} of {graph.n_images:,} as dots, joined where a pair was accepted."
     )
-    chosen_by = ""
-    if survey.identities is not None:
-        reading = (
-            "Every cluster is one pseudo-identity. One color per cluster is right; two colors joined by a red line are "
-            "two people under one label. Colors repeat in other clusters; point at a dot to read whose it is."
-        )
-        chosen_by = (
-            " Chosen to show mistakes: groups with wrong pairs first, so it looks worse than the whole."
+    reading = "Every cluster is one pseudo-identity"
+    if survey.identities is None:
+        reading += "; two dense parts joined by a thin bridge may be two people."
+    else:
+        lead += " Chosen to show mistakes: groups with wrong pairs first, so it looks worse than the whole."
+        reading += (
+            ". One color per cluster is right; two colors joined by a red line are two people under one label. Colors "
+            "repeat in other clusters; point at a dot to read whose it is."
         )
     return section(
         "graph",
         _TITLE,
-        paragraph(
-            f"{counted(len(part.rows), 'image')} of {graph.n_images:,} as dots, joined where a pair was accepted.{chosen_by}",
-            class_="lead",
-        ),
-        figure(join([_draw(survey, part), legend(_legend(survey, part))]), reading, wide=True),
-        _table(survey, graph, part, len(groups)),
+        paragraph(lead, class_="lead"),
+        figure(_draw(survey, part), reading, wide=True, entries=_legend(survey, part)),
+        paragraph(_numbers(survey, graph, part, len(groups)), class_="note"),
     )
 
 
@@ -79,16 +77,9 @@ def _cut(survey: Survey, graph: ConsensusGraph, groups: list[int], base_graph: K
     position = np.full(len(survey.labels), -1, np.int64)
     position[rows] = np.arange(len(rows))
     inside = (position[graph.ids] >= 0).all(axis=1)
-    rejected = (
-        np.empty((0, 2), np.int64) if base_graph is None else _rejected(survey, rows, position, base_graph)
-    )
-    return _Part(
-        rows,
-        position[graph.ids[inside]],
-        graph.doubt[inside].astype(np.float64),
-        _are_wrong(survey, graph.ids[inside]),
-        rejected,
-    )
+    pairs, doubt = graph.ids[inside], graph.doubt[inside].astype(np.float64)
+    rejected = _rejected(survey, rows, position, base_graph)
+    return _Part(rows, position[pairs], doubt, _are_wrong(survey, pairs), rejected)
 
 
 def _legend(survey: Survey, part: _Part) -> list[tuple[str, str]]:
@@ -106,23 +97,13 @@ def _legend(survey: Survey, part: _Part) -> list[tuple[str, str]]:
     return entries
 
 
-def _table(survey: Survey, graph: ConsensusGraph, part: _Part, n_groups: int) -> Html:
-    discarded = survey.labels < 0
-    rows = [
-        ["groups", f"{n_groups:,}", f"{len(survey.sizes):,}"],
-        ["images", f"{len(part.rows):,}", f"{graph.n_images:,}"],
-        ["discarded images", f"{int(discarded[part.rows].sum()):,}", f"{int(discarded.sum()):,}"],
-        ["accepted pairs", f"{len(part.edges):,}", f"{len(graph):,}"],
-        ["median doubt of a pair", _median(part.doubt), _median(graph.doubt)],
-    ]
-    if survey.identities is not None:
-        wrong = int(_are_wrong(survey, graph.ids).sum())
-        rows.append(
-            ["wrong pairs", f"{int(part.wrong.sum()):,}", f"{wrong:,} ({percent(wrong / len(graph))})"]
-        )
-    return table(
-        ["shown", "number", "in the whole graph"], rows, "What is drawn, and how much of the whole it is"
-    )
+def _numbers(survey: Survey, graph: ConsensusGraph, part: _Part, n_groups: int) -> str:
+    words = f"Drawn are {n_groups:,} of {len(survey.sizes):,} groups and {len(part.edges):,} of {len(graph):,} accepted pairs"
+    if survey.identities is None:
+        return f"{words}."
+    wrong = int(_are_wrong(survey, graph.ids).sum())
+    share = percent(wrong / len(graph))
+    return f"{words}; {int(part.wrong.sum()):,} of those drawn and {wrong:,} of all ({share}) are of two identities."
 
 
 def choose_groups(survey: Survey, most_nodes: int = MOST_NODES) -> list[int]:
@@ -131,18 +112,16 @@ def choose_groups(survey: Survey, most_nodes: int = MOST_NODES) -> list[int]:
     Each kind gets a share of the nodes, and very large groups are left out: they would fill the picture alone.
     """
     small = survey.sizes <= max(most_nodes // 7, 3)
-    if survey.identities is not None and not small.any():
+    if not small.any():
         small = survey.sizes <= most_nodes
-    spread = np.argsort(-survey.sizes, kind="stable")
-    spread = spread[
-        np.unique(np.linspace(0, len(spread) - 1, min(len(spread), 120)).round().astype(np.int64))
-    ]
+    by_size = np.argsort(-survey.sizes, kind="stable")
+    spread = np.linspace(0, len(by_size) - 1, min(len(by_size), 120)).round().astype(np.int64)
     split = [group for _, groups in survey.split_identities()[:6] for group in groups[:3].tolist()]
     kinds: list[tuple[float, list[int]]] = [
         (0.4, np.argsort(-survey.n_wrong, kind="stable")[: int((survey.n_wrong > 0).sum())].tolist()),
         (0.6, split),
         (0.75, np.argsort(-survey.n_missed, kind="stable")[: int((survey.n_missed > 0).sum())].tolist()),
-        (1.0, spread.tolist()),
+        (1.0, by_size[spread].tolist()),
     ]
     chosen: list[int] = []
     nodes = 0
@@ -176,11 +155,11 @@ def _are_wrong(survey: Survey, ids: IntArray) -> BoolArray:
     return wrong
 
 
-def _rejected(survey: Survey, rows: LongArray, position: LongArray, graph: KnnGraph) -> LongArray:
+def _rejected(survey: Survey, rows: LongArray, position: LongArray, graph: KnnGraph | None) -> LongArray:
     """For every discarded image shown, its two nearest neighbors in the group it would belong to."""
-    ends = []
+    ends: list[tuple[int, int]] = []
     for row in rows[survey.labels[rows] < 0].tolist():
-        near = graph.neighbors[row]
+        near = np.empty(0, np.int64) if graph is None else graph.neighbors[row]
         near = near[(near >= 0) & (position[near] >= 0) & (survey.labels[near] == survey.expected[row])]
         ends += [(position[row], position[other]) for other in near[:2]]
     return np.array(ends, np.int64).reshape(-1, 2)
@@ -196,10 +175,13 @@ def _draw(survey: Survey, part: _Part) -> Html:
     radius = float(np.clip(0.2 * scale, 3, 9))
     # Thirds by rank, because doubts next to certainty differ by powers of ten.
     third = (3 * np.argsort(np.argsort(doubt, kind="stable"), kind="stable")) // max(len(doubt), 1)
-    shapes = [line(*points[ends].ravel().tolist(), kind="edge dotted") for ends in part.rejected]
+    shapes = []
+    for (x1, y1), (x2, y2) in points[part.rejected].tolist():
+        shapes.append(line(x1, y1, x2, y2, "edge dotted"))
     for at in np.lexsort((-third, part.wrong)).tolist():
+        (x1, y1), (x2, y2) = points[edges[at]].tolist()
         kind = "edge wrong" if part.wrong[at] else f"edge e{third[at]}"
-        shapes.append(line(*points[edges[at]].ravel().tolist(), kind=kind, hint=f"doubt {doubt[at]:.2g}"))
+        shapes.append(line(x1, y1, x2, y2, kind, f"doubt {doubt[at]:.2g}"))
     owners = survey.labels[rows] if survey.identities is None else survey.identities[rows]
     colors = color_nodes(owners, survey.labels[rows], edges)
     for at, row in enumerate(rows.tolist()):
@@ -216,8 +198,8 @@ def _draw(survey: Survey, part: _Part) -> Html:
 def color_nodes(owners: LongArray, groups: LongArray, edges: LongArray) -> list[int]:
     """Colors 0..11, one per owner (identity or label); owners that share a group or an edge get unlike ones.
 
-    Colors repeat elsewhere, because forty hues cannot be told from one another. The largest owners choose first, and among the
-    colors that are free for them take the least used.
+    Colors repeat elsewhere, because forty hues cannot be told from one another. The largest owners choose first, and
+    among the colors that are free for them take the least used.
     """
     shared: dict[int, set[int]] = {owner: set() for owner in owners.tolist()}
     for group in np.unique(groups[groups >= 0]).tolist():
@@ -236,7 +218,3 @@ def color_nodes(owners: LongArray, groups: LongArray, edges: LongArray) -> list[
         color[owner] = min(free, key=lambda hue: (used[hue], hue))
         used[color[owner]] += 1
     return [color[owner] for owner in owners.tolist()]
-
-
-def _median(doubt: DoubleArray) -> str:
-    return f"{float(np.median(doubt)):.2g}" if len(doubt) else "—"

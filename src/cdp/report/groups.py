@@ -146,9 +146,8 @@ class _Gallery:
             about = f"in {len(groups)} groups: labels {labels}{more}"
             # Discarded images of this identity are expected in its largest group.
             missed = self.survey.missed(int(groups[0]))
-            rows.append(
-                self._row(f"identity {self.artifacts.identity(number)}", about, groups[:4].tolist(), missed)
-            )
+            name = f"identity {self.artifacts.identity(number)}"
+            rows.append(self._row(name, about, groups[:4].tolist(), missed))
         reading = "Every row is one true identity; a gap separates its groups."
         return _titled("Typical failure: one identity in several groups", reading, rows)
 
@@ -160,9 +159,8 @@ class _Gallery:
             boxes = [self._box(row, "other" if self.survey.wrong[row] else "") for row in members]
             runs.append(_run(boxes, int(self.survey.sizes[group])))
         if len(missed):
-            runs.append(
-                _run([self._box(row, "missed") for row in missed[:MOST_MISSED].tolist()], len(missed))
-            )
+            boxes = [self._box(row, "missed") for row in missed[:MOST_MISSED].tolist()]
+            runs.append(_run(boxes, len(missed)))
         heading = element("div", element("b", name), element("span", about), class_="who")
         return element("div", heading, element("div", *runs, class_="thumbs"), class_="group")
 
@@ -192,8 +190,7 @@ class _Gallery:
             return element(
                 "span", name, element("small", confidence), class_=f"path {kind}".strip(), title=hint
             )
-        source = self.thumbnail(row)
-        kind = f"box {kind}".strip()
+        source, kind = self.thumbnail(row), f"box {kind}".strip()
         if source is None:
             return element("span", "?", class_=kind, title=f"{hint} {_NO_PICTURE}")
         return element("img", src=source, alt=hint, title=hint, width=SIDE, height=SIDE, class_=kind)
@@ -208,9 +205,8 @@ def _titled(title: str, reading: str, rows: Sequence[Html]) -> Html | None:
 def _run(boxes: Sequence[Html], n_images: int) -> Html:
     """Images side by side, and how many more there are."""
     more = n_images - len(boxes)
-    return element(
-        "span", *boxes, element("span", f"+ {more:,}", class_="more") if more > 0 else None, class_="run"
-    )
+    rest = element("span", f"+ {more:,}", class_="more") if more > 0 else None
+    return element("span", *boxes, rest, class_="run")
 
 
 def _sample(survey: Survey, group: int, most: int) -> list[int]:

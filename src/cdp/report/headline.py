@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cdp.report.markup import Html, element
-from cdp.report.svg import bar_chart, bar_of
-from cdp.report.words import (
-    count,
-    figure,
-    interval,
-    measures,
-    paragraph,
-    percent,
-    points,
-    section,
-    side_by_side,
-    table,
-    tile,
-    with_interval,
-)
+from cdp.report.recognition_words import bar_of, interval, measures, with_interval
+from cdp.report.svg import bar_figure
+from cdp.report.words import count, paragraph, percent, section, side_by_side, table, tile
 from cdp.types.run_record import Figure, Headline, ModelFigures, PartRecord, RecognitionFigures, RunRecord
 
 _RANK_1 = (
@@ -41,22 +29,14 @@ def headline_section(record: RunRecord) -> Html:
             class_="note",
         )
     models = {model.key: model for model in headline.models}
-    charts = [
-        figure(
-            bar_chart(
-                name,
-                [
-                    bar_of(model.title, one, f"m-{model.key}")
-                    for model, one in zip(headline.models, found, strict=True)
-                ],
-                percent,
-                1.0,
-            ),
-            _RANK_1 if name == "rank-1" else _TPR,
-            "Rank-1 identification" if name == "rank-1" else name,
-        )
-        for name, found in measures(headline.models).items()
-    ]
+    charts = []
+    for name, figures in measures(headline.models).items():
+        bars = [
+            bar_of(model.title, one, f"m-{model.key}")
+            for model, one in zip(headline.models, figures, strict=True)
+        ]
+        title, reading = ("Rank-1 identification", _RANK_1) if name == "rank-1" else (name, _TPR)
+        charts.append(bar_figure(title, reading, bars, percent, 1.0))
     return section(
         "headline",
         "Did it help?",
@@ -125,7 +105,8 @@ def _tiles(
     elif "labeled" in models and "cdp" in models:
         before, after = models["labeled"].rank1.value, models["cdp"].rank1.value
         if before is not None and after is not None:
-            tiles.append(tile(points(after - before), "rank-1, with against without pseudo-labels"))
+            change = f"{100 * (after - before):+.1f} points".replace("-", "−")
+            tiles.append(tile(change, "rank-1, with against without pseudo-labels"))
     if "labeled" in parts:
         of = f"{count(parts['labeled'].identities)} identities"
         tiles.append(tile(count(parts["labeled"].images), "images with a true label", of))
@@ -139,11 +120,9 @@ def _table(headline: Headline, labeled: PartRecord | None) -> Html:
     named = measures([*models, headline.gap_closed] if headline.gap_closed else models)
     rows = []
     for model in headline.models:
-        with_true, made = model.images, 0
-        if model.key == "cdp":
-            with_true = None if labeled is None else labeled.images
-            made = None if model.images is None or with_true is None else model.images - with_true
-        rows.append([model.title, count(model.images), count(with_true), count(made)])
+        true = model.images if model.key != "cdp" else None if labeled is None else labeled.images
+        made = None if model.images is None or true is None else model.images - true
+        rows.append([model.title, count(model.images), count(true), count(made)])
     if headline.gap_closed:
         rows.append(["gap closed", "", "", ""])
     rows = [[*row, *(with_interval(found[at]) for found in named.values())] for at, row in enumerate(rows)]

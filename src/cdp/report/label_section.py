@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from cdp.report.markup import Html, element, join
-from cdp.report.svg import Bar, bar_chart, curve_chart, paired_bars, stacked_bar
-from cdp.report.words import (
-    count,
-    counted,
-    figure,
-    folded,
-    legend,
-    paragraph,
-    percent,
-    section,
-    side_by_side,
-    table,
-    tile,
-)
-from cdp.types.run_record import LabelResults, PairScores, PrecisionRecall, Results, TrueFigures, Tuning
+from cdp.report.markup import Html, element
+from cdp.report.svg import Bar, bar_figure, curve_chart, paired_bars, stacked_bar
+from cdp.report.words import counted, figure, folded, paragraph, percent, section, side_by_side, table, tile
+from cdp.types.run_record import LabelResults, PairScores, PrecisionRecall, Results, Tuning
 
 _FATE_KINDS = ("m-cdp", "wrong", "odd", "m-labeled")
 _SETTINGS = {
@@ -44,7 +33,6 @@ def labels_section(results: Results) -> Html:
             _fates(labels.fates),
             None if tuning is None else _tuning(tuning),
         ),
-        None if labels.true is None else _table(labels.true),
         _rounds([*results.earlier_rounds, labels]),
         None if tuning is None else _tuning_table(tuning),
     )
@@ -72,7 +60,7 @@ def _tiles(labels: LabelResults) -> Html:
         note = f"{true.identities_true:,} true ones, {true.identities_true_shared:,} of them with two images or more"
     tiles = [
         tile(percent(labels.coverage), "coverage: images with a label"),
-        tile(count(found), "pseudo-identities found", note),
+        tile(f"{found:,}", "pseudo-identities found", note),
     ]
     if labels.threshold is not None:
         words = _SETTINGS.get(labels.setting, labels.setting.replace("_", " "))
@@ -89,18 +77,18 @@ def _true_charts(labels: LabelResults) -> list[Html]:
         (true.discards_kept, "discards kept", "Every discarded image counts as a group of its own, so discarding costs recall."),
         (true.discards_removed, "discards removed", "Only labeled images count: what a network would train on."),
     ):  # fmt: skip
-        bars = [
-            Bar(f"{kind} {measure}", value, kind=color)
-            for kind, score in (("pairwise", scores.pairwise), ("BCubed", scores.bcubed))
-            for measure, value, color in (
-                ("precision", score.precision, "m-cdp"),
-                ("recall", score.recall, "m-all"),
-                ("F", score.f, "m-labeled"),
-            )
-        ]
+        bars = [*_three_bars(scores.pairwise, "pairwise "), *_three_bars(scores.bcubed, "BCubed ")]
         caption = f"{reading} Pairwise counts pairs of images; BCubed averages over images, so small groups count too."
-        charts.append(figure(bar_chart(name, bars, percent, 1.0), caption, f"Groups, {name}"))
+        charts.append(bar_figure(f"Groups, {name}", caption, bars, percent, 1.0))
     return charts
+
+
+def _three_bars(score: PrecisionRecall | PairScores, before: str = "") -> list[Bar]:
+    return [
+        Bar(f"{before}precision", score.precision, kind="m-cdp"),
+        Bar(f"{before}recall", score.recall, kind="m-all"),
+        Bar(f"{before}F", score.f, kind="m-labeled"),
+    ]
 
 
 def _pairs(pairs: PairScores, setting: str) -> Html:
@@ -108,21 +96,14 @@ def _pairs(pairs: PairScores, setting: str) -> Html:
     what = f"Before propagation: {of_all} were accepted."
     if setting == "join_above":
         what = f"{of_all} ended in one group; they count as accepted."
-    bars = [Bar("precision", pairs.precision, kind="m-cdp"), Bar("recall", pairs.recall, kind="m-all")]
-    return figure(
-        bar_chart("Accepted pairs", bars, percent, 1.0),
+    return bar_figure(
+        "Accepted pairs",
         f"{what} Precision is the share of them that truly show one identity; recall is the share of the true "
         "candidates that were accepted.",
-        "Accepted pairs",
+        _three_bars(pairs),
+        percent,
+        1.0,
     )
-
-
-def _table(true: TrueFigures) -> Html:
-    rows = [] if true.pairs is None else [["accepted pairs", *_three(true.pairs)]]
-    for scores, name in ((true.discards_kept, "discards kept"), (true.discards_removed, "discards removed")):
-        rows.append([f"pairwise, {name}", *_three(scores.pairwise)])
-        rows.append([f"BCubed, {name}", *_three(scores.bcubed)])
-    return table(["measure", "precision", "recall", "F"], rows, "Labels against true identities")
 
 
 def _rounds(rounds: Sequence[LabelResults]) -> Html | None:
@@ -132,13 +113,10 @@ def _rounds(rounds: Sequence[LabelResults]) -> Html | None:
     rows = []
     for number, labels in enumerate(rounds, start=1):
         score = PrecisionRecall() if labels.true is None else labels.true.discards_kept.pairwise
-        rows.append([str(number), percent(labels.coverage), f"{labels.identities_found:,}", *_three(score)])
+        shares = (percent(share) for share in (score.precision, score.recall, score.f))
+        rows.append([str(number), percent(labels.coverage), f"{labels.identities_found:,}", *shares])
     header = ["round", "images labeled", "pseudo-identities", "precision", "recall", "F"]
     return table(header, rows, "Labels, round by round (pairwise, discards kept)")
-
-
-def _three(score: PrecisionRecall | PairScores) -> list[str]:
-    return [percent(score.precision), percent(score.recall), percent(score.f)]
 
 
 def _sizes(labels: LabelResults) -> Html | None:
@@ -147,11 +125,11 @@ def _sizes(labels: LabelResults) -> Html | None:
         sizes = labels.true.sizes_found
     if not sizes and not true_sizes:
         return None
-    bins = _doubling_bins(max([*sizes, *true_sizes]))
-    names = [str(low) if low == high else f"{low}–{high}" for low, high in bins]
-    series = [("groups found", "m-cdp", _in_bins(sizes, bins))]
+    n_bins = (max([*sizes, *true_sizes]) - 1).bit_length() + 1
+    names = ["1", "2", *(f"{2 ** (at - 1) + 1}–{2**at}" for at in range(2, n_bins))][:n_bins]
+    series = [("groups found", "m-cdp", _in_bins(sizes, n_bins))]
     if true_sizes:
-        series.append(("true identities", "m-all", _in_bins(true_sizes, bins)))
+        series.append(("true identities", "m-all", _in_bins(true_sizes, n_bins)))
     words = "; ".join(
         f"{name} images: " + ", ".join(f"{values[at]} {what}" for what, _, values in series)
         for at, name in enumerate(names)
@@ -161,24 +139,18 @@ def _sizes(labels: LabelResults) -> Html | None:
         if true_sizes
         else "A few very large groups would be a warning: several people may have been joined."
     )
-    drawn = paired_bars(f"Group sizes. {words}", names, series)
     return figure(
-        join([drawn, legend([(kind, name) for name, kind, _ in series])]),
+        paired_bars(f"Group sizes. {words}", names, series),
         f"How many groups have how many images (numbers on the left). {reading}",
         "Group sizes",
+        entries=[(kind, name) for name, kind, _ in series],
     )
 
 
-def _doubling_bins(largest: int) -> list[tuple[int, int]]:
-    bins, low, high = [], 1, 1
-    while low <= largest:
-        bins.append((low, high))
-        low, high = high + 1, 2 * high
-    return bins
-
-
-def _in_bins(sizes: Sequence[int], bins: Sequence[tuple[int, int]]) -> list[int]:
-    return [sum(low <= size <= high for size in sizes) for low, high in bins]
+def _in_bins(sizes: Sequence[int], n_bins: int) -> list[int]:
+    """How many sizes are 1, 2, 3 to 4, 5 to 8, and so on."""
+    counts = Counter((size - 1).bit_length() for size in sizes)
+    return [counts[at] for at in range(n_bins)]
 
 
 def _fates(fates: Mapping[str, int]) -> Html | None:
@@ -190,12 +162,12 @@ def _fates(fates: Mapping[str, int]) -> Html | None:
     ]
     total = sum(fates.values()) or 1
     words = ", ".join(f"{name} {value:,}" for name, _, value in parts)
-    entries = [(kind, f"{name}: {value:,} ({percent(value / total)})") for name, kind, value in parts]
     return figure(
-        join([stacked_bar(f"What became of the images: {words}", parts), legend(entries)]),
+        stacked_bar(f"What became of the images: {words}", parts),
         "What became of every unlabeled image. One without an accepted pair is not similar enough to any other; an "
         "isolated one has likely pairs, but no group kept it.",
         "Fates",
+        entries=[(kind, f"{name}: {value:,} ({percent(value / total)})") for name, kind, value in parts],
     )
 
 
@@ -220,10 +192,11 @@ def _tuning(tuning: Tuning) -> Html | None:
     if tuning.recall_weight != 1:
         by = f"the best mean was taken, recall {tuning.recall_weight:g} times as important as precision."
     return figure(
-        join([drawn, legend([(kind, name) for name, kind, _ in series])]),
+        drawn,
         "Measured on the validation part. A higher threshold accepts fewer pairs: precision rises, recall and "
         f"coverage fall; {by}",
         "How the threshold was chosen",
+        entries=[(kind, name) for name, kind, _ in series],
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cdp.report.markup import Html, join
-from cdp.report.svg import LEVELS, Bar, bar_chart, level_of, line, picture, rectangle, text
+from cdp.report.svg import LEVELS, Bar, bar_figure, level_of, line, picture, rectangle, text
 from cdp.report.words import UNKNOWN, figure, folded, paragraph, scrolling, section, side_by_side, table
 from cdp.types.arrays import FloatArray
 from cdp.types.run_record import Importance, MediatorResults, Results
@@ -20,12 +20,9 @@ def mediator_section(results: Results, weights: FloatArray | None) -> Html:
     """Heat map of the weights and permutation importance; a sentence if nothing was fitted."""
     mediator = results.mediator
     if mediator is None:
-        how = "This run had no mediator, so there are no weights to show."
+        how = "No mediator was fitted, so there are no weights to show."
         if results.labels.setting == "vote_threshold":
-            how = (
-                "This run accepted pairs by vote: a pair counts if enough members see it as neighbors. Nothing was "
-                "fitted, so there are no weights to show."
-            )
+            how = f"Pairs were accepted by vote: a pair counts if enough members see it as neighbors. {how}"
         return section("mediator", _TITLE, paragraph(how))
     columns, blocks = mediator.columns, mediator.blocks
     is_covered = sorted(column for block in blocks.values() for column in block) == list(range(len(columns)))
@@ -35,9 +32,7 @@ def mediator_section(results: Results, weights: FloatArray | None) -> Html:
         "mediator",
         _TITLE,
         paragraph(_sentence(mediator), class_="lead"),
-        side_by_side(
-            _importance(mediator.importance), None if weights is None else _strength(weights, blocks)
-        ),
+        side_by_side(_importance(mediator.importance)),
         paragraph("The weights of this mediator are not at hand.", class_="note")
         if weights is None
         else join([heat_map(weights, columns, blocks), _mean_table(weights, columns, blocks)]),
@@ -70,24 +65,12 @@ def _importance(importance: Sequence[Importance]) -> Html | None:
     ]
     if not bars:
         return None
-    return figure(
-        bar_chart("Permutation importance", bars, _three_decimals),
+    return bar_figure(
+        "Importance of each kind of input",
         "All inputs of one kind are shuffled among the pairs. The bar is how far average precision falls; the thin "
         "line is one standard deviation over repeats. Kinds that say the same can each look unimportant.",
-        "Importance of each kind of input",
-    )
-
-
-def _strength(weights: FloatArray, blocks: Mapping[str, Sequence[int]]) -> Html:
-    bars = []
-    for block, members in blocks.items():
-        mean = float(np.abs(weights[list(members)]).mean()) if members else None
-        bars.append(Bar(_name(block), mean, kind="m-labeled", note=f"{len(members)} inputs"))
-    return figure(
-        bar_chart("Mean size of the weights", bars, _three_decimals),
-        "Mean size of the first-layer weights per input. Weights say what the network reads, importance says what its "
-        "answer depends on; an input that repeats others can have large weights and little importance.",
-        "Weight of each kind of input",
+        bars,
+        _three_decimals,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from cdp.report.artifacts import Artifacts
 from cdp.report.committee import committee_section
 from cdp.report.graph_view import graph_section
@@ -59,13 +61,17 @@ def build_page(record: RunRecord, artifacts: Artifacts) -> str:
         for (name, title), shown in zip(_NAVIGATION.items(), sections, strict=True)
         if shown.startswith("<section")
     ]
-    body = element(
-        "body",
+    return html_document(
+        f"{_name(record)}: report of cdp",
         _header(record),
         element("nav", element("div", *links), aria_label="Sections"),
         element("main", *sections),
         element("footer", f"Made by cdp {record.cdp} from the run's record and its artifacts."),
     )
+
+
+def html_document(title: str, *body: str | None) -> str:
+    """A whole HTML document in the looks of the report, which needs nothing but itself."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -73,10 +79,10 @@ def build_page(record: RunRecord, artifacts: Artifacts) -> str:
         # Holds the promise that the page needs nothing else, whatever is written in it.
         element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{_name(record)}: report of cdp"),
+        element("title", title),
         element("style", Html(style_sheet())),
     )
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{element('html', head, element('body', *body), lang='en')}\n"
 
 
 def _header(record: RunRecord) -> Html:
@@ -99,5 +105,5 @@ def _name(record: RunRecord) -> str:
     """What the run is called: its recipe or else its folder, as the command gave it."""
     words = record.command.replace("\\", "/").split()
     files = [word for word in words if word.endswith(".toml")]
-    files += [folder for option, folder in zip(words, words[1:], strict=False) if option == "--out"]
+    files += [folder for option, folder in pairwise(words) if option == "--out"]
     return files[0].rstrip("/").rpartition("/")[2].removesuffix(".toml") if files else "a run"

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdp.report.markup import Html, element
-from cdp.report.svg import Bar, bar_chart
-from cdp.report.words import (
-    counted,
-    figure,
-    folded,
-    paragraph,
-    seconds,
-    section,
-    side_by_side,
-    size_in_memory,
-    table,
-)
+from cdp.report.svg import Bar, bar_figure
+from cdp.report.words import counted, folded, paragraph, seconds, section, side_by_side, size_in_memory, table
 from cdp.types.run_record import RunRecord, StageRecord
 
 
@@ -37,15 +27,17 @@ def runtime_section(record: RunRecord) -> Html:
         "Time and memory",
         paragraph(_sentence(record, time), class_="lead"),
         side_by_side(
-            figure(
-                bar_chart("Time", time, seconds),
-                "Seconds of all stages of one kind together, whether computed now or kept from an earlier call.",
+            bar_figure(
                 "Time",
+                "Seconds of all stages of one kind together, whether computed now or kept from an earlier call.",
+                time,
+                seconds,
             ),
-            figure(
-                bar_chart("Memory", memory, size_in_memory),
-                "The most memory the process held while a stage of this kind was running.",
+            bar_figure(
                 "Peak memory",
+                "The most memory the process held while a stage of this kind was running.",
+                memory,
+                size_in_memory,
             )
             if memory
             else None,

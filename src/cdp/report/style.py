@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-_HUES = "3366cc e08a00 2a9d6f b04fc4 c9b400 00a3c4 d6336c 7a8b2f 7950f2 a0643c 5f9ea0 ff7f6e".split()
+_HUES = (
+    "#36c", "#e08a00", "#2a9d6f", "#b04fc4", "#c9b400", "#00a3c4", "#d6336c", "#7a8b2f", "#7950f2", "#a0643c", "#5f9ea0",
+    "#ff7f6e",
+)  # fmt: skip
 
 _BASE = """
 :root{--paper:#fff;--panel:#f6f7f9;--ink:#1b1f24;--muted:#5b6570;--rule:#d9dde2;--track:#e9ecf0;
 --cdp:#1668b8;--all:#2b8a5f;--labeled:#9aa4af;--wrong:#d32f2f;--odd:#e8830c;--plus:22,104,184;--minus:214,110,16}
-@media (prefers-color-scheme:dark){:root{--paper:#14171b;--panel:#1c2127;--ink:#e6e9ed;--muted:#9aa5b1;--rule:#343b44;
+@media screen and (prefers-color-scheme:dark){:root{--paper:#14171b;--panel:#1c2127;--ink:#e6e9ed;--muted:#9aa5b1;--rule:#343b44;
 --track:#2a3038;--cdp:#5aa9f0;--all:#4fc08d;--labeled:#77828e;--wrong:#ff6b6b;--odd:#ffa94d;--plus:90,169,240;
 --minus:255,169,77}}
 *{box-sizing:border-box}
@@ -32,7 +35,7 @@ p{margin:0 0 .9rem;max-width:46rem}
 border-radius:6px}
 main>.note{padding-top:24px;margin:0}
 .note,figcaption,caption,small{color:var(--muted);font-size:.88rem}
-.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));gap:16px;margin:0 0 18px}
+.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr));gap:16px;margin:0 0 18px}
 figure{margin:0;padding:16px;background:var(--panel);border-radius:10px;min-width:0}
 figure.wide{margin-bottom:18px}
 figcaption{margin-top:.6rem;max-width:46rem}
@@ -98,9 +101,7 @@ footer{color:var(--muted);font-size:.85rem;padding:20px 20px 40px}
 nav{position:static}nav div{padding:8px 16px}figure{padding:12px}h1{font-size:1.5rem}
 .group{flex-direction:column;align-items:flex-start}.who{width:auto}.who b{display:inline;margin-right:.5em}
 .thumbs .box{width:44px;height:44px}}
-@media print{:root{--paper:#fff;--panel:#f6f7f9;--ink:#000;--muted:#444;--rule:#ccc;--track:#e9ecf0;--cdp:#1668b8;
---all:#2b8a5f;--labeled:#9aa4af;--wrong:#d32f2f;--odd:#e8830c;--plus:22,104,184;--minus:214,110,16}
-nav{display:none}figure,table,.tile{break-inside:avoid}h2,h3{break-after:avoid}body{font-size:11pt}
+@media print{nav{display:none}figure,table,.tile{break-inside:avoid}h2,h3{break-after:avoid}body{font-size:11pt}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """
 
@@ -122,5 +123,5 @@ def style_sheet() -> str:
     for level in range(11):
         rules.append(f".p{level}{{fill:rgba(var(--plus),{level / 10:g})}}")
         rules.append(f".n{level}{{fill:rgba(var(--minus),{level / 10:g})}}")
-    rules += [f".c{number}{{fill:#{hue}}}" for number, hue in enumerate(_HUES)]
+    rules += [f".c{number}{{fill:{hue}}}" for number, hue in enumerate(_HUES)]
     return _BASE + "\n".join(rules) + "\n"

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cdp.report.markup import Html, element
-from cdp.report.words import UNKNOWN, interval
-from cdp.types.run_record import Figure
+from cdp.report.words import UNKNOWN, figure
 
 WIDTH = 360
 LEVELS = 10
@@ -63,18 +62,13 @@ class Bar:
     note: str = ""
 
 
-def bar_of(name: str, measured: Figure, kind: str) -> Bar:
-    """A bar with its interval as whiskers and as a remark."""
-    return Bar(name, measured.value, measured.low, measured.high, kind, interval(measured))
-
-
 def bar_chart(
     title: str, bars: Sequence[Bar], printed: Callable[[float | None], str], top: float = 0
 ) -> Html:
     """Bars from zero with whiskers; name and number stand above each bar, so that both fit a phone.
 
     Args:
-        title: what the bars are; those who cannot see them hear name and number of each behind it.
+        title: what the chart says.
         bars: from top to bottom.
         printed: how a value is written.
         top: where the axis ends; the largest value if 0.
@@ -106,8 +100,15 @@ def bar_chart(
                 line(low, y + 20, low, y + 28, "whisker"),
                 line(high, y + 20, high, y + 28, "whisker"),
             ]
+    return picture(WIDTH, 38 * len(bars), title, *shapes)
+
+
+def bar_figure(
+    title: str, caption: str, bars: Sequence[Bar], printed: Callable[[float | None], str], top: float = 0
+) -> Html:
+    """A bar chart with its title and how to read it; those who cannot see it hear name and number of every bar."""
     spoken = [f"{bar.name} {printed(bar.value)}" + (f" ({bar.note})" if bar.note else "") for bar in bars]
-    return picture(WIDTH, 38 * len(bars), f"{title}: {'; '.join(spoken)}", *shapes)
+    return figure(bar_chart(f"{title}: {'; '.join(spoken)}", bars, printed, top), caption, title)
 
 
 def paired_bars(title: str, names: Sequence[str], series: Sequence[tuple[str, str, Sequence[int]]]) -> Html:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdp.report.markup import Html, element, join
-from cdp.types.run_record import Figure, RecognitionFigures
 
 UNKNOWN = "—"
 
@@ -13,32 +12,6 @@ UNKNOWN = "—"
 def percent(value: float | None) -> str:
     """`93.7 %`."""
     return UNKNOWN if value is None else f"{100 * value:.1f} %"
-
-
-def points(value: float) -> str:
-    """`+4.2 points`: a difference of two shares."""
-    return f"{100 * value:+.1f} points".replace("-", "−")
-
-
-def interval(figure: Figure) -> str:
-    """`88.0 to 98.0 %`; empty if there is none."""
-    if figure.low is None or figure.high is None:
-        return ""
-    return f"{100 * figure.low:.1f} to {100 * figure.high:.1f} %"
-
-
-def with_interval(figure: Figure) -> str:
-    """`93.0 % (88.0 to 98.0 %)`."""
-    around = interval(figure)
-    return percent(figure.value) + (f" ({around})" if around and figure.value is not None else "")
-
-
-def measures(of: Sequence[RecognitionFigures]) -> dict[str, list[Figure]]:
-    """Name of a measure of recognition -> its figure per network: rank-1, and TPR at every FPR that one of them has."""
-    rates = dict.fromkeys(rate.fpr for one in of for rate in one.tpr)
-    return {"rank-1": [one.rank1 for one in of]} | {
-        f"TPR at FPR {100 * fpr:g} %": [one.at(fpr) for one in of] for fpr in rates
-    }
 
 
 def count(value: float | None) -> str:
@@ -125,12 +98,18 @@ def section(name: str, title: str, *pieces: str | None) -> Html:
     return element("section", heading, *pieces, id=name, aria_labelledby=f"{name}-title")
 
 
-def figure(picture: str, caption: str, title: str | None = None, wide: bool = False) -> Html:
-    """A picture and how to read it."""
+def figure(
+    picture: str,
+    caption: str,
+    title: str | None = None,
+    wide: bool = False,
+    entries: Sequence[tuple[str, str]] = (),
+) -> Html:
+    """A picture, what its colors mean (as for `legend`), and how to read it."""
     heading = element("h3", title) if title else None
-    return element(
-        "figure", heading, picture, element("figcaption", caption), class_="wide" if wide else None
-    )
+    colors = legend(entries) if entries else None
+    kind = "wide" if wide else None
+    return element("figure", heading, picture, colors, element("figcaption", caption), class_=kind)
 
 
 def side_by_side(*pieces: str | None) -> Html:

@@ -44,7 +44,7 @@ def test_the_survey_agrees_with_its_slow_twin(rows):
     majority, wrong, home = slow_survey(labels.labels.tolist(), truth.tolist())
     assert survey.majority.tolist() == [majority[group] for group in range(labels.n_identities)]
     assert set(np.flatnonzero(survey.wrong).tolist()) == wrong
-    assert survey.home.tolist() == home
+    assert survey.expected.tolist() == home
     for group in range(labels.n_identities):
         members = survey.members(group).tolist()
         assert sorted(members) == np.flatnonzero(labels.labels == group).tolist()
@@ -59,9 +59,9 @@ def test_without_identities_a_discarded_image_goes_where_it_is_nearest():
     neighbors = np.array([[1], [0], [3], [2], [2], [0], [4]])
     base = KnnGraph(neighbors, np.full((7, 1), 0.5, np.float32))
     accepted = ConsensusGraph(np.array([[0, 1], [2, 3], [1, 4], [3, 4]]), np.array([0.1, 0.1, 0.2, 0.3]), 7)
-    assert survey_groups(labels, None).home.tolist() == [-1] * 7
-    assert survey_groups(labels, None, None, base).home.tolist() == [-1, -1, -1, -1, 1, 0, -1]
-    assert survey_groups(labels, None, accepted, base).home.tolist() == [-1, -1, -1, -1, 0, 0, -1]
+    assert survey_groups(labels, None).expected.tolist() == [-1] * 7
+    assert survey_groups(labels, None, None, base).expected.tolist() == [-1, -1, -1, -1, 1, 0, -1]
+    assert survey_groups(labels, None, accepted, base).expected.tolist() == [-1, -1, -1, -1, 0, 0, -1]
 
 
 def test_the_graph_shows_mistakes_and_never_more_than_there_is_room_for():
