@@ -41,7 +41,7 @@ def headline_section(record: RunRecord) -> Html:
         "headline",
         "Did it help?",
         paragraph(verdict(models, headline.gap_closed), class_="lead"),
-        _tiles(record.parts, models, headline.gap_closed),
+        _tiles(models, headline.gap_closed),
         side_by_side(*charts),
         _table(headline, record.parts.get("labeled")),
         paragraph(
@@ -93,9 +93,7 @@ def _overlap(one: Figure, other: Figure) -> bool:
     return one.low <= other.high and other.low <= one.high
 
 
-def _tiles(
-    parts: Mapping[str, PartRecord], models: Mapping[str, ModelFigures], gap: RecognitionFigures | None
-) -> Html:
+def _tiles(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) -> Html:
     tiles = []
     if gap is not None:
         for name, (share,) in measures([gap]).items():
@@ -107,11 +105,6 @@ def _tiles(
         if before is not None and after is not None:
             change = f"{100 * (after - before):+.1f} points".replace("-", "−")
             tiles.append(tile(change, "rank-1, with against without pseudo-labels"))
-    if "labeled" in parts:
-        of = f"{count(parts['labeled'].identities)} identities"
-        tiles.append(tile(count(parts["labeled"].images), "images with a true label", of))
-    if "unlabeled" in parts:
-        tiles.append(tile(count(parts["unlabeled"].images), "images without one"))
     return element("div", *tiles, class_="tiles")
 
 

@@ -125,11 +125,7 @@ def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, S
 
 
 def _scale(most: float) -> Html:
-    steps = [
-        *(f"n{level}" for level in range(LEVELS, 0, -2)),
-        "p0",
-        *(f"p{level}" for level in range(2, LEVELS + 1, 2)),
-    ]
+    steps = [f"{'n' if level < 0 else 'p'}{abs(level)}" for level in range(-LEVELS, LEVELS + 1, 2)]
     shapes: list[Html] = [rectangle(60 + 20 * at, 2, 20, 12, f"heat {step}") for at, step in enumerate(steps)]
     end = 60 + 20 * len(steps)
     shapes += [

@@ -55,11 +55,8 @@ def table(
     def line(cells: Sequence[str], scope: str) -> Html:
         made = []
         for at, cell in enumerate(cells):
-            kind = None if at < words else "n"
-            if scope == "col" or at == 0:
-                made.append(element("th", cell, scope=scope, class_=kind))
-            else:
-                made.append(element("td", cell, class_=kind))
+            tag, of = ("th", scope) if scope == "col" or at == 0 else ("td", None)
+            made.append(element(tag, cell, scope=of, class_=None if at < words else "n"))
         return element("tr", *made)
 
     inner = element(
