@@ -123,15 +123,15 @@ def choose_groups(survey: Survey, most_nodes: int = MOST_NODES) -> list[int]:
         (0.75, np.argsort(-survey.n_missed, kind="stable")[: int((survey.n_missed > 0).sum())].tolist()),
         (1.0, by_size[spread].tolist()),
     ]
-    chosen: list[int] = []
+    selected: list[int] = []
     nodes = 0
     for share, groups in kinds:
         for group in groups[:200]:
             weight = int(survey.sizes[group]) + min(2, int(survey.n_missed[group]))
-            if group not in chosen and small[group] and nodes + weight <= share * most_nodes:
-                chosen.append(group)
+            if group not in selected and small[group] and nodes + weight <= share * most_nodes:
+                selected.append(group)
                 nodes += weight
-    return sorted(chosen)
+    return sorted(selected)
 
 
 def _rows(survey: Survey, groups: list[int], base_graph: KnnGraph | None) -> LongArray:
@@ -167,10 +167,10 @@ def _rejected(survey: Survey, rows: LongArray, position: LongArray, graph: KnnGr
 
 def _draw(survey: Survey, part: _Part) -> Html:
     rows, edges, doubt = part.rows, part.edges, part.doubt
-    places = place_nodes(len(rows), np.concatenate([edges, part.rejected]))
-    low, high = places.min(axis=0) - 0.6, places.max(axis=0) + 0.6
+    positions = place_nodes(len(rows), np.concatenate([edges, part.rejected]))
+    low, high = positions.min(axis=0) - 0.6, positions.max(axis=0) + 0.6
     scale = 960 / float(high[0] - low[0])
-    points = (places - low) * scale
+    points = (positions - low) * scale
     height = float(high[1] - low[1]) * scale
     radius = float(np.clip(0.2 * scale, 3, 9))
     # Thirds by rank, because doubts next to certainty differ by powers of ten.
@@ -198,7 +198,7 @@ def _draw(survey: Survey, part: _Part) -> Html:
 def color_nodes(owners: LongArray, groups: LongArray, edges: LongArray) -> list[int]:
     """Colors 0..11, one per owner (identity or label); owners that share a group or an edge get unlike ones.
 
-    Colors repeat elsewhere, because forty hues cannot be told from one another. The largest owners choose first, and
+    Colors repeat elsewhere, because forty hues look too much alike. The largest owners choose first, and
     among the colors that are free for them take the least used.
     """
     shared: dict[int, set[int]] = {owner: set() for owner in owners.tolist()}

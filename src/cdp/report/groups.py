@@ -26,17 +26,17 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
         return section("groups", _TITLE, paragraph("There are no groups to show."))
     known = survey.identities is not None
     show = _Gallery(artifacts, survey, thumbnails(artifacts.images))
-    chosen = _choose(survey)
+    selection = _select(survey)
     galleries = [
         show.groups(
             "From the largest group to the smallest",
             "Evenly spaced in the list of groups by size, so they show the ordinary case.",
-            chosen["ordinary"],
+            selection["ordinary"],
         ),
         show.groups(
             "Typical failure: several identities joined",
             "The groups with most wrong members, worst first.",
-            chosen["joined"],
+            selection["joined"],
         ),
         show.split_identities(),
         show.groups(
@@ -44,13 +44,13 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
             "Their identity has most discarded images: here the method was careful, or the images are poor."
             if known
             else "Of all groups, these are the nearest ones to most discarded images; they may be other people.",
-            chosen["lossy"],
+            selection["lossy"],
         ),
         show.groups(
             "The least certain groups",
             "Lowest mean confidence: their members are tied to one another by few of the pairs they could have. "
             "Look here first when checking labels by hand.",
-            chosen["uncertain"],
+            selection["uncertain"],
         ),
     ]
     return section(
@@ -58,8 +58,8 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
         _TITLE,
         paragraph(_sentence(survey), class_="lead"),
         legend(_legend(known)),
-        *galleries,
         _remark(show, join(galleries)),
+        *galleries,
     )
 
 
@@ -104,21 +104,21 @@ def _legend(known: bool) -> list[tuple[str, str]]:
     ]
 
 
-def _choose(survey: Survey) -> dict[str, list[int]]:
+def _select(survey: Survey) -> dict[str, list[int]]:
     """Which groups each gallery shows; none is shown twice."""
     by_size = np.argsort(-survey.sizes, kind="stable")
     spaced = np.unique(np.linspace(0, len(by_size) - 1, min(6, len(by_size))).round().astype(np.int64))
-    chosen = {"ordinary": [int(group) for group in by_size[spaced]]}
-    seen = set(chosen["ordinary"])
+    selection = {"ordinary": [int(group) for group in by_size[spaced]]}
+    seen = set(selection["ordinary"])
     for name, score, most in (
         ("joined", survey.n_wrong, 5),
         ("lossy", survey.n_missed, 4),
         ("uncertain", 1 - survey.confidence, 4),
     ):
         order = np.argsort(-score, kind="stable")[: most + len(seen)].tolist()
-        chosen[name] = [group for group in order if score[group] > 0 and group not in seen][:most]
-        seen |= set(chosen[name])
-    return chosen
+        selection[name] = [group for group in order if score[group] > 0 and group not in seen][:most]
+        seen |= set(selection[name])
+    return selection
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,8 @@ class _Gallery:
         hint = ", ".join(words)
         if self.thumbnail is None:
             name = path if len(path) <= 32 else f"…{path[-31:]}"
-            return element(
-                "span", name, element("small", confidence), class_=f"path {kind}".strip(), title=hint
-            )
+            share = element("small", confidence) if confidence else None
+            return element("span", name, share, class_=f"path {kind}".strip(), title=hint)
         source, kind = self.thumbnail(row), f"box {kind}".strip()
         if source is None:
             return element("span", "?", class_=kind, title=f"{hint} {_NO_PICTURE}")

@@ -193,7 +193,7 @@ def _tuning(tuning: Tuning) -> Html | None:
         by = f"the best mean was taken, recall {tuning.recall_weight:g} times as important as precision."
     return figure(
         drawn,
-        "Measured on the validation part. A higher threshold accepts fewer pairs: precision rises, recall and "
+        "Measured on images of known identity, labeled among the others. A higher threshold accepts fewer pairs: precision rises, recall and "
         f"coverage fall; {by}",
         "How the threshold was chosen",
         entries=[(kind, name) for name, kind, _ in series],

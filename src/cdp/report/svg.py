@@ -106,7 +106,7 @@ def bar_chart(
 def bar_figure(
     title: str, caption: str, bars: Sequence[Bar], printed: Callable[[float | None], str], top: float = 0
 ) -> Html:
-    """A bar chart with its title and how to read it; those who cannot see it hear name and number of every bar."""
+    """A bar chart with its title and how to read it; its title for screen readers has name and number of every bar."""
     spoken = [f"{bar.name} {printed(bar.value)}" + (f" ({bar.note})" if bar.note else "") for bar in bars]
     return figure(bar_chart(f"{title}: {'; '.join(spoken)}", bars, printed, top), caption, title)
 

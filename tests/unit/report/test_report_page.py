@@ -46,10 +46,10 @@ class Checker(HTMLParser):
         self.untitled = 0
 
     def handle_starttag(self, tag, attributes):
-        held = dict(attributes)
-        self.ids += [held["id"]] if "id" in held else []
-        self.links += [held["href"]] if "href" in held else []
-        self.images += [held] if tag == "img" else []
+        given = dict(attributes)
+        self.ids += [given["id"]] if "id" in given else []
+        self.links += [given["href"]] if "href" in given else []
+        self.images += [given] if tag == "img" else []
         if self.open and self.open[-1] == "svg?":
             self.open.pop()
             self.untitled += tag != "title"
@@ -286,7 +286,7 @@ def test_labels_alone_have_a_report(made_run, artifacts, tmp_path):
 def test_paths_are_taken_from_the_table_of_labels(made_run, artifacts, tmp_path):
     folder = tmp_path / "labels"
     shutil.copytree(made_run[0] / "labels", folder)
-    rows = [f'{row},"{place}",0' for row, place in enumerate(artifacts.images.locations)]
+    rows = [f'{row},"{path}",0' for row, path in enumerate(artifacts.images.locations)]
     (folder / "labels.csv").write_text("\n".join(['"row","path","label"', *rows]))
     found = read_label_artifacts(folder)
     assert found.images.locations == artifacts.images.locations
