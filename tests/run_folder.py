@@ -22,8 +22,8 @@ from cdp.types.run_record import (
     GroupScores,
     Headline,
     Importance,
-    LabelResults,
-    MediatorResults,
+    LabelFigures,
+    MediatorFigures,
     Member,
     ModelFigures,
     PairScores,
@@ -87,10 +87,10 @@ def part_of(views: Views) -> PartRecord:
     return PartRecord(images=views.n_images, identities=len(np.unique(views.identities)))
 
 
-def label_results(views: Views, made: Labeling) -> LabelResults:
+def label_results(views: Views, made: Labeling) -> LabelFigures:
     labels, figures = made.labels, measure_labels(made.labels, views.identities)
     pairs = measure_pairs(made.accepted, candidate_pairs(made.graphs["base"]), views.identities)
-    return LabelResults(
+    return LabelFigures(
         setting=made.settings.bar_key,
         threshold=made.settings.bar,
         coverage=labels.coverage,
@@ -110,12 +110,12 @@ def label_results(views: Views, made: Labeling) -> LabelResults:
     )
 
 
-def mediator_results(views: Views, made: Labeling) -> MediatorResults:
+def mediator_results(views: Views, made: Labeling) -> MediatorFigures:
     pairs = candidate_pairs(made.graphs["base"])
     matrix = collect_opinions(pairs, views, list(made.graphs.values()), ALL_INPUTS).matrix(ALL_INPUTS)
     ends = views.identities[pairs.ids]
     found = permutation_importance(made.mediator, matrix, ends[:, 0] == ends[:, 1], seed=0, repeats=3)
-    return MediatorResults(
+    return MediatorFigures(
         columns=made.mediator.columns,
         blocks=block_columns(made.mediator.committee, made.mediator.inputs),
         training_pairs=made.mediator.training,

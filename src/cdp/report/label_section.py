@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from cdp.report.markup import Html, element
 from cdp.report.svg import Bar, bar_figure, curve_chart, paired_bars, stacked_bar
 from cdp.report.words import counted, figure, folded, paragraph, percent, section, side_by_side, table, tile
-from cdp.types.run_record import LabelResults, PairScores, PrecisionRecall, Results, Tuning
+from cdp.types.run_record import LabelFigures, PairScores, Score, Results, Tuning
 
 _FATE_KINDS = ("m-cdp", "wrong", "odd", "m-labeled")
 _SETTINGS = {
@@ -38,7 +38,7 @@ def labels_section(results: Results) -> Html:
     )
 
 
-def _sentence(labels: LabelResults) -> str:
+def _sentence(labels: LabelFigures) -> str:
     groups = counted(labels.identities_found, "pseudo-identity", "pseudo-identities")
     start = f"{percent(labels.coverage)} of the unlabeled images got a label, in {groups}; the others were discarded."
     if labels.true is None:
@@ -52,7 +52,7 @@ def _sentence(labels: LabelResults) -> str:
     )
 
 
-def _tiles(labels: LabelResults) -> Html:
+def _tiles(labels: LabelFigures) -> Html:
     true = labels.true
     found, note = labels.identities_found, ""
     if true is not None:
@@ -68,7 +68,7 @@ def _tiles(labels: LabelResults) -> Html:
     return element("div", *tiles, class_="tiles")
 
 
-def _true_charts(labels: LabelResults) -> list[Html]:
+def _true_charts(labels: LabelFigures) -> list[Html]:
     true = labels.true
     if true is None:
         return []
@@ -83,7 +83,7 @@ def _true_charts(labels: LabelResults) -> list[Html]:
     return charts
 
 
-def _three_bars(score: PrecisionRecall | PairScores, before: str = "") -> list[Bar]:
+def _three_bars(score: Score | PairScores, before: str = "") -> list[Bar]:
     return [
         Bar(f"{before}precision", score.precision, kind="m-cdp"),
         Bar(f"{before}recall", score.recall, kind="m-all"),
@@ -106,20 +106,20 @@ def _pairs(pairs: PairScores, setting: str) -> Html:
     )
 
 
-def _rounds(rounds: Sequence[LabelResults]) -> Html | None:
+def _rounds(rounds: Sequence[LabelFigures]) -> Html | None:
     """How the labels became better, or not, from round to round; nothing if there was one."""
     if len(rounds) < 2:
         return None
     rows = []
     for number, labels in enumerate(rounds, start=1):
-        score = PrecisionRecall() if labels.true is None else labels.true.discards_kept.pairwise
+        score = Score() if labels.true is None else labels.true.discards_kept.pairwise
         shares = (percent(share) for share in (score.precision, score.recall, score.f))
         rows.append([str(number), percent(labels.coverage), f"{labels.identities_found:,}", *shares])
     header = ["round", "images labeled", "pseudo-identities", "precision", "recall", "F"]
     return table(header, rows, "Labels, round by round (pairwise, discards kept)")
 
 
-def _sizes(labels: LabelResults) -> Html | None:
+def _sizes(labels: LabelFigures) -> Html | None:
     sizes, true_sizes = labels.sizes, [] if labels.true is None else labels.true.sizes
     if labels.true is not None and labels.true.sizes_found:
         sizes = labels.true.sizes_found

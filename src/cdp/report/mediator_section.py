@@ -10,7 +10,7 @@ from cdp.report.markup import Html, join
 from cdp.report.svg import LEVELS, Bar, bar_figure, level_of, line, picture, rectangle, text
 from cdp.report.words import UNKNOWN, figure, folded, paragraph, scrolling, section, side_by_side, table
 from cdp.types.arrays import FloatArray
-from cdp.types.run_record import Importance, MediatorResults, Results
+from cdp.types.run_record import Importance, MediatorFigures, Results
 
 _TITLE = "What the mediator learned"
 _CELL, _PITCH = 12, 14
@@ -39,7 +39,7 @@ def mediator_section(results: Results, weights: FloatArray | None) -> Html:
     )
 
 
-def _sentence(mediator: MediatorResults) -> str:
+def _sentence(mediator: MediatorFigures) -> str:
     start = f"A small network weighs {len(mediator.columns)} opinions about every pair."
     drop, block = max(((one.drop or 0.0, one.block) for one in mediator.importance), default=(None, ""))
     if drop is None:

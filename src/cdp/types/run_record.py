@@ -72,7 +72,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     gap_closed: RecognitionFigures | None = None
 
 
-class PrecisionRecall(msgspec.Struct, frozen=True, kw_only=True):
+class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Precision, recall and F."""
 
     precision: float | None = None
@@ -83,8 +83,8 @@ class PrecisionRecall(msgspec.Struct, frozen=True, kw_only=True):
 class GroupScores(msgspec.Struct, frozen=True, kw_only=True):
     """Groups against true identities, over pairs of images and averaged over images."""
 
-    pairwise: PrecisionRecall = PrecisionRecall()
-    bcubed: PrecisionRecall = PrecisionRecall()
+    pairwise: Score = Score()
+    bcubed: Score = Score()
     images: int | None = None
     groups: int | None = None
     identities: int | None = None
@@ -127,7 +127,7 @@ class TrueFigures(msgspec.Struct, frozen=True, kw_only=True):
     discards_removed: GroupScores = GroupScores()
 
 
-class LabelResults(msgspec.Struct, frozen=True, kw_only=True):
+class LabelFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The labels of one round.
 
     Attributes:
@@ -149,7 +149,7 @@ class LabelResults(msgspec.Struct, frozen=True, kw_only=True):
     true: TrueFigures | None = None
 
 
-class TuningPoint(PrecisionRecall, frozen=True, kw_only=True):
+class TuningPoint(Score, frozen=True, kw_only=True):
     """What one threshold gives on the validation part."""
 
     threshold: float
@@ -172,7 +172,7 @@ class Importance(msgspec.Struct, frozen=True, kw_only=True):
     sd: float | None = None
 
 
-class MediatorResults(msgspec.Struct, frozen=True, kw_only=True):
+class MediatorFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What a fitted mediator reads and needs.
 
     Attributes:
@@ -234,11 +234,11 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         committee: None if nothing is known about single models.
     """
 
-    labels: LabelResults
+    labels: LabelFigures
     headline: Headline | None = None
     tuning: Tuning | None = None
-    mediator: MediatorResults | None = None
-    earlier_rounds: list[LabelResults] = []
+    mediator: MediatorFigures | None = None
+    earlier_rounds: list[LabelFigures] = []
     committee: Committee | None = None
 
 

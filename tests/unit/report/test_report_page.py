@@ -24,7 +24,7 @@ from cdp.types.run_record import (
     Ensemble,
     Figure,
     Importance,
-    LabelResults,
+    LabelFigures,
     ModelFigures,
     PartRecord,
     RecognitionFigures,
@@ -262,7 +262,7 @@ def test_labels_alone_have_a_report(made_run, artifacts, tmp_path):
     record = RunRecord(
         command="cdp label unlabeled --out work/groups/",
         results=Results(
-            labels=LabelResults(coverage=0.5, identities_found=artifacts.labels.n_identities, setting="join_above", threshold=0.3),
+            labels=LabelFigures(coverage=0.5, identities_found=artifacts.labels.n_identities, setting="join_above", threshold=0.3),
             tuning=made.tuning,
             mediator=made.mediator,
         ),
@@ -362,7 +362,7 @@ def test_inputs_that_only_harm(record, artifacts):
 
 
 def test_almost_nothing_is_known():
-    record = RunRecord(results=Results(labels=LabelResults(coverage=0.0, identities_found=0)))
+    record = RunRecord(results=Results(labels=LabelFigures(coverage=0.0, identities_found=0)))
     page = check(build_page(record, Artifacts()))
     for words in (
         "Recognition was not measured",

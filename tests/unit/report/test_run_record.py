@@ -14,7 +14,7 @@ from cdp.report.page import build_page
 from cdp.types.run_record import (
     RUN_FORMAT,
     Agreement,
-    LabelResults,
+    LabelFigures,
     PairScores,
     Results,
     RunRecord,
@@ -24,7 +24,7 @@ from cdp.types.run_record import (
 )
 
 OLD = Path(__file__).with_name("run_format1.json")
-LABELS = LabelResults(coverage=0.5, identities_found=3)
+LABELS = LabelFigures(coverage=0.5, identities_found=3)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_only_labels_are_needed(tmp_path):
 
 
 def test_numbers_of_numpy_and_paths_are_written_as_plain_ones(tmp_path):
-    labels = LabelResults(coverage=np.float32(0.5), identities_found=np.int64(3), sizes=list(np.arange(2)))
+    labels = LabelFigures(coverage=np.float32(0.5), identities_found=np.int64(3), sizes=list(np.arange(2)))
     write_run_record(
         tmp_path / "run.json", RunRecord(results=Results(labels=labels), recipe={"data": Path("a")})
     )
