@@ -85,18 +85,22 @@ def read_run_artifacts(folder: Path) -> Artifacts:
     return read_label_artifacts(folder / "labels", read_table(table) if table.is_file() else None)
 
 
-def read_label_artifacts(folder: Path, images: Manifest | None = None) -> Artifacts:
+def read_label_artifacts(
+    folder: Path, images: Manifest | None = None, identities: LongArray | None = None
+) -> Artifacts:
     """The artifacts in a labels folder, as `cdp label --out` and `cdp run` write it.
 
     Args:
         folder: with `labels.npy` and the folders `consensus`, `mediator` and `base_graph`.
-        images: those that were labeled; unless given, the paths in `labels.csv` are taken, if it has any.
+        images: those that were labeled; unless given, the paths in `labels.csv` are taken, if it has any. They are
+            as the views had them, so relative ones start from the working folder.
+        identities: the true ones, if known and not in `images`.
     """
     table = folder / "labels.csv"
     if images is None and table.is_file():
         with table.open(encoding="utf-8", newline="") as stream:
             has_paths = "path" in next(csv.reader(stream), [])
-        images = read_table(table) if has_paths else None
+        images = read_table(table, root=".") if has_paths else None
     mediator = _load(folder / "mediator", Mediator)
     return Artifacts(
         labels=_load(folder, Labels),
@@ -104,6 +108,7 @@ def read_label_artifacts(folder: Path, images: Manifest | None = None) -> Artifa
         base_graph=_load(folder / "base_graph", KnnGraph),
         weights=None if mediator is None else first_layer(mediator),
         images=images,
+        identities=identities,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from cdp.report.markup import Html, element
 from cdp.report.svg import Bar, bar_figure, curve_chart, paired_bars, stacked_bar
 from cdp.report.words import counted, figure, folded, paragraph, percent, section, side_by_side, table, tile
-from cdp.types.run_record import LabelFigures, PairScores, Score, Results, Tuning
+from cdp.types.run_record import LabelFigures, PairScores, Results, Score, Tuning
 
 _FATE_KINDS = ("m-cdp", "wrong", "odd", "m-labeled")
 _SETTINGS = {

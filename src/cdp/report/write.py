@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cdp.data.manifest_tables import writing_file
 from cdp.errors import OutputExistsError
+from cdp.files import write_text
 from cdp.report.artifacts import Artifacts, read_run_artifacts
 from cdp.report.page import build_page
 from cdp.types.run_record import RunRecord, read_run_record
@@ -34,6 +34,4 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
 
 def write_page(record: RunRecord, artifacts: Artifacts, file: Path) -> None:
     """Write the report, whole or not at all; a page that is there is replaced."""
-    page = build_page(record, artifacts)
-    with writing_file(file, force=True) as partial:
-        partial.write_text(page, encoding="utf-8")
+    write_text(file, build_page(record, artifacts))

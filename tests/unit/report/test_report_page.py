@@ -290,7 +290,7 @@ def test_paths_are_taken_from_the_table_of_labels(made_run, artifacts, tmp_path)
     (folder / "labels.csv").write_text("\n".join(['"row","path","label"', *rows]))
     found = read_label_artifacts(folder)
     assert found.images.locations == artifacts.images.locations
-    assert found.images.root == str(folder)
+    assert found.images.root == "."
     (folder / "labels.csv").write_text('"row","label"\n0,0\n')
     assert read_label_artifacts(folder).images is None
 
