@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from PIL import Image
 
-from cdp.nets.devices import World
 from cdp.nets.extract import embed_block
 from cdp.nets.loop import _prepare, make_optimizer, train_step
 from cdp.nets.objective import Objective
 from cdp.nets.pixels import Look, stream_pixels
+from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe
 from cdp.nets.spaces import Batch, Plan, Space
 from cdp.nets.weights import TrainedNetwork

@@ -10,10 +10,10 @@ import numpy as np
 from scipy import sparse
 
 from cdp.errors import InputError
-from cdp.nets.devices import World
 from cdp.nets.loop import LoopOptions, train_network
 from cdp.nets.losses import check_classes
 from cdp.nets.pixels import fingerprint
+from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe
 from cdp.nets.spaces import Space
 from cdp.nets.supervised import Member, labeled_space, shared_pixels

@@ -19,9 +19,9 @@ from torch.nn.parallel import DistributedDataParallel
 from cdp import __version__
 from cdp.errors import CdpError, InputError, StoreError
 from cdp.nets.checkpoints import RunKey, discard_checkpoints, load_checkpoint, save_checkpoint
-from cdp.nets.devices import World
 from cdp.nets.journal import Journal, last_loss, read_journal
 from cdp.nets.objective import Objective
+from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, key_of
 from cdp.nets.schedules import SCHEDULES
 from cdp.nets.seeds import seed_for

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from cdp.errors import InputError
-from cdp.nets.devices import World, share_batch_norm
 from cdp.nets.losses import ArcFace, CosFace, Softmax, Targets
+from cdp.nets.processes import World, share_batch_norm
 from cdp.nets.recipe import Recipe
 from cdp.nets.seeds import seed_for
 from cdp.nets.sharded import PartialSoftmax, whole_tensor

@@ -16,8 +16,8 @@ from scipy import sparse
 
 from cdp.errors import InputError
 from cdp.nets.augment import augment, draw_numbers
-from cdp.nets.devices import World
 from cdp.nets.losses import SoftTargets, Targets
+from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, key_of
 from cdp.nets.seeds import seed_for
 from cdp.store import hash_array

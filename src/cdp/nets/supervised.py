@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from cdp.errors import InputError, name_rows
-from cdp.nets.devices import World
 from cdp.nets.loop import LoopOptions, train_network
 from cdp.nets.losses import check_classes
 from cdp.nets.pixels import Look, decode_pixels, fingerprint
+from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe
 from cdp.nets.spaces import Space
 from cdp.nets.trunks import find_trunk

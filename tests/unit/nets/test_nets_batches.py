@@ -8,8 +8,8 @@ import torch
 
 from cdp.errors import InputError
 from cdp.nets.augment import augment, center_crop, draw_numbers, to_float
-from cdp.nets.devices import World
 from cdp.nets.pixels import Look, decode_pixels, stream_pixels
+from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe
 from cdp.nets.schedules import one_cycle_rate, paper_rate
 from cdp.nets.spaces import Plan, Space

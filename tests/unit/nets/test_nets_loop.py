@@ -46,7 +46,9 @@ def same_weights(one: Path, other: Path) -> bool:
 
 
 def each_step(progress=None, **more):
-    return LoopOptions(checkpoint_every=2, log_every=1, **({"watch": progress} if progress else {}), **more)
+    return LoopOptions(
+        checkpoint_every=2, log_every=1, **({"progress": progress} if progress else {}), **more
+    )
 
 
 def test_stopped_anywhere_and_run_again_gives_the_same_weights(people, quick, tmp_path):

@@ -59,7 +59,7 @@ def test_a_sample_holds_every_true_class_and_only_the_sample_learns():
 
 
 def test_initialization_does_not_depend_on_the_number_of_processes():
-    from cdp.nets.devices import World
+    from cdp.nets.processes import World
 
     whole = PartialSoftmax(4, 9001, seed=5).weight
     parts = [PartialSoftmax(4, 9001, seed=5, world=World(rank, 3)).weight for rank in range(3)]
