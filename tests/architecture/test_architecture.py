@@ -12,10 +12,11 @@ import cdp
 SOURCE = Path(cdp.__file__).parent
 # What each room may import at the top of its files. Imports inside functions are doors that open late: they are
 # checked for heavy libraries only.
-LEAVES = {"devices", "errors", "kernels", "memory", "parallel", "progress", "settings", "types"}
+LEAVES = {"devices", "errors", "files", "kernels", "memory", "parallel", "progress", "settings", "types"}
 ROOMS = {
     "devices": {"errors"},
     "errors": set(),
+    "files": {"errors"},
     "kernels": set(),
     "memory": {"errors"},
     "parallel": {"errors"},

@@ -23,7 +23,8 @@ from cdp.cli.tables import decimals, percent
 from cdp.consensus.estimator import CDP
 from cdp.consensus.mediator import Mediator
 from cdp.data.views import read_views
-from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.errors import InputError, OutputExistsError
+from cdp.files import write_json
 from cdp.graph.search import check_k, knn_graph, knn_graphs
 from cdp.lab.baselines.baseline import Baseline
 from cdp.lab.baselines.fresh_process import run_apart
@@ -32,7 +33,7 @@ from cdp.lab.baselines.methods import BASELINES, make_baselines, tune
 from cdp.memory import parse_bytes
 from cdp.parallel import count_threads
 from cdp.progress import Progress, progress_bars
-from cdp.store import load, save, write_json
+from cdp.store import load, save
 from cdp.types import ALL_INPUTS, PAPER_INPUTS, Embeddings, KnnGraph, Labels, Views
 from cdp.types.arrays import LongArray
 
@@ -108,7 +109,7 @@ def compare_baselines(settings: BaselineSettings) -> list[BaselineFigures]:
             {**row.as_dict(), "tuning_seconds": seconds} for row, seconds in zip(rows, tuning, strict=True)
         ],
     }
-    _write(settings.out, about)
+    write_json(settings.out, about)
     if not settings.quiet:
         _print(rows, tuning, labeled is not None, settings)
     return rows
@@ -246,18 +247,6 @@ def prepare_cdp(folder: Path) -> Callable[[], Labels]:
     made_up = [generator.standard_normal((few, view.dimensions)).astype(view.source.dtype) for view in views]
     model.predict(Views(made_up[0], dict(zip(views.committee, made_up[1:], strict=True))))
     return lambda: model.predict(views, graphs)
-
-
-def _write(file: Path, value: Any) -> None:
-    # Written beside and moved into place, so that a full disk never leaves half a file.
-    partial_file = file.with_name(f".{file.name}.partial-{os.getpid()}")
-    try:
-        write_json(partial_file, value)
-        partial_file.replace(file)
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be written ({error.strerror}).") from None
-    finally:
-        partial_file.unlink(missing_ok=True)
 
 
 def _print(

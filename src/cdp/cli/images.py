@@ -16,8 +16,8 @@ from cdp.data.manifests import read_manifest, without_unreadable
 from cdp.data.rotations import rotated
 from cdp.data.split import Split, split_by_identity
 from cdp.errors import InputError
+from cdp.files import writing_folder
 from cdp.progress import progress_bars
-from cdp.store import writing
 from cdp.types import Manifest
 
 
@@ -52,7 +52,7 @@ def split_images(settings: SplitSettings) -> Split:
         for name in ("labeled", "validation", "probes", "distractors")
     }
     unreadable: list[Unreadable] = []
-    with writing(settings.out, force=settings.force) as folder:
+    with writing_folder(settings.out, force=settings.force) as folder:
         manifest = read_manifest(settings.manifest, root=settings.root, skip=settings.skip)
         if settings.skip_unreadable:
             with progress_bars(not settings.quiet) as progress:

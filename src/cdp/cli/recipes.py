@@ -15,6 +15,7 @@ from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import differences, to_toml, write_recipe
 from cdp.errors import InputError, OutputExistsError
+from cdp.files import write_text
 
 
 def write_new_recipe(file: Path, args: Sequence[str], *, commented: bool, force: bool) -> None:
@@ -26,10 +27,7 @@ def write_new_recipe(file: Path, args: Sequence[str], *, commented: bool, force:
         return
     if file.exists() and not force:
         raise OutputExistsError(f"{file} is there already; choose another name or add --force.")
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written ({error.strerror}); choose another place.") from None
+    write_text(file, text)
     typer.echo(f"Written to {file}. Next: fill in [data], then cdp recipe check {file}")
 
 

@@ -14,6 +14,7 @@ from cdp.cli.app import InterruptedRunError
 from cdp.cli.run import JsonLines, Terminal, bars, say_line, warnings_as_lines
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError, OutputExistsError
+from cdp.files import write_text
 from cdp.lab.study.design import Options, Variant
 from cdp.lab.study.execute import (
     Job,
@@ -109,9 +110,7 @@ def write_comparison(folders: Sequence[Path], out: Path, *, force: bool = False)
     if out.exists() and not force:
         raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
     text = comparison_page(read_chapters(folders, out), foreword=read_remarks(out.parent))
-    partial = out.with_name(f".{out.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(out)
+    write_text(out, text)
 
 
 def _show_plan(jobs: Sequence[Job], settings: StudySettings) -> None:

@@ -21,6 +21,7 @@ from cdp.evaluate.importance import permutation_importance
 from cdp.evaluate.label_figures import measure_labels
 from cdp.evaluate.pair_figures import measure_pairs
 from cdp.evaluate.verification import ScoredPairs, Verification, measure_verification, score_pairs
+from cdp.files import write_json
 from cdp.progress import Progress
 from cdp.run.labeling import (
     ONLY,
@@ -35,7 +36,7 @@ from cdp.run.labeling import (
     views_of,
 )
 from cdp.run.training import part
-from cdp.store import load, read_card, write_json
+from cdp.store import load, read_card
 from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Labels, Views
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray
 from cdp.types.opinions import block_columns
@@ -110,7 +111,7 @@ def measure_members(recipe: RunRecipe, folder: Path, members: Sequence[str], pro
     """Write `member_figures.json`: every network by itself, and an ensemble of the best if the recipe asks for it."""
     told: list[dict[str, Any]] = []
     for done, artifact in enumerate(members):
-        settings = read_card(folder / artifact)["settings"]
+        settings = read_card(folder / artifact).settings
         told.append(
             {
                 "name": Path(artifact).name,

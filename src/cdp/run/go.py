@@ -12,6 +12,7 @@ from cdp.config.environment import check_networks, check_paths, embedding_files
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
+from cdp.files import refuse_link, write_text
 from cdp.report.write import write_report
 from cdp.run.parts import read_sources, source_names
 from cdp.run.plan import make_stages
@@ -62,7 +63,7 @@ def run_recipe(
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
-        (folder / "recipe.toml").write_text(write_recipe(recipe), encoding="utf-8")
+        write_text(folder / "recipe.toml", write_recipe(recipe))
         stages = make_stages(recipe, folder)
         ran = run_stages(stages, ledger, listener or NullListener(), hash_sources(recipe, ledger))
         record = make_record(recipe, folder, ran, started, command)
@@ -132,6 +133,7 @@ def clear(out: str | Path) -> None:
 
     folder = Path(out).absolute()
     if folder.is_dir():
+        refuse_link(folder)
         _refuse_strangers(folder)
         with alone_in(folder):
             shutil.rmtree(folder)

@@ -21,11 +21,12 @@ from cdp.consensus.propagation import propagate
 from cdp.consensus.vote import Vote
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import Score, measure_among_others
+from cdp.files import write_json, writing_folder
 from cdp.graph.search import knn_graph
 from cdp.lab.oracle import mend
 from cdp.progress import Progress
 from cdp.run.training import part
-from cdp.store import fill, load, save, write_json, writing
+from cdp.store import fill, load, save
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Pairs, Views
 from cdp.types.arrays import BoolArray, IntArray, LongArray
 
@@ -353,7 +354,7 @@ def label(recipe: RunRecipe, folder: Path, turn: Round = ONLY) -> None:
     labels = group(graph, chosen_bar(recipe, home), recipe)
     if recipe.consensus.mend != "nothing":
         labels = mend(labels, part(folder, "unlabeled").identities, recipe.consensus.mend)
-    with writing(home / "labels", force=True) as place:
+    with writing_folder(home / "labels", force=True) as place:
         fill(place, labels)
         if recipe.joint.soft_depth:
             walked = likely_pairs(graph) if recipe.consensus.grouping == "average" else graph

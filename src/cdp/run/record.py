@@ -15,9 +15,9 @@ from typing import Any
 from cdp import __version__
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
+from cdp.files import write_json
 from cdp.run.evaluation import read_results
 from cdp.run.runner import Ran
-from cdp.store import write_json
 
 _TOLD = ("numpy", "scipy", "numba", "scikit-learn", "pynndescent", "pillow", "torch", "timm")
 
@@ -58,9 +58,7 @@ def make_record(
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:
     """Write `run.json`, whole or not at all."""
-    partial = folder / ".run.json.partial"
-    write_json(partial, record)
-    partial.replace(folder / "run.json")
+    write_json(folder / "run.json", record)
 
 
 def versions() -> dict[str, str]:

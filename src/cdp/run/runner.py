@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cdp.errors import CdpError, InputError, StoreError
+from cdp.files import disk_errors
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.pool import Pool
 from cdp.run.stages import Freshness, Ledger, Record, Stage
@@ -87,7 +87,7 @@ def run_stages(
     for at, stage in enumerate(stages, start=1):
         freshness = ledger.judge(stage, digests)
         record = ledger.read(stage) if freshness.is_fresh else None
-        with _disk_errors(stage):
+        with disk_errors(stage.name, "what is done is kept"):
             if record is None and pool is not None:
                 record = pool.fetch(stage, stage.key(digests), ledger)
             is_fresh = record is not None
@@ -151,29 +151,15 @@ def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], listener: Listen
 
 
 @contextmanager
-def _disk_errors(stage: Stage) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(
-                f"{stage.name}: the disk is full; what is done is kept. Free space and run the same command again."
-            ) from None
-        raise
-
-
-@contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """One run per folder; the lock goes with the process, so a killed run leaves none."""
     import fcntl
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder; choose another --out.")
-    try:
+    with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / ".lock").open("a")
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another --out.") from None
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cdp.errors import InputError
+from cdp.files import write_json
 from cdp.progress import Progress
 from cdp.run.contents import ContentHashes, flatten, hash_settings
 
@@ -99,10 +100,7 @@ class Ledger:
 
     def write(self, stage: Stage, record: Record) -> None:
         """Write a record, whole or not at all."""
-        place = self._place(stage)
-        partial = place.with_name(f".{place.name}.partial")
-        partial.write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
-        partial.replace(place)
+        write_json(self._place(stage), asdict(record))
 
     def digests(self, stage: Stage) -> dict[str, str | None]:
         """Hash of every output as it is now."""
@@ -182,7 +180,7 @@ def signatures(stages: Sequence[Stage], about: str = "") -> list[str]:
 
 def remove(path: Path) -> None:
     """Clear what a stage made, and what it began."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

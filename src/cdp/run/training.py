@@ -15,9 +15,10 @@ from cdp.config.sections import RunRecipe
 from cdp.data.array_files import open_npy
 from cdp.data.merge import merge_manifests
 from cdp.errors import InputError
+from cdp.files import write_json, writing_folder
 from cdp.progress import Progress
 from cdp.run.parts import fold_of_rows, make_parts, read_sources, require_identities, row_numbers
-from cdp.store import save, write_json, writing
+from cdp.store import save
 from cdp.types import Labels, Views
 from cdp.types.manifest import Manifest
 
@@ -70,7 +71,7 @@ def split(recipe: RunRecipe, folder: Path) -> None:
         for fold in range(recipe.consensus.folds):
             tables[f"lesson{fold + 1}"] = parts.labeled.take(fold_of == fold)
             tables[f"without_fold{fold + 1}"] = parts.labeled.take(fold_of != fold)
-    with writing(folder / "parts", force=True) as place:
+    with writing_folder(folder / "parts", force=True) as place:
         for name, table in tables.items():
             # The folder is renamed when all is written, so relative locations are told from its final place.
             _anchored(table).save(place / f"{name}.csv")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cdp.errors import InputError
+from cdp.files import write_text
 from cdp.lab.study.plots import draw_plot
 from cdp.lab.study.result_tables import markdown_table, table_of, written
 from cdp.report.markup import Html, element, join
@@ -30,9 +31,9 @@ def write_pages(folder: Path, results: Mapping[str, Any]) -> None:
     """Write `README.md`, `study.html` and one SVG per plot; `remarks.md`, if there is one, goes into README.md."""
     pictures = plots_of(results)
     for name, (_, picture) in pictures.items():
-        _write(folder / f"{name}.svg", alone(picture))
-    _write(folder / "README.md", markdown_page(results, list(pictures), read_remarks(folder)))
-    _write(folder / "study.html", html_page(results))
+        write_text(folder / f"{name}.svg", alone(picture))
+    write_text(folder / "README.md", markdown_page(results, list(pictures), read_remarks(folder)))
+    write_text(folder / "study.html", html_page(results))
 
 
 def read_results(folder: Path) -> dict[str, Any]:
@@ -262,9 +263,3 @@ def alone(picture: str) -> str:
     opened = picture.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
     before, bracket, rest = opened.partition(">")
     return f"{before}{bracket}{style}{rest}\n"
-
-
-def _write(file: Path, text: str) -> None:
-    partial = file.with_name(f".{file.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
