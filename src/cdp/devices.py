@@ -22,7 +22,7 @@ def resolve_device(name: str) -> torch.device:
     """
     if find_spec("torch") is None:
         raise MissingExtraError(
-            f"device={name!r}: this needs torch, which is not installed; run pip install 'cdp[nets]'."
+            f"device={name!r}: this needs torch, which is not installed; install the extra `nets`, or choose cpu."
         )
     import torch
 

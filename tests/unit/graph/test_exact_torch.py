@@ -123,7 +123,7 @@ def test_names_of_devices(monkeypatch):
 def test_without_torch_auto_is_the_cpu(monkeypatch):
     monkeypatch.setattr(devices, "find_spec", lambda name: None)
     assert devices.find_accelerator("auto") is None
-    with pytest.raises(MissingExtraError, match=r"device='cuda': this needs torch.*pip install"):
+    with pytest.raises(MissingExtraError, match=r"device='cuda': this needs torch.*extra `nets`"):
         knn_graph(_faces(np.float32), 3, device="cuda")
 
 
