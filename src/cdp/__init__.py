@@ -44,7 +44,6 @@ __all__ = ["__version__", *sorted(_HOMES)]
 
 if TYPE_CHECKING:
     from cdp.consensus.agglomeration import agglomerate as agglomerate
-    from cdp.labeling.estimator import CDP as CDP
     from cdp.consensus.mediator import Mediator as Mediator
     from cdp.consensus.mlp import PaperMLP as PaperMLP
     from cdp.consensus.pair_features import collect_opinions as collect_opinions
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from cdp.evaluate.label_figures import measure_labels as measure_labels
     from cdp.evaluate.pair_figures import measure_pairs as measure_pairs
     from cdp.graph.search import knn_graph as knn_graph
+    from cdp.labeling.estimator import CDP as CDP
     from cdp.types import ConsensusGraph as ConsensusGraph
     from cdp.types import Embeddings as Embeddings
     from cdp.types import Fate as Fate

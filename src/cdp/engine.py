@@ -24,4 +24,4 @@ class Engine:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        check_settings(self, getattr(self, "section", ""))

@@ -56,12 +56,13 @@ def test_nouns_come_back_as_they_were(tmp_path, small_views, labels):
 
 def test_the_mediator_comes_back_without_pickle(tmp_path):
     split = synthetic_views(60, 8, members=1, dimensions=16)
-    mediator = CDP(k=5).fit(split.labeled).mediator_
+    mediator = CDP("paper", k=5).fit(split.labeled).mediator_
     mediator.save(tmp_path / "mediator")
     back = Mediator.load(tmp_path / "mediator")
     opinions = np.random.default_rng(0).normal(size=(50, 11)).astype(np.float32)
     np.testing.assert_array_equal(back.doubt(opinions), mediator.doubt(opinions))
-    assert (back.committee, back.inputs, back.k) == (mediator.committee, mediator.inputs, mediator.k)
+    for name in ("committee", "inputs", "k", "training"):
+        assert getattr(back, name) == getattr(mediator, name)
     files = {file.suffix for file in (tmp_path / "mediator").iterdir()}
     assert files == {".npy", ".json"}
 
@@ -70,7 +71,7 @@ def test_a_foreign_classifier_cannot_be_saved(tmp_path):
     from sklearn.linear_model import LogisticRegression
 
     split = synthetic_views(60, 8, members=1, dimensions=16)
-    mediator = CDP(k=5, mediator=LogisticRegression()).fit(split.labeled).mediator_
+    mediator = CDP("paper", k=5, mediator=LogisticRegression()).fit(split.labeled).mediator_
     with pytest.raises(InputError, match="LogisticRegression cannot be saved without pickle"):
         mediator.save(tmp_path / "mediator")
     assert not list(tmp_path.iterdir())
@@ -296,7 +297,11 @@ def test_what_does_not_fit_together_names_its_folder(tmp_path):
     (folder / "card.json").write_text(json.dumps(card))
     with pytest.raises(InputError, match=r"/m: .*tea leaves"):
         Mediator.load(folder)
-    card["settings"]["inputs"] = ["affinity"]
+    card["settings"] |= {"inputs": ["affinity"], "impostors": 4}
+    (folder / "card.json").write_text(json.dumps(card))
+    with pytest.raises(InputError, match=r"/m: this mediator divides its odds by 4, .* train it again"):
+        Mediator.load(folder)
+    card["settings"]["impostors"] = 1
     card["settings"]["network"]["hidden"] = [50, 50, 50]
     (folder / "card.json").write_text(json.dumps(card))
     with pytest.raises(StoreError, match="no array 'layer4_weights'"):

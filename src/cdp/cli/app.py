@@ -69,6 +69,11 @@ def options(
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist unless --force.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it is there.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars, no table.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Say what would run and why, and stop.")]
+LinesOption = Annotated[
+    bool, typer.Option("--json", help="Tell everything as JSON lines on standard output.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of a table.")]
 
 OVERRIDABLE = {"allow_extra_args": True, "ignore_unknown_options": True}

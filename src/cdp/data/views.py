@@ -60,6 +60,25 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
     return views
 
 
+def looks_like_views(path: str | Path) -> bool:
+    """Whether a path holds embeddings rather than images or a table of images."""
+    file = Path(path)
+    if file.is_dir():
+        return (
+            any((file / f"base{suffix}").is_file() for suffix in (".npy", ".bin"))
+            or (file / "features").is_dir()
+        )
+    if file.suffix == ".parquet" and file.is_file():
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return any(hasattr(column.type, "value_field") for column in pq.read_schema(file))
+        except (pa.ArrowException, OSError):
+            return False
+    return file.suffix in (".npy", ".npz", ".bin")
+
+
 def _read_parts(place: Path, dim: int | None, base: str | None) -> _Parts:
     if not place.exists():
         raise InputError(f"{place}: no such file or folder; check the spelling of the path.")

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from cdp.config.sections import EngineSection
 from cdp.errors import CdpError, InputError, StoreError
 from cdp.files import disk_errors
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.pool import Pool
-from cdp.run.stages import Freshness, Ledger, Record, Stage
+from cdp.run.stages import Context, Freshness, Ledger, Record, Stage
+from cdp.store import read_card
 
 
 class BusyError(CdpError):
@@ -71,6 +73,7 @@ def run_stages(
     ledger: Ledger,
     listener: Listener,
     sources: Mapping[str, str],
+    engine: EngineSection,
     pool: Pool | None = None,
 ) -> list[Ran]:
     """Bring every stage up to date, in order.
@@ -80,9 +83,13 @@ def run_stages(
         ledger: of the run's folder.
         listener: told how it goes.
         sources: the hashes of what the user gives.
+        engine: what it may take of the machine.
         pool: what other runs have made, to take from and to give to.
     """
     digests = dict(sources)
+    # Steps inside a stage are shared like stages are.
+    cache = (ledger.folder if pool is None else pool.folder) / "steps"
+    context = Context(ledger.folder, cache, engine, listener.progress)
     ran = []
     for at, stage in enumerate(stages, start=1):
         freshness = ledger.judge(stage, digests)
@@ -93,7 +100,7 @@ def run_stages(
             is_fresh = record is not None
             if record is None:
                 listener.started(stage, freshness.why, at, len(stages))
-                record = _run(stage, ledger, digests, listener)
+                record = _run(stage, ledger, digests, context)
             if pool is not None:
                 pool.publish(stage, record, ledger)
         digests |= record.makes
@@ -126,11 +133,11 @@ def plan_stages(stages: Sequence[Stage], ledger: Ledger, sources: Mapping[str, s
     return plan
 
 
-def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], listener: Listener) -> Record:
+def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], context: Context) -> Record:
     ledger.begin(stage, digests)
     start = time.perf_counter()
     with PeakMemory() as memory:
-        stage.work(listener.progress)
+        stage.body(stage.settings, context)
     made = {}
     for name, digest in ledger.digests(stage).items():
         if digest is None:
@@ -139,15 +146,25 @@ def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], listener: Listen
     record = Record(
         key=stage.key(digests),
         done=True,
-        settings=dict(stage.settings),
+        settings=stage.plain_settings,
         needs={name: digests[name] for name in stage.needs},
         makes=made,
         seconds=time.perf_counter() - start,
         peak_memory=memory.peak,
+        steps=_inner_steps(stage, ledger.folder),
     )
     ledger.write(stage, record)
     ledger.hashes.save()
     return record
+
+
+def _inner_steps(stage: Stage, folder: Path) -> dict[str, float]:
+    """Seconds of the steps inside a stage, where the card of what it made tells them."""
+    steps: dict[str, float] = {}
+    for path in stage.makes.values():
+        if (folder / path / "card.json").is_file():
+            steps |= read_card(folder / path).settings.get("seconds", {})
+    return steps
 
 
 @contextmanager

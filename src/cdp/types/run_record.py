@@ -363,6 +363,19 @@ def write_run_record(file: str | Path, record: RunRecord) -> None:
         partial.write_bytes(msgspec.json.format(text, indent=2) + b"\n")
 
 
+def read_json(file: Path, kind: Any) -> Any:
+    """A JSON file of typed figures that a stage of a run wrote.
+
+    Raises:
+        StoreError: it is not there, damaged, or something else; the message names the key that is wrong.
+    """
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read ({error.strerror}); {_AGAIN}.") from None
+    return _decode(file, text, kind)
+
+
 def _decode(path: Path, text: bytes, kind: type[Decoded]) -> Decoded:
     try:
         return msgspec.json.decode(text, type=kind)
