@@ -1,4 +1,4 @@
-"""`cdp label`, `cdp eval labels`, `cdp show`, `cdp example`: options here, work elsewhere, nothing heavy imported."""
+"""`cdp label` and `cdp example`: options here, work elsewhere, nothing heavy imported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cdp.cli.app import ForceOption, JsonOption, OutOption, QuietOption, app, evaluation, plain_errors
+from cdp.cli.app import ForceOption, OutOption, QuietOption, app, plain_errors
 
 
 @app.command()
@@ -112,34 +112,6 @@ def label(
                 quiet=quiet,
             )
         )
-
-
-@evaluation.command("labels")
-def eval_labels(
-    labels: Annotated[Path, typer.Argument(help="A labels folder, or a text file with one number per line.")],
-    identities: Annotated[
-        Path,
-        typer.Option(help="True identities: .npy, a text file with one per line, or views that carry them."),
-    ],
-    json: JsonOption = False,
-) -> None:
-    """Pairwise and BCubed figures, NMI, coverage and sizes of labels."""
-    with plain_errors():
-        from cdp.cli.evaluate import evaluate_labels
-
-        evaluate_labels(labels, identities, as_json=json)
-
-
-@app.command()
-def show(
-    folder: Annotated[Path, typer.Argument(help="A folder written by cdp.")],
-    json: Annotated[bool, typer.Option("--json", help="Print the card as it is.")] = False,
-) -> None:
-    """What is this folder, and what was it made from?"""
-    with plain_errors():
-        from cdp.cli.show import show_folder
-
-        show_folder(folder, as_json=json)
 
 
 @app.command()

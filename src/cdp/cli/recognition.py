@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.cli.evaluate import read_truth
+from cdp.cli.artifact_commands import read_true_identities as read_truth
 from cdp.cli.recognition_output import Output, check_output, print_identification, print_verification, tell
 from cdp.data.identity_names import read_identity_names
 from cdp.data.ijb import (
