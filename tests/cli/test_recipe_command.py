@@ -40,7 +40,7 @@ def test_a_new_recipe_has_the_defaults_and_is_never_overwritten_unasked():
     assert read_recipe("mine.toml").consensus.k == 3
     nowhere = cdp("recipe", "new", "no/mine.toml")
     assert nowhere.exit_code == 2
-    assert "cannot be written (No such file or directory); choose another place" in nowhere.stderr
+    assert "cannot be written (No such file or directory); choose another folder" in nowhere.stderr
 
 
 def test_a_new_recipe_can_be_printed(workplace):

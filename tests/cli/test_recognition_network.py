@@ -65,7 +65,7 @@ def home(tmp_path_factory):
 
 
 def test_identification(home):
-    words = ["eval", "identification", "--replicates", "20", "--n-jobs", "1", "--json", "--quiet"]
+    words = ["eval", "identification", "--replicates", "20", "--threads", "1", "--json", "--quiet"]
     from_views = cdp(*words, "--probes", home / "views_known", "--distractors", home / "views_others")
     network = ["--network", home / "nets" / "small_resnet"]
     images = ["--probes", home / "known.csv", "--distractors", home / "others.csv"]
@@ -84,7 +84,7 @@ def test_verification_of_pairs_and_packs(home):
         "verification",
         "--replicates",
         "20",
-        "--n-jobs",
+        "--threads",
         "1",
         "--folds",
         "2",
