@@ -94,7 +94,7 @@ def test_another_model_or_all_of_them(cdp, home):
         ),
         (
             "unlabeled --tune-on narrow --k 5 --out x.json",
-            "'base' has 8 dimensions in narrow and 16 in unlabeled; were they embedded by the same network?",
+            "narrow has base (8 dimensions), unlabeled has base (16 dimensions); both must be",
         ),
     ],
 )

@@ -83,7 +83,7 @@ def baselines(
         if learn_from is not None:
             _check_same_models(views, learn_from, unlabeled)
         embeddings = {path: _choose_model(views[path], model) for path in (tune_on, unlabeled)}
-        _check_dimensions(model, embeddings, tune_on, unlabeled)
+        _check_same_models(views, tune_on, unlabeled, None if model == "ensemble" else [model])
         with progress_bars(not quiet) as progress:
             search = partial(knn_graphs, k=k, method=method, seed=seed, threads=threads, progress=progress)
             started = time.perf_counter()
@@ -165,23 +165,21 @@ def _search(views: Views, embeddings: Embeddings, search: Search) -> Part:
     return embeddings, search([embeddings])[0], views.identities
 
 
-def _check_same_models(views: Mapping[Path, Views], one: Path, other: Path) -> None:
+def _check_same_models(
+    views: Mapping[Path, Views], one: Path, other: Path, names: Sequence[str] | None = None
+) -> None:
     """Refuse parts that were not embedded by the same models."""
-    if views[one].names != views[other].names:
-        names = [", ".join(views[path].committee) for path in (one, other)]
-        raise InputError(
-            f"{one} has the committee ({names[0]}), {other} has ({names[1]}); both parts need the same models."
+    models = [
+        ", ".join(
+            f"{name} ({model.dimensions} dimensions)"
+            for name, model in zip(views[path].names, views[path], strict=True)
+            if names is None or name in names
         )
-    for number, name in enumerate(views[one].names):
-        _check_dimensions(name, {path: list(views[path])[number] for path in (one, other)}, one, other)
-
-
-def _check_dimensions(model: str, embeddings: Mapping[Path, Embeddings], one: Path, other: Path) -> None:
-    dimensions = [embeddings[path].dimensions for path in (one, other)]
-    if dimensions[0] != dimensions[1]:
+        for path in (one, other)
+    ]
+    if models[0] != models[1]:
         raise InputError(
-            f"{model!r} has {dimensions[0]} dimensions in {one} and {dimensions[1]} in {other}; "
-            "were they embedded by the same network?"
+            f"{one} has {models[0]}, {other} has {models[1]}; both must be embedded by the same networks."
         )
 
 
@@ -263,34 +261,22 @@ def prepare_cdp(folder: Path) -> Callable[[], Labels]:
 
 
 def _print_rows(rows: Sequence[Row]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from cdp.cli.tables import decimals, percent
+    from cdp.cli.tables import decimals, percent, print_table
     from cdp.lab.baselines.methods import BASELINES
 
-    table = Table(
-        "", "tuned", title="Pseudo-labels: pairwise figures, discards as groups of one", title_justify="left"
-    )
-    for name in ("precision", "recall", "F", "BCubed", "NMI", "labeled", "s", "MB", "tuning s"):
-        table.add_column(name, justify="right")
+    lines: list[Sequence[str]] = []
     for figures, tuning_seconds in rows:
         grid = BASELINES[figures.name].grid if figures.name in BASELINES else ()
         tuned = ", ".join(f"{name} {figures.settings[name]}" for name in grid)
         if figures.failure is not None:
-            table.add_row(figures.name, tuned, "failed")
+            lines.append((figures.name, tuned, "failed"))
             continue
+        memory = "unknown" if figures.peak_bytes is None else f"{figures.peak_bytes / 1e6:.0f}"
         scores = (figures.precision, figures.recall, figures.f, figures.bcubed_f, figures.nmi)
-        table.add_row(
-            figures.name,
-            tuned,
-            *map(decimals, scores),
-            percent(figures.coverage),
-            f"{figures.seconds:.2f}",
-            "unknown" if figures.peak_bytes is None else f"{figures.peak_bytes / 1e6:.0f}",
-            f"{tuning_seconds:.1f}",
-        )
-    Console().print(table)
+        costs = (f"{figures.seconds:.2f}", memory, f"{tuning_seconds:.1f}")
+        lines.append((figures.name, tuned, *map(decimals, scores), percent(figures.coverage), *costs))
+    columns = (">precision", ">recall", ">F", ">BCubed", ">NMI", ">labeled", ">s", ">MB", ">tuning s")
+    print_table("Pseudo-labels: pairwise figures, discards as groups of one", ("", "tuned", *columns), lines)
     for figures, _ in rows:
         if figures.failure is not None:
             typer.echo(figures.failure)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from cdp.cli.app import ForceOption, JsonOption, OutOption, QuietOption, app, plain_errors
 from cdp.errors import InputError, OutputExistsError
-
-if TYPE_CHECKING:
-    from cdp.data.split import Split
 
 ManifestArgument = Annotated[
     str,
@@ -56,6 +53,7 @@ def split(
     """Split images into labeled, unlabeled and test parts; no identity is in two of them."""
     from dataclasses import replace
 
+    from cdp.cli.tables import print_table
     from cdp.data.check import Unreadable, check_images, write_unreadable
     from cdp.data.manifests import read_manifest, without_unreadable
     from cdp.data.rotations import rotated
@@ -82,7 +80,11 @@ def split(
         parts = replace(parts, settings={**parts.settings, **more})
         parts.fill(folder, f".{table}")
     if not quiet:
-        _print_parts(parts, out)
+        rows = [
+            (name, f"{part.n_images:,}", f"{part.n_identities:,}", f"{(part.sizes == 1).sum():,}")
+            for name, part in parts.parts()
+        ]
+        print_table(f"Parts in {out}", ("part", ">images", ">identities", ">with one image"), rows)
         if unreadable:
             typer.echo(f"{len(unreadable):,} unreadable images were left out; see {out / 'unreadable.csv'}.")
 
@@ -95,18 +97,6 @@ def parse_share(option: str, text: str) -> float:
         return float(Fraction(text))
     except (ValueError, ZeroDivisionError):
         raise InputError(f"{option} {text}: not a share; write for example 1/11, 0.25 or 25%.") from None
-
-
-def _print_parts(parts: Split, out: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("part", title=f"Parts in {out}", title_justify="left")
-    for column in ("images", "identities", "with one image"):
-        table.add_column(column, justify="right")
-    for name, part in parts.parts():
-        table.add_row(name, f"{part.n_images:,}", f"{part.n_identities:,}", f"{(part.sizes == 1).sum():,}")
-    Console().print(table)
 
 
 @app.command()
@@ -123,6 +113,7 @@ def check(
     quiet: QuietOption = False,
 ) -> None:
     """Decode every image and list those that cannot be read; the exit code is 2 if there are any."""
+    from cdp.cli.tables import print_table
     from cdp.data.check import check_images, write_unreadable
     from cdp.data.manifests import read_manifest
     from cdp.progress import progress_bars
@@ -149,21 +140,12 @@ def check(
         for one in unreadable:
             print(f"row {one.row} ({one.location}): {one.reason}")
         if not quiet:
-            _print_counts({**counts, "unreadable": len(unreadable)})
+            names = [f">{name.replace('_', ' ')}" for name in counts]
+            print_table(
+                "", [*names, ">unreadable"], [[f"{n:,}" for n in (*counts.values(), len(unreadable))]]
+            )
     if unreadable:
         way_out = "leave them out with cdp split --skip-unreadable, or list them with --list."
         if list_file is not None:
             way_out = f"leave them out with cdp split --skip {list_file}."
         raise InputError(f"{len(unreadable):,} of {images.n_images:,} images cannot be read; {way_out}")
-
-
-def _print_counts(counts: dict[str, int]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for name, count in counts.items():
-        table.add_row(name.replace("_", " "), f"{count:,}")
-    Console().print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,16 @@ def percent(value: float | None) -> str:
 def decimals(value: float | None) -> str:
     """`0.937`, or `undefined` where nothing could be counted."""
     return "undefined" if value is None else f"{value:.3f}"
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table; columns whose name starts with > are aligned to the right."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
 
 
 def print_label_report(run: LabelRun, out: Path) -> None:
