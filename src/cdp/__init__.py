@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CDP": "cdp.consensus.estimator",
+    "CDP": "cdp.labeling.estimator",
     "CdpError": "cdp.errors",
     "ConsensusGraph": "cdp.types",
     "Embeddings": "cdp.types",
@@ -28,7 +28,6 @@ _HOMES = {
     "Pairs": "cdp.types",
     "PaperMLP": "cdp.consensus.mlp",
     "Views": "cdp.types",
-    "Vote": "cdp.consensus.vote",
     "agglomerate": "cdp.consensus.agglomeration",
     "candidate_pairs": "cdp.consensus.pairs",
     "collect_opinions": "cdp.consensus.pair_features",
@@ -45,14 +44,12 @@ __all__ = ["__version__", *sorted(_HOMES)]
 
 if TYPE_CHECKING:
     from cdp.consensus.agglomeration import agglomerate as agglomerate
-    from cdp.consensus.estimator import CDP as CDP
     from cdp.consensus.mediator import Mediator as Mediator
     from cdp.consensus.mlp import PaperMLP as PaperMLP
     from cdp.consensus.pair_features import collect_opinions as collect_opinions
     from cdp.consensus.pairs import candidate_pairs as candidate_pairs
     from cdp.consensus.propagation import propagate as propagate
     from cdp.consensus.soft_labels import diffuse as diffuse
-    from cdp.consensus.vote import Vote as Vote
     from cdp.data.manifests import read_manifest as read_manifest
     from cdp.data.split import split_by_identity as split_by_identity
     from cdp.errors import CdpError as CdpError
@@ -60,6 +57,7 @@ if TYPE_CHECKING:
     from cdp.evaluate.label_figures import measure_labels as measure_labels
     from cdp.evaluate.pair_figures import measure_pairs as measure_pairs
     from cdp.graph.search import knn_graph as knn_graph
+    from cdp.labeling.estimator import CDP as CDP
     from cdp.types import ConsensusGraph as ConsensusGraph
     from cdp.types import Embeddings as Embeddings
     from cdp.types import Fate as Fate

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
+from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -35,6 +36,7 @@ class Setting:
         choices: what it (or each element) must be one of; empty = anything.
         low, high: the range, ends included; above, below: the same, ends excluded; None = no such end.
         also: a value outside the range that has a meaning of its own.
+        check: raises an InputError if a value has no meaning, where a range does not say it all.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Setting:
     above: float | None = None
     below: float | None = None
     also: float | None = None
+    check: Callable[[Any], Any] | None = None
 
     @property
     def wanted(self) -> str:
@@ -84,7 +87,10 @@ class Setting:
 
     def _convert_one(self, given: Any, key: str) -> Any:
         value: Any = given
-        if self.kind is float and type(value) is int and abs(value) < 2**1000:
+        is_number = not isinstance(value, bool)
+        if self.kind is int and isinstance(value, Integral) and is_number:
+            value = int(value)
+        elif self.kind is float and isinstance(value, Real) and is_number and abs(value) < 2**1000:
             value = float(value)
         # Exact types: True is an int to Python, not to a reader of recipes.
         if not _is_exactly(value, self.kind):
@@ -95,6 +101,11 @@ class Setting:
             )
         if self.kind in (int, float) and not self.holds(value):
             raise InputError(f"{key} = {shown(given)}: {self._range_sentence()}.{self._percent_hint(value)}")
+        if self.check is not None:
+            try:
+                self.check(value)
+            except InputError as error:
+                raise InputError(f"{key.rpartition(self.name)[0]}{error}") from None
         return value
 
     def holds(self, value: float) -> bool:
@@ -134,6 +145,7 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     also: float | None = None,
+    check: Callable[[Any], Any] | None = None,
 ) -> T:
     """A dataclass field with a default, a sentence of help and what its value may be; see `Setting`.
 
@@ -148,6 +160,7 @@ def setting(
         "above": above,
         "below": below,
         "also": also,
+        "check": check,
     }
     # The type says T, as the standard library's own `field` does: that is what the attribute will be.
     return dataclasses.field(default=default, metadata=known)

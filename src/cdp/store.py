@@ -1,30 +1,71 @@
-"""Nouns to folders and back: one `.npy` per array, a card, nothing ever half-written, nothing pickled."""
+"""Nouns to folders and back: one `.npy` per array, a typed card, nothing ever half-written, nothing pickled."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import json
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from cdp import __version__
 from cdp.data.array_files import open_npy, reading
-from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.errors import InputError, StoreError
+from cdp.files import write_json, writing_folder
 from cdp.parallel import spans
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
 from cdp.types.arrays import AnyArray
 
 FORMAT = 1
+CARD = "card.json"
+_DEEPEST = 50
 Noun = TypeVar("Noun")
+Settings = TypeVar("Settings")
+
+
+class ArrayCard(msgspec.Struct, frozen=True):
+    """What a card says about one `.npy` file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """What an artifact folder says about itself, in `card.json`.
+
+    Attributes:
+        kind: which noun the folder holds.
+        format: version of the layout of such folders.
+        cdp: version that wrote it.
+        summary: one line for people.
+        settings: plain values; loaders read theirs through `read_settings`.
+        made_from: name of every input -> its hash.
+        arrays: file name without `.npy` -> what is in it.
+    """
+
+    kind: str
+    format: int
+    cdp: str = "?"
+    summary: str = ""
+    settings: dict[str, Any]
+    made_from: dict[str, str]
+    arrays: dict[str, ArrayCard]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as they stand in the file."""
+        arrays = {name: msgspec.structs.asdict(array) for name, array in self.arrays.items()}
+        return {**msgspec.structs.asdict(self), "arrays": arrays}
+
+
+class _Version(msgspec.Struct):
+    """The part of a card that every format has."""
+
+    format: Annotated[int, msgspec.Meta(ge=1)]
+    cdp: str = "?"
 
 
 @dataclass(frozen=True)
@@ -45,7 +86,7 @@ def save(
     made_from: Mapping[str, str] | None = None,
 ) -> None:
     """Write a noun as an artifact folder, whole or not at all."""
-    with writing(path, force=force) as folder:
+    with writing_folder(path, force=force) as folder:
         fill(folder, noun, settings=settings, made_from=made_from)
 
 
@@ -59,70 +100,138 @@ def fill(
     """Write a noun's files and card into a folder that is being written."""
     folder.mkdir(exist_ok=True)
     contents = _contents(noun)
-    card: dict[str, Any] = {
-        "kind": type(noun).__name__,
-        "format": FORMAT,
-        "cdp": __version__,
-        "summary": repr(noun),
-        "settings": {**contents.settings, **(settings or {})},
-        "made_from": dict(made_from or {}),
-        "arrays": {},
-    }
     for name, array in contents.arrays.items():
         file = folder / f"{name}.npy"
         file.parent.mkdir(exist_ok=True)
         np.save(file, array, allow_pickle=False)
-        card["arrays"][name] = {
-            "dtype": str(array.dtype),
-            "shape": list(array.shape),
-            "sha256": hash_array(array),
-        }
     for name, text in contents.texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    write_json(folder / "card.json", card)
+    write_card(
+        folder,
+        type(noun).__name__,
+        repr(noun),
+        {**contents.settings, **(settings or {})},
+        made_from or {},
+        contents.arrays,
+    )
+
+
+def write_card(
+    folder: Path,
+    kind: str,
+    summary: str,
+    settings: Mapping[str, Any],
+    made_from: Mapping[str, str],
+    arrays: Mapping[str, AnyArray] | None = None,
+) -> None:
+    """Write the card of a folder whose other files are there.
+
+    Args:
+        folder: the artifact folder.
+        kind: which noun it holds.
+        summary: one line for people.
+        settings: plain values.
+        made_from: name of every input -> its hash.
+        arrays: what was written as `.npy` files, by file name.
+    """
+    described = {
+        name: ArrayCard(str(array.dtype), tuple(array.shape), hash_array(array))
+        for name, array in (arrays or {}).items()
+    }
+    card = Card(
+        kind=kind,
+        format=FORMAT,
+        cdp=__version__,
+        summary=summary,
+        settings=dict(settings),
+        made_from=dict(made_from),
+        arrays=described,
+    )
+    write_json(folder / CARD, card.as_dict())
 
 
 def load(path: str | Path, kind: type[Noun]) -> Noun:
     """A noun from its artifact folder; arrays are checked against the card's shapes and hashes."""
     folder = Path(path)
-    card = read_card(folder)
-    if card["kind"] != kind.__name__:
-        raise InputError(f"{folder}: this folder holds {card['kind']}, not {kind.__name__}.")
-    arrays = {}
-    for name, described in card["arrays"].items():
-        with reading(folder / f"{name}.npy"):
-            array = open_npy(folder / f"{name}.npy", may_be_empty=True)
-        if list(array.shape) != described["shape"] or str(array.dtype) != described["dtype"]:
-            raise StoreError(
-                f"{folder / name}.npy has {array.dtype} {list(array.shape)}, its card says "
-                f"{described['dtype']} {described['shape']}; make this folder again."
-            )
-        if hash_array(array) != described["sha256"]:
-            raise StoreError(f"{folder / name}.npy is not what its card describes; make this folder again.")
-        arrays[name] = array
-    noun: Noun = _LOADERS[kind.__name__](arrays, card["settings"])
+    card = read_card(folder, kind.__name__)
+    loader = _LOADERS[kind.__name__]
+    settings = read_settings(folder, card, loader.settings)
+    arrays = {name: _read_array(folder, name, card) for name in loader.arrays(settings)}
+    try:
+        noun: Noun = loader.build(arrays, settings)
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from None
     return noun
 
 
-def read_card(folder: str | Path) -> dict[str, Any]:
-    """What an artifact folder says about itself."""
-    file = Path(folder) / "card.json"
+def read_card(folder: str | Path, kind: str | None = None) -> Card:
+    """What an artifact folder says about itself.
+
+    Args:
+        folder: the artifact folder.
+        kind: which noun it must hold.
+
+    Raises:
+        InputError: it is no artifact folder, holds another noun, or was written by a newer cdp.
+        StoreError: the card is damaged.
+    """
+    file = Path(folder) / CARD
+    with reading(file):
+        if not file.is_file():
+            if file.is_dir() or file.is_symlink():
+                raise StoreError(f"{file} is a folder or a broken link, not a file; make {folder} again.")
+            raise InputError(f"{folder}: no card.json there, so this is not a folder written by cdp.")
+        text = file.read_bytes()
     try:
-        card: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{folder}: no card.json there, so this is not a folder written by cdp.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise StoreError(f"{file} is damaged; make this folder again.") from None
-    missing = {"kind", "format", "arrays", "settings", "made_from"} - set(
-        card if isinstance(card, dict) else ()
-    )
-    if missing:
-        raise StoreError(f"{file} lacks {', '.join(sorted(missing))}; make this folder again.")
-    if card["format"] > FORMAT:
-        raise InputError(
-            f"{folder} was written by a newer cdp ({card.get('cdp')}); update with pip install -U cdp."
-        )
+        version = msgspec.json.decode(text, type=_Version)
+        if version.format > FORMAT:
+            raise InputError(
+                f"{folder} was written by a newer cdp ({version.cdp}); update with pip install -U cdp."
+            )
+        card = msgspec.json.decode(text, type=Card)
+        if _depth(card.settings) > _DEEPEST:
+            raise RecursionError("settings nested too deeply")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"{file} is damaged ({error}); make this folder again.") from None
+    if kind not in (None, card.kind):
+        raise InputError(f"{folder}: this folder holds {card.kind}, not {kind}.")
     return card
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, inner), default=0)
+
+
+def read_settings(folder: str | Path, card: Card, into: type[Settings]) -> Settings:
+    """The settings of a card as a typed object; those that it has no field for are left out.
+
+    Raises:
+        StoreError: a setting is missing or of another type.
+    """
+    try:
+        return msgspec.convert(card.settings, into)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise StoreError(
+            f"{Path(folder) / CARD}: its settings are damaged ({error}); make this folder again."
+        ) from None
+
+
+def _read_array(folder: Path, name: str, card: Card) -> AnyArray:
+    file = folder / f"{name}.npy"
+    if name not in card.arrays:
+        raise StoreError(f"{folder / CARD} is damaged (no array {name!r}); make this folder again.")
+    described = card.arrays[name]
+    with reading(file):
+        array = open_npy(file, may_be_empty=True)
+    if array.shape != described.shape or str(array.dtype) != described.dtype:
+        raise StoreError(
+            f"{file} has {array.dtype} {list(array.shape)}, its card says {described.dtype} "
+            f"{list(described.shape)}; make this folder again."
+        )
+    if hash_array(array) != described.sha256:
+        raise StoreError(f"{file} is not what its card describes; make this folder again.")
+    return array
 
 
 def hash_array(array: AnyArray) -> str:
@@ -139,102 +248,35 @@ def hash_views(views: Views) -> dict[str, str]:
     return {name: hash_array(model.source) for name, model in zip(views.names, views, strict=True)}
 
 
-def write_json(file: Path, value: Any) -> None:
-    """JSON with a line per key; NaN is a bug, not a value."""
-    file.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+class _NoSettings(msgspec.Struct):
+    """A noun that needs none."""
 
 
-@contextmanager
-def writing(path: str | Path, *, force: bool = False) -> Iterator[Path]:
-    """A folder beside `path` to write into; it takes the place of `path` only when all is written.
-
-    Opened before the work starts, so an unwritable disk is found out in the first second. If anything fails,
-    what was at `path` is still there and the half-written folder is gone.
-    """
-    target = Path(path).absolute()
-    if target.exists() and not force:
-        raise OutputExistsError(f"{path} is there already; choose another folder or replace it with --force.")
-    if target.exists() and not target.is_dir():
-        raise InputError(f"{path} is a file, not a folder; choose another name.")
-    with _disk_errors(path):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
-        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-{os.getpid()}-", dir=target.parent))
-        folder.chmod(0o777 & ~_umask())
-    try:
-        with _disk_errors(path):
-            yield folder
-            _flush_to_disk(folder)
-            _put_in_place(folder, target, force)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+class _KnnGraphSettings(msgspec.Struct):
+    method: str
+    recall: float | None
 
 
-def _put_in_place(folder: Path, target: Path, force: bool) -> None:
-    if not target.exists():
-        folder.rename(target)
-        return
-    if not force:
-        raise OutputExistsError(f"{target} appeared while this was running; nothing was overwritten.")
-    old = folder.with_name(f"{folder.name}.replaced")
-    target.rename(old)
-    try:
-        folder.rename(target)
-    except OSError:
-        old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+class _ConsensusGraphSettings(msgspec.Struct):
+    n_images: Annotated[int, msgspec.Meta(ge=0)]
 
 
-def _sweep(target: Path) -> None:
-    """Remove what killed runs left behind; a run that is still alive keeps its folder."""
-    for left in target.parent.glob(f".{target.name}.partial-*"):
-        owner = left.name.removeprefix(f".{target.name}.partial-").split("-")[0]
-        if owner.isdigit() and not is_alive(int(owner)):
-            if left.name.endswith(".replaced") and not target.exists():
-                left.rename(target)
-            else:
-                shutil.rmtree(left, ignore_errors=True)
+class _PaperMLPSettings(msgspec.Struct, forbid_unknown_fields=True):
+    hidden: tuple[int, ...]
+    learning_rate: float
+    random_state: int
 
 
-def is_alive(process: int) -> bool:
-    """Whether a process of this number is there."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _flush_to_disk(folder: Path) -> None:
-    for file in folder.rglob("*"):
-        if file.is_file():
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())
-
-
-@contextmanager
-def _disk_errors(path: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(
-                f"{path}: the disk is full; nothing was changed there. Free space and run again."
-            ) from None
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
-            raise StoreError(
-                f"{path}: cannot be written ({error.strerror}); choose a folder you may write to."
-            ) from None
-        raise
+class _MediatorSettings(msgspec.Struct):
+    committee: tuple[str, ...]
+    inputs: tuple[str, ...]
+    k: Annotated[int, msgspec.Meta(ge=1)]
+    network: _PaperMLPSettings
+    losses: list[float]
+    training: dict[str, float] = {}
+    # What earlier cards of this format say: another name for `training`, and a factor that is gone.
+    lessons: dict[str, float] = {}
+    impostors: float = 1.0
 
 
 def _contents(noun: Any) -> Contents:
@@ -275,41 +317,59 @@ def _mediator_contents(mediator: Any) -> Contents:
         "committee": list(mediator.committee),
         "inputs": list(mediator.inputs),
         "k": mediator.k,
-        "lessons": mediator.lessons,
-        "impostors": mediator.impostors,
+        "training": mediator.training,
         "network": {**network.get_params(), "hidden": list(network.hidden)},
         "losses": network.losses_,
     }
     return Contents(arrays, settings)
 
 
-def _load_mediator(arrays: dict[str, AnyArray], settings: dict[str, Any]) -> Any:
+def _mediator_arrays(settings: _MediatorSettings) -> list[str]:
+    numbers = range(1, len(settings.network.hidden) + 2)
+    layers = [f"layer{number}_{part}" for number in numbers for part in ("weights", "bias")]
+    return ["center", "width", *layers]
+
+
+def _build_mediator(arrays: Mapping[str, AnyArray], settings: _MediatorSettings) -> Any:
     from cdp.consensus.mediator import Mediator
     from cdp.consensus.mlp import PaperMLP
 
-    network = PaperMLP(**{**settings["network"], "hidden": tuple(settings["network"]["hidden"])})
-    network.center_, network.width_ = np.array(arrays["center"]), np.array(arrays["width"])
-    network.weights_ = [
-        (np.array(arrays[f"layer{number}_weights"]), np.array(arrays[f"layer{number}_bias"]))
-        for number in range(1, len(network.hidden) + 2)
-    ]
-    network.losses_ = settings["losses"]
+    if settings.impostors != 1:
+        raise InputError(
+            f"this mediator divides its odds by {settings.impostors:g}, which this cdp does not do; train it again."
+        )
+    network = PaperMLP(**msgspec.structs.asdict(settings.network))
+    center, width, *layers = (np.array(arrays[name]) for name in _mediator_arrays(settings))
+    network.center_, network.width_ = center, width
+    network.weights_ = list(zip(layers[::2], layers[1::2], strict=True))
+    network.losses_ = settings.losses
     network.classes_ = np.array([0, 1])
-    return Mediator(
-        network,
-        tuple(settings["committee"]),
-        tuple(settings["inputs"]),
-        settings["k"],
-        settings["lessons"],
-        settings.get("impostors", 1.0),
-    )
+    training = settings.training or settings.lessons
+    return Mediator(network, settings.committee, settings.inputs, settings.k, training)
 
 
-_LOADERS: dict[str, Any] = {
-    "KnnGraph": lambda arrays, settings: KnnGraph(
-        **arrays, method=settings["method"], recall=settings["recall"]
+@dataclass(frozen=True)
+class _Loader:
+    """How a noun comes back: its typed settings, the arrays it needs, and the noun from both."""
+
+    settings: type[msgspec.Struct]
+    arrays: Callable[[Any], Sequence[str]]
+    build: Callable[[Mapping[str, AnyArray], Any], Any]
+
+
+_LOADERS = {
+    "KnnGraph": _Loader(
+        _KnnGraphSettings,
+        lambda _: ("neighbors", "similarity"),
+        lambda arrays, settings: KnnGraph(**arrays, method=settings.method, recall=settings.recall),
     ),
-    "ConsensusGraph": lambda arrays, settings: ConsensusGraph(**arrays, n_images=settings["n_images"]),
-    "Labels": lambda arrays, settings: Labels(**arrays),
-    "Mediator": _load_mediator,
+    "ConsensusGraph": _Loader(
+        _ConsensusGraphSettings,
+        lambda _: ("ids", "doubt"),
+        lambda arrays, settings: ConsensusGraph(**arrays, n_images=settings.n_images),
+    ),
+    "Labels": _Loader(
+        _NoSettings, lambda _: ("labels", "fate", "confidence"), lambda arrays, _: Labels(**arrays)
+    ),
+    "Mediator": _Loader(_MediatorSettings, _mediator_arrays, _build_mediator),
 }

@@ -12,9 +12,10 @@ import cdp
 SOURCE = Path(cdp.__file__).parent
 # What each room may import at the top of its files. Imports inside functions are doors that open late: they are
 # checked for heavy libraries only.
-LEAVES = {"errors", "kernels", "memory", "parallel", "progress", "settings", "types"}
+LEAVES = {"errors", "files", "kernels", "memory", "parallel", "progress", "settings", "types"}
 ROOMS = {
     "errors": set(),
+    "files": {"errors"},
     "kernels": set(),
     "memory": {"errors"},
     "parallel": {"errors"},

@@ -39,8 +39,8 @@ def test_a_new_recipe_has_the_defaults_and_is_never_overwritten_unasked():
     assert cdp("recipe", "new", "mine.toml", "--k", "3", "--force").exit_code == 0
     assert read_recipe("mine.toml").consensus.k == 3
     nowhere = cdp("recipe", "new", "no/mine.toml")
-    assert nowhere.exit_code == 2
-    assert "cannot be written (No such file or directory); choose another folder" in nowhere.stderr
+    assert nowhere.exit_code == 1
+    assert "cannot be written (No such file or directory); choose another place" in nowhere.stderr
 
 
 def test_a_new_recipe_can_be_printed(workplace):

@@ -71,7 +71,7 @@ def test_k_over_seeds(kitchen):
     for row in results["rows"]:
         assert len(row["figures"]["f"]["values"]) == 2
         assert row["figures"]["f"]["sd"] is not None
-        assert row["verdict"] in ("best", "not told apart", "behind")
+        assert row["verdict"] in ("best", "no significant difference", "behind")
     assert {"versions", "cores", "recipe", "command", "variants"} <= set(results)
     second = results["variants"][1]
     assert second["slug"] == "k20"

@@ -145,7 +145,7 @@ def test_the_mediator_can_learn_from_the_validation_part(kitchen):
         made = ran(call("k", "recipe.toml", "--out", name, "--pool", "pool", "--variants", "k10", *more))
         run = kitchen / name / "runs" / "k10" / "seed0"
         counts = json.loads((run / "parts" / "counts.json").read_text())
-        return made, read_card(run / "mediator")["settings"], counts
+        return made, read_card(run / "mediator").settings, counts
 
     _, first, counts = pairs_learned_from("paper")
     made, second, _ = pairs_learned_from("unseen", "--consensus.lessons", "validation")

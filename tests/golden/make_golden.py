@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cdp import CDP, knn_graph, propagate
+from cdp import CDP, knn_graph
 from cdp.lab.synthetic import synthetic_views
 from cdp.store import FORMAT
 
@@ -13,12 +13,12 @@ def main() -> None:
     folder = Path(__file__).parent / f"format{FORMAT}"
     split = synthetic_views(40, 6, members=2, dimensions=8, seed=3)
     views = split.unlabeled.take(np.arange(60))
-    model = CDP(k=5).fit(split.labeled)
-    graph = model.consensus(views)
+    model = CDP("paper", k=5).fit(split.labeled)
+    labels = model.predict(views)
     views.save(folder / "views", force=True)
     knn_graph(views.base, 5).save(folder / "knn", force=True)
-    graph.save(folder / "consensus", force=True)
-    propagate(graph).save(folder / "labels", force=True)
+    model.labeling_.accepted.save(folder / "consensus", force=True)
+    labels.save(folder / "labels", force=True)
     model.mediator_.save(folder / "mediator", force=True)
 
 

@@ -20,9 +20,12 @@ def test_released_formats_still_open(folder):
     mediator = Mediator.load(folder / "mediator")
     assert views.names == ("base", "member1", "member2")
     assert graph.neighbors.shape == (60, 5)
+    assert mediator.training["pairs"] == 260
     assert labels.n_images == consensus.n_images == views.n_images == 60
     # The stored parts still fit together: same mediator, same views, same labels up to rounding.
-    again = CDP(k=5, mediator=mediator).consensus(views)
+    model = CDP("paper", k=5, mediator=mediator)
+    np.testing.assert_array_equal(model.predict(views).labels, labels.labels)
+    again = model.labeling_.accepted
     np.testing.assert_array_equal(again.ids, consensus.ids)
     np.testing.assert_allclose(again.doubt, consensus.doubt, rtol=1e-3)
     np.testing.assert_array_equal(propagate(consensus).labels, labels.labels)
@@ -31,7 +34,7 @@ def test_released_formats_still_open(folder):
 def test_a_tiny_run_keeps_its_figures():
     split = synthetic_views(150, 8, members=3, dimensions=32, seed=5)
     figures = measure_labels(
-        CDP(k=10).fit(split.labeled).predict(split.unlabeled), split.unlabeled.identities
+        CDP("paper", k=10).fit(split.labeled).predict(split.unlabeled), split.unlabeled.identities
     )
     assert figures.discards_kept.bcubed.f == pytest.approx(0.901, abs=0.03)
     assert figures.coverage == pytest.approx(0.899, abs=0.03)

@@ -1,6 +1,8 @@
 import errno
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +14,9 @@ import pytest
 
 from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, knn_graph
 from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.files import writing_folder
 from cdp.lab.synthetic import synthetic_views
-from cdp.store import load, read_card, save, writing
+from cdp.store import load, read_card, save
 
 
 @pytest.fixture
@@ -53,12 +56,13 @@ def test_nouns_come_back_as_they_were(tmp_path, small_views, labels):
 
 def test_the_mediator_comes_back_without_pickle(tmp_path):
     split = synthetic_views(60, 8, members=1, dimensions=16)
-    mediator = CDP(k=5).fit(split.labeled).mediator_
+    mediator = CDP("paper", k=5).fit(split.labeled).mediator_
     mediator.save(tmp_path / "mediator")
     back = Mediator.load(tmp_path / "mediator")
     opinions = np.random.default_rng(0).normal(size=(50, 11)).astype(np.float32)
     np.testing.assert_array_equal(back.doubt(opinions), mediator.doubt(opinions))
-    assert (back.committee, back.inputs, back.k) == (mediator.committee, mediator.inputs, mediator.k)
+    for name in ("committee", "inputs", "k", "training"):
+        assert getattr(back, name) == getattr(mediator, name)
     files = {file.suffix for file in (tmp_path / "mediator").iterdir()}
     assert files == {".npy", ".json"}
 
@@ -67,7 +71,7 @@ def test_a_foreign_classifier_cannot_be_saved(tmp_path):
     from sklearn.linear_model import LogisticRegression
 
     split = synthetic_views(60, 8, members=1, dimensions=16)
-    mediator = CDP(k=5, mediator=LogisticRegression()).fit(split.labeled).mediator_
+    mediator = CDP("paper", k=5, mediator=LogisticRegression()).fit(split.labeled).mediator_
     with pytest.raises(InputError, match="LogisticRegression cannot be saved without pickle"):
         mediator.save(tmp_path / "mediator")
     assert not list(tmp_path.iterdir())
@@ -88,7 +92,7 @@ def test_a_failure_leaves_the_old_folder_and_no_debris(tmp_path, labels):
     labels.save(tmp_path / "labels")
 
     def fail():
-        with writing(tmp_path / "labels", force=True) as folder:
+        with writing_folder(tmp_path / "labels", force=True) as folder:
             (folder / "half").write_text("written")
             raise RuntimeError("power cut")
 
@@ -118,8 +122,8 @@ def test_an_unwritable_place_is_told_plainly(tmp_path, labels):
 
 def test_what_a_killed_run_left_is_swept_away(tmp_path, labels):
     script = (
-        "import sys, time; from cdp.store import writing\n"
-        "with writing(sys.argv[1]) as folder:\n"
+        "import sys, time; from cdp.files import writing_folder\n"
+        "with writing_folder(sys.argv[1]) as folder:\n"
         "    (folder / 'half').write_text('x'); print('ready', flush=True); time.sleep(60)\n"
     )
     process = subprocess.Popen(
@@ -138,9 +142,9 @@ def test_what_a_killed_run_left_is_swept_away(tmp_path, labels):
 
 def test_of_two_runs_at_once_the_first_to_finish_wins(tmp_path):
     def slow_run():
-        with writing(tmp_path / "labels") as folder:
+        with writing_folder(tmp_path / "labels") as folder:
             (folder / "slow").write_text("x")
-            with writing(tmp_path / "labels") as other:
+            with writing_folder(tmp_path / "labels") as other:
                 (other / "quick").write_text("x")
             assert (folder / "slow").exists()
 
@@ -171,27 +175,155 @@ def test_cards_of_another_kind_or_a_newer_cdp_are_refused(tmp_path, labels):
     labels.save(tmp_path / "labels")
     with pytest.raises(InputError, match="holds Labels, not ConsensusGraph"):
         ConsensusGraph.load(tmp_path / "labels")
-    card = read_card(tmp_path / "labels")
-    (tmp_path / "labels" / "card.json").write_text(json.dumps(card | {"format": 99}))
-    with pytest.raises(InputError, match="written by a newer cdp"):
-        Labels.load(tmp_path / "labels")
+    for newer in (read_card(tmp_path / "labels").as_dict() | {"format": 99}, {"format": 2, "cdp": "9.0"}):
+        (tmp_path / "labels" / "card.json").write_text(json.dumps(newer))
+        with pytest.raises(InputError, match="written by a newer cdp"):
+            Labels.load(tmp_path / "labels")
     with pytest.raises(InputError, match=r"no card\.json there"):
         Labels.load(tmp_path)
+
+
+def deep(levels):
+    return '{"a":' * levels + "1" + "}" * levels
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": 3}, r"Expected `str`, got `int` - at `\$\.kind`"),
+        ({"format": "1"}, "Expected `int`, got `str`"),
+        ({"format": 0}, ">= 1"),
+        ({"format": None}, "Expected `int`, got `null`"),
+        ({"settings": []}, "Expected `object`, got `array`"),
+        ({"made_from": {"base": 1}}, "Expected `str`, got `int`"),
+        ({"arrays": {"labels": {"dtype": "int32", "shape": [5]}}}, "missing required field `sha256`"),
+        ({"arrays": {"labels": {"dtype": "int32", "shape": ["5"], "sha256": ""}}}, "Expected `int`"),
+        ({"arrays": {}}, "no array 'labels'"),
+    ],
+)
+def test_a_card_of_other_types_is_damaged(tmp_path, labels, change, words):
+    labels.save(tmp_path / "labels")
+    file = tmp_path / "labels" / "card.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(
+        StoreError, match=rf"labels/card\.json is damaged \(.*{words}.*\); make this folder again"
+    ):
+        Labels.load(tmp_path / "labels")
+
+
+@pytest.mark.parametrize("key", ["kind", "format", "settings", "made_from", "arrays"])
+def test_a_card_that_lacks_a_key_is_damaged(tmp_path, labels, key):
+    labels.save(tmp_path / "labels")
+    file = tmp_path / "labels" / "card.json"
+    card = json.loads(file.read_text())
+    del card[key]
+    file.write_text(json.dumps(card))
+    with pytest.raises(StoreError, match=f"is damaged \\(Object missing required field `{key}`\\)"):
+        Labels.load(tmp_path / "labels")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"kind": "\xff", "format": 1}',
+        b'{"format": 1, "kind": NaN}',
+        b"[" * 100_000,
+        deep(100_000).encode(),
+        f'{{"kind":"Labels","format":1,"settings":{deep(200)},"made_from":{{}},"arrays":{{}}}}'.encode(),
+    ],
+    ids=["empty", "list", "null", "not text", "bad bytes", "NaN", "open", "bottomless", "deep"],
+)
+def test_a_card_that_is_none_is_damaged(tmp_path, labels, content):
+    labels.save(tmp_path / "labels")
+    (tmp_path / "labels" / "card.json").write_bytes(content)
+    with pytest.raises(StoreError, match=r"labels/card\.json is damaged \(.+\); make this folder again\."):
+        Labels.load(tmp_path / "labels")
+
+
+def test_something_else_in_the_place_of_a_card(tmp_path, labels):
+    (tmp_path / "folder" / "card.json").mkdir(parents=True)
+    (tmp_path / "loop").mkdir()
+    (tmp_path / "loop" / "card.json").symlink_to("card.json")
+    for name in ("folder", "loop"):
+        with pytest.raises(StoreError, match=rf"{name}/card\.json is a folder or a broken link, not a file"):
+            read_card(tmp_path / name)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"file: no card\.json there"):
+        read_card(tmp_path / "file")
+
+
+def test_a_card_that_may_not_be_read_is_named(tmp_path, labels, monkeypatch):
+    labels.save(tmp_path / "labels")
+
+    def refuse(file):
+        raise PermissionError(errno.EACCES, "Permission denied", str(file))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(InputError, match=r"labels/card\.json: may not be read; change its permissions"):
+        read_card(tmp_path / "labels")
+
+
+@pytest.mark.parametrize(
+    ("noun", "change", "words"),
+    [
+        ("knn", {"method": None}, "`str`, got `null`"),
+        ("knn", {"recall": "high"}, "`float | null`, got `str`"),
+        ("consensus", {"n_images": -1}, ">= 0"),
+        ("consensus", {"n_images": 60.5}, "`int`, got `float`"),
+        ("mediator", {"k": "5"}, "`int`, got `str`"),
+        ("mediator", {"committee": "member1"}, "`array`, got `str`"),
+        ("mediator", {"network": {"hidden": [50, 50], "learning_rate": 1, "random_state": 0, "x": 1}}, "`x`"),
+        ("mediator", {"network": {"hidden": [50], "learning_rate": 0.05}}, "`random_state`"),
+    ],
+)
+def test_settings_of_other_types_are_damaged(tmp_path, noun, change, words):
+    folder = shutil.copytree(Path(__file__).parents[1] / "golden" / "format1" / noun, tmp_path / noun)
+    card = json.loads((folder / "card.json").read_text())
+    card["settings"] |= change
+    (folder / "card.json").write_text(json.dumps(card))
+    kind = {"knn": KnnGraph, "consensus": ConsensusGraph, "mediator": Mediator}[noun]
+    with pytest.raises(StoreError, match=r"card\.json: its settings are damaged \(.*" + re.escape(words)):
+        load(folder, kind)
+
+
+def test_what_does_not_fit_together_names_its_folder(tmp_path):
+    folder = shutil.copytree(Path(__file__).parents[1] / "golden" / "format1" / "mediator", tmp_path / "m")
+    card = json.loads((folder / "card.json").read_text())
+    card["settings"]["inputs"] = ["tea leaves"]
+    (folder / "card.json").write_text(json.dumps(card))
+    with pytest.raises(InputError, match=r"/m: .*tea leaves"):
+        Mediator.load(folder)
+    card["settings"] |= {"inputs": ["affinity"], "impostors": 4}
+    (folder / "card.json").write_text(json.dumps(card))
+    with pytest.raises(InputError, match=r"/m: this mediator divides its odds by 4, .* train it again"):
+        Mediator.load(folder)
+    card["settings"]["impostors"] = 1
+    card["settings"]["network"]["hidden"] = [50, 50, 50]
+    (folder / "card.json").write_text(json.dumps(card))
+    with pytest.raises(StoreError, match="no array 'layer4_weights'"):
+        Mediator.load(folder)
 
 
 def test_the_card_tells_what_it_was_made_from(tmp_path, labels):
     save(labels, tmp_path / "labels", settings={"k": 20}, made_from={"base": "abc"})
     card = read_card(tmp_path / "labels")
-    assert card["settings"] == {"k": 20}
-    assert card["made_from"] == {"base": "abc"}
-    assert card["arrays"]["labels"]["shape"] == [5]
+    assert (card.kind, card.format, card.summary) == ("Labels", 1, repr(labels))
+    assert card.settings == {"k": 20}
+    assert card.made_from == {"base": "abc"}
+    assert card.arrays["labels"].shape == (5,)
+    text = (tmp_path / "labels" / "card.json").read_text()
+    assert json.dumps(card.as_dict(), indent=2) + "\n" == text
 
 
 def test_time_stands_still_for_hashes(tmp_path, labels):
     labels.save(tmp_path / "one")
     time.sleep(0.01)
     labels.save(tmp_path / "two")
-    assert read_card(tmp_path / "one")["arrays"] == read_card(tmp_path / "two")["arrays"]
+    assert read_card(tmp_path / "one") == read_card(tmp_path / "two")
     assert (
         Path(tmp_path / "one" / "card.json").read_bytes() == Path(tmp_path / "two" / "card.json").read_bytes()
     )

@@ -84,25 +84,23 @@ def show(
 
     card = read_card(folder)
     if json:
-        print(dumps(card, indent=2, ensure_ascii=False))
+        print(dumps(card.as_dict(), indent=2, ensure_ascii=False))
         return
     from rich.console import Console
     from rich.tree import Tree
 
-    tree = Tree(
-        f"[bold]{folder}[/bold]: {card['kind']} (written by cdp {card.get('cdp', '?')})", highlight=True
-    )
-    if "summary" in card:
-        tree.add(card["summary"])
+    tree = Tree(f"[bold]{folder}[/bold]: {card.kind} (written by cdp {card.cdp})", highlight=True)
+    if card.summary:
+        tree.add(card.summary)
     files = tree.add("files")
-    for name, array in card["arrays"].items():
-        shape = " x ".join(f"{side:,}" for side in array["shape"])
-        files.add(f"{name}.npy  {array['dtype']}  {shape}  sha256 {array['sha256'][:12]}")
-    if card["settings"]:
-        _add_settings(tree.add("settings"), card["settings"])
-    if card["made_from"]:
+    for name, array in card.arrays.items():
+        shape = " x ".join(f"{side:,}" for side in array.shape)
+        files.add(f"{name}.npy  {array.dtype}  {shape}  sha256 {array.sha256[:12]}")
+    if card.settings:
+        _add_settings(tree.add("settings"), card.settings)
+    if card.made_from:
         sources = tree.add("made from")
-        for name, digest in card["made_from"].items():
+        for name, digest in card.made_from.items():
             sources.add(f"{name}  sha256 {digest[:12]}")
     for inner in sorted(file.parent for file in folder.glob("*/card.json")):
         tree.add(f"also here: cdp show {inner}")

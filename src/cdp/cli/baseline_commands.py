@@ -15,7 +15,7 @@ import typer
 from typer import Argument, Option
 
 from cdp.cli.app import QuietOption, app, plain_errors
-from cdp.errors import InputError
+from cdp.errors import InputError, OutputExistsError
 
 if TYPE_CHECKING:
     from cdp.lab.baselines.baseline import Baseline
@@ -66,19 +66,18 @@ def baselines(
 ) -> None:
     """Label by other clustering methods, tuned, beside CDP: quality, seconds and memory on the same embeddings."""
     from cdp import __version__
-    from cdp.data.manifest_tables import writing_file
+    from cdp.files import replacing, write_json
     from cdp.graph.search import knn_graphs
     from cdp.parallel import count_threads
     from cdp.progress import progress_bars
-    from cdp.store import write_json
 
     prepared = _prepare_methods(methods, memory_budget, seed)
     options = {"k": k, "memory_budget": memory_budget, "seed": seed, "threads": threads}
     count_threads(threads)
-    if out.is_dir():
-        raise InputError(f"{out} is a folder, not a file; choose a name such as results.json.")
+    if out.exists() and not force:
+        raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
     # Opened first: that the output cannot be written must not be found out after an hour of work.
-    with writing_file(out, force=force) as file:
+    with replacing(out) as file:
         views = {path: _read(path) for path in (unlabeled, tune_on, learn_from) if path is not None}
         if learn_from is not None:
             _check_same_models(views, learn_from, unlabeled)
@@ -204,10 +203,11 @@ def _measure_cdp(
     labeled: Views, unlabeled: Views, options: dict[str, Any], search: Search, progress: Progress
 ) -> list[Row]:
     """The rows of CDP: the paper's inputs, then with common neighbors, both at the paper's threshold."""
-    from cdp.consensus.estimator import CDP
+    from cdp.files import write_json
     from cdp.lab.baselines.fresh_process import run_apart
     from cdp.lab.baselines.measure import figures_of
-    from cdp.store import save, write_json
+    from cdp.labeling.estimator import CDP
+    from cdp.store import save
     from cdp.types import ALL_INPUTS, PAPER_INPUTS
 
     assert unlabeled.identities is not None
@@ -227,12 +227,13 @@ def _measure_cdp(
             ("cdp, with common neighbors", ALL_INPUTS),
         ):
             started = time.perf_counter()
-            model = CDP(inputs=inputs, **options).fit(labeled, graphs=labeled_graphs, progress=progress)
+            model = CDP("paper", inputs=inputs, **options)
+            model.fit(labeled, graphs=labeled_graphs, progress=progress)
             seconds = time.perf_counter() - started
             save(model.mediator_, folder / "mediator", force=True)
-            settings = {"threshold": model.threshold, "max_size": model.max_size, "inputs": list(inputs)}
+            shown = {name: getattr(model.settings, name) for name in ("threshold", "max_size", "inputs")}
             run = partial(run_apart, prepare_cdp, folder, name)
-            rows.append((figures_of(name, settings, run, unlabeled.identities), seconds))
+            rows.append((figures_of(name, shown, run, unlabeled.identities), seconds))
     return rows
 
 
@@ -240,14 +241,14 @@ def prepare_cdp(folder: Path) -> Callable[[], Labels]:
     """In the other process: read everything into memory, then label a few made-up images."""
     import numpy as np
 
-    from cdp.consensus.estimator import CDP
     from cdp.consensus.mediator import Mediator
     from cdp.data.views import read_views
+    from cdp.labeling.estimator import CDP
     from cdp.store import load
     from cdp.types import KnnGraph, Views
 
     options = json.loads((folder / "cdp.json").read_text(encoding="utf-8"))
-    model = CDP(mediator=load(folder / "mediator", Mediator), **options)
+    model = CDP("paper", mediator=load(folder / "mediator", Mediator), **options)
     on_disk = read_views(folder / "views")
     arrays = [np.array(view.source) for view in on_disk]
     views = Views(arrays[0], dict(zip(on_disk.committee, arrays[1:], strict=True)))
@@ -257,7 +258,7 @@ def prepare_cdp(folder: Path) -> Callable[[], Labels]:
     few = max(64, options["k"] + 2)
     made_up = [generator.standard_normal((few, view.dimensions)).astype(view.source.dtype) for view in views]
     model.predict(Views(made_up[0], dict(zip(views.committee, made_up[1:], strict=True))))
-    return lambda: model.predict(views, graphs)
+    return lambda: model.predict(views, graphs=graphs)
 
 
 def _print_rows(rows: Sequence[Row]) -> None:

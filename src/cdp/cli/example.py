@@ -13,10 +13,11 @@ from cdp.cli.tables import decimals, percent
 from cdp.consensus.estimator import CDP
 from cdp.consensus.vote import Vote
 from cdp.evaluate.label_figures import LabelFigures, measure_labels
+from cdp.files import writing_folder
 from cdp.graph.search import knn_graphs
 from cdp.lab.synthetic import synthetic_views
 from cdp.progress import Progress, progress_bars
-from cdp.store import fill, writing
+from cdp.store import fill
 from cdp.types import ALL_INPUTS, KnnGraph, Views
 
 
@@ -24,7 +25,7 @@ def run_example(out: Path, n_identities: int, *, seed: int, force: bool, quiet: 
     """Write two parts of made-up views, label the unlabeled one four ways, keep the best way's output."""
     split = synthetic_views(n_identities, seed=seed)
     console = Console(quiet=quiet)
-    with writing(out, force=force) as folder:
+    with writing_folder(out, force=force) as folder:
         (folder / "views").mkdir()
         fill(folder / "views" / "labeled", split.labeled)
         fill(folder / "views" / "unlabeled", split.unlabeled)

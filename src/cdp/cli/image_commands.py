@@ -58,15 +58,15 @@ def split(
     from cdp.data.manifests import read_manifest, without_unreadable
     from cdp.data.rotations import rotated
     from cdp.data.split import split_by_identity
+    from cdp.files import writing_folder
     from cdp.progress import progress_bars
-    from cdp.store import writing
 
     if table not in ("csv", "parquet"):
         raise InputError(f"--table {table}: choose csv or parquet.")
     given = {"labeled": labeled, "validation": validation, "probes": probes, "distractors": distractors}
     shares = {name: parse_share(f"--{name}", text) for name, text in given.items()}
     unreadable: list[Unreadable] = []
-    with writing(out, force=force) as folder:
+    with writing_folder(out, force=force) as folder:
         images = read_manifest(manifest, root=root, skip=skip)
         if skip_unreadable:
             with progress_bars(not quiet) as progress:

@@ -20,9 +20,10 @@ from cdp.data.views import read_views
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import LabelFigures, measure_labels
 from cdp.evaluate.pair_figures import PairFigures, measure_pairs
+from cdp.files import write_json, writing_folder
 from cdp.graph.search import check_k
 from cdp.progress import Progress, progress_bars
-from cdp.store import fill, hash_views, write_json, writing
+from cdp.store import fill, hash_views
 from cdp.types import ConsensusGraph, Fate, KnnGraph, Labels, Views
 
 
@@ -75,7 +76,7 @@ def label_images(settings: LabelSettings) -> LabelRun:
     """Run `cdp label`; the output folder appears only when everything is in it."""
     model = _make_model(settings)
     # Opened first: that the output cannot be written must not be found out after an hour of work.
-    with writing(settings.out, force=settings.force) as folder:
+    with writing_folder(settings.out, force=settings.force) as folder:
         unlabeled = read_views(settings.unlabeled, dim=settings.dim, base=settings.base)
         labeled = None
         if settings.learn_from is not None:

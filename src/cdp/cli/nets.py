@@ -310,19 +310,19 @@ def _read(place: str, settings: RunSettings) -> Manifest:
 
 
 def _say_trained(folders: Sequence[Path]) -> None:
-    from cdp.store import read_card
+    from cdp.nets.weights import read_network_settings
 
     table = Table(title="Trained", title_justify="left")
     for name in ("network", "images", "classes", "loss at the end", "folder"):
         table.add_column(name, justify="left" if name in ("network", "folder") else "right")
     for folder in folders:
-        settings = read_card(folder)["settings"]
-        spaces = settings["spaces"].values()
+        settings = read_network_settings(folder)
+        spaces = settings.spaces.values()
         table.add_row(
-            settings["network"],
-            " + ".join(f"{space['images']:,}" for space in spaces),
-            " + ".join(f"{space['classes']:,}" for space in spaces),
-            f"{settings['loss']:.3f}",
+            settings.network,
+            " + ".join(f"{space.images:,}" for space in spaces),
+            " + ".join(f"{space.classes:,}" for space in spaces),
+            f"{settings.loss:.3f}",
             str(folder),
         )
     Console().print(table)

@@ -31,6 +31,7 @@ def new_recipe(
     from cdp.config.overrides import parse_overrides
     from cdp.config.reading import recipe_from
     from cdp.config.writing import write_recipe
+    from cdp.files import write_text
 
     _refuse_option(file)
     text = write_recipe(recipe_from({}, parse_overrides(context.args)), commented=not bare)
@@ -39,10 +40,7 @@ def new_recipe(
         return
     if file.exists() and not force:
         raise OutputExistsError(f"{file} is there already; choose another name or add --force.")
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written ({error.strerror}); choose another folder.") from None
+    write_text(file, text)
     typer.echo(f"Written to {file}. Next: fill in [data], then cdp recipe check {file}")
 
 

@@ -14,6 +14,8 @@ from cdp.cli.app import InterruptedRunError
 from cdp.cli.run import JsonLines, Terminal, bars, say_line, warnings_as_lines
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError, OutputExistsError
+from cdp.files import write_text
+from cdp.lab.study.catalog import find_study
 from cdp.lab.study.design import Options, Variant
 from cdp.lab.study.execute import (
     Job,
@@ -25,8 +27,7 @@ from cdp.lab.study.execute import (
     run_study,
 )
 from cdp.lab.study.result_tables import table_of
-from cdp.lab.study.studies import find_study
-from cdp.lab.study.study_page import comparison_page, read_chapters, read_remarks
+from cdp.lab.study.study_page import comparison_page, read_chapters, read_remarks, write_text
 from cdp.report.words import counted, seconds
 from cdp.run.runner import Ran
 from cdp.run.stages import Record, Stage
@@ -105,13 +106,10 @@ def _options(settings: StudySettings) -> Options:
 
 
 def write_comparison(folders: Sequence[Path], out: Path, *, force: bool = False) -> None:
-    """One page of several studies."""
+    """Write one Markdown page of several studies; `remarks.md` beside it, if there is one, opens it."""
     if out.exists() and not force:
         raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
-    text = comparison_page(read_chapters(folders, out), foreword=read_remarks(out.parent))
-    partial = out.with_name(f".{out.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(out)
+    write_text(out, comparison_page(read_chapters(folders, out), read_remarks(out.parent)))
 
 
 def _show_plan(jobs: Sequence[Job], settings: StudySettings) -> None:

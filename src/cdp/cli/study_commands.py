@@ -39,9 +39,9 @@ def page(
     out: Annotated[Path, typer.Option("--out", help="Markdown file to write.", show_default=False)],
     force: ForceOption = False,
 ) -> None:
-    """One Markdown page of several studies, each table above the paper's.
+    """One Markdown page of several studies, each table below the paper's.
 
-    A file remarks.md in a study's folder is set below its tables; one beside the page opens it.
+    A file remarks.md in a study's folder is set below its table; one beside the page opens it.
     """
     with plain_errors():
         from cdp.cli.study import write_comparison

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from cdp.config.checks import folder_name, member_names
 from cdp.config.sections import RunRecipe
+from cdp.data.views import looks_like_views
 from cdp.errors import InputError
 
 
@@ -19,8 +21,7 @@ def check_paths(recipe: RunRecipe) -> None:
     from cdp.data.webdataset import has_pattern, shards_of
 
     data = recipe.data
-    images = "" if data.is_drawn else data.images
-    named = [("images", images), ("labeled", data.labeled)]
+    named = [("images", data.images), ("labeled", data.labeled)]
     named += [(f"unlabeled[{place}]", path) for place, path in enumerate(data.unlabeled)]
     named += [
         ("embeddings", data.embeddings),
@@ -42,32 +43,58 @@ def check_paths(recipe: RunRecipe) -> None:
                 f"data.{key} = {path}: no such file or folder; relative paths start from the recipe's folder."
             )
 
+
+def source_kind(recipe: RunRecipe) -> Literal["images", "embeddings"]:
+    """What a recipe starts from, by looking at what lies there."""
+    data = recipe.data
     if data.embeddings:
-        for file in embedding_files(recipe).values():
-            if not file.is_file():
-                raise InputError(
-                    f"data.embeddings: {file} is not there; a folder of embeddings has identities.npy and one .npy per "
-                    "network, called as base.network and committee.networks call it."
-                )
+        return "embeddings"
+    if data.images:
+        return "images"
+    kinds = {
+        key: looks_like_views(path)
+        for key, path in (
+            ("labeled", data.labeled),
+            *((f"unlabeled[{at}]", path) for at, path in enumerate(data.unlabeled)),
+            ("validation", data.validation),
+            ("test", data.test),
+        )
+        if path
+    }
+    if len(set(kinds.values())) > 1:
+        images, views = (
+            next(key for key, kind in kinds.items() if kind is wanted) for wanted in (False, True)
+        )
+        raise InputError(
+            f"data.{views} holds embeddings and data.{images} holds images: give all parts as images, or all as embeddings."
+        )
+    return "embeddings" if kinds["labeled"] else "images"
 
 
-def embedding_files(recipe: RunRecipe) -> dict[str, Path]:
-    """Whose rows are where, for data.embeddings: `identities`, then every network by its name."""
+def network_files(recipe: RunRecipe) -> dict[str, Path]:
+    """Whose rows are where, if data.embeddings is a folder of NETWORK.npy: `identities`, then every network by its name."""
     folder = Path(recipe.data.embeddings)
     names = ["identities", *map(folder_name, member_names(recipe))]
-    return {name: folder / f"{name}.npy" for name in names}
+    files = {name: folder / f"{name}.npy" for name in names}
+    for file in files.values():
+        if not file.is_file():
+            raise InputError(
+                f"data.embeddings: {file} is not there; give views (base.npy, committee/NAME.npy), or a folder with "
+                "identities.npy and one .npy per network, called as base.network and committee.networks call it."
+            )
+    return files
 
 
 def check_networks(recipe: RunRecipe) -> bool:
     """Refuse a network that nobody knows, or that cannot see images as small as the recipe's.
 
     Returns:
-        False if nothing was checked, because torch is not installed or nothing is trained.
+        False if nothing was checked, because torch is not installed.
 
     Raises:
         InputError: names the key and the network.
     """
-    if recipe.data.embeddings or find_spec("torch") is None:
+    if find_spec("torch") is None:
         return False
     from cdp.nets.trunks import find_trunk
 

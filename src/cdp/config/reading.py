@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cdp.config.overrides import parse_overrides
-from cdp.config.sections import DRAWN, SECTIONS, RunRecipe
+from cdp.config.sections import SECTIONS, RunRecipe
+from cdp.consensus.settings import with_preset
 from cdp.errors import InputError
 from cdp.settings import did_you_mean, listed, settings_of, shown, word_for
 
@@ -139,7 +140,7 @@ def _anchor(values: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, 
     data = anchored.get("data", {})
     for key in PATH_KEYS:
         value = data.get(key)
-        if isinstance(value, str) and not (key == "images" and value == DRAWN):
+        if isinstance(value, str):
             data[key] = _absolute(value, folder)
     several = data.get("unlabeled")
     if isinstance(several, list | tuple):
@@ -153,8 +154,9 @@ def _absolute(path: str, folder: Path) -> str:
 
 def _build(values: Mapping[str, Mapping[str, Any]], where: str) -> RunRecipe:
     try:
+        given = {**values, "consensus": with_preset(values.get("consensus", {}))}
         sections = {
-            field.name: SECTIONS[field.name](**values.get(field.name, {}))
+            field.name: SECTIONS[field.name](**given.get(field.name, {}))
             for field in fields(RunRecipe)
             if field.name in SECTIONS
         }

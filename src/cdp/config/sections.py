@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
-from cdp.errors import InputError
-from cdp.memory import parse_bytes
+from cdp.consensus.settings import ConsensusSettings, plain
+from cdp.engine import Engine
 from cdp.nets.recipe import Recipe, TrainingSettings
 from cdp.settings import check_settings, setting, setting_like, shown
-from cdp.types.opinions import ALL_INPUTS, PAPER_INPUTS
-
-DRAWN = "drawn"
-"""The word in `data.images` that stands for drawn faces."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +28,20 @@ class DataSection(_Section):
     section: ClassVar[str] = "data"
     images: str = setting(
         "",
-        "Images with identities, split by identity: a folder per identity, a table, .zip, .tar or .rec file; "
-        'or "drawn" for drawn faces.',
+        "Images with identities, split by identity: a folder per identity, a table, .zip, .tar or .rec file.",
     )
-    labeled: str = setting("", "Instead of images: the labeled part, with identities.")
     embeddings: str = setting(
         "",
-        "Instead of images, for studies of labels only: a folder with NETWORK.npy of the base and of every member, and "
-        "identities.npy; row i is the same image in all of them.",
+        "Instead of images: embeddings with identities, split by identity: views (base.npy, committee/NAME.npy, "
+        "identities.npy; .npz; Parquet), or a folder with identities.npy and NETWORK.npy of the base and every member.",
+    )
+    labeled: str = setting(
+        "", "Instead of both: the labeled part, with identities; images, or views for a run without training."
     )
     unlabeled: tuple[str, ...] = setting((), "With labeled: the unlabeled parts; they need no identities.")
-    validation: str = setting("", "With labeled: images with identities on which the threshold is chosen.")
+    validation: str = setting("", "With labeled: a part with identities on which the bar is chosen.")
     test: str = setting(
-        "", "Images with identities for evaluation; empty = probes and distractors come from the split."
+        "", "A part with identities for evaluation; empty = probes and distractors come from the split."
     )
     root: str = setting("", "What relative paths inside tables start from; empty = the table's folder.")
     skip: str = setting("", "A list of images to leave out, as `cdp check --list` writes it.")
@@ -54,40 +51,9 @@ class DataSection(_Section):
     rotations: bool = setting(False, "Every image four times, turned; each turn of an identity is its own.")
 
     @property
-    def is_drawn(self) -> bool:
-        """Whether the images are drawn faces."""
-        return self.images == DRAWN
-
-    @property
     def is_split_here(self) -> bool:
         """Whether [split] parts it."""
         return bool(self.images or self.embeddings)
-
-
-@dataclass(frozen=True)
-class DrawnSection(_Section):
-    """Drawn faces, for data.images = "drawn"."""
-
-    section: ClassVar[str] = "drawn"
-    identities: int = setting(770, "Identities to draw.", meaning="a number of identities", low=2)
-    images: int = setting(20, "Images of each identity.", meaning="a number of images", low=1)
-    size: int = setting(40, "Pixels a side.", meaning="pixels a side", low=8)
-    test_identities: int = setting(
-        200, "Identities drawn for evaluation only; 0 = none.", meaning="a number of identities", low=0
-    )
-    test_images: int = setting(
-        10, "Images of each identity for evaluation.", meaning="a number of images", low=2
-    )
-    difficulty: float = setting(
-        1.0, "How much pose, light, blur and the like change from image to image.", meaning="a factor", low=0
-    )
-    lookalikes: float = setting(
-        0.2, "Share of identities that resemble another one.", meaning="a share", low=0, high=1
-    )
-    junk: float = setting(0.01, "Share of images that show nobody.", meaning="a share", low=0, high=1)
-    mislabeled: float = setting(
-        0.01, "Share of images under a wrong identity.", meaning="a share", low=0, high=1
-    )
 
 
 @dataclass(frozen=True)
@@ -105,13 +71,28 @@ class SplitSection(_Section):
         0, "How many of the unlabeled parts are used; 0 = all.", meaning="a number of parts", low=0
     )
     validation: float = setting(
-        0.0, "Share of all images for choosing settings.", meaning="a share", low=0, below=1
+        -1.0,
+        "Share of all images whose identities choose the bar; -1 = an eleventh where it is tuned, else none.",
+        meaning="a share",
+        low=0,
+        below=1,
+        also=-1,
     )
     probes: float = setting(
-        0.0, "Share of all images: people to be found again.", meaning="a share", low=0, below=1
+        -1.0,
+        "Share of all images: probes for evaluation; -1 = a tenth where there is no data.test, else none.",
+        meaning="a share",
+        low=0,
+        below=1,
+        also=-1,
     )
     distractors: float = setting(
-        0.0, "Share of all images: people who are not probes.", meaning="a share", low=0, below=1
+        -1.0,
+        "Share of all images: distractors, people who are not probes; -1 = as for probes.",
+        meaning="a share",
+        low=0,
+        below=1,
+        also=-1,
     )
     test_probes: float = setting(
         0.5,
@@ -132,7 +113,7 @@ class BaseSection(_Section):
 
 @dataclass(frozen=True)
 class CommitteeSection(_Section):
-    """The committee that is heard about each candidate pair."""
+    """The committee, whose opinions about candidate pairs the mediator is given."""
 
     section: ClassVar[str] = "committee"
     networks: tuple[str, ...] = setting(
@@ -167,6 +148,14 @@ class TrainSection(_Training):
     """Stage 1: how the base and the committee are trained on the labeled part."""
 
     section: ClassVar[str] = "train"
+    folds: int = setting(
+        0,
+        "2 or more: all networks are also trained without one fold of the labeled identities each, and the mediator is "
+        "trained on identities that its networks did not see; 0 = as in the paper.",
+        meaning="a number of folds",
+        low=2,
+        also=0,
+    )
 
 
 @dataclass(frozen=True)
@@ -183,98 +172,6 @@ class JointSection(_Training):
         high=1,
         also=-1,
     )
-    soft_depth: int = setting(
-        0, "Steps of diffusion that make soft labels; 0 = hard labels.", meaning="a number of steps", low=0
-    )
-    soft_decay: float = setting(0.5, "Factor per step of diffusion.", meaning="a share", above=0, high=1)
-
-
-@dataclass(frozen=True)
-class ConsensusSection(_Section):
-    """Candidate pairs, the mediator and the propagation of labels."""
-
-    section: ClassVar[str] = "consensus"
-    mediator: Literal["mlp", "vote", "hierarchical"] = setting(
-        "mlp",
-        "Who judges a pair: the paper's network (mlp), its baseline (vote), or nobody: labels by hierarchical "
-        "clustering of the base's embeddings.",
-    )
-    k: int = setting(20, "Neighbors of each image.", meaning="a number of neighbors", low=1)
-    threshold: float = setting(
-        0.96,
-        "Pairs of a greater probability are accepted; a vote has vote_threshold instead.",
-        meaning="a probability",
-        low=0,
-        high=1,
-    )
-    tune: bool = setting(
-        False, "Choose the threshold (or join_above, or merge_above) on the validation part instead."
-    )
-    recall_weight: float = setting(
-        1.0,
-        "When the threshold is chosen: how many times as important recall is as precision. 1 = pairwise F; with 2 "
-        "groups mix more, and fewer identities are split.",
-        meaning="a weight",
-        low=0.1,
-        high=10,
-    )
-    pair_recall: float = setting(
-        -1.0,
-        "Choose the threshold so that this share of the true candidate pairs is accepted, for comparing "
-        "committees; it looks at the truth. -1 = off.",
-        meaning="a share",
-        low=0,
-        high=1,
-        also=-1,
-    )
-    max_size: int = setting(
-        600, "Most images that a pseudo-identity may have.", meaning="a number of images", low=2
-    )
-    step: float = setting(
-        0.1,
-        "How fast the threshold rises while a group that is too large is split.",
-        meaning="a share",
-        above=0,
-        below=1,
-    )
-    inputs: tuple[str, ...] = setting(
-        PAPER_INPUTS, "What the mediator hears; common_neighbors is beyond the paper.", choices=ALL_INPUTS
-    )
-    quorum: int = setting(
-        -1, "Members that must agree in a vote; -1 = all.", meaning="a number of members", low=0, also=-1
-    )
-    vote_threshold: float = setting(
-        0.0,
-        "In a vote, the similarity in the base must be greater.",
-        meaning="a cosine similarity",
-        low=-1,
-        high=1,
-    )
-    method: Literal["auto", "exact", "nndescent"] = setting("auto", "How neighbors are searched.")
-    grouping: Literal["components", "average"] = setting(
-        "components",
-        "How pairs become groups: the paper's connected components, or average, which joins groups by the mean "
-        "probability between them, so that one false pair does not join two people.",
-    )
-    join_above: float = setting(
-        0.3,
-        "With grouping average: groups are joined while the mean probability between them is greater.",
-        meaning="a probability",
-        above=0,
-        below=1,
-    )
-    merge_above: float = setting(
-        0.5,
-        "With mediator hierarchical: groups are merged while their mean similarity is at least this.",
-        meaning="a cosine similarity",
-        low=-1,
-        high=1,
-    )
-    lessons: Literal["labeled", "validation"] = setting(
-        "labeled",
-        "What the mediator learns from: the labeled part, as in the paper, which the networks were trained on and know too "
-        "well; or the validation part, which they never saw.",
-    )
     rounds: int = setting(
         1,
         "How often labels are made: 1 = as in the paper; 2 or more = base and committee are trained again on the labels "
@@ -283,18 +180,13 @@ class ConsensusSection(_Section):
         low=1,
         high=9,
     )
-    mend: Literal["nothing", "splits", "mixtures", "all"] = setting(
-        "nothing",
-        "For finding out what mistakes cost: labels are put right by the truth before networks learn from them. splits: "
-        "groups of one identity become one; mixtures: groups are divided by identity; all: both.",
-    )
-    folds: int = setting(
-        0,
-        "0 = as in the paper; 2 or more = the mediator learns from networks that did not see its identities.",
-        meaning="a number of folds",
-        low=2,
-        also=0,
-    )
+
+
+@dataclass(frozen=True)
+class ConsensusSection(ConsensusSettings):
+    """Candidate pairs, the mediator and the grouping: the settings of `cdp label` and of `CDP`."""
+
+    section: ClassVar[str] = "consensus"
 
 
 @dataclass(frozen=True)
@@ -302,7 +194,7 @@ class EvaluationSection(_Section):
     """What is measured at the end."""
 
     section: ClassVar[str] = "evaluation"
-    bound: bool = setting(True, "Train on all true labels too: the upper bound.")
+    bound: bool = setting(True, "Train on all true labels too, where they are known: the upper bound.")
     fpr: tuple[float, ...] = setting(
         (0.01, 0.001), "False positive rates of verification.", meaning="a rate", above=0, below=1
     )
@@ -321,24 +213,13 @@ class EvaluationSection(_Section):
 
 
 @dataclass(frozen=True)
-class EngineSection(_Section):
-    """What a run may take of the machine."""
+class EngineSection(Engine):
+    """What a run may take of the machine; nothing here changes a result."""
 
     section: ClassVar[str] = "engine"
-    threads: int = setting(
-        0, "Threads that compute and decode; 0 = all cores.", meaning="a number of threads", low=0
-    )
-    memory_budget: str = setting("2GB", "What blocks and decoded images may take together.")
     checkpoint_every: int = setting(
         200, "Training steps between checkpoints; 0 = every epoch.", meaning="a number of steps", low=0
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        try:
-            parse_bytes(self.memory_budget)
-        except InputError as error:
-            raise InputError(f"{self.section}.{error}") from None
 
 
 @dataclass(frozen=True)
@@ -349,7 +230,6 @@ class RunRecipe:
         0, "Of the split, initialization, order and augmentation.", meaning="a whole number", low=0
     )
     data: DataSection = DataSection()
-    drawn: DrawnSection = DrawnSection()
     split: SplitSection = SplitSection()
     base: BaseSection = BaseSection()
     committee: CommitteeSection = CommitteeSection()
@@ -364,12 +244,7 @@ class RunRecipe:
 
     def as_dict(self) -> dict[str, Any]:
         """Nested plain values; lists for tuples, so that JSON gives back what it got."""
-        return {
-            name: {key: list(one) if isinstance(one, tuple) else one for key, one in value.items()}
-            if isinstance(value, dict)
-            else value
-            for name, value in asdict(self).items()
-        }
+        return {"seed": self.seed} | {name: plain(getattr(self, name)) for name in SECTIONS}
 
 
 SECTIONS: dict[str, type[Any]] = {

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cdp.config.sections import SECTIONS, RunRecipe
+from cdp.consensus.settings import default_of
 from cdp.settings import Setting, settings_of
 
 _WIDTH = 100
@@ -21,15 +22,18 @@ class Difference(NamedTuple):
     default: Any
 
 
-def write_recipe(recipe: RunRecipe, commented: bool = True) -> str:
-    """TOML with every key of the recipe; `commented` puts its sentence of help above each.
+def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = False) -> str:
+    """TOML with every key of the recipe; reading it back gives an equal recipe.
 
-    Reading it back gives an equal recipe.
+    Args:
+        recipe: to write.
+        commented: put its sentence of help above each key.
+        template: keys at their defaults are written as comments, so that a preset or a later default can move them.
     """
     lines = []
     if commented:
-        lines += ["# A recipe of `cdp run`. Keys may be left out: the values below that were not changed are defaults.",
-                  "# Relative paths start from the folder of this file.", ""]  # fmt: skip
+        hint = "Keys behind # are at their defaults. " if template else ""
+        lines += [f"# A recipe of `cdp run`. {hint}Relative paths start from the folder of this file.", ""]
     for section, owner in _parts(recipe):
         if section:
             lines.append("")
@@ -39,8 +43,16 @@ def write_recipe(recipe: RunRecipe, commented: bool = True) -> str:
         for name, one in settings_of(type(owner)).items():
             if commented:
                 lines += _comment(f"{one.help}{_limits(one)}")
-            lines.append(f"{name} = {to_toml(getattr(owner, name))}")
+            value = getattr(owner, name)
+            is_default = value == _default(recipe, section, name, one)
+            lines.append(f"{'# ' if template and is_default else ''}{name} = {to_toml(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _default(recipe: RunRecipe, section: str, name: str, one: Setting) -> Any:
+    if section == "consensus" and name != "preset":
+        return default_of(name, recipe.consensus.preset)
+    return one.default
 
 
 def differences(recipe: RunRecipe) -> list[Difference]:
@@ -60,10 +72,18 @@ def reference_table() -> str:
         title = f"### [{section}]\n\n{about_section(section)}" if section else "### Outside the sections"
         rows = ["| key | default | may be | |", "|---|---|---|---|"]
         for name, one in settings_of(type(owner)).items():
-            cells = (f"`{name}`", f"`{_neat(one.default)}`", _what(one), one.help)
+            cells = (f"`{name}`", _defaults(section, name, one), _what(one), one.help)
             rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
         blocks.append(f"{title}\n\n" + "\n".join(rows))
     return "\n\n".join(blocks) + "\n"
+
+
+def _defaults(section: str, name: str, one: Setting) -> str:
+    """The default, and the paper's where that preset has another."""
+    default = f"`{_neat(one.default)}`"
+    if section != "consensus" or name == "preset" or default_of(name, "paper") == one.default:
+        return default
+    return f"{default}; paper: `{_neat(default_of(name, 'paper'))}`"
 
 
 def about_section(section: str) -> str:

@@ -101,7 +101,7 @@ def _look_up(table: IntArray, ends: IntArray, one: int, other: int) -> int:
 
 @kernel
 def _remove(table: IntArray, ends: IntArray, slot: int) -> None:
-    """Free a slot and move up what had to make way for it, so that the table never fills with gravestones."""
+    """Free a slot and move up what had to make way for it, so that the table never fills with tombstones."""
     mask = len(table) - 1
     hole = slot
     slot = (hole + 1) & mask

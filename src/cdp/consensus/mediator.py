@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from sklearn.base import clone
 
-from cdp.consensus.mlp import PaperMLP, doubt_from_logits
+from cdp.consensus.mlp import BATCH, PaperMLP, doubt_from_logits
 from cdp.consensus.pair_features import FeatureSource, extract_features
 from cdp.errors import InputError
 from cdp.memory import rows_within
@@ -18,6 +19,10 @@ from cdp.progress import Progress, no_progress
 from cdp.types import Pairs, column_names
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 from cdp.types.opinions import check_inputs
+
+# Fixed, whatever the memory budget: mini-batches and sums would otherwise depend on it.
+_PAIRS_PER_BLOCK = 256 * BATCH
+_MOST_PAIRS_AT_ONCE = 1_000_000
 
 
 class PairClassifier(Protocol):
@@ -43,18 +48,14 @@ class Mediator:
         committee: names of the committee members whose opinions it learned from, in order.
         inputs: the input blocks it learned from.
         k: neighbors per image in the graphs it learned from.
-        lessons: what it was trained on, for the record: number of pairs, share of them positive.
-        impostors: how many pairs of two identities there are in use for each one it met while it learned, relative
-            to pairs of one identity; more than 1 if it learned in a crowd (see `Lesson`). Its odds are divided
-            by this.
+        training: what it was trained on, for the record: number of pairs, share of them positive.
     """
 
     classifier: PairClassifier
     committee: tuple[str, ...]
     inputs: tuple[str, ...]
     k: int
-    lessons: dict[str, float] = field(default_factory=dict)
-    impostors: float = 1.0
+    training: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", check_inputs(self.inputs))
@@ -78,8 +79,8 @@ class Mediator:
         return load(path, cls)
 
     def __repr__(self) -> str:
-        taught = f", learned from {int(self.lessons['pairs']):,} pairs" if "pairs" in self.lessons else ""
-        return f"Mediator: {len(self.columns)} inputs from base and {len(self.committee)} members, k={self.k}{taught}"
+        trained = f", trained on {int(self.training['pairs']):,} pairs" if "pairs" in self.training else ""
+        return f"Mediator: {len(self.columns)} inputs from base and {len(self.committee)} members, k={self.k}{trained}"
 
     def doubt(self, matrix: FloatArray) -> FloatArray:
         """1 - probability that the pair is one identity, float32 (m,)."""
@@ -90,15 +91,10 @@ class Mediator:
             logits = self.classifier.logits(matrix)
             if turned is not None:
                 logits = np.float32(0.5) * (logits + self.classifier.logits(turned))
-            if self.impostors != 1:
-                logits = logits - np.float32(np.log(self.impostors))
             return doubt_from_logits(logits)
         doubt = class_doubt(self.classifier, matrix)
         if turned is not None:
             doubt = np.float32(0.5) * (doubt + class_doubt(self.classifier, turned))
-        if self.impostors != 1:
-            more = np.float32(self.impostors) * doubt
-            doubt = more / (more + (1 - doubt))
         return doubt
 
 
@@ -131,117 +127,121 @@ def turn_pairs(matrix: FloatArray, n_members: int, inputs: Sequence[str]) -> Flo
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingPairs:
     """Pairs whose truth is known, among images as one set of networks sees them.
 
-    In a crowd, some images have no known identity. They are there so that graphs are as dense, and neighbors as
-    hard to tell apart, as where the mediator will be used; no pair with them is learned from, for nobody knows
-    whether a known and an unknown image differ. If a share r of the images is known, all pairs of one identity that
-    begin at a known image are seen, as identities are known as a whole, but only a share r of its impostors. So
-    there are 1 / r impostors in use for each one that is learned from.
-
     Attributes:
-        witnesses: what opinions are drawn from.
-        ids: int32 (m, 2), candidate pairs with both identities known.
+        source: what opinions are drawn from.
+        ids: int32 (m, 2), candidate pairs.
         same: int64 (m,), 1 where both images are one identity.
-        impostors: 1 / r.
     """
 
     source: FeatureSource
     ids: IntArray
     same: LongArray
-    impostors: float
 
 
-def draw_lesson(source: FeatureSource, pairs: Pairs, identities: LongArray) -> Lesson:
-    """The candidate pairs with both identities known; a negative identity is unknown."""
-    known = identities >= 0
-    ids = pairs.ids if known.all() else pairs.ids[known[pairs.ids].all(axis=1)]
-    same = (identities[ids[:, 0]] == identities[ids[:, 1]]).astype(np.int64)
-    return Lesson(source, ids, same, len(known) / max(1, int(known.sum())))
+def select_training_pairs(source: FeatureSource, pairs: Pairs, identities: LongArray) -> TrainingPairs:
+    """The candidate pairs of a labeled part, positive where both images are one identity."""
+    same = (identities[pairs.ids[:, 0]] == identities[pairs.ids[:, 1]]).astype(np.int64)
+    return TrainingPairs(source, pairs.ids, same)
 
 
-def learn(
-    lessons: Sequence[Lesson],
-    classifier: PairClassifier,
+def train_mediator(
+    parts: Sequence[TrainingPairs],
+    classifier: PairClassifier | None = None,
     *,
-    memory_budget: int | str = "1GB",
+    memory_budget: int | str = "2GB",
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Mediator:
-    """Train a mediator on pairs whose truth is known: positive where both images are one identity.
+    """A mediator trained on pairs whose truth is known.
 
-    Several lessons, each with networks of its own but the same committee, are learned from together: with networks
-    that were trained without the images of the lesson, the mediator learns how they see people they do not know.
+    Several parts, each seen by networks of its own but the same committee, are learned from together: with networks
+    that were trained without the images of the part, the mediator learns how they see people they do not know.
 
     `PaperMLP` learns from blocks that are collected anew in every epoch if they do not fit the memory budget
-    together. Another classifier needs all its pairs at once; if they do not fit, it gets a random sample.
+    together; its weights do not depend on the budget. Another classifier needs all its pairs at once; of more than
+    a million it gets a random sample.
+
+    Args:
+        parts: training pairs.
+        classifier: None for the paper's MLP; another one is copied, the caller's own stays as it is.
+        memory_budget: for the opinions of all pairs.
+        seed: of the order, of the ends' exchange and of the weights.
+        progress: called as the work goes on.
     """
-    same = np.concatenate([lesson.same for lesson in lessons])
-    n_pairs = len(same)
-    if same.min(initial=1) == same.max(initial=0):
-        kind = "one identity" if same.all() else "two identities"
-        raise InputError(
-            f"The mediator cannot learn: all {n_pairs:,} candidate pairs of the labeled part are of {kind}. "
-            + (
-                "Give more identities."
-                if same.all()
-                else "Give identities with several images each, or check that rows and identities match."
-            )
-        )
-    generator = np.random.default_rng(seed)
-    source = lessons[0].source
-    n_members = len(source.views.committee)
-    most = rows_within(memory_budget, source.bytes_per_pair)
-    starts = np.cumsum([0, *(len(lesson.ids) for lesson in lessons)])
-
-    def extract_rows(rows: LongArray) -> FloatArray:
-        matrix = np.empty((len(rows), n_columns), np.float32)
-        for lesson, start, stop in zip(lessons, starts, starts[1:], strict=False):
-            here = (rows >= start) & (rows < stop)
-            matrix[here] = extract_features(lesson.source, lesson.ids[rows[here] - start]).matrix(
-                source.inputs
-            )
-        return matrix
-
-    n_columns = len(column_names(tuple(source.views.committee), source.inputs))
-    everything = extract_rows(np.arange(n_pairs)) if n_pairs <= most else None
-
-    def extract_turned(rows: LongArray, generator: np.random.Generator) -> tuple[FloatArray, LongArray]:
-        if everything is not None:
-            matrix: FloatArray = everything[rows]
-        else:
-            matrix = extract_rows(rows)
-        turned = turn_pairs(matrix, n_members, source.inputs)
-        if turned is not None:
-            matrix = np.where(generator.random(len(rows))[:, None] < 0.5, matrix, turned)
-        return matrix, same[rows]
-
-    def batches(generator: np.random.Generator) -> Iterator[tuple[FloatArray, LongArray]]:
-        order = generator.permutation(n_pairs)
-        for start, stop in spans(n_pairs, most):
-            yield extract_turned(order[start:stop], generator)
-
-    if isinstance(classifier, PaperMLP):
-        classifier.fit_batches(batches, progress)
+    same = np.concatenate([part.same for part in parts])
+    _require_two_classes(same)
+    source = parts[0].source
+    block = _PairBlocks(parts, same, memory_budget)
+    if classifier is None:
+        fitted: PairClassifier = PaperMLP(random_state=seed).fit_batches(block.shuffled, progress)
     else:
-        rows = np.arange(n_pairs)
-        if n_pairs > most:
-            rows = np.sort(generator.choice(n_pairs, most, replace=False))
-        classifier.fit(*extract_turned(rows, generator))
+        fitted = clone(classifier, safe=False)
+        generator = np.random.default_rng(seed)
+        rows = np.arange(len(same))
+        if len(rows) > _MOST_PAIRS_AT_ONCE:
+            rows = np.sort(generator.choice(len(rows), _MOST_PAIRS_AT_ONCE, replace=False))
+        fitted.fit(*block.with_random_ends(rows, generator))
     return Mediator(
-        classifier,
+        fitted,
         committee=tuple(source.views.committee),
         inputs=source.inputs,
         k=source.graphs[0].k,
-        lessons={"pairs": n_pairs, "positive": float(same.mean())},
-        impostors=_impostors(lessons),
+        training={"pairs": len(same), "positive": float(same.mean())},
     )
 
 
-def _impostors(lessons: Sequence[Lesson]) -> float:
-    """The lessons' own figure, averaged over the impostors they hold."""
-    if len({lesson.impostors for lesson in lessons}) == 1:
-        return lessons[0].impostors
-    held = [len(lesson.same) - int(lesson.same.sum()) for lesson in lessons]
-    return float(np.average([lesson.impostors for lesson in lessons], weights=held))
+def _require_two_classes(same: LongArray) -> None:
+    if same.min(initial=1) != same.max(initial=0):
+        return
+    kind, way_out = (
+        ("one identity", "Give more identities.")
+        if same.all()
+        else (
+            "two identities",
+            "Give identities with several images each, or check that rows and identities match.",
+        )
+    )
+    raise InputError(
+        f"The mediator cannot learn: all {len(same):,} candidate pairs of the labeled part are of {kind}. {way_out}"
+    )
+
+
+class _PairBlocks:
+    """The opinions about training pairs, block by block; kept if all of them fit the budget."""
+
+    def __init__(self, parts: Sequence[TrainingPairs], same: LongArray, memory_budget: int | str) -> None:
+        self._parts = parts
+        self._same = same
+        self._starts = np.cumsum([0, *(len(part.ids) for part in parts)])
+        fits = len(same) <= rows_within(memory_budget, parts[0].source.bytes_per_pair)
+        self._everything = self._extract(np.arange(len(same))) if fits else None
+
+    def _extract(self, rows: LongArray) -> FloatArray:
+        source = self._parts[0].source
+        n_columns = len(column_names(tuple(source.views.committee), source.inputs))
+        matrix = np.empty((len(rows), n_columns), np.float32)
+        for part, start, stop in zip(self._parts, self._starts, self._starts[1:], strict=False):
+            here = (rows >= start) & (rows < stop)
+            opinions = extract_features(part.source, part.ids[rows[here] - start])
+            matrix[here] = opinions.matrix(source.inputs)
+        return matrix
+
+    def with_random_ends(
+        self, rows: LongArray, generator: np.random.Generator
+    ) -> tuple[FloatArray, LongArray]:
+        """Opinions about some pairs, first and second image exchanged at random, and whether they are one identity."""
+        matrix: FloatArray = self._extract(rows) if self._everything is None else self._everything[rows]
+        source = self._parts[0].source
+        turned = turn_pairs(matrix, len(source.views.committee), source.inputs)
+        if turned is not None:
+            matrix = np.where(generator.random(len(rows))[:, None] < 0.5, matrix, turned)
+        return matrix, self._same[rows]
+
+    def shuffled(self, generator: np.random.Generator) -> Iterator[tuple[FloatArray, LongArray]]:
+        """One pass over all pairs in random order."""
+        order = generator.permutation(len(self._same))
+        for start, stop in spans(len(order), _PAIRS_PER_BLOCK):
+            yield self.with_random_ends(order[start:stop], generator)

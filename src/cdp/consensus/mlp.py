@@ -17,7 +17,8 @@ from cdp.types.arrays import AnyArray, DoubleArray, FloatArray
 Batches = Callable[[np.random.Generator], Iterator[tuple[FloatArray, AnyArray]]]
 """One pass over the training pairs in random order, as (matrix, same identity?) blocks."""
 
-_BATCH = 256
+BATCH = 256
+"""Pairs per step of gradient descent."""
 _EPOCHS_PER_ROUND = 3
 _PAPER_PAIRS_SHOWN = 3 * 8_700_000
 _ENOUGH = 0.03
@@ -88,7 +89,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def train_epoch(model: Any) -> float:
             losses, sizes = [], []
             for matrix, same in batches(generator):
-                model.set_params(batch_size=min(_BATCH, len(matrix)))
+                model.set_params(batch_size=min(BATCH, len(matrix)))
                 model.partial_fit(self._standardise(matrix), same, classes=[0, 1])
                 losses.append(model.loss_)
                 sizes.append(len(matrix))

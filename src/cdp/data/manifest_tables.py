@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import errno
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from cdp.data.array_files import reading
-from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.errors import InputError, OutputExistsError
+from cdp.files import disk_errors, replacing
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.manifest import Manifest
 
@@ -227,27 +226,7 @@ def writing_file(path: str | Path, *, force: bool = False) -> Iterator[Path]:
     target = Path(path)
     if target.exists() and not force:
         raise OutputExistsError(f"{path} is there already; choose another name or replace it with --force.")
-    partial = None
-    try:
+    with disk_errors(path):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.partial-", dir=target.parent)
-        os.close(handle)
-        partial = Path(name)
-        mask = os.umask(0)
-        os.umask(mask)
-        partial.chmod(0o666 & ~mask)
-        yield partial
-        with partial.open("rb") as stream:
-            os.fsync(stream.fileno())
-        partial.replace(target)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(
-                f"{path}: the disk is full; nothing was changed there. Free space and run again."
-            ) from None
-        raise StoreError(
-            f"{path}: cannot be written ({error.strerror or error}); choose a place you may write to."
-        ) from None
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
+        with replacing(target) as partial:
+            yield partial

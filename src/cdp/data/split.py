@@ -6,18 +6,27 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from cdp.data.manifest_tables import TABLE_SUFFIXES
 from cdp.data.rotations import families
-from cdp.errors import InputError, name_rows
+from cdp.errors import InputError, StoreError, name_rows
+from cdp.files import writing_folder
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
 _TESTS = ("validation", "probes", "distractors")
+
+
+class _SplitSettings(msgspec.Struct):
+    """What of a split's card is needed to read its parts: their counts by name, and the ending of their tables."""
+
+    parts: dict[str, dict[str, int]]
+    suffix: Literal[".csv", ".parquet"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,44 +64,33 @@ class Split:
 
     def save(self, path: str | Path, *, force: bool = False, suffix: str = ".csv") -> None:
         """Write one table per part and a card, all or nothing."""
-        from cdp.store import writing
-
-        with writing(path, force=force) as folder:
+        with writing_folder(path, force=force) as folder:
             self.fill(folder, suffix)
 
     def fill(self, folder: Path, suffix: str = ".csv") -> None:
         """Write the tables and the card into a folder that is being written."""
-        from cdp import __version__
-        from cdp.store import FORMAT, write_json
+        from cdp.store import write_card
 
         if suffix not in TABLE_SUFFIXES:
             raise InputError(f"{suffix}: parts are written as {' or '.join(TABLE_SUFFIXES)}.")
         for name, part in self.parts():
             part.save(folder / f"{name}{suffix}")
-        card = {
-            "kind": "Split",
-            "format": FORMAT,
-            "cdp": __version__,
-            "summary": repr(self),
-            "settings": {**self.settings, "parts": self.counts(), "suffix": suffix},
-            "made_from": dict(self.made_from),
-            "arrays": {},
-        }
-        write_json(folder / "card.json", card)
+        settings = {**self.settings, "parts": self.counts(), "suffix": suffix}
+        write_card(folder, "Split", repr(self), settings, self.made_from)
 
     @classmethod
     def load(cls, path: str | Path) -> Split:
         """The parts from a folder that `save` wrote."""
-        from cdp.store import read_card
+        from cdp.store import read_card, read_settings
 
         folder = Path(path)
-        card = read_card(folder)
-        if card["kind"] != "Split":
-            raise InputError(f"{folder}: this folder holds {card['kind']}, not Split.")
-        settings = dict(card["settings"])
-        suffix = settings.pop("suffix")
-        parts = {name: Manifest.load(folder / f"{name}{suffix}") for name in settings.pop("parts")}
-        return cls._of(parts, settings, card["made_from"])
+        card = read_card(folder, "Split")
+        tables = read_settings(folder, card, _SplitSettings)
+        if "labeled" not in tables.parts:
+            raise StoreError(f"{folder / 'card.json'} is damaged (no labeled part); make this folder again.")
+        parts = {name: Manifest.load(folder / f"{name}{tables.suffix}") for name in tables.parts}
+        settings = {name: value for name, value in card.settings.items() if name not in ("parts", "suffix")}
+        return cls._of(parts, settings, card.made_from)
 
     @classmethod
     def _of(

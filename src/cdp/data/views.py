@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from cdp.data.array_files import file_size, open_npy, read_npz, reading
-from cdp.errors import InputError
+from cdp.errors import InputError, StoreError
 from cdp.types import Views
 from cdp.types.arrays import AnyArray
 
 _EXPECTED = "base.npy, committee/NAME.npy and, if known, identities.npy"
+
+
+class _ViewsSettings(msgspec.Struct):
+    """What of a card is needed to read views: the committee in its order."""
+
+    committee: list[str] | None = None
 
 
 @dataclass
@@ -51,6 +58,25 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
     if dim is not None and views.base.dimensions != dim:
         raise InputError(f"{place}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.")
     return views
+
+
+def looks_like_views(path: str | Path) -> bool:
+    """Whether a path holds embeddings rather than images or a table of images."""
+    file = Path(path)
+    if file.is_dir():
+        return (
+            any((file / f"base{suffix}").is_file() for suffix in (".npy", ".bin"))
+            or (file / "features").is_dir()
+        )
+    if file.suffix == ".parquet" and file.is_file():
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return any(hasattr(column.type, "value_field") for column in pq.read_schema(file))
+        except (pa.ArrowException, OSError):
+            return False
+    return file.suffix in (".npy", ".npz", ".bin")
 
 
 def _read_parts(place: Path, dim: int | None, base: str | None) -> _Parts:
@@ -134,17 +160,15 @@ def _model_files(folder: Path) -> dict[str, Path]:
 
 def _in_card_order(folder: Path, members: Mapping[str, Path]) -> dict[str, Path]:
     """The members as the card lists them, then those it does not know; sorted by name without a card."""
+    from cdp.store import read_card, read_settings
+
     card_file = folder / "card.json"
-    if not card_file.exists():
+    if not os.path.lexists(card_file):
         return dict(members)
     try:
-        card = json.loads(_read_text(card_file))
-        kind, settings = card.get("kind", "Views"), card.get("settings") or {}
-        order = [str(name) for name in settings.get("committee") or members]
-    except (json.JSONDecodeError, AttributeError, TypeError):
+        order = read_settings(folder, read_card(folder, "Views"), _ViewsSettings).committee or list(members)
+    except StoreError:
         raise InputError(f"{card_file}: damaged; delete it to read the folder without it.") from None
-    if kind != "Views":
-        raise InputError(f"{folder}: holds {kind}, not Views; give the folder the views were saved in.")
     for name in order:
         if name not in members:
             raise InputError(f"{card_file}: names member {name!r}, but committee/{name}.npy is missing.")

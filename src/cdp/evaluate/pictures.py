@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cdp.errors import InputError, MissingExtraError, OutputExistsError, StoreError
+from cdp.errors import InputError, MissingExtraError, OutputExistsError
 from cdp.evaluate.identification import Identification
 from cdp.evaluate.verification import Verification
+from cdp.files import replacing
 
 _KINDS = (".png", ".svg", ".pdf")
 
@@ -86,12 +86,5 @@ def _figure_class() -> Any:
 
 
 def _save(figure: Any, file: Path) -> None:
-    # Written beside and moved into place, so that a full disk never leaves half a picture.
-    partial = file.with_name(f".{file.stem}.partial-{os.getpid()}{file.suffix}")
-    try:
+    with replacing(file) as partial:
         figure.savefig(partial, dpi=150)
-        partial.replace(file)
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be written ({error.strerror}).") from None
-    finally:
-        partial.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cdp.errors import InputError
+from cdp.files import replacing
 from cdp.nets.objective import Objective
 from cdp.nets.weights import load_strictly, read_tensors, write_tensors
 
@@ -38,13 +39,12 @@ def save_checkpoint(
     tensors |= {_MOMENTUM + name: tensor for name, tensor in _momenta(objective, optimizer).items()}
     current = folder / CHECKPOINT
     if current.exists():
-        link = folder / f".{PREVIOUS}.partial"
-        link.unlink(missing_ok=True)
-        try:
-            os.link(current, link)
-        except OSError:  # not every file system has hard links
-            shutil.copy2(current, link)
-        link.replace(folder / PREVIOUS)
+        with replacing(folder / PREVIOUS, "the last checkpoint is kept") as partial:
+            partial.unlink()
+            try:
+                os.link(current, partial)
+            except OSError:  # not every file system has hard links
+                shutil.copy2(current, partial)
     about = {"step": step, "key": run.key, "classes": run.classes}
     write_tensors(current, tensors, about)
 

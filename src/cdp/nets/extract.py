@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -15,15 +14,15 @@ import torch
 from numpy.lib.format import open_memmap
 from torch.nn import functional
 
-from cdp import __version__
 from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.files import disk_errors, put_in_place, refuse_link, sweep, write_text
 from cdp.nets.augment import center_crop
 from cdp.nets.pixels import Look, fingerprint, stream_pixels
 from cdp.nets.recipe import key_of
 from cdp.nets.weights import TrainedNetwork, load_network
 from cdp.parallel import spans
 from cdp.progress import Progress, no_progress
-from cdp.store import FORMAT, hash_array
+from cdp.store import write_card
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, FloatArray
 from cdp.types.manifest import Manifest
@@ -69,6 +68,8 @@ def extract_views(
         progress: told how many images are done.
     """
     target = Path(out).absolute()
+    sweep(target.parent, target.name)
+    refuse_link(target, out)
     if target.exists() and not force:
         raise OutputExistsError(f"{out} is there already; choose another folder or replace it with --force.")
     names = [base, *choose_members(Path(networks), base, members)]
@@ -79,16 +80,11 @@ def extract_views(
     work = target.with_name(f".{target.name}.embedding")
     checksums = {job.trained.name: job.trained.checksum for job in jobs}
     key = key_of(fingerprint(manifest), checksums, [job.file for job in jobs], flip, batch)
-    try:
+    with disk_errors(out, f"what is done is kept in {work}"):
         _open_work(work, key, jobs, len(manifest))
         for look, group in _by_look(jobs).items():
             _fill_group(work, look, group, manifest, flip, batch, threads, device, progress)
         _finish(work, target, manifest, jobs, checksums, flip, force)
-    except OSError as error:
-        raise StoreError(
-            f"{out}: cannot be written ({error.strerror or error}); what is done is kept in {work}. Free space and "
-            "run the same command again."
-        ) from None
     return Views.load(target)
 
 
@@ -173,7 +169,7 @@ def _fill_group(
             if (start // batch) % 16 == 15 or done == len(manifest):
                 for array in arrays:
                     array.flush()
-                _replace_text(done_file, json.dumps(done))
+                write_text(done_file, json.dumps(done))
             progress(f"embed {look.size} x {look.size}", done, len(manifest))
 
 
@@ -191,39 +187,16 @@ def _finish(
     arrays["identities"] = manifest.identities
     (work / "paths.txt").write_text("".join(f"{place}\n" for place in manifest.locations), encoding="utf-8")
     members = [job.trained.name for job in jobs[1:]]
-    card = {
-        "kind": "Views",
-        "format": FORMAT,
-        "cdp": __version__,
-        "summary": f"Views: {len(manifest):,} images, base {jobs[0].trained.name}, committee of {len(members)}",
-        "settings": {"committee": members, "base": jobs[0].trained.name, "flip": flip},
-        "made_from": {"manifest": fingerprint(manifest)}
+    write_card(
+        work,
+        "Views",
+        f"Views: {len(manifest):,} images, base {jobs[0].trained.name}, committee of {len(members)}",
+        {"committee": members, "base": jobs[0].trained.name, "flip": flip},
+        {"manifest": fingerprint(manifest)}
         | {f"network/{name}": f"crc32 {checksum}" for name, checksum in checksums.items()},
-        "arrays": {
-            name: {"dtype": str(array.dtype), "shape": list(array.shape), "sha256": hash_array(array)}
-            for name, array in arrays.items()
-        },
-    }
-    _replace_text(work / "card.json", json.dumps(card, indent=2, ensure_ascii=False) + "\n")
+        arrays,
+    )
     del arrays
     for left in [*work.glob("done-*.json"), work / "key.txt"]:
         left.unlink()
-    if target.exists():
-        if not force:
-            raise OutputExistsError(f"{target} appeared while this was running; nothing was overwritten.")
-        old = target.with_name(f".{target.name}.replaced")
-        shutil.rmtree(old, ignore_errors=True)
-        target.rename(old)
-        work.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-        return
-    work.rename(target)
-
-
-def _replace_text(file: Path, text: str) -> None:
-    partial = file.with_name(f".{file.name}.partial")
-    with partial.open("w", encoding="utf-8") as handle:
-        handle.write(text)
-        handle.flush()
-        os.fsync(handle.fileno())
-    partial.replace(file)
+    put_in_place(work, target, force=force)

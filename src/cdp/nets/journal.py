@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cdp.files import write_text
 from cdp.nets.torchvision_guard import require
 
 LOG = "log.jsonl"
@@ -18,9 +19,7 @@ class Journal:
     def __init__(self, folder: Path, first_step: int, tensorboard: bool = False) -> None:
         self.file = folder / LOG
         kept = [line for line in read_journal(folder) if line["step"] <= first_step]
-        partial = folder / f".{LOG}.partial"
-        partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-        partial.replace(self.file)
+        write_text(self.file, "".join(json.dumps(line) + "\n" for line in kept))
         self._board: Any = None
         if tensorboard:
             require("tensorboard", "tensorboard")

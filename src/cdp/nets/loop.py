@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from cdp import __version__
-from cdp.errors import CdpError, InputError, StoreError
+from cdp.errors import CdpError, InputError
+from cdp.files import disk_errors, refuse_link
 from cdp.nets.checkpoints import RunKey, discard_checkpoints, load_checkpoint, save_checkpoint
 from cdp.nets.devices import World
 from cdp.nets.journal import Journal, last_loss, read_journal
@@ -26,9 +26,15 @@ from cdp.nets.recipe import Recipe, key_of
 from cdp.nets.schedules import SCHEDULES
 from cdp.nets.seeds import seed_for
 from cdp.nets.spaces import Batch, Plan, Space
-from cdp.nets.weights import WEIGHTS, write_tensors
+from cdp.nets.weights import (
+    WEIGHTS,
+    NetworkSettings,
+    SpaceSettings,
+    read_network_settings,
+    write_tensors,
+)
 from cdp.progress import Progress, no_progress
-from cdp.store import FORMAT, read_card
+from cdp.store import write_card
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ def train_network(
     world.wait()
     if _is_finished(folder, run):
         return folder
-    with _disk_errors(folder):
+    with disk_errors(folder, "the last checkpoint is kept"):
         _train(folder, name, recipe, spaces, made_from, world, options, run)
     return folder
 
@@ -256,35 +262,23 @@ def _refuse_divergence(losses: list[float], step: int, folder: Path) -> None:
         )
 
 
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"{folder}: cannot be written ({error.strerror or error}); the last checkpoint is kept. Free space and run "
-            "the same command again."
-        ) from None
-
-
 def _make_room(folder: Path, force: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder; choose another --out.")
-    if force and folder.exists():
-        shutil.rmtree(folder)
-    try:
+    with disk_errors(folder):
+        if force and folder.exists():
+            refuse_link(folder)
+            shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({error.strerror}); choose another --out.") from None
 
 
 def _is_finished(folder: Path, run: RunKey) -> bool:
     if not (folder / "card.json").exists():
         return False
-    settings = read_card(folder)["settings"]
-    if settings.get("key") == run.key:
+    settings = read_network_settings(folder)
+    if settings.key == run.key:
         return True
-    classes = tuple(settings.get("classes", ()))
+    classes = settings.classes
     what = "other settings or images"
     if classes != run.classes:
         what = (
@@ -305,30 +299,20 @@ def _write_card(
     world: World,
     n_parameters: int,
 ) -> None:
-    log = read_journal(folder)
-    spaces = {
-        space.name: {"images": len(space), "classes": space.n_classes, "weight": space.weight}
-        for space in plan.spaces
-    }
-    card = {
-        "kind": "Network",
-        "format": FORMAT,
-        "cdp": __version__,
-        "summary": f"Network {name}: {recipe.dimensions} dimensions, {plan.n_images:,} images, {plan.n_steps:,} steps",
-        "settings": {
-            "network": name,
-            "parameters": n_parameters,
-            "recipe": recipe.as_dict(),
-            "spaces": spaces,
-            "classes": list(run.classes),
-            "key": run.key,
-            "loss": last_loss(log),
-            "processes": world.n_processes,
-            "threads": torch.get_num_threads(),
+    settings = NetworkSettings(
+        network=name,
+        parameters=n_parameters,
+        recipe=recipe,
+        spaces={
+            space.name: SpaceSettings(len(space), space.n_classes, space.weight) for space in plan.spaces
         },
-        "made_from": dict(made_from),
-        "arrays": {},
-    }
-    partial = folder / ".card.json.partial"
-    partial.write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(folder / "card.json")
+        classes=run.classes,
+        key=run.key,
+        loss=last_loss(read_journal(folder)),
+        processes=world.n_processes,
+        threads=torch.get_num_threads(),
+    )
+    summary = (
+        f"Network {name}: {recipe.dimensions} dimensions, {plan.n_images:,} images, {plan.n_steps:,} steps"
+    )
+    write_card(folder, "Network", summary, msgspec.to_builtins(settings), made_from)

@@ -16,6 +16,7 @@ from numpy.lib.format import open_memmap
 
 from cdp.data.images import ImageReader, open_images
 from cdp.errors import InputError, StoreError
+from cdp.files import replacing
 from cdp.memory import parse_bytes
 from cdp.nets.recipe import Recipe, key_of
 from cdp.parallel import count_threads, spans
@@ -105,11 +106,10 @@ def _decode_to_disk(
                 f"{folder}: the decoded images need {np.prod(shape) / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; "
                 "free space, choose another --out or raise --memory-budget."
             )
-        partial = file.with_suffix(".partial")
-        pixels: ByteArray = open_memmap(partial, "w+", np.uint8, shape)
-        _fill(pixels, manifest, look, threads, progress)
-        pixels.flush()  # type: ignore[attr-defined]
-        partial.rename(file)
+        with replacing(file) as partial:
+            pixels: ByteArray = open_memmap(partial, "w+", np.uint8, shape)
+            _fill(pixels, manifest, look, threads, progress)
+            pixels.flush()  # type: ignore[attr-defined]
     opened: ByteArray = np.load(file, mmap_mode="r", allow_pickle=False)
     return opened
 

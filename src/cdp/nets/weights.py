@@ -4,50 +4,37 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
 from cdp.errors import InputError, StoreError
+from cdp.files import replacing
 from cdp.nets.embedding import EmbeddingNetwork, build_network
 from cdp.nets.recipe import Recipe
 from cdp.nets.torchvision_guard import require
-from cdp.store import read_card
+from cdp.store import read_card, read_settings
 
 WEIGHTS = "weights.safetensors"
-_FULL = ("No space left", "Disk quota", "File too large")
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Write beside the file, flush, then take its place; on any failure the old file stays."""
-    safetensors = require("safetensors.torch")
-    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    partial = file.with_name(f".{file.name}.partial")
-    try:
-        # One entry, because the order of several is random and equal weights should be equal files.
-        told = json.dumps({**about, "crc32": _checksum(held)}, sort_keys=True)
-        safetensors.save_file(held, str(partial), {"cdp": told})
-        with partial.open("rb") as handle:
-            os.fsync(handle.fileno())
-        partial.replace(file)
-        _flush_folder(file.parent)
-    except Exception as error:
-        partial.unlink(missing_ok=True)
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        if full or any(word in str(error) for word in _FULL):
-            raise StoreError(
-                f"{file}: the disk is full; the last checkpoint is kept. Free space and run the same command "
-                "again to go on from there."
-            ) from None
-        if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":
-            raise StoreError(f"{file}: cannot be written ({error}); the last checkpoint is kept.") from None
-        raise
+    damage = require("safetensors").SafetensorError
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # One entry, because the order of several is random and equal weights should be equal files.
+    description = {"cdp": json.dumps({**about, "crc32": _checksum(on_cpu)}, sort_keys=True)}
+    with replacing(file, "the last checkpoint is kept") as partial:
+        try:
+            require("safetensors.torch").save_file(on_cpu, str(partial), description)
+        except damage as error:
+            raise OSError(errno.EIO, str(error)) from None
 
 
 def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -93,6 +80,39 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], file: Path) 
     module.load_state_dict(dict(tensors), strict=True)
 
 
+class SpaceSettings(msgspec.Struct, frozen=True):
+    """One label space that a network was trained on."""
+
+    images: int
+    classes: int
+    weight: float
+
+
+class NetworkSettings(msgspec.Struct, frozen=True):
+    """What the card of a trained network says.
+
+    Attributes:
+        network: name of the architecture.
+        recipe: how it was trained.
+        spaces: the label spaces by name.
+        classes: how many each space has.
+        key: of settings and images, to tell whether a folder holds this run.
+        loss: at the end.
+        parameters: how many the network has; None in old cards.
+        processes, threads: that trained it.
+    """
+
+    network: str
+    recipe: Recipe
+    spaces: dict[str, SpaceSettings]
+    classes: tuple[int, ...]
+    key: str
+    loss: float | None
+    parameters: int | None = None
+    processes: int = 1
+    threads: int = 1
+
+
 @dataclass(frozen=True)
 class TrainedNetwork:
     """A network from its folder, ready to embed.
@@ -101,35 +121,34 @@ class TrainedNetwork:
         name: of the folder; it names the model in Views.
         network: in evaluation mode.
         recipe: how it was trained.
-        card: all that the folder says about itself.
         checksum: of the weights.
     """
 
     name: str
     network: EmbeddingNetwork
     recipe: Recipe
-    card: Mapping[str, Any]
     checksum: str
 
 
 def load_network(folder: str | Path) -> TrainedNetwork:
     """A trained network from the folder that `cdp train` or `cdp join` wrote."""
-    place = Path(folder)
-    card = read_card(place)
-    if card["kind"] != "Network":
-        raise InputError(f"{place}: this folder holds {card['kind']}, not a trained network.")
-    settings = card["settings"]
-    try:
-        recipe = Recipe(**settings["recipe"])
-    except (TypeError, KeyError):
-        raise InputError(f"{place}: its card names settings this cdp does not know; update cdp.") from None
-    file = place / WEIGHTS
+    settings = read_network_settings(folder)
+    file = Path(folder) / WEIGHTS
     tensors, about = read_tensors(file, "train this network again")
-    network = build_for(settings["network"], recipe)
+    network = build_for(settings.network, settings.recipe)
     prefix = "network."
     own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     load_strictly(network, own, file)
-    return TrainedNetwork(place.name, network.eval(), recipe, card, str(about.get("crc32", "")))
+    return TrainedNetwork(file.parent.name, network.eval(), settings.recipe, str(about.get("crc32", "")))
+
+
+def read_network_settings(folder: str | Path) -> NetworkSettings:
+    """How the network of a folder was trained, from its card."""
+    card = read_card(folder, "Network")
+    recipe = card.settings.get("recipe")
+    if isinstance(recipe, dict) and not set(recipe) <= set(Recipe.__dataclass_fields__):
+        raise InputError(f"{folder}: its card names settings this cdp does not know; update cdp.")
+    return read_settings(folder, card, NetworkSettings)
 
 
 def build_for(name: str, recipe: Recipe) -> EmbeddingNetwork:
@@ -153,11 +172,3 @@ def _checksum(tensors: Mapping[str, Tensor]) -> int:
         if tensor.numel():
             total = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, total)
     return total
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -133,7 +133,7 @@ def _base_graph(folder: Path, base: str | None, n_images: int) -> KnnGraph | Non
         if base is not None and base not in place.parts:
             continue
         about = read_card(card.parent)
-        if about["kind"] == "KnnGraph" and about["arrays"]["neighbors"]["shape"][0] == n_images:
+        if about.kind == "KnnGraph" and about.arrays["neighbors"].shape[0] == n_images:
             return load(card.parent, KnnGraph)
     return None
 

@@ -45,8 +45,7 @@ def build_page(run: Mapping[str, Any], artifacts: Artifacts) -> str:
     if artifacts.labels is not None:
         truth = None if artifacts.manifest is None else artifacts.manifest.identities
         survey = survey_groups(artifacts.labels, truth, artifacts.consensus, artifacts.base_graph)
-    body = element(
-        "body",
+    body = (
         _header(run),
         element(
             "nav",
@@ -66,6 +65,11 @@ def build_page(run: Mapping[str, Any], artifacts: Artifacts) -> str:
         ),
         element("footer", f"Made by cdp {run.get('cdp') or ''} from run.json and the artifacts beside it."),
     )
+    return html_document(f"{_name(run)}: report of cdp run", *body)
+
+
+def html_document(title: str, *body: str | None) -> str:
+    """A whole HTML document in the looks of the report, which needs nothing but itself."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -73,10 +77,10 @@ def build_page(run: Mapping[str, Any], artifacts: Artifacts) -> str:
         # Holds the promise that the page needs nothing else, whatever is written in it.
         element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{_name(run)}: report of cdp run"),
+        element("title", title),
         element("style", Html(style_sheet())),
     )
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{element('html', head, element('body', *body), lang='en')}\n"
 
 
 def _header(run: Mapping[str, Any]) -> Html:

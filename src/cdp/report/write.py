@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cdp.errors import OutputExistsError, StoreError
+from cdp.errors import OutputExistsError
+from cdp.files import write_text
 from cdp.report.artifacts import accepted_only, read_artifacts, read_run
 from cdp.report.page import build_page
 
@@ -31,15 +31,7 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
         raise OutputExistsError(f"{target} is there already; choose another name or replace it with --force.")
     run = read_run(folder)
     page = build_page(run, accepted_only(run, read_artifacts(folder, _base(run))))
-    # Written beside and moved into place, so that a full disk never leaves half a page.
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
-    try:
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(target)
-    except OSError as error:
-        raise StoreError(f"{target}: cannot be written ({error.strerror}); choose another place.") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(target, page)
     return target
 
 

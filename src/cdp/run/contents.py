@@ -15,6 +15,7 @@ from typing import Any
 
 from cdp.data.split import hash_manifest
 from cdp.errors import InputError
+from cdp.files import write_text
 from cdp.types.manifest import Manifest
 
 # Cards tell when and how, logs tell speeds: neither is what a later stage reads.
@@ -75,9 +76,7 @@ class ContentHashes:
 
     def save(self) -> None:
         """Remember for the next run."""
-        partial = self._memory.with_name(f".{self._memory.name}.partial")
-        partial.write_text(json.dumps(self._known), encoding="utf-8")
-        partial.replace(self._memory)
+        write_text(self._memory, json.dumps(self._known))
 
 
 def hash_settings(*parts: Any) -> str:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from cdp.config.checks import folder_name, member_names
 from cdp.config.sections import RunRecipe
-from cdp.run import evaluation, labeling, parts, training
-from cdp.run.labeling import Round
+from cdp.consensus.settings import ConsensusSettings, slice_of
+from cdp.nets.recipe import TrainingSettings
+from cdp.run import evaluation, training
+from cdp.run.labeling import LabelSettings, Round, label_images
+from cdp.run.parts import SplitSettings
+from cdp.run.sources import Settled, source_names
 from cdp.run.stages import Stage
 
 _TRAINED_ON = ("labeled", "unlabeled")
 _TESTED_ON = ("probes", "distractors")
+
+Labeler = Callable[[LabelSettings, tuple[str, ...]], list[Stage]]
+"""The stages that make the labels of one round, from its settings and the artifacts it is made from."""
 
 
 @dataclass(frozen=True)
 class Model:
     """A network of the run: `networks/small_vgg`, `joint/small_resnet`, `fold1/small_vgg`."""
 
-    room: str
+    folder: str
     network: str
 
     @property
@@ -32,94 +37,117 @@ class Model:
     @property
     def artifact(self) -> str:
         """Of its weights, and where they lie."""
-        return f"{self.room}/{self.name}"
+        return f"{self.folder}/{self.name}"
+
+    def seen(self, parts: Sequence[str]) -> tuple[str, ...]:
+        """The artifacts of its embeddings of some parts."""
+        return tuple(f"{self.artifact} of {part}" for part in parts)
 
 
-def make_stages(recipe: RunRecipe, folder: Path) -> list[Stage]:
-    """Every stage of a run into a folder; nothing is read or written here."""
-    made = _Stages(recipe, folder)
-    stages = [*made.drawing(), made.split()]
-    turns = labeling.rounds_of(recipe)
-    models = made.models("networks")
-    if recipe.data.embeddings:
-        stages += [made.take_rows(model) for model in models]
-    else:
-        stages += [made.train(model) for model in models]
-        stages += [made.embed(model, _TRAINED_ON) for model in models]
-    folds = [made.models(f"fold{fold}") for fold in range(1, recipe.consensus.folds + 1)]
-    for fold, fold_models in enumerate(folds, start=1):
-        stages += [made.train_without(model, fold) for model in fold_models]
-        stages += [made.embed(model, (f"lesson{fold}",)) for model in fold_models]
-    for turn in turns:
-        heard = made.models(turn.room)
-        if turn.number > 1:
-            before = turns[turn.number - 2]
-            stages += [made.join(model, f"train {model.artifact}", before) for model in heard]
-            stages += [made.embed(model, _TRAINED_ON) for model in heard]
-        stages += made.label_round(heard, folds, turn)
-    if recipe.data.embeddings:
-        return stages
-    base = recipe.base.network
-    tested = {"labeled": models[0], "cdp": Model("joint", base)}
-    stages.append(made.join(tested["cdp"], "train with pseudo-labels", turns[-1]))
-    if recipe.evaluation.bound and recipe.data.truth:
-        tested["all"] = Model("bound", base)
-        stages.append(made.bound(tested["all"]))
-    members = models if recipe.evaluation.members else models[:1]
-    for model in dict.fromkeys([*members, *tested.values()]):
-        stages.append(made.embed(model, _TESTED_ON))
-    stages += [made.recognition(tested), made.member_figures(members)]
-    return stages
+def rounds_of(recipe: RunRecipe) -> list[Round]:
+    """All rounds of a recipe, in order."""
+    last = recipe.joint.rounds
+    return [Round(number, number == last) for number in range(1, last + 1)]
+
+
+def label_stage(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
+    """The stage that labels, as `cdp run` does it."""
+    turn = settings.round
+    return [
+        Stage(
+            f"{turn.prefix}label",
+            "label",
+            label_images,
+            settings,
+            needs,
+            {f"{turn.prefix}labels": f"{turn.folder}labels"},
+        )
+    ]
+
+
+def make_stages(settled: Settled, labeler: Labeler = label_stage) -> list[Stage]:
+    """Every stage of a run; nothing is read or written here.
+
+    Args:
+        settled: the recipe, with nothing left open.
+        labeler: makes the stages between embeddings and labels; studies have others.
+    """
+    made = _Stages(settled, labeler)
+    if settled.facts.kind == "embeddings":
+        return made.of_embeddings()
+    return made.of_images()
 
 
 class _Stages:
     """Makes stages from a recipe; each method is one kind of stage."""
 
-    def __init__(self, recipe: RunRecipe, folder: Path) -> None:
-        self.recipe = recipe
-        self.folder = folder
-        self.base = Model("networks", recipe.base.network)
-        # Contents alone do not tell who is the base and who comes first on the committee; the mediator's inputs do.
-        self._heard = {"networks": labeling.model_names(recipe)}
-        weighs = recipe.consensus.tune and recipe.consensus.recall_weight != 1
-        self._weighed = ["recall_weight"] if weighs else []
+    def __init__(self, settled: Settled, labeler: Labeler) -> None:
+        self.settled = settled
+        self.recipe = settled.recipe
+        self.labeler = labeler
 
-    def drawing(self) -> list[Stage]:
-        if not self.recipe.data.is_drawn:
-            return []
-        return [
-            Stage(
-                "draw faces",
-                "draw",
-                {"drawn": asdict(self.recipe.drawn), "seed": self.recipe.seed},
-                (),
-                {"drawn faces": "drawn/faces.zip", "drawn test faces": "drawn/test_faces.zip"},
-                lambda progress: training.draw(self.recipe, self.folder, progress),
+    def of_embeddings(self) -> list[Stage]:
+        parts = _TRAINED_ON if not self.settled.has_test else (*_TRAINED_ON, *_TESTED_ON)
+        stages = [self.split(), self.views(parts)]
+        needs = ("counts", *_TRAINED_ON, *(f"views of {part}" for part in _TRAINED_ON))
+        stages += self.labeler(self.label_settings(Round(), self.settled.facts.models), needs)
+        if self.settled.has_test:
+            stages.append(self.view_figures())
+        return stages
+
+    def of_images(self) -> list[Stage]:
+        recipe = self.recipe
+        models = self.models("networks")
+        stages = [self.split(), *(self.train(model, "labeled") for model in models)]
+        stages += [self.embed(model, _TRAINED_ON) for model in models]
+        folds = [self.models(f"fold{fold}") for fold in range(1, recipe.train.folds + 1)]
+        for fold, members in enumerate(folds, start=1):
+            stages += [self.train(model, f"without_fold{fold}") for model in members]
+            stages += [self.embed(model, (f"fold{fold}",)) for model in members]
+        turns = rounds_of(recipe)
+        for turn in turns:
+            heard = self.models(turn.networks)
+            if turn.number > 1:
+                before = turns[turn.number - 2]
+                stages += [self.join(model, f"train {model.artifact}", before) for model in heard]
+                stages += [self.embed(model, _TRAINED_ON) for model in heard]
+            stages += self.labeler(
+                self.label_settings(turn, training.network_names(member_names(recipe))),
+                self.label_needs(heard, folds),
             )
-        ]
+        tested = {"labeled": models[0], "cdp": Model("joint", recipe.base.network)}
+        stages.append(self.join(tested["cdp"], "train with pseudo-labels", turns[-1]))
+        if not self.settled.has_test:
+            return stages
+        if recipe.evaluation.bound:
+            tested["all"] = Model("bound", recipe.base.network)
+            stages.append(self.bound(tested["all"]))
+        members = models if recipe.evaluation.members else models[:1]
+        for model in dict.fromkeys([*members, *tested.values()]):
+            stages.append(self.embed(model, _TESTED_ON))
+        return [*stages, self.recognition(tested), self.member_figures(members)]
+
+    def models(self, folder: str) -> list[Model]:
+        """Base and committee, as trained into one folder."""
+        return [Model(folder, name) for name in member_names(self.recipe)]
 
     def split(self) -> Stage:
         recipe = self.recipe
-        tested = () if recipe.data.embeddings else _TESTED_ON
+        tested = _TESTED_ON if self.settled.has_test else ()
         makes = {name: f"parts/{name}.csv" for name in (*_TRAINED_ON, *tested)}
         makes["counts"] = "parts/counts.json"
-        for fold in range(1, recipe.consensus.folds + 1):
-            makes[f"lesson{fold}"] = f"parts/lesson{fold}.csv"
-            makes[f"without fold{fold}"] = f"parts/without_fold{fold}.csv"
-        settings = {
-            "split": asdict(recipe.split),
-            "rotations": recipe.data.rotations,
-            "truth": recipe.data.truth,
-            "folds": recipe.consensus.folds,
-            "seed": recipe.seed,
-        }
+        for fold in range(1, recipe.train.folds + 1):
+            makes |= {name: f"parts/{name}.csv" for name in (f"fold{fold}", f"without_fold{fold}")}
+        settings = SplitSettings(
+            recipe.split, recipe.data.rotations, recipe.data.truth, recipe.train.folds, recipe.seed
+        )
         return Stage(
             "split",
             "split",
+            training.split_sources(recipe),
             settings,
-            parts.source_names(recipe),
+            source_names(recipe),
             makes,
-            lambda progress: training.split(recipe, self.folder),
             # Its tables say where images lie; those of drawn faces lie in this folder.
             is_shared=False,
             unmoved={
@@ -129,279 +157,124 @@ class _Stages:
             },
         )
 
-    def models(self, room: str) -> list[Model]:
-        """Base and committee, as trained in one room."""
-        return [Model(room, name) for name in member_names(self.recipe)]
-
-    def train(self, model: Model, part: str = "labeled") -> Stage:
+    def views(self, parts: tuple[str, ...]) -> Stage:
         return Stage(
-            f"train {model.name}" if model.room == "networks" else f"train {model.artifact}",
+            "views",
+            "embed",
+            training.collect_views(self.recipe),
+            training.PartNames(parts),
+            (*source_names(self.recipe), *parts),
+            {f"views of {part}": f"views/{part}" for part in parts},
+        )
+
+    def train(self, model: Model, part: str) -> Stage:
+        return Stage(
+            f"train {model.name}" if model.folder == "networks" else f"train {model.artifact}",
             "train",
-            {"network": model.network, "train": asdict(self.recipe.train), "seed": self.recipe.seed},
+            training.train_network,
+            training.NetworkSettings(
+                model.network,
+                part,
+                model.folder,
+                slice_of(self.recipe.train, TrainingSettings),
+                self.recipe.seed,
+            ),
             (part,),
             {model.artifact: model.artifact},
-            lambda progress: training.train(
-                self.recipe, self.folder, model.room, model.network, part, progress
-            ),
         )
 
-    def train_without(self, model: Model, fold: int) -> Stage:
-        return self.train(model, f"without fold{fold}")
-
-    def embed(self, model: Model, shown: Sequence[str]) -> Stage:
-        which = model.name if model.room == "networks" else model.artifact
-        what = f"test {which}" if tuple(shown) == _TESTED_ON else f"embed {which}"
+    def embed(self, model: Model, parts: tuple[str, ...]) -> Stage:
+        which = model.name if model.folder == "networks" else model.artifact
+        kind = "test" if parts == _TESTED_ON else "embed"
         return Stage(
-            what,
-            "test" if tuple(shown) == _TESTED_ON else "embed",
-            {},
-            (model.artifact, *shown),
-            {f"{model.artifact} of {part}": _embeddings(model, part) for part in shown},
-            lambda progress: training.embed(self.recipe, self.folder, model.artifact, shown, progress),
+            f"{kind} {which}",
+            kind,
+            training.embed_parts,
+            training.EmbedSettings(model.artifact, parts),
+            (model.artifact, *parts),
+            {f"{model.artifact} of {part}": f"embeddings/{model.artifact}/{part}" for part in parts},
         )
 
-    def take_rows(self, model: Model) -> Stage:
-        return Stage(
-            f"embeddings {model.name}",
-            "embed",
-            {},
-            (f"embeddings {model.name}", *_TRAINED_ON),
-            {f"{model.artifact} of {part}": _embeddings(model, part) for part in _TRAINED_ON},
-            lambda progress: training.take_rows(self.recipe, self.folder, model.name, _TRAINED_ON),
-        )
+    def label_settings(self, turn: Round, models: tuple[str, ...]) -> LabelSettings:
+        consensus = replace(slice_of(self.recipe.consensus, ConsensusSettings), preset="best")
+        from_views = self.settled.facts.kind == "embeddings"
+        return LabelSettings(consensus, models, turn, self.recipe.train.folds, from_views, self.recipe.seed)
 
-    def label_round(
-        self, models: Sequence[Model], folds: Sequence[Sequence[Model]], turn: Round
-    ) -> list[Stage]:
-        """From embeddings to labels and their figures, once."""
-        chosen = self.recipe.consensus
-        stages = [self.graphs(model, turn) for model in models]
-        if chosen.mediator == "mlp":
-            stages.append(self.mediator(models, folds, turn))
-        if chosen.mediator == "hierarchical":
-            stages.append(self.clusters())
-        else:
-            stages += [self.consensus(models, turn), self.labels(turn)]
-        return [*stages, self.label_figures(models, turn)]
-
-    def graphs(self, model: Model, turn: Round) -> Stage:
-        chosen = self.recipe.consensus
-        settings: dict[str, Any] = {"k": chosen.k, "method": chosen.method, "seed": self.recipe.seed}
-        return Stage(
-            f"{turn.before}graphs {model.name}",
-            "graphs",
-            settings,
-            tuple(f"{model.artifact} of {part}" for part in _TRAINED_ON),
-            {
-                f"{turn.before}graph {model.name} of {part}": f"{turn.place}graphs/{model.name}/{part}"
-                for part in _TRAINED_ON
-            },
-            lambda progress: labeling.find_graphs(
-                self.recipe, self.folder, model.name, _TRAINED_ON, progress, turn
-            ),
-        )
-
-    def mediator(self, models: Sequence[Model], folds: Sequence[Sequence[Model]], turn: Round) -> Stage:
-        chosen = self.recipe.consensus
-        settings = {"inputs": list(chosen.inputs), "k": chosen.k, "seed": self.recipe.seed, **self._heard}
-        needs = [
-            *(f"{model.artifact} of labeled" for model in models),
-            *(f"{turn.before}graph {model.name} of labeled" for model in models),
-        ]
+    def label_needs(self, models: Sequence[Model], folds: Sequence[Sequence[Model]]) -> tuple[str, ...]:
+        needs = ["counts", "unlabeled", *(name for model in models for name in model.seen(["unlabeled"]))]
         if folds:
-            settings |= {"folds": chosen.folds}
-            needs = [
-                f"{model.artifact} of lesson{fold}"
-                for fold, members in enumerate(folds, start=1)
-                for model in members
-            ]
-        taught = ["labeled"]
-        if chosen.lessons == "validation":
-            settings |= {"lessons": chosen.lessons}
-            taught, needs = ["unlabeled", "counts"], [f"{model.artifact} of unlabeled" for model in models]
-        return Stage(
-            f"{turn.before}mediator",
-            "mediator",
-            settings,
-            (*taught, *needs),
-            {f"{turn.before}mediator": f"{turn.place}mediator"},
-            lambda progress: labeling.teach(self.recipe, self.folder, progress, turn),
-        )
-
-    def consensus(self, models: Sequence[Model], turn: Round) -> Stage:
-        chosen = self.recipe.consensus
-        names = ["mediator", "k", "tune", "grouping"]
-        names += ["quorum", "vote_threshold"] if chosen.mediator == "vote" else []
-        if chosen.grouping == "average":
-            names.append("join_above")
-        elif chosen.mediator == "mlp":
-            names.append("threshold")
-        names += ["pair_recall"] if chosen.pair_recall >= 0 else []
-        # While a threshold is chosen, groups are made.
-        names += ["max_size", "step"] if chosen.tune else []
-        names += self._weighed
-        needs = [
-            "unlabeled",
-            "counts",
-            *(f"{model.artifact} of unlabeled" for model in models),
-            *(f"{turn.before}graph {model.name} of unlabeled" for model in models),
-        ]
-        if chosen.mediator == "mlp":
-            needs.append(f"{turn.before}mediator")
-        return Stage(
-            f"{turn.before}consensus",
-            "consensus",
-            {name: getattr(chosen, name) for name in names} | self._heard,
-            tuple(needs),
-            {
-                f"{turn.before}consensus": f"{turn.place}consensus",
-                f"{turn.before}tuning": f"{turn.place}tuning.json",
-            },
-            lambda progress: labeling.agree(self.recipe, self.folder, progress, turn),
-        )
-
-    def clusters(self) -> Stage:
-        names = [
-            "mediator",
-            "k",
-            "tune",
-            *([] if self.recipe.consensus.tune else ["merge_above"]),
-            *self._weighed,
-        ]
-        return Stage(
-            "labels",
-            "labels",
-            # The budget decides whether all pairs are looked at, or those of the graph.
-            {name: getattr(self.recipe.consensus, name) for name in names}
-            | {"memory_budget": self.recipe.engine.memory_budget},
-            (
-                "unlabeled",
-                "counts",
-                f"{self.base.artifact} of unlabeled",
-                f"graph {self.base.name} of unlabeled",
-            ),
-            {"labels": "labels", "tuning": "tuning.json"},
-            lambda progress: labeling.cluster(self.recipe, self.folder),
-        )
-
-    def labels(self, turn: Round) -> Stage:
-        chosen, joint = self.recipe.consensus, self.recipe.joint
-        settings = {name: getattr(chosen, name) for name in ("max_size", "step", "grouping", "k")}
-        if chosen.grouping == "average":
-            settings["join_above"] = chosen.join_above
-        truth = []
-        if chosen.mend != "nothing":
-            settings["mend"] = chosen.mend
-            truth = ["unlabeled"]
-        settings |= {"soft_depth": joint.soft_depth}
-        if joint.soft_depth:
-            settings |= {"soft_decay": joint.soft_decay}
-            settings |= {"soft_pairs": "likely" if chosen.grouping == "average" else "accepted"}
-        return Stage(
-            f"{turn.before}labels",
-            "labels",
-            settings,
-            (f"{turn.before}consensus", f"{turn.before}tuning", *truth),
-            {f"{turn.before}labels": f"{turn.place}labels"},
-            lambda progress: labeling.label(self.recipe, self.folder, turn),
-        )
+            for fold, members in enumerate(folds, start=1):
+                needs += [f"fold{fold}", *(name for model in members for name in model.seen([f"fold{fold}"]))]
+        else:
+            needs += ["labeled", *(name for model in models for name in model.seen(["labeled"]))]
+        return tuple(needs)
 
     def join(self, model: Model, name: str, turn: Round) -> Stage:
         """A network on the labels of a round."""
-        return Stage(
-            name,
-            "joint",
-            {"network": model.network, "joint": asdict(self.recipe.joint), "seed": self.recipe.seed},
-            ("labeled", "unlabeled", f"{turn.before}labels"),
-            {model.artifact: model.artifact},
-            lambda progress: training.join(
-                self.recipe, self.folder, model.room, model.network, f"{turn.place}labels", progress
-            ),
+        joint = self.recipe.joint
+        settings = training.JointSettings(
+            model.network,
+            model.folder,
+            f"{turn.folder}labels",
+            slice_of(joint, TrainingSettings),
+            joint.labeled_share,
+            self.recipe.consensus.soft_depth > 0,
+            self.recipe.seed,
         )
+        needs = (*_TRAINED_ON, f"{turn.prefix}labels")
+        return Stage(name, "joint", training.train_on_both, settings, needs, {model.artifact: model.artifact})
 
     def bound(self, model: Model) -> Stage:
-        settings = {
-            name: value
-            for name, value in asdict(self.recipe.joint).items()
-            if name not in ("labeled_share", "soft_depth", "soft_decay")
-        }
         return Stage(
             "train with all labels",
             "bound",
-            {"network": model.network, "joint": settings, "seed": self.recipe.seed},
-            ("labeled", "unlabeled"),
+            training.train_bound,
+            training.NetworkSettings(
+                model.network,
+                "labeled, unlabeled",
+                model.folder,
+                slice_of(self.recipe.joint, TrainingSettings),
+                self.recipe.seed,
+            ),
+            _TRAINED_ON,
             {model.artifact: model.artifact},
-            lambda progress: training.train_bound(self.recipe, self.folder, progress),
         )
 
-    def label_figures(self, models: Sequence[Model], turn: Round) -> Stage:
-        chosen = self.recipe.consensus
-        needs = ["unlabeled", "counts", f"{turn.before}tuning", f"{turn.before}labels"]
-        if chosen.mediator != "hierarchical":
-            needs.append(f"{turn.before}consensus")
-        if chosen.mediator == "mlp":
-            needs.append(f"{turn.before}mediator")
-        for model in models:
-            needs += [f"{model.artifact} of unlabeled", f"{turn.before}graph {model.name} of unlabeled"]
-        return Stage(
-            f"{turn.before}measure labels",
-            "evaluate",
-            {
-                "seed": self.recipe.seed,
-                "mediator": chosen.mediator,
-                "grouping": chosen.grouping,
-                "tune": chosen.tune,
-                "bar": labeling.given_bar(self.recipe),
-                "accepted": "joined" if chosen.grouping == "average" else "above the bar",
-                **self._heard,
-            },
-            tuple(needs),
-            {f"{turn.before}label figures": f"{turn.place}label_figures.json"},
-            lambda progress: evaluation.measure_labeling(self.recipe, self.folder, turn),
-        )
-
-    def recognition(self, tested: dict[str, Model]) -> Stage:
-        needs = ["labeled", "unlabeled", "labels", *_TESTED_ON]
-        for model in tested.values():
-            needs += [f"{model.artifact} of {part}" for part in _TESTED_ON]
+    def recognition(self, tested: Mapping[str, Model]) -> Stage:
+        needs = [*_TRAINED_ON, "labels", *_TESTED_ON]
+        needs += [name for model in tested.values() for name in model.seen(_TESTED_ON)]
+        pairs = tuple((key, model.artifact) for key, model in tested.items())
         return Stage(
             "measure recognition",
             "evaluate",
-            self._measures(),
+            evaluation.measure_recognition,
+            evaluation.RecognitionSettings(
+                self.recipe.evaluation, pairs, folder_name(self.recipe.base.network), self.recipe.seed
+            ),
             tuple(needs),
             {"recognition": "recognition.json"},
-            lambda progress: evaluation.measure_recognition(
-                self.recipe,
-                self.folder,
-                {key: model.artifact for key, model in tested.items()},
-                progress,
-            ),
         )
 
     def member_figures(self, members: Sequence[Model]) -> Stage:
         needs = [*_TESTED_ON]
         for model in members:
-            needs += [model.artifact, *(f"{model.artifact} of {part}" for part in _TESTED_ON)]
+            needs += [model.artifact, *model.seen(_TESTED_ON)]
+        artifacts = tuple(model.artifact for model in members)
         return Stage(
             "measure members",
             "evaluate",
-            self._measures() | {"ensemble": self.recipe.evaluation.ensemble} | self._heard,
+            evaluation.measure_members,
+            evaluation.MemberSettings(self.recipe.evaluation, artifacts, self.recipe.seed),
             tuple(needs),
             {"member figures": "member_figures.json"},
-            lambda progress: evaluation.measure_members(
-                self.recipe, self.folder, [model.artifact for model in members], progress
-            ),
         )
 
-    def _measures(self) -> dict[str, Any]:
-        chosen = self.recipe.evaluation
-        return {
-            "fpr": list(chosen.fpr),
-            "replicates": chosen.replicates,
-            "pairs": chosen.pairs,
-            "seed": self.recipe.seed,
-        }
-
-
-def _embeddings(model: Model, part: str) -> str:
-    return f"embeddings/{model.artifact}/{part}"
+    def view_figures(self) -> Stage:
+        return Stage(
+            "measure members",
+            "evaluate",
+            evaluation.measure_views,
+            evaluation.MemberSettings(self.recipe.evaluation, self.settled.facts.models, self.recipe.seed),
+            (*_TESTED_ON, *(f"views of {part}" for part in _TESTED_ON)),
+            {"member figures": "member_figures.json"},
+        )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from cdp.errors import OutputExistsError
+from cdp.files import sweep, write_json, writing_folder
 from cdp.run.stages import Ledger, Record, Stage, remove
-from cdp.store import is_alive
 
 _RECORD = "record.json"
 
@@ -51,22 +53,15 @@ class Pool:
         entry = self.folder / record.key
         if not stage.is_shared or entry.exists():
             return
-        partial = self.folder / f".{record.key}.partial-{os.getpid()}"
-        shutil.rmtree(partial, ignore_errors=True)
-        for path in stage.makes.values():
-            _link(ledger.folder / path, partial / "made" / path)
-        (partial / _RECORD).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
-        try:
-            partial.rename(entry)
-        except OSError:
-            # Another run published the same meanwhile.
-            shutil.rmtree(partial)
+        # Another run may publish the same meanwhile.
+        with suppress(OutputExistsError), writing_folder(entry) as partial:
+            for path in stage.makes.values():
+                _link(ledger.folder / path, partial / "made" / path)
+            write_json(partial / _RECORD, asdict(record))
 
     def sweep(self) -> None:
         """Clear what killed runs left half-published; what living ones are about to publish stays."""
-        for left in self.folder.glob(".*.partial-*"):
-            if not is_alive(int(left.name.rpartition("-")[2])):
-                shutil.rmtree(left, ignore_errors=True)
+        sweep(self.folder)
 
 
 def _link(source: Path, target: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
@@ -10,63 +9,104 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from cdp import __version__
-from cdp.config.sections import RunRecipe
-from cdp.config.writing import write_recipe
-from cdp.run.evaluation import read_results
+from cdp.config.writing import differences, write_recipe
 from cdp.run.runner import Ran
-from cdp.store import write_json
+from cdp.run.sources import Settled
+from cdp.store import read_card
+from cdp.types.run_record import (
+    Committee,
+    Headline,
+    PartRecord,
+    Results,
+    RunRecord,
+    StageRecord,
+    read_json,
+)
 
-_TOLD = ("numpy", "scipy", "numba", "scikit-learn", "pynndescent", "pillow", "torch", "timm")
+_LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pynndescent", "pillow", "torch", "timm")
 
 
 def make_record(
-    recipe: RunRecipe, folder: Path, ran: Sequence[Ran], started: datetime, command: str
-) -> dict[str, Any]:
-    """All that is known about a finished run, as plain values."""
-    return {
-        "kind": "Run",
-        "format": 1,
-        "cdp": __version__,
-        "command": command,
-        "recipe": recipe.as_dict(),
-        "recipe_text": write_recipe(recipe, commented=False),
-        "versions": versions(),
-        "commit": commit(),
-        "cores": os.cpu_count() or 1,
-        "seed": recipe.seed,
-        "started": started.isoformat(timespec="seconds"),
-        "seconds": sum(one.record.seconds for one in ran),
-        "parts": json.loads((folder / "parts" / "counts.json").read_text(encoding="utf-8")),
-        "stages": [
-            {
-                "name": one.stage.name,
-                "group": one.stage.group,
-                "seconds": one.record.seconds,
-                "peak_memory": one.record.peak_memory,
-                "fresh": one.fresh,
-                "key": one.record.key,
-                "made": dict(one.record.makes),
-            }
+    settled: Settled, folder: Path, ran: Sequence[Ran], started: datetime, command: str
+) -> RunRecord:
+    """All that is known about a finished run."""
+    recipe = settled.recipe
+    labels = read_card(folder / "labels").settings
+    return RunRecord(
+        cdp=__version__,
+        command=command,
+        recipe=recipe.as_dict(),
+        recipe_text=write_recipe(recipe, commented=False),
+        differences={one.key: one.value for one in differences(recipe)},
+        versions=versions(),
+        commit=commit(),
+        cores=os.cpu_count() or 1,
+        device=device_name(recipe.engine.device),
+        seed=recipe.seed,
+        started=started.isoformat(timespec="seconds"),
+        seconds=sum(one.record.seconds for one in ran),
+        parts=read_json(folder / "parts" / "counts.json", dict[str, PartRecord]),
+        stages=[
+            StageRecord(
+                name=one.stage.name,
+                group=one.stage.group,
+                seconds=one.record.seconds,
+                peak_memory=one.record.peak_memory,
+                fresh=one.fresh,
+                key=one.record.key,
+                made=dict(one.record.makes),
+                steps=dict(one.record.steps),
+            )
             for one in ran
         ],
-        "results": read_results(folder, recipe.consensus.rounds),
-    }
+        results=collect_results(folder, recipe.joint.rounds),
+        notes=[*settled.notes, *labels.get("notes", [])],
+    )
 
 
-def write_record(folder: Path, record: dict[str, Any]) -> None:
-    """Write `run.json`, whole or not at all."""
-    partial = folder / ".run.json.partial"
-    write_json(partial, record)
-    partial.replace(folder / "run.json")
+def collect_results(folder: Path, rounds: int = 1) -> Results:
+    """All figures of a run together: of labels and earlier rounds, of recognition, and of every model by itself."""
+    results = read_json(folder / "labels" / "metrics.json", Results)
+    earlier = [
+        read_json(folder / "rounds" / str(number) / "labels" / "metrics.json", Results).labels
+        for number in range(1, rounds)
+    ]
+    headline = committee = None
+    if (folder / "recognition.json").is_file():
+        headline = read_json(folder / "recognition.json", Headline)
+    if (folder / "member_figures.json").is_file():
+        committee = read_json(folder / "member_figures.json", Committee)
+    if committee is None or results.committee is None:
+        committee = results.committee
+    else:
+        graphs = {member.name: member for member in results.committee.members}
+        members = [
+            replace(member, role=graphs[member.name].role, edge_precision=graphs[member.name].edge_precision)
+            for member in committee.members
+        ]
+        committee = replace(committee, members=members, agreement=results.committee.agreement)
+    return replace(results, headline=headline, earlier_rounds=earlier, committee=committee)
+
+
+def device_name(device: str) -> str:
+    """What a run computes on, by name; `cpu` where torch is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        return "cpu"
+    from cdp.nets.devices import resolve_device
+
+    return str(resolve_device(device))
 
 
 def versions() -> dict[str, str]:
     """Of Python and of the libraries that results rest on."""
     told = {"python": platform.python_version()}
-    for name in _TOLD:
+    for name in _LIBRARIES:
         try:
             told[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from cdp.config.sections import EngineSection
 from cdp.errors import CdpError, InputError, StoreError
+from cdp.files import disk_errors
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.pool import Pool
-from cdp.run.stages import Freshness, Ledger, Record, Stage
+from cdp.run.stages import Context, Freshness, Ledger, Record, Stage
+from cdp.store import read_card
 
 
 class BusyError(CdpError):
@@ -71,6 +73,7 @@ def run_stages(
     ledger: Ledger,
     listener: Listener,
     sources: Mapping[str, str],
+    engine: EngineSection,
     pool: Pool | None = None,
 ) -> list[Ran]:
     """Bring every stage up to date, in order.
@@ -80,20 +83,24 @@ def run_stages(
         ledger: of the run's folder.
         listener: told how it goes.
         sources: the hashes of what the user gives.
+        engine: what it may take of the machine.
         pool: what other runs have made, to take from and to give to.
     """
     digests = dict(sources)
+    # Steps inside a stage are shared like stages are.
+    cache = (ledger.folder if pool is None else pool.folder) / "steps"
+    context = Context(ledger.folder, cache, engine, listener.progress)
     ran = []
     for at, stage in enumerate(stages, start=1):
         freshness = ledger.judge(stage, digests)
         record = ledger.read(stage) if freshness.is_fresh else None
-        with _disk_errors(stage):
+        with disk_errors(stage.name, "what is done is kept"):
             if record is None and pool is not None:
                 record = pool.fetch(stage, stage.key(digests), ledger)
             is_fresh = record is not None
             if record is None:
                 listener.started(stage, freshness.why, at, len(stages))
-                record = _run(stage, ledger, digests, listener)
+                record = _run(stage, ledger, digests, context)
             if pool is not None:
                 pool.publish(stage, record, ledger)
         digests |= record.makes
@@ -126,11 +133,11 @@ def plan_stages(stages: Sequence[Stage], ledger: Ledger, sources: Mapping[str, s
     return plan
 
 
-def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], listener: Listener) -> Record:
+def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], context: Context) -> Record:
     ledger.begin(stage, digests)
     start = time.perf_counter()
     with PeakMemory() as memory:
-        stage.work(listener.progress)
+        stage.body(stage.settings, context)
     made = {}
     for name, digest in ledger.digests(stage).items():
         if digest is None:
@@ -139,27 +146,25 @@ def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], listener: Listen
     record = Record(
         key=stage.key(digests),
         done=True,
-        settings=dict(stage.settings),
+        settings=stage.plain_settings,
         needs={name: digests[name] for name in stage.needs},
         makes=made,
         seconds=time.perf_counter() - start,
         peak_memory=memory.peak,
+        steps=_inner_steps(stage, ledger.folder),
     )
     ledger.write(stage, record)
     ledger.hashes.save()
     return record
 
 
-@contextmanager
-def _disk_errors(stage: Stage) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(
-                f"{stage.name}: the disk is full; what is done is kept. Free space and run the same command again."
-            ) from None
-        raise
+def _inner_steps(stage: Stage, folder: Path) -> dict[str, float]:
+    """Seconds of the steps inside a stage, where the card of what it made tells them."""
+    steps: dict[str, float] = {}
+    for path in stage.makes.values():
+        if (folder / path / "card.json").is_file():
+            steps |= read_card(folder / path).settings.get("seconds", {})
+    return steps
 
 
 @contextmanager
@@ -169,11 +174,9 @@ def alone_in(folder: Path) -> Iterator[None]:
 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder; choose another --out.")
-    try:
+    with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / ".lock").open("a")
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another --out.") from None
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

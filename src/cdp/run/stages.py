@@ -9,41 +9,80 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdp.errors import InputError
+from cdp.config.sections import EngineSection
+from cdp.errors import InputError, StoreError
+from cdp.files import write_json
 from cdp.progress import Progress
 from cdp.run.contents import ContentHashes, flatten, hash_settings
 
-FORMAT = 1
+FORMAT = 2
+Body = Callable[[Any, "Context"], None]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where and how a stage works; nothing here changes what it makes.
+
+    Attributes:
+        folder: of the run.
+        cache: of steps inside a stage.
+        engine: device, threads, memory, checkpoints.
+        progress: called as the work goes on.
+    """
+
+    folder: Path
+    cache: Path
+    engine: EngineSection
+    progress: Progress
+
+
+def version(number: int) -> Callable[[Body], Body]:
+    """A decorator: the version of a stage's code, part of its key; raise it when the same settings make something else."""
+
+    def mark(body: Body) -> Body:
+        body.version = number  # type: ignore[attr-defined]
+        return body
+
+    return mark
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One step of a run.
+    """One step of a run: a function of typed settings and of artifacts.
+
+    The function is given the settings and a context, and no recipe, so the settings are all that it can depend on
+    beside what it reads: they are its key.
 
     Attributes:
         name: unique; what people read.
         group: which kind of step, for sums of times.
-        settings: everything the result depends on beside what it is made from.
+        body: does the work, into the run's folder.
+        settings: a frozen dataclass, the only settings that the body gets.
         needs: names of the artifacts it is made from.
         makes: artifact -> path in the run's folder.
-        work: does it, into the run's folder.
         is_shared: whether other runs may have what it made; not where that names places in this run's folder.
         unmoved: artifact -> settings (`a.b`) that do not change it, where that is known before it is made.
     """
 
     name: str
     group: str
-    settings: Mapping[str, Any]
+    body: Body = field(repr=False)
+    settings: Any
     needs: tuple[str, ...]
     makes: Mapping[str, str]
-    work: Callable[[Progress], None] = field(repr=False)
     is_shared: bool = True
     unmoved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def plain_settings(self) -> dict[str, Any]:
+        """The settings and the version of the code, as JSON holds them."""
+        held: dict[str, Any] = json.loads(json.dumps(asdict(self.settings)))
+        return held | {"version": getattr(self.body, "version", 1)}
+
     def key(self, digests: Mapping[str, str]) -> str:
-        """A hash of settings and of the contents of all that it is made from."""
+        """A hash of settings, version and the contents of all that it is made from."""
         return hash_settings(
-            FORMAT, self.name, dict(self.settings), {name: digests[name] for name in self.needs}
+            FORMAT, self.name, self.plain_settings, {name: digests[name] for name in self.needs}
         )
 
 
@@ -59,6 +98,7 @@ class Record:
         makes: hash of every output.
         seconds: it took.
         peak_memory: bytes the process held at most.
+        steps: seconds of steps inside.
     """
 
     key: str
@@ -68,6 +108,7 @@ class Record:
     makes: Mapping[str, str]
     seconds: float = 0.0
     peak_memory: int = 0
+    steps: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,18 +132,24 @@ class Ledger:
         self._records.mkdir(parents=True, exist_ok=True)
 
     def read(self, stage: Stage) -> Record | None:
-        """What is known about a stage; a damaged record is as good as none."""
+        """What is known about a stage; a damaged record is as good as none.
+
+        Raises:
+            StoreError: there is a record, but it may not be read; what it is about must not be made again.
+        """
+        file = self._file(stage)
         try:
-            return Record(**json.loads(self._place(stage).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            return Record(**json.loads(file.read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError, TypeError):
             return None
+        except OSError as error:
+            raise StoreError(
+                f"{file}: cannot be read ({error.strerror}); give this user permission to read it, or choose another --out."
+            ) from None
 
     def write(self, stage: Stage, record: Record) -> None:
         """Write a record, whole or not at all."""
-        place = self._place(stage)
-        partial = place.with_name(f".{place.name}.partial")
-        partial.write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
-        partial.replace(place)
+        write_json(self._file(stage), asdict(record))
 
     def digests(self, stage: Stage) -> dict[str, str | None]:
         """Hash of every output as it is now."""
@@ -130,18 +177,18 @@ class Ledger:
             for path in stage.makes.values():
                 remove(self.folder / path)
         needs = {name: digests[name] for name in stage.needs}
-        self.write(stage, Record(key, False, dict(stage.settings), needs, {}))
+        self.write(stage, Record(key, False, stage.plain_settings, needs, {}))
 
-    def _place(self, stage: Stage) -> Path:
+    def _file(self, stage: Stage) -> Path:
         return self._records / f"{stage.name.replace(' ', '_').replace('/', '_')}.json"
 
 
 def _what_changed(stage: Stage, record: Record, digests: Mapping[str, str]) -> str:
-    before, now = flatten(record.settings), flatten(json.loads(json.dumps(dict(stage.settings))))
+    before, now = flatten(record.settings), flatten(stage.plain_settings)
     changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     if changed:
-        told = ", ".join(f"{name} {before.get(name)!r} → {now.get(name)!r}" for name in changed[:3])
-        return told + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        words = ", ".join(f"{name} {before.get(name)!r} → {now.get(name)!r}" for name in changed[:3])
+        return words + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
     inputs = [name for name in stage.needs if record.needs.get(name) != digests[name]]
     if inputs:
         more = f" and {len(inputs) - 2} more" if len(inputs) > 2 else ""
@@ -172,7 +219,7 @@ def signatures(stages: Sequence[Stage], about: str = "") -> list[str]:
     signed = []
     for stage in stages:
         needs = {name: made.get(name, about) for name in stage.needs}
-        flat = flatten(json.loads(json.dumps(dict(stage.settings))))
+        flat = flatten(stage.plain_settings)
         for name in stage.makes:
             moved = {key: value for key, value in flat.items() if key not in stage.unmoved.get(name, ())}
             made[name] = hash_settings(FORMAT, stage.name, moved, needs, name)
@@ -182,7 +229,7 @@ def signatures(stages: Sequence[Stage], about: str = "") -> list[str]:
 
 def remove(path: Path) -> None:
     """Clear what a stage made, and what it began."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

@@ -1,23 +1,26 @@
-"""Stages that make parts, networks and embeddings; torch is imported when one of them runs."""
+"""Stages that make parts, views, networks and embeddings; torch is imported when one of them runs."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cdp.config.environment import embedding_files
+from cdp.config.checks import folder_name
 from cdp.config.sections import RunRecipe
-from cdp.data.array_files import open_npy
 from cdp.data.merge import merge_manifests
 from cdp.errors import InputError
+from cdp.files import write_json, writing_folder
+from cdp.nets.recipe import Recipe, TrainingSettings
 from cdp.progress import Progress
-from cdp.run.parts import fold_of_rows, make_parts, read_sources, require_identities, row_numbers
-from cdp.store import save, write_json, writing
+from cdp.run.parts import Parts, SplitSettings, fold_of_rows, make_parts
+from cdp.run.sources import read_source, rows_of_part, source_names, views_of_source
+from cdp.run.stages import Body, Context, version
+from cdp.store import fill
 from cdp.types import Labels, Views
 from cdp.types.manifest import Manifest
 
@@ -25,62 +28,42 @@ if TYPE_CHECKING:
     from cdp.nets.loop import LoopOptions
 
 
-def draw(recipe: RunRecipe, folder: Path, progress: Progress) -> None:
-    """Drawn faces for training, some of them junk or mislabeled, and clean ones of other people for the test."""
-    from cdp.lab.drawn_faces import FaceSettings, write_faces
+def split_sources(recipe: RunRecipe) -> Body:
+    """The body of the stage that writes one table per part; it reads the recipe's sources, which are its inputs."""
 
-    chosen, threads = recipe.drawn, recipe.engine.threads
-    (folder / "drawn").mkdir(exist_ok=True)
-    training = FaceSettings(
-        identities=chosen.identities,
-        images=chosen.images,
-        size=chosen.size,
-        seed=2 * recipe.seed,
-        junk=chosen.junk,
-        mislabeled=chosen.mislabeled,
-        lookalikes=chosen.lookalikes,
-        difficulty=chosen.difficulty,
-    )
-    test = replace(
-        training,
-        identities=chosen.test_identities,
-        images=chosen.test_images,
-        seed=2 * recipe.seed + 1,
-        junk=0.0,
-        mislabeled=0.0,
-    )
-    for settings, name in ((training, "faces.zip"), (test, "test_faces.zip")):
-        write_faces(folder / "drawn" / name, settings, threads=threads, progress=progress, force=True)
+    @version(1)
+    def split(settings: SplitSettings, context: Context) -> None:
+        parts = make_parts(settings, {name: read_source(recipe, name) for name in source_names(recipe)})
+        tables = _tables(parts, settings)
+        counts = {name: _count(table) for name, table in tables.items() if "fold" not in name}
+        if parts.n_validation:
+            rows = np.arange(len(parts.unlabeled))[-parts.n_validation :]
+            counts["validation"] = _count(parts.unlabeled.take(rows))
+        with writing_folder(context.folder / "parts", force=True) as folder:
+            for name, table in tables.items():
+                # The folder is renamed when all is written, so relative locations start from its final place.
+                _anchored(table).save(folder / f"{name}.csv")
+            write_json(folder / "counts.json", counts)
+
+    return split
 
 
-def split(recipe: RunRecipe, folder: Path) -> None:
-    """Write one table per part."""
-    parts = make_parts(recipe, read_sources(recipe, folder))
+def _tables(parts: Parts, settings: SplitSettings) -> dict[str, Manifest]:
     tables = {"labeled": parts.labeled, "unlabeled": parts.unlabeled}
-    counts: dict[str, dict[str, int | None]] = {}
     if parts.probes is not None and parts.distractors is not None:
         tables |= {"probes": parts.probes, "distractors": parts.distractors}
-    for name, table in tables.items():
-        counts[name] = _count(table)
-    if parts.n_validation:
-        rows = np.arange(len(parts.unlabeled))[-parts.n_validation :]
-        counts["validation"] = _count(parts.unlabeled.take(rows))
-    if recipe.consensus.folds:
-        fold_of = fold_of_rows(parts.labeled, recipe.consensus.folds, recipe.seed)
-        for fold in range(recipe.consensus.folds):
-            tables[f"lesson{fold + 1}"] = parts.labeled.take(fold_of == fold)
+    if settings.folds:
+        fold_of = fold_of_rows(parts.labeled, settings.folds, settings.seed)
+        for fold in range(settings.folds):
+            tables[f"fold{fold + 1}"] = parts.labeled.take(fold_of == fold)
             tables[f"without_fold{fold + 1}"] = parts.labeled.take(fold_of != fold)
-    with writing(folder / "parts", force=True) as place:
-        for name, table in tables.items():
-            # The folder is renamed when all is written, so relative locations are told from its final place.
-            _anchored(table).save(place / f"{name}.csv")
-        write_json(place / "counts.json", counts)
+    return tables
 
 
 def _anchored(manifest: Manifest) -> Manifest:
     """The same images by absolute locations."""
     return Manifest(
-        tuple(os.path.abspath(os.path.join(manifest.root, place)) for place in manifest.locations),
+        tuple(os.path.abspath(os.path.join(manifest.root, location)) for location in manifest.locations),
         manifest.identities,
         manifest.names,
         turns=manifest.turns,
@@ -94,120 +77,167 @@ def _count(manifest: Manifest) -> dict[str, int | None]:
 
 def part(folder: Path, name: str) -> Manifest:
     """A part's table."""
-    return Manifest.load(folder / "parts" / f"{name.replace(' ', '_')}.csv")
+    return Manifest.load(folder / "parts" / f"{name}.csv")
 
 
-def train(recipe: RunRecipe, folder: Path, room: str, network: str, shown: str, progress: Progress) -> None:
+@dataclass(frozen=True)
+class PartNames:
+    """Which parts a stage is about."""
+
+    parts: tuple[str, ...]
+
+
+def collect_views(recipe: RunRecipe) -> Body:
+    """The body of the stage that writes the given embeddings of some parts as views."""
+
+    @version(1)
+    def collect(settings: PartNames, context: Context) -> None:
+        sources: dict[str, Views] = {}
+        for name in source_names(recipe):
+            sources |= views_of_source(recipe, name)
+        for name in settings.parts:
+            pieces = rows_of_part(part(context.folder, name), sources)
+            views = Views.concatenate([given.take(rows) for given, rows in pieces])
+            with writing_folder(context.folder / "views" / name, force=True) as output:
+                fill(output, Views(views.base, views.committee, None, views.paths))
+
+    return collect
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """What a trained network depends on beside its images."""
+
+    network: str
+    part: str
+    folder: str
+    training: TrainingSettings
+    seed: int
+
+
+@version(1)
+def train_network(settings: NetworkSettings, context: Context) -> None:
     """One network on a labeled part."""
-    options = _options(recipe, progress)
-    from cdp.nets.supervised import train_supervised
+    _train(settings, context, part(context.folder, settings.part))
 
-    train_supervised(
-        part(folder, shown),
-        [network],
-        folder / room,
-        recipe=recipe.train.recipe(recipe.seed),
-        memory_budget=recipe.engine.memory_budget,
-        threads=recipe.engine.threads,
-        options=options,
+
+@version(1)
+def train_bound(settings: NetworkSettings, context: Context) -> None:
+    """The base network on all true labels: what could be reached if every label were known."""
+    _train(
+        settings, context, merge_manifests([part(context.folder, name) for name in ("labeled", "unlabeled")])
     )
 
 
-def embed(recipe: RunRecipe, folder: Path, artifact: str, shown: Sequence[str], progress: Progress) -> None:
+def _train(settings: NetworkSettings, context: Context, images: Manifest) -> None:
+    options = _options(context)
+    from cdp.nets.supervised import train_supervised
+
+    train_supervised(
+        images,
+        [settings.network],
+        context.folder / settings.folder,
+        recipe=Recipe(**asdict(settings.training), seed=settings.seed),
+        memory_budget=context.engine.memory_budget,
+        threads=context.engine.threads,
+        options=options,
+        device=context.engine.device,
+    )
+
+
+@dataclass(frozen=True)
+class EmbedSettings:
+    """Which network embeds which parts."""
+
+    network: str
+    parts: tuple[str, ...]
+
+
+@version(1)
+def embed_parts(settings: EmbedSettings, context: Context) -> None:
     """Some parts as one network sees them."""
-    _options(recipe, progress)
+    _options(context)
     from cdp.nets.extract import extract_views
 
-    place = folder / artifact
-    for name in shown:
+    network = context.folder / settings.network
+    for name in settings.parts:
         extract_views(
-            place.parent,
-            part(folder, name),
-            folder / "embeddings" / artifact / name,
-            base=place.name,
+            network.parent,
+            part(context.folder, name),
+            context.folder / "embeddings" / settings.network / name,
+            base=network.name,
             members=[],
-            threads=recipe.engine.threads,
+            threads=context.engine.threads,
+            device=context.engine.device,
             force=True,
-            progress=_under(f"embed {name}", progress),
+            progress=_under(f"embed {name}", context.progress),
         )
-
-
-def take_rows(recipe: RunRecipe, folder: Path, name: str, shown: Sequence[str]) -> None:
-    """Some parts as a network saw them that is not here: its rows of data.embeddings."""
-    files = embedding_files(recipe)
-    rows, n_images = open_npy(files[name]), len(open_npy(files["identities"]))
-    if rows.ndim != 2 or len(rows) != n_images:
-        raise InputError(
-            f"{files[name]}: shape {rows.shape}, and identities.npy has {n_images:,} rows; both must be about the same "
-            "images, one row each."
-        )
-    for where in shown:
-        table = part(folder, where)
-        views = Views(np.asarray(rows[row_numbers(table)]), {}, table.identities)
-        save(views, folder / "embeddings" / "networks" / name / where, force=True)
 
 
 def _under(name: str, progress: Progress) -> Progress:
-    """The same watch, told another name of the step."""
+    """The same progress under another name of the step."""
 
-    def told(step: str, done: int, total: int) -> None:  # noqa: ARG001
+    def renamed(step: str, done: int, total: int) -> None:  # noqa: ARG001
         progress(name, done, total)
 
-    return told
+    return renamed
 
 
-def join(recipe: RunRecipe, folder: Path, room: str, network: str, labels: str, progress: Progress) -> None:
+@dataclass(frozen=True)
+class JointSettings:
+    """What a network that learns from labels and pseudo-labels depends on beside both."""
+
+    network: str
+    folder: str
+    labels: str
+    training: TrainingSettings
+    labeled_share: float
+    soft: bool
+    seed: int
+
+
+@version(1)
+def train_on_both(settings: JointSettings, context: Context) -> None:
     """Stage 3: a network on true and pseudo-labels; the base in the end, all of them between two rounds."""
-    options = _options(recipe, progress)
+    options = _options(context)
     from cdp.nets.joint import train_joint
     from cdp.nets.label_files import read_pseudo_part
 
-    n_found = Labels.load(folder / labels).n_identities
+    folder = context.folder
+    n_found = Labels.load(folder / settings.labels).n_identities
     if n_found < 2:
         raise InputError(
             "No image got a label: the networks are too weak to agree on any pair. Train them longer, or lower "
-            "consensus.threshold."
+            "consensus.join_above or consensus.threshold."
             if n_found == 0
-            else "All labeled images ended in one group; raise consensus.threshold, or lower consensus.max_size."
+            else "All labeled images ended in one group; raise consensus.join_above or consensus.threshold, or lower "
+            "consensus.max_size."
         )
-    share = recipe.joint.labeled_share
     train_joint(
         part(folder, "labeled"),
-        [read_pseudo_part(part(folder, "unlabeled"), folder / labels, soft=recipe.joint.soft_depth > 0)],
-        network,
-        folder / room,
-        recipe=recipe.joint.recipe(recipe.seed),
-        labeled_share=None if share < 0 else share,
-        memory_budget=recipe.engine.memory_budget,
-        threads=recipe.engine.threads,
+        [read_pseudo_part(part(folder, "unlabeled"), folder / settings.labels, soft=settings.soft)],
+        settings.network,
+        folder / settings.folder,
+        recipe=Recipe(**asdict(settings.training), seed=settings.seed),
+        labeled_share=None if settings.labeled_share < 0 else settings.labeled_share,
+        memory_budget=context.engine.memory_budget,
+        threads=context.engine.threads,
         options=options,
+        device=context.engine.device,
     )
 
 
-def train_bound(recipe: RunRecipe, folder: Path, progress: Progress) -> None:
-    """The base network on all true labels: what could be reached if every label were known."""
-    options = _options(recipe, progress)
-    from cdp.nets.supervised import train_supervised
-
-    everyone = merge_manifests([part(folder, "labeled"), part(folder, "unlabeled")])
-    require_identities(everyone)
-    train_supervised(
-        everyone,
-        [recipe.base.network],
-        folder / "bound",
-        recipe=recipe.joint.recipe(recipe.seed),
-        memory_budget=recipe.engine.memory_budget,
-        threads=recipe.engine.threads,
-        options=options,
-    )
+def network_names(networks: Sequence[str]) -> tuple[str, ...]:
+    """Networks by the names of their folders."""
+    return tuple(folder_name(name) for name in networks)
 
 
-def _options(recipe: RunRecipe, progress: Progress) -> LoopOptions:
-    """torch, with the threads the recipe asks for."""
+def _options(context: Context) -> LoopOptions:
+    """torch, with the threads that the engine has."""
     from cdp.nets.torchvision_guard import require
 
     torch = require("torch")
     from cdp.nets.loop import LoopOptions
 
-    torch.set_num_threads(recipe.engine.threads or os.cpu_count() or 1)
-    return LoopOptions(recipe.engine.checkpoint_every, progress=progress)
+    torch.set_num_threads(context.engine.threads or os.cpu_count() or 1)
+    return LoopOptions(context.engine.checkpoint_every, progress=context.progress)

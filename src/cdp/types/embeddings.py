@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cdp.errors import InputError, name_rows
+from cdp.errors import InputError, OutputExistsError, name_rows
 from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, LongArray, read_only
 
-_CHECK_BYTES = 64 * 2**20
+_BLOCK_BYTES = 64 * 2**20
 _SMALLEST_NORM = 1e-30
 
 
@@ -102,7 +102,7 @@ def _as_float_matrix(array: Any) -> AnyArray:
 
 def _inverse_lengths(source: AnyArray) -> DoubleArray:
     n_images, dimensions = source.shape
-    rows_per_block = max(1, _CHECK_BYTES // (8 * dimensions))
+    rows_per_block = max(1, _BLOCK_BYTES // (8 * dimensions))
     lengths = np.empty(n_images)
     not_finite: list[int] = []
     for start in range(0, n_images, rows_per_block):
@@ -156,7 +156,7 @@ class Views:
         identities: npt.ArrayLike | None = None,
         paths: tuple[str, ...] | list[str] | None = None,
     ) -> None:
-        held_base = _embed("base", base)
+        base_model = _embed("base", base)
         members: dict[str, Embeddings] = {}
         for name, member in (committee or {}).items():
             if not isinstance(name, str) or not name or name == "base":
@@ -164,16 +164,16 @@ class Views:
                     f"Views: {name!r} cannot name a committee member; use another text than 'base'."
                 )
             members[name] = _embed(name, member)
-            if len(members[name]) != len(held_base):
+            if len(members[name]) != len(base_model):
                 raise InputError(
                     f"Views: committee member {name!r} has {len(members[name]):,} rows, the base has "
-                    f"{len(held_base):,}; all models must embed the same images in the same order."
+                    f"{len(base_model):,}; all models must embed the same images in the same order."
                 )
-        object.__setattr__(self, "base", held_base)
+        object.__setattr__(self, "base", base_model)
         object.__setattr__(self, "committee", MappingProxyType(members))
-        object.__setattr__(self, "identities", _as_identities(identities, len(held_base)))
-        if paths is not None and len(paths) != len(held_base):
-            raise InputError(f"Views: {len(paths):,} paths for {len(held_base):,} images.")
+        object.__setattr__(self, "identities", _as_identities(identities, len(base_model)))
+        if paths is not None and len(paths) != len(base_model):
+            raise InputError(f"Views: {len(paths):,} paths for {len(base_model):,} images.")
         object.__setattr__(self, "paths", None if paths is None else tuple(paths))
 
     @property
@@ -205,6 +205,45 @@ class Views:
         )
 
     @classmethod
+    def concatenate(cls, parts: Sequence[Views], folder: Path | None = None) -> Views:
+        """The images of several parts one after the other, in one set of views.
+
+        Identities are compared by number across the parts; an image of a part without identities gets -1. Paths
+        are kept where every part has them. Mixed precisions become the widest of them.
+
+        Args:
+            parts: views by the same models; the first one says in which order they come.
+            folder: where to write `base.npy` and `committee/NAME.npy` block by block, for parts larger than
+                memory; the result is memory-mapped. Without it the arrays are concatenated in memory.
+
+        Raises:
+            InputError: there are no parts, or their models differ in name or dimensions.
+            OutputExistsError: the folder holds such a file already.
+        """
+        if not parts:
+            raise InputError("Views.concatenate: there are no parts; give at least one.")
+        models = [dict(zip(part.names, part, strict=True)) for part in parts]
+        for number, other in enumerate(models[1:], start=1):
+            if _dimensions(other) != _dimensions(models[0]):
+                raise InputError(
+                    f"Views.concatenate: part {number} (counted from 0) has the models {_describe(other)}, part 0 has "
+                    f"{_describe(models[0])}; embed all parts with the same models."
+                )
+        arrays: dict[str, AnyArray] = {}
+        for name in parts[0].names:
+            sources = [part[name].source for part in models]
+            if folder is None:
+                arrays[name] = np.concatenate(sources)
+            else:
+                file = folder / (f"{name}.npy" if name == "base" else f"committee/{name}.npy")
+                arrays[name] = _write_concatenated(file, sources)
+        known = [np.full(part.n_images, -1) if part.identities is None else part.identities for part in parts]
+        identities = None if all(part.identities is None for part in parts) else np.concatenate(known)
+        paths = [path for part in parts for path in part.paths or ()]
+        complete = all(part.paths is not None for part in parts)
+        return cls(arrays.pop("base"), arrays, identities, paths if complete else None)
+
+    @classmethod
     def load(cls, path: str | Path) -> Views:
         """Views from a folder, `.npz` or Parquet file; see docs/formats.md for the layouts."""
         from cdp.data.views import read_views
@@ -221,11 +260,13 @@ class Views:
         return Views, (self.base, dict(self.committee), self.identities, self.paths)
 
     def __repr__(self) -> str:
-        members = ", ".join(self.committee) or "nobody"
+        members = f" ({', '.join(self.committee)})" if self.committee else ""
         known = "without identities"
         if self.identities is not None:
             known = f"{len(np.unique(self.identities[self.identities >= 0])):,} identities"
-        return f"Views: {self.n_images:,} images, {known}, base and committee of {len(self.committee)} ({members})"
+        return (
+            f"Views: {self.n_images:,} images, {known}, base and committee of {len(self.committee)}{members}"
+        )
 
 
 def _embed(name: str, given: Any) -> Embeddings:
@@ -235,6 +276,37 @@ def _embed(name: str, given: Any) -> Embeddings:
         return Embeddings(given)
     except InputError as error:
         raise InputError(str(error).replace("Embeddings:", f"Embeddings of {name!r}:", 1)) from None
+
+
+def _dimensions(models: Mapping[str, Embeddings]) -> dict[str, int]:
+    return {name: model.dimensions for name, model in models.items()}
+
+
+def _describe(models: Mapping[str, Embeddings]) -> str:
+    return ", ".join(f"{name} ({dimensions})" for name, dimensions in _dimensions(models).items())
+
+
+def _write_concatenated(file: Path, sources: Sequence[AnyArray]) -> AnyArray:
+    """The rows of several arrays in one new .npy file, memory-mapped.
+
+    Written as a stream, not through a memory map: a full disk is then an OSError instead of a crash.
+    """
+    dtype = np.result_type(*sources)
+    shape = (sum(map(len, sources)), sources[0].shape[1])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = file.open("xb")
+    except FileExistsError:
+        raise OutputExistsError(f"{file} is there already; give Views.concatenate a new folder.") from None
+    with handle:
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(handle, header)
+        rows = max(1, _BLOCK_BYTES // (shape[1] * dtype.itemsize))
+        for source in sources:
+            for start in range(0, len(source), rows):
+                handle.write(np.ascontiguousarray(source[start : start + rows], dtype).data)
+    mapped: AnyArray = np.load(file, mmap_mode="r", allow_pickle=False)
+    return mapped
 
 
 def _as_identities(given: npt.ArrayLike | None, n_images: int) -> LongArray | None:
@@ -248,9 +320,9 @@ def _as_identities(given: npt.ArrayLike | None, n_images: int) -> LongArray | No
             f"Views: identities have shape {array.shape} for {n_images:,} images; one identity per row is needed."
         )
     if array.dtype == object or array.dtype.kind in "US":
-        no_progress = np.array([name is None for name in array])
+        unknown = np.array([name is None for name in array])
         _, array = np.unique(array.astype(str), return_inverse=True)
-        array = np.where(no_progress, -1, array)
+        array = np.where(unknown, -1, array)
     elif array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.floor(array)):
         array = array.astype(np.int64)
     elif array.dtype.kind not in "iu":

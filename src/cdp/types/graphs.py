@@ -62,6 +62,20 @@ class KnnGraph:
         """Number of neighbors per image."""
         return int(self.neighbors.shape[1])
 
+    def first_rows(self, n_images: int) -> KnnGraph:
+        """The graph of the first images; neighbors past them are gone, so some have fewer than k."""
+        neighbors, similarity = self.neighbors[:n_images], self.similarity[:n_images]
+        neighbors = np.where(neighbors >= n_images, -1, neighbors)
+        similarity = np.where(neighbors < 0, -np.inf, similarity)
+        # Stable, so that what stays keeps its order and the gaps move to the end.
+        order = np.argsort(neighbors < 0, axis=1, kind="stable")
+        return KnnGraph(
+            np.take_along_axis(neighbors, order, axis=1),
+            np.take_along_axis(similarity, order, axis=1).astype(np.float32),
+            self.method,
+            self.recall,
+        )
+
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the graph as an artifact folder."""
         from cdp.store import save

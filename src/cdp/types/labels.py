@@ -155,3 +155,13 @@ def number_by_first_appearance(labels: AnyArray) -> IntArray:
         rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
         numbers[kept] = rank[group]
     return numbers
+
+
+def first_rows(labels: Labels, n_images: int) -> Labels:
+    """The labels of the first images; whoever is left alone in a group is discarded."""
+    found = np.array(labels.labels[:n_images])
+    fate, confidence = np.array(labels.fate[:n_images]), np.array(labels.confidence[:n_images])
+    sizes = np.bincount(found[found >= 0], minlength=labels.n_identities)
+    alone = (found >= 0) & (sizes[np.maximum(found, 0)] < 2) if len(sizes) else found >= 0
+    found[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
+    return Labels(number_by_first_appearance(found), fate, confidence)

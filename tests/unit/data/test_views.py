@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from cdp.data.views import read_identities, read_views
 from cdp.errors import InputError
+from cdp.store import write_card
 from cdp.types import Embeddings, Views
 
 N = 6
@@ -151,14 +151,12 @@ class TestPlainFolder:
 
 class TestStoreFolder:
     def test_card_gives_the_order(self, plain: Path) -> None:
-        (plain / "card.json").write_text(
-            json.dumps({"kind": "Views", "settings": {"committee": ["zeta", "alpha"]}})
-        )
+        write_card(plain, "Views", "", {"committee": ["zeta", "alpha"]}, {})
         assert list(read_views(plain).committee) == ["zeta", "alpha"]
 
     @pytest.mark.parametrize("settings", [{}, {"committee": ["zeta"]}])
     def test_members_the_card_does_not_know_follow(self, plain: Path, settings: dict[str, object]) -> None:
-        (plain / "card.json").write_text(json.dumps({"kind": "Views", "settings": settings}))
+        write_card(plain, "Views", "", settings, {})
         expected = ["zeta", "alpha"] if settings else ["alpha", "zeta"]
         assert list(read_views(plain).committee) == expected
 
@@ -179,14 +177,19 @@ class TestStoreFolder:
 
     def test_card_errors(self, plain: Path) -> None:
         card = plain / "card.json"
-        card.write_text(json.dumps({"kind": "Views", "settings": {"committee": ["gone"]}}))
+        write_card(plain, "Views", "", {"committee": ["gone"]}, {})
         refuses(plain, "card.json: names member 'gone', but committee/gone.npy is missing")
         card.write_text("{")
         refuses(plain, "card.json: damaged; delete it")
         card.write_text("[1]")
         refuses(plain, "card.json: damaged; delete it")
-        card.write_text(json.dumps({"kind": "Labels"}))
+        write_card(plain, "Views", "", {"committee": "zeta"}, {})
+        refuses(plain, "card.json: damaged; delete it")
+        write_card(plain, "Labels", "", {}, {})
         refuses(plain, "holds Labels, not Views")
+        card.unlink()
+        card.symlink_to(card)
+        refuses(plain, "card.json: damaged; delete it")
 
 
 class TestFeaturesFolder:

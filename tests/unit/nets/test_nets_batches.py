@@ -83,7 +83,7 @@ def test_decoding_to_memory_and_to_disk_agree(people, tmp_path):
     np.testing.assert_array_equal(held, kept)
     again = decode_pixels(people, look, folder=tmp_path / "pixels", memory_budget=0)
     np.testing.assert_array_equal(held, again)
-    assert not list((tmp_path / "pixels").glob("*.partial"))
+    assert not list((tmp_path / "pixels").glob(".*.partial*"))
     grey = decode_pixels(people, Look(16, color=False))
     assert grey.shape == (48, 1, 16, 16)
 

@@ -1,12 +1,13 @@
 """Does embedding keep the manifest's rows, go on mid-file, and read back as views? And the ensemble?"""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
 
-from cdp.errors import InputError, OutputExistsError
+from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.nets.augment import center_crop
 from cdp.nets.ensemble import ensemble
 from cdp.nets.extract import extract_views
@@ -121,6 +122,38 @@ def test_wrong_names_and_existing_folders_are_refused(trained, people, tmp_path)
     with pytest.raises(OutputExistsError, match="--force"):
         extract_views(trained, people, tmp_path / "views", base="thumb")
     extract_views(trained, people, tmp_path / "views", base="thumb", force=True)
+
+
+def test_views_are_not_written_through_a_link(trained, people, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "views").symlink_to(tmp_path / "real")
+    with pytest.raises(InputError, match="views is a link, and a folder is never replaced through one"):
+        extract_views(trained, people, tmp_path / "views", base="thumb", force=True)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["real", "views"]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"recipe": {"size": "16"}}, StoreError, "Expected `int`, got `str`"),
+        ({"recipe": {"size": 2}}, StoreError, "8 pixels a side or more"),
+        ({"recipe": None}, StoreError, "Expected `object`, got `null`"),
+        (
+            {"recipe": {"sorcery": 1}},
+            InputError,
+            "its card names settings this cdp does not know; update cdp",
+        ),
+        ({"network": 18}, StoreError, "Expected `str`, got `int`"),
+    ],
+)
+def test_a_network_with_a_damaged_card_is_named(trained, tmp_path, change, error, words):
+    folder = shutil.copytree(trained / "thumb", tmp_path / "thumb")
+    card = json.loads((folder / "card.json").read_text())
+    for key, value in change.items():
+        card["settings"][key] = {**card["settings"][key], **value} if isinstance(value, dict) else value
+    (folder / "card.json").write_text(json.dumps(card))
+    with pytest.raises(error, match=rf"tmp.*thumb.*{words}"):
+        load_network(folder)
 
 
 def test_the_ensembles_similarity_is_the_mean_similarity(small_views):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdp.errors import InputError
+from cdp.files import partial_beside
 from cdp.progress import Progress
 from cdp.run.pool import Pool
 from cdp.run.runner import NullListener, Ran, run_stages
@@ -127,15 +129,19 @@ def test_half_an_entry_is_not_seen_and_swept_when_its_maker_is_dead(bakery: Bake
     key = ran[0].record.key
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left = [bakery.pool.folder / f".{key}.partial-{process}" for process in (dead.pid, os.getpid())]
+    alive = partial_beside(bakery.pool.folder / key)
+    left = [
+        alive,
+        alive.with_name(alive.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-")),
+        alive.with_name(re.sub(r"partial-[^-]+-\d+-", f"partial-elsewhere-{dead.pid}-", alive.name)),
+    ]
     for folder in left:
         folder.mkdir()
     shutil.rmtree(bakery.pool.folder / key)
     bakery.run("two")
     assert bakery.baked == ["dough", "bill"]
-    left[1].mkdir(exist_ok=True)
     bakery.pool.sweep()
-    assert [folder.exists() for folder in left] == [False, True]
+    assert [folder.exists() for folder in left] == [True, False, True]
 
 
 def test_a_fresh_stage_that_was_not_published_is_published_later(bakery: Bakery) -> None:

@@ -142,7 +142,7 @@ def test_refusals(given, message):
 
 
 def test_row_numbers_count_through_all_checked_blocks(monkeypatch):
-    monkeypatch.setattr(module, "_CHECK_BYTES", 4 * 8 * 3)  # four rows of three at a time
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 4 * 8 * 3)  # four rows of three at a time
     with pytest.raises(InputError, match=r"NaN or infinity in rows 1, 7, 18 \(counted from 0\)"):
         Embeddings(_spoiled([1, 7, 18], np.nan))
     zero = np.ones((20, 3))

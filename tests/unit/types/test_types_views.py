@@ -1,10 +1,12 @@
 import dataclasses
+import mmap
 
 import numpy as np
 import pytest
 
-from cdp.errors import InputError
+from cdp.errors import InputError, OutputExistsError
 from cdp.types import Embeddings, Views
+from cdp.types import embeddings as module
 
 
 def _array(n_images=5, dimensions=3, seed=0):
@@ -51,7 +53,7 @@ def test_identities_may_be_names(dtype):
 def test_repr_counts_known_identities_and_members():
     views = Views(_array(), {"sface": _array()}, identities=[7, 7, -1, 3, -1])
     assert repr(views) == "Views: 5 images, 2 identities, base and committee of 1 (sface)"
-    assert repr(Views(_array())) == "Views: 5 images, without identities, base and committee of 0 (nobody)"
+    assert repr(Views(_array())) == "Views: 5 images, without identities, base and committee of 0"
 
 
 @pytest.mark.parametrize("rows", [[3, 0], np.array([True, False, False, True, False])])
@@ -136,3 +138,71 @@ def test_refusals(arguments, message):
 def test_the_base_is_named_when_it_is_at_fault():
     with pytest.raises(InputError, match=r"^Embeddings of 'base': expected a table of images x dimensions"):
         Views(np.ones(3))
+
+
+def test_concatenate_puts_the_images_one_after_the_other():
+    first = Views(_array(3), {"a": _array(3, 2)}, identities=[4, 9, 4], paths=list("xyz"))
+    second = Views(_array(2, seed=1), {"a": _array(2, 2, 1)}, identities=[9, -1], paths=["v", "w"])
+    both = Views.concatenate([first, second])
+    np.testing.assert_array_equal(both.base.source, np.vstack([first.base.source, second.base.source]))
+    np.testing.assert_array_equal(both.committee["a"].vectors[3:], second.committee["a"].vectors)
+    np.testing.assert_array_equal(both.identities, [4, 9, 4, 9, -1])
+    assert both.paths == tuple("xyzvw")
+
+
+def test_concatenate_marks_images_of_a_part_without_identities_as_unknown_and_drops_incomplete_paths():
+    known, unknown = Views(_array(2), identities=[5, 6], paths=["a", "b"]), Views(_array(3))
+    both = Views.concatenate([unknown, known])
+    np.testing.assert_array_equal(both.identities, [-1, -1, -1, 5, 6])
+    assert both.paths is None
+    assert Views.concatenate([unknown, unknown]).identities is None
+
+
+def test_concatenate_matches_committee_members_by_name_in_the_order_of_the_first_part():
+    first = Views(_array(2), {"a": _array(2, 4), "b": _array(2, 6)})
+    second = Views(_array(1), {"b": _array(1, 6, 7), "a": _array(1, 4, 8)})
+    both = Views.concatenate([first, second])
+    assert both.names == ("base", "a", "b")
+    np.testing.assert_array_equal(both.committee["a"].source[2:], second.committee["a"].source)
+
+
+def test_concatenate_into_a_folder_is_memory_mapped_and_written_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 2 * 3 * 8)  # two rows of three at a time
+    parts = [
+        Views(_array(5).astype(np.float16), {"a": _array(5, 2)}),
+        Views(_array(4, 3, 1), {"a": _array(4, 2)}),
+    ]
+    both = Views.concatenate(parts, tmp_path / "views")
+    in_memory = Views.concatenate(parts)
+    owner = both.base.source
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    assert isinstance(owner, mmap.mmap)
+    for mapped, plain in zip(both, in_memory, strict=True):
+        assert mapped.source.dtype == plain.source.dtype == np.float32
+        np.testing.assert_array_equal(mapped.source, plain.source)
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "views" / "committee" / "a.npy"), in_memory.committee["a"].source
+    )
+    with pytest.raises(
+        OutputExistsError, match=r"base.npy is there already; give Views.concatenate a new folder"
+    ):
+        Views.concatenate([both], tmp_path / "views")
+
+
+@pytest.mark.parametrize(
+    ("other", "models"),
+    [({"b": _array(5, 2)}, "base (3), b (2)"), ({"a": _array(5, 4)}, "base (3), a (4)"), ({}, "base (3)")],
+)
+def test_concatenate_refuses_parts_by_other_models(other, models):
+    with pytest.raises(InputError) as error:
+        Views.concatenate([Views(_array(), {"a": _array(5, 2)}), Views(_array(), other)])
+    assert str(error.value) == (
+        f"Views.concatenate: part 1 (counted from 0) has the models {models}, part 0 has base (3), a (2); "
+        "embed all parts with the same models."
+    )
+
+
+def test_concatenate_refuses_no_parts():
+    with pytest.raises(InputError, match=r"^Views.concatenate: there are no parts; give at least one\.$"):
+        Views.concatenate([])

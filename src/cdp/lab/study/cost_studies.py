@@ -18,6 +18,7 @@ from cdp.consensus.estimator import CDP
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.vote import Vote
 from cdp.errors import InputError
+from cdp.files import write_json
 from cdp.graph.search import knn_graph, knn_graphs
 from cdp.lab.baselines.fresh_process import run_apart
 from cdp.lab.baselines.measure import figures_of, measure_baselines
@@ -40,7 +41,7 @@ from cdp.run.labeling import (
 from cdp.run.plan import make_stages
 from cdp.run.stages import Stage
 from cdp.run.training import part
-from cdp.store import load, save, write_json
+from cdp.store import load, save
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
 from cdp.types.arrays import LongArray
 

@@ -14,6 +14,7 @@ from cdp.config.environment import check_paths
 from cdp.config.reading import PATH_KEYS, recipe_from
 from cdp.config.sections import DRAWN, RunRecipe
 from cdp.errors import InputError
+from cdp.files import write_json
 from cdp.lab.study.design import Finished, Measure, Options, Study, Variant
 from cdp.lab.study.result_tables import results_of
 from cdp.lab.study.study_page import write_pages
@@ -22,7 +23,6 @@ from cdp.run.pool import Pool
 from cdp.run.record import commit, now, versions
 from cdp.run.runner import Listener, NullListener, Ran, alone_in, plan_stages
 from cdp.run.stages import Ledger, Record, Stage, only, signatures
-from cdp.store import write_json
 
 FORMAT = 1
 
@@ -275,7 +275,7 @@ def run_study(
                 "variants": _variants(jobs),
                 "made": runs,
             }
-            _write(folder, results)
+            write_json(folder / "results.json", results)
         write_pages(folder, results)
     return results
 
@@ -306,12 +306,6 @@ def _told(job: Job, ran: Sequence[Ran]) -> dict[str, Any]:
         "seed": job.seed,
         "stages": [{"name": one.stage.name, "group": one.stage.group, **about(one.record)} for one in ran],
     }
-
-
-def _write(folder: Path, results: dict[str, Any]) -> None:
-    partial = folder / ".results.json.partial"
-    write_json(partial, results)
-    partial.replace(folder / "results.json")
 
 
 def _refuse_strangers(folder: Path) -> None:

@@ -12,6 +12,9 @@ from cdp.report.svg import WIDTH, Bar, bar_chart, line, picture, text
 
 _LONGEST = 40
 _KINDS = ("m-cdp", "odd", "wrong", "m-all", "m-labeled")
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, WIDTH - 10, 8, 196
+Point = tuple[float, float, float]
+"""x, mean, standard deviation."""
 
 
 def draw_plot(results: Mapping[str, Any], plot: Mapping[str, Any]) -> Html | None:
@@ -24,15 +27,15 @@ def draw_plot(results: Mapping[str, Any], plot: Mapping[str, Any]) -> Html | Non
         return _lines(column, rows, plot["axis"])
     bars = []
     for row in rows:
-        summary = row["figures"][column["key"]]
-        sd = summary["sd"]
-        low, high = (None, None) if sd is None else (summary["mean"] - sd, summary["mean"] + sd)
-        bars.append(Bar(_short(", ".join(row["cells"])), summary["mean"], low, high))
-    kind = str(column["kind"])
-    words = "; ".join(f"{bar.name} {written({'mean': bar.value, 'sd': None}, kind)}" for bar in bars)
-    return bar_chart(
-        f"{column['title']}: {words}", bars, lambda value: written({"mean": value, "sd": None}, kind)
-    )
+        mean, sd = row["figures"][column["key"]]["mean"], row["figures"][column["key"]]["sd"]
+        ends = (None, None) if sd is None else (mean - sd, mean + sd)
+        bars.append(Bar(_short(", ".join(row["cells"])), mean, *ends))
+
+    def printed(value: float | None) -> str:
+        return written({"mean": value, "sd": None}, column["kind"])
+
+    words = "; ".join(f"{bar.name} {printed(bar.value)}" for bar in bars)
+    return bar_chart(f"{column['title']}: {words}", bars, printed)
 
 
 def _short(name: str) -> str:
@@ -48,66 +51,52 @@ def _is_number(cell: str) -> bool:
 
 def _lines(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], axis: str) -> Html:
     """Means over a number, a line per remaining cells, a whisker of one standard deviation at each point."""
-    series: dict[str, list[tuple[float, float, float]]] = {}
+    series: dict[str, list[Point]] = {}
     for row in rows:
         summary = row["figures"][column["key"]]
         name = ", ".join(row["cells"][1:]) or column["title"]
-        at = float(row["cells"][0].replace(",", ""))
-        series.setdefault(name, []).append((at, summary["mean"], summary["sd"] or 0.0))
-    points = [point for held in series.values() for point in held]
-    low, high = min(at for at, _, _ in points), max(at for at, _, _ in points)
-    step = _step(max(y + sd for _, y, sd in points) - min(y - sd for _, y, sd in points))
-    floor = step * math.floor(min(y - sd for _, y, sd in points) / step)
-    top = step * math.ceil(max(y + sd for _, y, sd in points) / step + 1e-9)
-    left, right, above, below = 44, 10, 8, 196
+        x = float(row["cells"][0].replace(",", ""))
+        series.setdefault(name, []).append((x, summary["mean"], summary["sd"] or 0.0))
+    points = [point for line_points in series.values() for point in line_points]
+    low, high = min(x for x, _, _ in points), max(x for x, _, _ in points)
+    lowest, highest = min(y - sd for _, y, sd in points), max(y + sd for _, y, sd in points)
+    step = _step(highest - lowest)
+    floor, top = step * math.floor(lowest / step), step * math.ceil(highest / step + 1e-9)
 
     def across(x: float) -> float:
-        return left + (WIDTH - left - right) * (x - low) / ((high - low) or 1)
+        return _LEFT + (_RIGHT - _LEFT) * (x - low) / ((high - low) or 1)
 
     def down(y: float) -> float:
-        return below - (below - above) * (y - floor) / ((top - floor) or 1)
+        return _BOTTOM - (_BOTTOM - _TOP) * (y - floor) / ((top - floor) or 1)
 
     shapes: list[Html] = []
     for tick in range(round((top - floor) / step) + 1):
         y = floor + step * tick
-        shapes.append(line(left, down(y), WIDTH - right, down(y), "rule"))
-        shapes.append(text(left - 5, down(y) + 4, f"{y:.3g}", "small", "end"))
-    shapes += [
-        text(across(x), below + 15, f"{x:g}", "small", "middle") for x in sorted({x for x, _, _ in points})
-    ]
-    shapes.append(text(left, below + 32, axis, "small"))
-    kinds = {name: _KINDS[at % len(_KINDS)] for at, name in enumerate(series)}
+        shapes.append(line(_LEFT, down(y), _RIGHT, down(y), "rule"))
+        shapes.append(text(_LEFT - 5, down(y) + 4, f"{y:.3g}", "small", "end"))
+    numbers = sorted({x for x, _, _ in points})
+    shapes += [text(across(x), _BOTTOM + 15, f"{x:g}", "small", "middle") for x in numbers]
+    shapes.append(text(_LEFT, _BOTTOM + 32, axis, "small"))
     # A line that is one point at the left end is where all the others begin: nothing added yet.
-    start = [held[0] for held in series.values() if len(held) == 1 and held[0][0] == low]
-    for name, held in series.items():
-        known = sorted(held)
-        begin = start[:1] if low < known[0][0] else []
+    start = [only[0] for only in series.values() if len(only) == 1 and only[0][0] == low][:1]
+    legend: list[Html] = []
+    for number, (name, unsorted) in enumerate(series.items()):
+        known, curve = sorted(unsorted), f"curve {_KINDS[number % len(_KINDS)]}"
+        begin = start if low < known[0][0] else []
         path = " ".join(f"{across(x):.1f},{down(y):.1f}" for x, y, _ in begin + known)
-        curve = f"curve {kinds[name]}"
         shapes.append(element("polyline", element("title", name), points=path, class_=curve, fill="none"))
         for x, y, sd in known:
+            hint = element("title", f"{name} at {x:g}: {y:.4g}")
             shapes.append(line(across(x), down(y - sd), across(x), down(y + sd), curve))
-            shapes.append(
-                element(
-                    "circle",
-                    element("title", f"{name} at {x:g}: {y:.4g}"),
-                    cx=across(x),
-                    cy=down(y),
-                    r=3,
-                    class_=curve,
-                    fill="none",
-                )
-            )
-    said = "; ".join(
-        f"{name}: " + ", ".join(f"{y:.3g} at {x:g}" for x, y, _ in sorted(held))
-        for name, held in series.items()
+            shapes.append(element("circle", hint, cx=across(x), cy=down(y), r=3, class_=curve, fill="none"))
+        y = _BOTTOM + 52 + 18 * number
+        legend += [line(_LEFT, y - 4, _LEFT + 22, y - 4, curve), text(_LEFT + 30, y, name, "small")]
+    words = "; ".join(
+        f"{name}: " + ", ".join(f"{y:.3g} at {x:g}" for x, y, _ in sorted(known))
+        for name, known in series.items()
     )
-    for at, name in enumerate(series):
-        y = below + 52 + 18 * at
-        shapes.append(line(left, y - 4, left + 22, y - 4, f"curve {kinds[name]}"))
-        shapes.append(text(left + 30, y, name, "small"))
-    height = below + 60 + 18 * (len(series) - 1)
-    return picture(WIDTH, height, f"{column['title']}. {said}", *shapes)
+    height = _BOTTOM + 60 + 18 * (len(series) - 1)
+    return picture(WIDTH, height, f"{column['title']}. {words}", *shapes, *legend)
 
 
 def _step(span: float) -> float:

@@ -1,4 +1,4 @@
-"""Rows of a study: figures per seed, mean and spread, and what may be called a difference."""
+"""Rows of a study: figures per seed, mean and spread, which differences are significant; and rows as words."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdp.config.sections import RunRecipe
-from cdp.lab.study.design import Measure, Study
-from cdp.lab.study.spread import UNKNOWN, exponent, summarize, verdicts
+from cdp.lab.study.design import Column, Measure, Study
+from cdp.lab.study.spread import UNKNOWN, Values, exponent, summarize, verdicts
 
-DASH = "–"
 GAP = "gap"
 """The column that `Study.bounds` fills."""
+
+Cells = tuple[str, ...]
+SeedTable = dict[Cells, dict[str, list[float | None]]]
+"""Row -> column -> a value per seed."""
 
 
 def results_of(
@@ -31,21 +34,22 @@ def results_of(
     columns = study.columns(recipe)
     seeds = sorted({seed for _, seed, _ in measured})
     # Rows of the same cells belong together; a row that several variants have (labeled only) is the same.
-    found: dict[tuple[str, ...], dict[int, Mapping[str, float | None]]] = {}
+    found: dict[Cells, dict[int, Mapping[str, float | None]]] = {}
     for _, seed, rows in measured:
         for row in rows:
             found.setdefault(row.cells, {}).setdefault(seed, row.figures)
-    order = _ordered(study, list(found))
-    values = {
+    table: SeedTable = {
         cells: {
-            column.key: [_plain(found[cells].get(seed, {}).get(column.key)) for seed in seeds]
+            column.key: [
+                None if (value := found[cells].get(seed, {}).get(column.key)) is None else float(value)
+                for seed in seeds
+            ]
             for column in columns
         }
-        for cells in order
+        for cells in _ordered(study, list(found))
     }
-    if study.bounds is not None:
-        _add_gaps(study, values)
-    said = _compare(study, columns, order, values)
+    _add_gaps(study, table)
+    compared = _compare(study, columns, table)
     return {
         "title": study.title,
         "reading": study.reading,
@@ -55,19 +59,19 @@ def results_of(
         "rows": [
             {
                 "cells": list(cells),
-                "figures": {key: _summary(held) for key, held in values[cells].items()},
-                "verdict": said[cells],
+                "figures": {key: _summary(values) for key, values in figures.items()},
+                "verdict": compared[cells],
             }
-            for cells in order
+            for cells, figures in table.items()
         ],
-        "fits": _fits(study, order, values),
+        "fits": _fits(study, table),
         "plots": [vars(plot) for plot in study.plots],
         "paper": None if study.paper is None else vars(study.paper),
         "extra": dict(extra),
     }
 
 
-def _ordered(study: Study, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def _ordered(study: Study, rows: list[Cells]) -> list[Cells]:
     """Groups by number, and in each the row below first and the one above last."""
     if study.together:
         rows = sorted(rows, key=lambda cells: _number(cells[0]))
@@ -82,27 +86,22 @@ def _ordered(study: Study, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]
     )
 
 
-def _add_gaps(study: Study, values: dict[tuple[str, ...], dict[str, list[float | None]]]) -> None:
+def _add_gaps(study: Study, table: SeedTable) -> None:
     """How far each row has come from the row below it to the one above, seed by seed."""
-    assert study.bounds is not None
-    for cells, held in values.items():
-        around = study.bounds(cells)
-        if around is None or any(bound not in values for bound in around):
+    for cells, figures in table.items():
+        bounds = None if study.bounds is None else study.bounds(cells)
+        if bounds is None or any(bound not in table for bound in bounds):
             continue
-        low, high = (values[bound][study.main] for bound in around)
-        held[GAP] = [
+        low, high = (table[bound][study.main] for bound in bounds)
+        figures[GAP] = [
             (reached - below) / (above - below)
             if reached is not None and below is not None and above is not None and above > below
             else None
-            for reached, below, above in zip(held[study.main], low, high, strict=True)
+            for reached, below, above in zip(figures[study.main], low, high, strict=True)
         ]
 
 
-def _plain(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _summary(values: Sequence[float | None]) -> dict[str, Any]:
+def _summary(values: Values) -> dict[str, Any]:
     mean, sd = summarize(values)
     return {"values": list(values), "mean": mean, "sd": sd}
 
@@ -115,42 +114,31 @@ def _number(cell: str) -> float:
         return 0.0
 
 
-def _compare(
-    study: Study,
-    columns: Sequence[Any],
-    order: Sequence[tuple[str, ...]],
-    values: Mapping[tuple[str, ...], Mapping[str, Sequence[float | None]]],
-) -> dict[tuple[str, ...], str]:
+def _compare(study: Study, columns: Sequence[Column], table: SeedTable) -> dict[Cells, str]:
+    """A verdict per row, within its group; bounds are not compared."""
     better = next((column.better for column in columns if column.key == study.main), "")
-    said = dict.fromkeys(order, UNKNOWN)
-    if not better:
-        return said
-    groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for cells in order:
-        if study.bounds is not None and study.bounds(cells) is None:
-            continue
-        groups.setdefault(cells[: study.together], []).append(cells)
-    for members in groups.values():
-        told = verdicts([values[cells][study.main] for cells in members], better)
-        said |= dict(zip(members, told, strict=True))
-    return said
+    compared = dict.fromkeys(table, UNKNOWN)
+    groups: dict[Cells, list[Cells]] = {}
+    for cells in table:
+        if better and (study.bounds is None or study.bounds(cells) is not None):
+            groups.setdefault(cells[: study.together], []).append(cells)
+    for rows in groups.values():
+        found = verdicts([table[cells][study.main] for cells in rows], better)
+        compared |= dict(zip(rows, found, strict=True))
+    return compared
 
 
-def _fits(
-    study: Study,
-    order: Sequence[tuple[str, ...]],
-    values: Mapping[tuple[str, ...], Mapping[str, Sequence[float | None]]],
-) -> list[dict[str, Any]]:
+def _fits(study: Study, table: SeedTable) -> list[dict[str, Any]]:
     """How each column grows with the number in the last cell, seed by seed."""
     fits = []
-    for group in dict.fromkeys(cells[:-1] for cells in order):
-        members = [cells for cells in order if cells[:-1] == group]
+    for group in dict.fromkeys(cells[:-1] for cells in table):
+        rows = [cells for cells in table if cells[:-1] == group]
         for key in study.fits:
+            sizes = [float(cells[-1].replace(",", "")) for cells in rows]
             slopes = []
-            for seed in range(len(values[members[0]][key])):
-                points = [(float(cells[-1].replace(",", "")), values[cells][key][seed]) for cells in members]
-                known = [(size, value) for size, value in points if value is not None]
-                slopes.append(exponent([size for size, _ in known], [value for _, value in known]))
+            for values in zip(*(table[cells][key] for cells in rows), strict=True):
+                known = [(n, value) for n, value in zip(sizes, values, strict=True) if value is not None]
+                slopes.append(exponent([n for n, _ in known], [value for _, value in known]))
             fits.append({"cells": list(group), "column": key, **_summary(slopes)})
     return fits
 
@@ -159,42 +147,39 @@ def written(summary: Mapping[str, Any], kind: str) -> str:
     """`0.912 ± 0.004`, `1,234 ± 56`, `2.3 ± 0.1 s`; a dash where nothing is known."""
     mean, sd = summary["mean"], summary["sd"]
     if mean is None:
-        return DASH
+        return "–"
     if kind == "bytes":
         mean, sd = mean / 1e6, None if sd is None else sd / 1e6
     digits = {"share": 3, "number": 3, "seconds": 2}.get(kind, 0)
     unit = {"seconds": " s", "bytes": " MB"}.get(kind, "")
-    around = "" if sd is None or (kind == "count" and not sd) else f" ± {sd:,.{digits}f}"
-    return f"{mean:,.{digits}f}{around}{unit}"
+    spread = "" if sd is None or (kind == "count" and not sd) else f" ± {sd:,.{digits}f}"
+    return f"{mean:,.{digits}f}{spread}{unit}"
 
 
 def table_of(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Header and rows as words; columns that nothing is known about are left out."""
-    columns = [
-        column
+    rows = results["rows"]
+    titles = {column["key"]: column["title"] for column in results["columns"]}
+    kinds = {
+        column["key"]: column["kind"]
         for column in results["columns"]
-        if any(row["figures"][column["key"]]["mean"] is not None for row in results["rows"])
-    ]
-    judged = any(row["verdict"] for row in results["rows"])
-    header = [*results["heads"], *(column["title"] for column in columns)]
-    if judged:
-        main = next(column["title"] for column in columns if column["key"] == results["main"])
-        header.append(f"by {main}")
-    rows = []
-    for row in results["rows"]:
-        cells = [
+        if any(row["figures"][column["key"]]["mean"] is not None for row in rows)
+    }
+    judged = any(row["verdict"] for row in rows)
+    header = [*results["heads"], *(titles[key] for key in kinds)]
+    header += [f"by {titles[results['main']]}"] if judged else []
+    return header, [
+        [
             *row["cells"],
-            *(written(row["figures"][column["key"]], column["kind"]) for column in columns),
+            *(written(row["figures"][key], kind) for key, kind in kinds.items()),
+            *([row["verdict"]] if judged else []),
         ]
-        rows.append([*cells, row["verdict"]] if judged else cells)
-    return header, rows
+        for row in rows
+    ]
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
     """The first `words` columns to the left, the others to the right."""
-    lines = [
-        f"| {' | '.join(header)} |",
-        f"|{'|'.join('---' if at < words else '---:' for at in range(len(header)))}|",
-    ]
-    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
-    return "\n".join(lines)
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (header, *rows)]
+    rule = "|".join("---" if number < words else "---:" for number in range(len(header)))
+    return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])])

@@ -1,14 +1,14 @@
-"""Mean and spread over seeds, and whether two rows differ by more than that."""
+"""Mean and standard deviation over seeds, which differences are called significant, and exponents of growth."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import fmean, linear_regression, stdev
 
 Values = Sequence[float | None]
 
-BEST, SAME, WORSE, UNKNOWN = "best", "not told apart", "behind", ""
+BEST, SAME, WORSE, UNKNOWN = "best", "no significant difference", "behind", ""
 
 
 def summarize(values: Values) -> tuple[float | None, float | None]:
@@ -17,10 +17,10 @@ def summarize(values: Values) -> tuple[float | None, float | None]:
     return (fmean(known) if known else None), (stdev(known) if len(known) > 1 else None)
 
 
-def is_told_apart(one: Values, other: Values) -> bool:
-    """Whether the means differ by more than the spread of such a difference, sqrt(sd1² + sd2²).
+def is_significant(one: Values, other: Values) -> bool:
+    """Whether the means differ by more than sqrt(sd1² + sd2²), the standard deviation of such a difference.
 
-    A modest bar: with few seeds a difference that passes is a hint, and one that does not is not called any.
+    A rule of thumb, not a test: with few seeds a difference that passes is a hint, and one that does not is not called any.
     """
     (mean, sd), (other_mean, other_sd) = summarize(one), summarize(other)
     if mean is None or other_mean is None or sd is None or other_sd is None:
@@ -29,23 +29,23 @@ def is_told_apart(one: Values, other: Values) -> bool:
 
 
 def verdicts(rows: Sequence[Values], better: str = "high") -> list[str]:
-    """For every row: the best, not told apart from it, or behind it; nothing where there is one seed or no figure."""
-    means = [summarize(row)[0] for row in rows]
-    known = [(mean if better != "low" else -mean, at) for at, mean in enumerate(means) if mean is not None]
-    if len(known) < 2:
+    """For every row: the best, no significant difference from it, or behind it; nothing without a standard deviation."""
+    sign = -1 if better == "low" else 1
+    means = {
+        number: sign * mean for number, row in enumerate(rows) if (mean := summarize(row)[0]) is not None
+    }
+    best = max(means, key=lambda number: means[number], default=-1)
+    if len(means) < 2 or summarize(rows[best])[1] is None:
         return [UNKNOWN] * len(rows)
-    best = max(known, key=lambda pair: (pair[0], -pair[1]))[1]
-    if summarize(rows[best])[1] is None:
-        return [UNKNOWN] * len(rows)
-    told = []
-    for at, row in enumerate(rows):
-        if at == best:
-            told.append(BEST)
-        elif means[at] is None or summarize(row)[1] is None:
-            told.append(UNKNOWN)
-        else:
-            told.append(WORSE if is_told_apart(rows[best], row) else SAME)
-    return told
+
+    def verdict(number: int) -> str:
+        if number == best:
+            return BEST
+        if summarize(rows[number])[1] is None:
+            return UNKNOWN
+        return WORSE if is_significant(rows[best], rows[number]) else SAME
+
+    return [verdict(number) for number in range(len(rows))]
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float | None:
@@ -53,6 +53,4 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float | None:
     points = [(math.log(n), math.log(v)) for n, v in zip(sizes, values, strict=True) if n > 0 and v > 0]
     if len({x for x, _ in points}) < 2:
         return None
-    mean_x, mean_y = fmean(x for x, _ in points), fmean(y for _, y in points)
-    spread = sum((x - mean_x) ** 2 for x, _ in points)
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
+    return linear_regression([x for x, _ in points], [y for _, y in points]).slope

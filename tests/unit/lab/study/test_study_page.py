@@ -12,13 +12,13 @@ from cdp.lab.study.design import Column, Measure, Paper, Plot, Study
 from cdp.lab.study.result_tables import markdown_table, results_of, table_of, written
 from cdp.lab.study.study_page import (
     Chapter,
-    alone,
     comparison_page,
     html_page,
-    markdown_page,
     plots_of,
     read_chapters,
     read_results,
+    standalone_svg,
+    study_markdown,
     write_pages,
 )
 
@@ -66,7 +66,12 @@ def test_rows_are_ordered_averaged_and_compared_within_their_ratio(results):
     assert [row["cells"] for row in results["rows"]] == [
         ["2", "vote"], ["2", "mediator"], ["10", "vote"], ["10", "mediator"],
     ]  # fmt: skip
-    assert [row["verdict"] for row in results["rows"]] == ["not told apart", "best", "behind", "best"]
+    assert [row["verdict"] for row in results["rows"]] == [
+        "no significant difference",
+        "best",
+        "behind",
+        "best",
+    ]
     figure = results["rows"][0]["figures"]["rank1"]
     assert figure["values"] == [0.60, 0.62]
     assert figure["mean"] == pytest.approx(0.61)
@@ -85,25 +90,46 @@ def test_numbers_as_words():
     assert written({"mean": 2.345, "sd": 0.1}, "seconds") == "2.35 ± 0.10 s"
     assert written({"mean": 3e6, "sd": 1e6}, "bytes") == "3 ± 1 MB"
     assert written({"mean": 1234.0, "sd": 0.0}, "count") == "1,234"
-    assert markdown_table(["a", "b"], [["x|y", "1"]]) == "| a | b |\n|---|---:|\n| x\\|y | 1 |"
+    # A bar in a header or cell would else begin a new cell.
+    assert markdown_table(["|a|", "b"], [["x|y", "1"]]) == "| \\|a\\| | b |\n|---|---:|\n| x\\|y | 1 |"
 
 
-def test_markdown_sets_the_papers_table_below(results):
-    page = markdown_page(results, ["plot-rank1"])
-    ours, _, theirs = page.partition("The paper's (Fig. 1):")
+def test_markdown_sets_our_table_below_the_papers(results):
+    page = study_markdown([Chapter(results, folder=".")], "Read *this* first.")
+    before, _, theirs = page.partition("The paper's (Fig. 1):")
+    assert before == "# More & more\n\nRead *this* first.\n\nHow <to> read it.\n\n"
+    paper, _, ours = theirs.partition("## What was measured")
+    assert "| 10 | 78.18 |" in paper
     assert "| 10 | mediator | 0.810 ± 0.014 | 1,000 ± 1 | best |" in ours
-    assert "| 10 | 78.18 |" in theirs
-    assert "![plot-rank1](plot-rank1.svg)" in page
-    assert "2 of 3 runs are done" in page
-    assert "cdp study ratio x.toml --out y" in page
+    assert "![rank-1](plot-rank1.svg)" in ours
+    assert "2 of 3 runs are done" in ours
+    assert "cdp study ratio x.toml --out y" in ours
     assert "commit" not in page
-    both = comparison_page([Chapter(results), Chapter({**results, "commit": "abc123"})])
-    assert both.count("## More & more") == 2
-    assert "not told apart" in both
+
+
+def test_a_study_with_several_recipes_has_one_table_of_the_paper(results):
+    other = {**results, "study": "k", "title": "Of k"}
+    both = comparison_page(
+        [
+            Chapter(results, folder="a/ratio"),
+            Chapter(other),
+            Chapter({**results, "commit": "abc123"}, "# On letters\n\nFewer than hoped."),
+        ],
+        "In short: no.",
+    )
+    headings = [line for line in both.splitlines() if line.startswith("#")]
+    assert headings == [
+        "# Results beside the paper's", "## More & more", "### ratio", "### On letters", "## Of k", "### What was measured",
+    ]  # fmt: skip
+    assert both.count("The paper's (Fig. 1):") == 2
+    assert (
+        both.index("In short: no.") < both.index("no significant difference") < both.index("## More & more")
+    )
+    assert "differs from it by no more than √(sd₁² + sd₂²)" in both
     assert "counted once, commit abc123. 2 of 3 runs" in both
 
 
-def test_remarks_are_set_below_the_tables_and_may_give_the_title(results, tmp_path):
+def test_remarks_are_set_below_the_table_and_links_hold_from_the_page(results, tmp_path):
     folder = tmp_path / "ratio"
     folder.mkdir()
     (folder / "results.json").write_text(json.dumps(results))
@@ -111,12 +137,20 @@ def test_remarks_are_set_below_the_tables_and_may_give_the_title(results, tmp_pa
     write_pages(folder, results)
     own = (folder / "README.md").read_text()
     assert own.startswith("# More & more\n")
-    assert own.index("| 10 | 78.18 |") < own.index("Fewer than hoped.") < own.index("![plot-rank1]")
-    page = comparison_page(read_chapters([folder], tmp_path / "docs" / "page.md"), foreword="In short: no.")
-    assert page.index("In short: no.") < page.index("## On letters") < page.index("Fewer than hoped.")
+    assert own.index("## On letters") < own.index("0.810 ± 0.014") < own.index("Fewer than hoped.")
+    assert own.index("Fewer than hoped.") < own.index("![rank-1](plot-rank1.svg)")
+    page = comparison_page(read_chapters([folder], tmp_path / "docs" / "page.md"))
+    assert page.index("### On letters") < page.index("Fewer than hoped.")
     assert "![rank-1](../ratio/plot-rank1.svg)" in page
     assert "[results.json](../ratio/results.json)" in page
-    assert "More & more" not in page
+
+
+def test_results_of_earlier_versions_are_read_with_todays_words(results, tmp_path):
+    results["rows"][0]["verdict"] = "not told apart"
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert [row["verdict"] for row in read_results(tmp_path)["rows"]] == [
+        "no significant difference", "best", "behind", "best",
+    ]  # fmt: skip
 
 
 def test_the_share_of_the_gap_is_of_every_seed_by_itself_and_bounds_are_not_compared():
@@ -142,7 +176,7 @@ def test_the_share_of_the_gap_is_of_every_seed_by_itself_and_bounds_are_not_comp
     assert rows["vote"]["figures"]["gap"]["mean"] == pytest.approx(0.25)
     assert rows["all"]["figures"]["gap"]["mean"] is None
     assert {name: row["verdict"] for name, row in rows.items()} == {
-        "few": "", "vote": "not told apart", "mediator": "best", "all": "",
+        "few": "", "vote": "no significant difference", "mediator": "best", "all": "",
     }  # fmt: skip
     # A row whose bounds were not run has no share.
     alone = results_of(study, RunRecipe(), [("x", 0, [Measure(("vote",), {"rank1": 0.3})])], {})
@@ -164,7 +198,7 @@ def test_plots_are_svg_by_themselves(results, tmp_path):
     ]  # fmt: skip
     for name, (_, picture) in plots_of(results).items():
         text = (tmp_path / f"{name}.svg").read_text()
-        assert text == alone(picture)
+        assert text == standalone_svg(picture)
         root = ElementTree.fromstring(text)
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
     drawn = ElementTree.fromstring((tmp_path / "plot-rank1.svg").read_text())
@@ -188,7 +222,8 @@ def test_long_names_leave_room_for_the_figure():
     measured = [("x", 0, [Measure((name,), {"f": 0.5}) for name in names])]
     drawn = plots_of(results_of(study, RunRecipe(), measured, {}))["plot-f"][1]
     words = [
-        one.text for one in ElementTree.fromstring(alone(drawn)).iter("{http://www.w3.org/2000/svg}text")
+        one.text
+        for one in ElementTree.fromstring(standalone_svg(drawn)).iter("{http://www.w3.org/2000/svg}text")
     ]
     assert {"a" * 39 + "…", "… + common_neighbors", "short"} <= set(words)
 

@@ -1,4 +1,4 @@
-"""Mean, spread, what may be called a difference, and the exponent of growth."""
+"""Mean, spread, what is called a significant difference, and the exponent of growth."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdp.lab.study.spread import exponent, is_told_apart, summarize, verdicts
+from cdp.lab.study.spread import exponent, is_significant, summarize, verdicts
 
 figures = st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=5)
 
@@ -28,17 +28,17 @@ def test_mean_and_deviation_are_those_of_what_is_known(values):
 
 @given(figures, figures)
 def test_a_difference_is_mutual_and_greater_than_the_spread(one, other):
-    assert is_told_apart(one, other) == is_told_apart(other, one)
-    if is_told_apart(one, other):
+    assert is_significant(one, other) == is_significant(other, one)
+    if is_significant(one, other):
         a, b = ([value for value in row if value is not None] for row in (one, other))
         spread = math.sqrt(np.var(a, ddof=1) + np.var(b, ddof=1))
         assert abs(np.mean(a) - np.mean(b)) > spread - 1e-12
-    assert not is_told_apart(one, one)
+    assert not is_significant(one, one)
 
 
 def test_verdicts():
     rows = [[0.5, 0.6], [0.9, 0.92], [0.89, 0.93], [None, None]]
-    assert verdicts(rows) == ["behind", "best", "not told apart", ""]
+    assert verdicts(rows) == ["behind", "best", "no significant difference", ""]
     assert verdicts(rows, "low") == ["best", "behind", "behind", ""]
     assert verdicts([[0.5], [0.9]]) == ["", ""], "one seed has no spread, so nothing is called a difference"
     assert verdicts([[0.5, 0.6], [None, None]]) == ["", ""]

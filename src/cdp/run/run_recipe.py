@@ -1,24 +1,26 @@
-"""A recipe from images to the report: the one function behind `cdp run`."""
+"""A recipe from images or embeddings to the report: the one function behind `cdp run`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cdp.config.checks import check_recipe
-from cdp.config.environment import check_networks, check_paths, embedding_files
+from cdp.config.environment import check_networks, check_paths
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
+from cdp.files import write_text
 from cdp.report.write import write_report
-from cdp.run.parts import read_sources, source_names
+from cdp.run.contents import hash_settings
 from cdp.run.plan import make_stages
 from cdp.run.pool import Pool
-from cdp.run.record import make_record, now, write_record
+from cdp.run.record import make_record, now
 from cdp.run.runner import Listener, NullListener, Planned, Ran, alone_in, plan_stages, run_stages
+from cdp.run.sources import Settled, read_source, settle, source_names, source_paths
 from cdp.run.stages import Ledger, Stage, only
+from cdp.types.run_record import RunRecord, write_run_record
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,21 @@ class Outcome:
 
     folder: Path
     report: Path
-    record: dict[str, Any]
+    record: RunRecord
+
+
+def prepare(recipe: RunRecipe) -> Settled:
+    """Check a recipe and decide what it leaves open; nothing is written.
+
+    Raises:
+        InputError: the recipe, its files or its networks do not fit.
+    """
+    check_recipe(recipe)
+    check_paths(recipe)
+    settled = settle(recipe)
+    if settled.facts.kind == "images":
+        check_networks(settled.recipe)
+    return settled
 
 
 def run_recipe(
@@ -52,78 +68,68 @@ def run_recipe(
         InputError: the recipe or the images do not fit.
         StoreError: the disk is full; the same call goes on later.
     """
-    check_recipe(recipe)
-    _require_images(recipe)
-    check_paths(recipe)
-    check_networks(recipe)
+    settled = prepare(recipe)
     folder = Path(out).absolute()
     started = now()
     _refuse_strangers(folder)
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
-        (folder / "recipe.toml").write_text(write_recipe(recipe), encoding="utf-8")
-        stages = make_stages(recipe, folder)
-        ran = run_stages(stages, ledger, listener or NullListener(), hash_sources(recipe, ledger))
-        record = make_record(recipe, folder, ran, started, command)
-        write_record(folder, record)
+        write_text(folder / "recipe.toml", write_recipe(settled.recipe))
+        ran = run_stages(
+            make_stages(settled),
+            ledger,
+            listener or NullListener(),
+            hash_sources(settled, ledger),
+            settled.recipe.engine,
+        )
+        record = make_record(settled, folder, ran, started, command)
+        write_run_record(folder / "run.json", record)
         report = write_report(folder)
     return Outcome(folder, report, record)
 
 
 def run_part(
-    recipe: RunRecipe,
+    settled: Settled,
     out: str | Path,
     artifacts: Iterable[str],
     *,
-    stages: Callable[[RunRecipe, Path], list[Stage]] = make_stages,
+    stages: Callable[[Settled], list[Stage]] = make_stages,
     pool: Pool | None = None,
     listener: Listener | None = None,
 ) -> list[Ran]:
     """Run only what some artifacts need; no `run.json`, no report. `cdp run` in the same folder keeps it all.
 
     Args:
-        recipe: what to do.
+        settled: what to do.
         out: the run's folder.
-        artifacts: names as in `cdp.run.plan`, e.g. `label figures` or `recognition`.
-        stages: all stages of a recipe in a folder; those of `cdp run` unless others are given.
+        artifacts: names as in `cdp.run.plan`, e.g. `labels` or `recognition`.
+        stages: all stages of a recipe; those of `cdp run` unless others are given.
         pool: what other runs have made, to take from and to give to.
         listener: told how it goes.
     """
-    check_recipe(recipe)
     folder = Path(out).absolute()
     _refuse_strangers(folder)
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
-        chosen = only(stages(recipe, folder), artifacts)
-        return run_stages(
-            chosen, ledger, listener or NullListener(), sources_for(chosen, recipe, ledger), pool
-        )
+        wanted = only(stages(settled), artifacts)
+        sources = sources_for(wanted, settled, ledger)
+        return run_stages(wanted, ledger, listener or NullListener(), sources, settled.recipe.engine, pool)
 
 
-def sources_for(stages: Sequence[Stage], recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
+def sources_for(stages: Sequence[Stage], settled: Settled, ledger: Ledger) -> dict[str, str]:
     """Hashes of the user's images if these stages read them; else nothing is read."""
     made = {name for stage in stages for name in stage.makes}
     is_read = any(set(stage.needs) - made for stage in stages)
-    return hash_sources(recipe, ledger) if is_read else {}
+    return hash_sources(settled, ledger) if is_read else {}
 
 
 def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
     """What a run would do, and why; nothing is written."""
-    check_recipe(recipe)
-    _require_images(recipe)
-    check_paths(recipe)
+    settled = prepare(recipe)
     ledger = Ledger(Path(out).absolute())
-    return plan_stages(make_stages(recipe, ledger.folder), ledger, hash_sources(recipe, ledger))
-
-
-def _require_images(recipe: RunRecipe) -> None:
-    if recipe.data.embeddings:
-        raise InputError(
-            "data.embeddings: a run trains networks, which needs images; label embeddings with `cdp label`, or compare "
-            "ways to label them with `cdp study`."
-        )
+    return plan_stages(make_stages(settled), ledger, hash_sources(settled, ledger))
 
 
 def clear(out: str | Path) -> None:
@@ -137,16 +143,15 @@ def clear(out: str | Path) -> None:
             shutil.rmtree(folder)
 
 
-def hash_sources(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
-    """What the user's images hold, by source; drawn faces are made by a stage of their own."""
-    if recipe.data.is_drawn:
-        return {}
-    sources = read_sources(recipe, ledger.folder)
-    told = {name: ledger.hashes.of_manifest(sources[name]) for name in source_names(recipe)}
-    if recipe.data.embeddings:
-        for name, file in embedding_files(recipe).items():
-            told[f"embeddings {name}"] = ledger.hashes.of_file(file)
-    return told
+def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
+    """What the user's images or embeddings hold, by source."""
+    recipe = settled.recipe
+    if settled.facts.kind == "images":
+        return {name: ledger.hashes.of_manifest(read_source(recipe, name)) for name in source_names(recipe)}
+    return {
+        name: hash_settings([ledger.hashes.of_path(Path(path)) for path in source_paths(recipe, name)])
+        for name in source_names(recipe)
+    }
 
 
 def _refuse_strangers(folder: Path) -> None:

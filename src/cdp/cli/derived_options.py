@@ -1,0 +1,127 @@
+"""Options of a command from the fields of settings classes, so that no list of options is typed by hand.
+
+    @app.command()
+    @with_settings(TrainingSettings)
+    def train(manifest: ManifestArgument, given: Given, force: ForceOption = False) -> None:
+        settings = TrainingSettings(**given)
+
+`given` holds what the user typed and nothing else, so that presets and files can supply what is left.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from cdp.cli.app import plain_errors
+from cdp.errors import InputError
+from cdp.settings import Setting, settings_of, shown
+
+Given: TypeAlias = dict[str, Any]
+"""Values by the names of their settings, checked one by one; a setting that was not typed is absent."""
+
+Command: TypeAlias = Callable[..., None]
+
+
+def with_settings(
+    *owners: type,
+    only: Iterable[str] = (),
+    without: Iterable[str] = (),
+    flags: Mapping[str, str] | None = None,
+) -> Callable[[Command], Command]:
+    """A decorator: one option per setting of the owners takes the place of the command's parameter `given`.
+
+    `max_size` becomes `--max-size`; a truth becomes `--tune/--no-tune`; a list is written with commas. The help ends
+    with range, choices and default. A wrong value is an error that names the option.
+
+    Args:
+        owners: dataclasses whose fields were made by `cdp.settings.setting`.
+        only: names of the settings to use; empty = all.
+        without: names to leave out, for a command that has an option of its own for them.
+        flags: other spellings, name -> text for Typer, e.g. `{"color": "--color/--grey"}`.
+    """
+    chosen, left_out = set(only), set(without)
+    known: dict[str, Setting] = {}
+    for owner in owners:
+        for name, one in settings_of(owner).items():
+            if name not in left_out and (not chosen or name in chosen):
+                if name in known:
+                    raise TypeError(f"two settings are called {name}; leave one out with `without`")
+                known[name] = one
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(**values: Any) -> None:
+            typed = {name: values.pop(name) for name in known}
+            with plain_errors():
+                given = {
+                    name: _convert(known[name], value) for name, value in typed.items() if value is not None
+                }
+            command(**values, given=given)
+
+        run.__signature__ = _signature(command, known, flags or {})  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def option_name(name: str) -> str:
+    """`--max-size` for `max_size`."""
+    return f"--{name.replace('_', '-')}"
+
+
+def parse_list(one: Setting, text: str, option: str) -> list[Any]:
+    """The elements of a list that is written with commas."""
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        return [one.kind(part) for part in parts if part]
+    except ValueError:
+        raise InputError(f"{option} = {shown(text)}: {one.wanted} is needed, separated by commas.") from None
+
+
+def _convert(one: Setting, value: Any) -> Any:
+    option = option_name(one.name)
+    return one.convert(parse_list(one, value, option) if one.many else value, option)
+
+
+def _signature(command: Command, known: Mapping[str, Setting], flags: Mapping[str, str]) -> inspect.Signature:
+    """The command's signature with an option for each setting in place of `given`."""
+    parameters: list[inspect.Parameter] = []
+    for own in inspect.signature(command, eval_str=True).parameters.values():
+        if own.name != "given":
+            parameters.append(own.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        parameters += [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=_annotation(one, flags.get(name)),
+            )
+            for name, one in known.items()
+        ]
+    return inspect.Signature(parameters, return_annotation=None)
+
+
+def _annotation(one: Setting, flag: str | None) -> Any:
+    kind: Any = str if one.many else one.kind
+    names = [flag] if flag else []
+    return Annotated[kind | None, typer.Option(*names, help=_help(one))]
+
+
+def _help(one: Setting) -> str:
+    """`Neighbors of each image. [1 or more; default: 20]`."""
+    also = f" or {one.also:g}" if one.also is not None else ""
+    facts = [f"{one.range}{also}" if one.range else "", ", ".join(one.choices)]
+    if one.many:
+        facts.append(f"default: {','.join(map(str, one.default))}" if one.default else "")
+    elif one.kind is bool:
+        facts.append(f"default: {'on' if one.default else 'off'}")
+    else:
+        facts.append(f"default: {shown(one.default).strip(chr(34))}" if one.default != "" else "")
+    inside = "; ".join(fact for fact in facts if fact)
+    return f"{one.help} [{inside}]" if inside else one.help

@@ -1,0 +1,39 @@
+"""From scored pairs to groups: one way in for Algorithm 1 and average linkage, and one definition of an accepted pair."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cdp.consensus.agglomeration import agglomerate
+from cdp.consensus.propagation import propagate
+from cdp.consensus.settings import ConsensusSettings
+from cdp.types import ConsensusGraph, Labels
+
+
+def group(scored: ConsensusGraph, settings: ConsensusSettings) -> Labels:
+    """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them."""
+    if settings.grouping == "average":
+        return agglomerate(scored, settings.k, settings.join_above, settings.max_size)
+    return propagate(scored, settings.max_size, settings.step)
+
+
+def accepted_pairs(scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings) -> ConsensusGraph:
+    """The pairs that consensus was found on.
+
+    Connected components join whatever has a pair above the bar, so there these are the accepted ones, also inside a
+    component that was split later, as in the paper. Average linkage has no bar for a single pair: there a pair is
+    accepted if its two images were joined.
+    """
+    if settings.grouping == "components":
+        return scored
+    ends = labels.labels[scored.ids]
+    kept = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
+    return ConsensusGraph(scored.ids[kept], scored.doubt[kept], scored.n_images)
+
+
+def at_bar(scored: ConsensusGraph, settings: ConsensusSettings) -> ConsensusGraph:
+    """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own."""
+    if settings.grouping == "average":
+        return scored
+    kept = scored.doubt.astype(np.float64) < 1 - settings.bar
+    return ConsensusGraph(scored.ids[kept], scored.doubt[kept], scored.n_images)

@@ -1,0 +1,68 @@
+"""Scores of candidate pairs: the mediator's probability, or the vote, block by block."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cdp.consensus.mediator import Mediator
+from cdp.consensus.pair_features import FeatureSource, extract_features
+from cdp.consensus.settings import GroupingSettings
+from cdp.consensus.vote import vote
+from cdp.engine import Engine
+from cdp.memory import rows_within
+from cdp.parallel import map_blocks, spans
+from cdp.progress import Progress, no_progress
+from cdp.types import ConsensusGraph, Pairs
+from cdp.types.arrays import BoolArray, FloatArray
+
+_MOST_PAIRS_PER_BLOCK = 65_536
+# Pairs this much less probable than groups must be on average are as good as absent, and are not kept.
+_NEGLIGIBLE = 0.1
+
+
+def score_pairs(
+    pairs: Pairs,
+    source: FeatureSource,
+    mediator: Mediator | None,
+    settings: GroupingSettings,
+    *,
+    engine: Engine | None = None,
+    progress: Progress = no_progress,
+) -> ConsensusGraph:
+    """The pairs that groups are made from, with the doubt about each.
+
+    With grouping "components" these are the accepted ones; with "average" all that are not negligible, above a tenth of
+    `join_above`: the others count as improbable.
+
+    Args:
+        pairs: candidates.
+        source: what opinions are drawn from.
+        mediator: None for the vote.
+        settings: bars, and how groups will be made.
+        engine: threads and memory.
+        progress: called as the work goes on.
+    """
+    engine = engine or Engine()
+    bar = _NEGLIGIBLE * settings.join_above if settings.grouping == "average" else settings.threshold
+
+    def judge(span: tuple[int, int]) -> tuple[int, BoolArray, FloatArray]:
+        opinions = extract_features(source, pairs.ids[span[0] : span[1]])
+        if mediator is None:
+            accepted, doubt = vote(opinions, settings.quorum, settings.vote_threshold)
+        else:
+            doubt = mediator.doubt(opinions.matrix(mediator.inputs))
+            # 1 - threshold in float64: strictly greater, as in the paper, also next to certainty.
+            accepted = doubt.astype(np.float64) < 1 - bar
+        return span[1], accepted, doubt[accepted]
+
+    # Several blocks are under way at once, so each gets a share of the budget.
+    rows = min(_MOST_PAIRS_PER_BLOCK, rows_within(engine.memory_budget, 4 * source.bytes_per_pair))
+    kept = np.zeros(len(pairs), np.bool_)
+    doubts = [np.empty(0, np.float32)]
+    start = 0
+    for stop, part, doubt in map_blocks(judge, spans(len(pairs), rows), engine.threads):
+        kept[start:stop] = part
+        doubts.append(doubt)
+        start = stop
+        progress("pairs", stop, len(pairs))
+    return ConsensusGraph(pairs.ids[kept], np.concatenate(doubts), pairs.n_images)

@@ -1,0 +1,204 @@
+"""Every setting of section 3.1, defined once: name, default, help and range; and the presets.
+
+`CDP(...)`, the options of `cdp label`, `[consensus]` in a recipe and the keys of stages are derived from these classes.
+A class holds what one step depends on, so the settings of a step are its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+
+from cdp.errors import InputError
+from cdp.settings import check_settings, did_you_mean, setting, settings_of
+from cdp.types.opinions import ALL_INPUTS, PAPER_INPUTS
+
+Slice = TypeVar("Slice")
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """The k-NN graphs."""
+
+    k: int = setting(20, "Neighbors of each image in every graph.", meaning="a number of neighbors", low=1)
+    method: Literal["auto", "exact", "nndescent"] = setting(
+        "auto", "How neighbors are searched; auto = exact up to 50,000 images."
+    )
+
+
+@dataclass(frozen=True)
+class MediatorSettings:
+    """Who judges a pair, from which inputs, and what it is trained on."""
+
+    mediator: Literal["mlp", "vote"] = setting(
+        "mlp",
+        "Who judges a pair: the paper's network (mlp), or the vote of the committee, which needs no labels.",
+    )
+    inputs: tuple[str, ...] = setting(
+        ALL_INPUTS, "What the mediator is given; common_neighbors is beyond the paper.", choices=ALL_INPUTS
+    )
+    train_on: Literal["auto", "labeled", "validation"] = setting(
+        "auto",
+        "Pairs that the mediator is trained on: of the labeled part, as in the paper; of the validation part, which no "
+        "network was trained on; auto = validation where the networks were trained on the labeled part, else labeled.",
+    )
+
+
+@dataclass(frozen=True)
+class GroupingSettings:
+    """Which pairs are accepted, and how they become groups."""
+
+    threshold: float = setting(
+        0.96,
+        "With grouping components: pairs of a greater probability are accepted.",
+        meaning="a probability",
+        low=0,
+        high=1,
+    )
+    quorum: int = setting(
+        -1, "In a vote: members that must agree; -1 = all.", meaning="a number of members", low=0, also=-1
+    )
+    vote_threshold: float = setting(
+        -1.0,
+        "In a vote: the similarity in the base model must be greater; -1 = any.",
+        meaning="a cosine similarity",
+        low=-1,
+        high=1,
+    )
+    grouping: Literal["components", "average"] = setting(
+        "average",
+        "How pairs become groups: the paper's connected components, or average, which joins groups by the mean "
+        "probability between them, so that one false pair does not join two people.",
+    )
+    join_above: float = setting(
+        0.3,
+        "With grouping average: groups are joined while the mean probability between them is greater.",
+        meaning="a probability",
+        above=0,
+        below=1,
+    )
+    max_size: int = setting(
+        600, "Most images that a pseudo-identity may have.", meaning="a number of images", low=2
+    )
+    step: float = setting(
+        0.1,
+        "With grouping components: how fast the threshold rises while a group that is too large is split.",
+        meaning="a share",
+        above=0,
+        below=1,
+    )
+
+
+@dataclass(frozen=True)
+class TuningSettings:
+    """How the bar (threshold, vote_threshold or join_above) is chosen."""
+
+    tune: bool = setting(
+        True,
+        "Choose the bar (join_above, threshold or vote_threshold) on known identities among the unlabeled images: "
+        "those of the validation part, or some held out of the labeled part.",
+    )
+    recall_weight: float = setting(
+        1.0,
+        "While tuning: how many times as important recall is as precision. 1 = pairwise F; with 2 groups mix more, "
+        "and fewer identities are split.",
+        meaning="a weight",
+        low=0.1,
+        high=10,
+    )
+
+
+@dataclass(frozen=True)
+class SoftLabelSettings:
+    """Soft labels beside the hard ones."""
+
+    soft_depth: int = setting(
+        0,
+        "Steps of diffusion that make soft labels; 0 = hard labels only.",
+        meaning="a number of steps",
+        low=0,
+    )
+    soft_decay: float = setting(0.2, "Factor per step of diffusion.", meaning="a share", above=0, high=1)
+
+
+@dataclass(frozen=True)
+class ConsensusSettings(
+    SoftLabelSettings, TuningSettings, GroupingSettings, MediatorSettings, SearchSettings
+):
+    """Candidate pairs, the mediator and the grouping; unless said otherwise as in the preset `best`."""
+
+    preset: Literal["best", "paper"] = setting(
+        "best",
+        "Where settings that are not given come from: best (what wins by measurement) or paper (the paper to the letter).",
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, getattr(self, "section", ""))
+        if not self.inputs:
+            raise InputError(f"inputs is empty: choose at least one of {', '.join(ALL_INPUTS)}.")
+        # In the paper's order, each once, however they were named.
+        object.__setattr__(self, "inputs", tuple(name for name in ALL_INPUTS if name in self.inputs))
+
+    @classmethod
+    def of(cls, preset: str = "best", **given: Any) -> ConsensusSettings:
+        """The settings of a preset, with those given in their place."""
+        return cls(**with_preset({"preset": preset, **given}))
+
+    @property
+    def bar_key(self) -> str:
+        """The setting that decides how much is joined, which tuning chooses."""
+        if self.grouping == "average":
+            return "join_above"
+        return "vote_threshold" if self.mediator == "vote" else "threshold"
+
+    @property
+    def bar(self) -> float:
+        """Its value."""
+        return float(getattr(self, self.bar_key))
+
+
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "best": MappingProxyType({}),
+        "paper": MappingProxyType(
+            {
+                "inputs": PAPER_INPUTS,
+                "train_on": "labeled",
+                "grouping": "components",
+                "tune": False,
+            }
+        ),
+    }
+)
+"""What each preset sets otherwise than the defaults above, which are those of `best`."""
+
+
+def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as given, and the preset's where nothing is given."""
+    preset = given.get("preset", "best")
+    if preset not in PRESETS:
+        known = list(PRESETS)
+        raise InputError(
+            f"preset = {preset!r}: choose one of {', '.join(known)}.{did_you_mean(str(preset), known)}"
+        )
+    return {**PRESETS[preset], **given}
+
+
+def default_of(name: str, preset: str) -> Any:
+    """What a setting is under a preset."""
+    return PRESETS[preset].get(name, settings_of(ConsensusSettings)[name].default)
+
+
+def slice_of(settings: Any, kind: type[Slice]) -> Slice:
+    """Only the settings of one class: what a step may depend on, and so its key."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: getattr(settings, name) for name in names})
+
+
+def plain(settings: Any) -> dict[str, Any]:
+    """Settings as JSON holds them: lists for tuples."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(settings).items()
+    }

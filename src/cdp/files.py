@@ -1,0 +1,277 @@
+"""Writing to disk: whole or not at all, and what goes wrong as one sentence."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from cdp.errors import InputError, OutputExistsError, StoreError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# NumPy and safetensors report a full disk without its number.
+_FULL_WORDS = re.compile(r"\d+ requested and \d+ written|No space left|Disk quota")
+_UNWRITABLE = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST,
+    errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP, errno.EFBIG, errno.EBUSY, errno.EIO, errno.ESTALE,
+)  # fmt: skip
+_PARTIAL = re.compile(
+    r"\.(?P<name>.+)\.partial-(?P<host>[\w.]+)-(?P<process>\d+)-[0-9a-f]{8}(?P<ending>\..*)?", re.DOTALL
+)
+_REPLACED = ".replaced"
+_ABANDONED_AFTER = 7 * 24 * 3600.0
+
+
+class _DiskError(StoreError):
+    """A disk error as a sentence that an outer `disk_errors` may say again about the whole that it guards."""
+
+    def __init__(self, sentence: str, reason: OSError | None = None) -> None:
+        super().__init__(sentence)
+        self.reason = reason or OSError(sentence)
+
+
+@contextmanager
+def disk_errors(path: str | Path, kept: str = "nothing was changed there") -> Iterator[None]:
+    """Turns a full disk or an unwritable path into a StoreError of one sentence.
+
+    Of nested ones the outermost speaks: the user knows the folder that was asked for, not the files within it. An
+    error that names a file elsewhere, such as one that is only read, is not about this path and passes unchanged.
+
+    Args:
+        path: what is being written, for the message.
+        kept: what is safe all the same, for the message.
+
+    Raises:
+        StoreError: the disk is full, or the path cannot be written.
+    """
+    try:
+        yield
+    except (OSError, _DiskError) as error:
+        reason = error.reason if isinstance(error, _DiskError) else error
+        words = str(reason.strerror or reason)
+        if reason.errno in _FULL or _FULL_WORDS.search(words):
+            sentence = f"{path}: the disk is full; {kept}. Free space and run the same command again."
+        elif reason.errno in _UNWRITABLE and _concerns(reason, path):
+            sentence = f"{path}: cannot be written ({words}); choose another place you may write to."
+        else:
+            raise
+        raise _DiskError(sentence, reason) from None
+
+
+def _concerns(error: OSError, path: str | Path) -> bool:
+    """Whether an error names no file, one within the path, one hidden beside it, or a folder above it."""
+    if not isinstance(error.filename, str | bytes):
+        return True
+    named, target = Path(os.fsdecode(error.filename)).absolute(), Path(path).absolute()
+    beside = any(
+        one.parent == target.parent and one.name.startswith(f".{target.name}.")
+        for one in (named, *named.parents)
+    )
+    return beside or named.is_relative_to(target) or target.is_relative_to(named)
+
+
+@contextmanager
+def replacing(file: str | Path, kept: str = "nothing was changed there") -> Iterator[Path]:
+    """An empty file beside `file` to write into; it takes the place of `file` only when all is written.
+
+    It has the ending of `file`, because some writers choose their format by it. Where `file` is a link, the link
+    stays and what it leads to is replaced.
+
+    Args:
+        file: the file to write.
+        kept: what is safe if this fails, for the message.
+
+    Raises:
+        InputError: there is a folder or a device of this name.
+        StoreError: the disk is full, or the file cannot be written.
+    """
+    with disk_errors(file, kept):
+        target = Path(os.path.realpath(file))
+        if target.exists() and not target.is_file():
+            raise InputError(f"{file} is a folder or a device, not a file; choose another name.")
+        sweep(target.parent, target.name)
+        partial = partial_beside(target, target.suffix)
+        try:
+            # Made before the work starts, so an unwritable folder is found out in the first second.
+            partial.touch(exist_ok=False)
+            yield partial
+            _flush(partial)
+            partial.replace(target)
+            _flush_entries(target.parent)
+        finally:
+            with suppress(OSError):
+                partial.unlink()
+
+
+def write_bytes(file: str | Path, content: bytes) -> None:
+    """A file with this content, whole or not at all."""
+    with replacing(file) as partial:
+        partial.write_bytes(content)
+
+
+def write_text(file: str | Path, text: str) -> None:
+    """A UTF-8 file with this text, whole or not at all."""
+    write_bytes(file, text.encode("utf-8"))
+
+
+def write_json(file: str | Path, value: Any) -> None:
+    """A JSON file with a line per key, whole or not at all; NaN is a bug, not a value."""
+    write_text(file, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+@contextmanager
+def writing_folder(path: str | Path, *, force: bool = False) -> Iterator[Path]:
+    """A folder beside `path` to write into; it takes the place of `path` only when all is written.
+
+    Opened before the work starts, so an unwritable disk is found out in the first second. If anything fails,
+    what was at `path` is still there and the half-written folder is gone.
+
+    Args:
+        path: the folder to write.
+        force: replace a folder that is there.
+
+    Raises:
+        OutputExistsError: there is one already, and `force` was not given.
+        InputError: there is a file or a link of this name.
+        StoreError: the disk is full, or the folder cannot be written.
+    """
+    with disk_errors(path):
+        target = Path(path).absolute()
+        sweep(target.parent, target.name)
+        refuse_link(target, path)
+        if target.exists() and not force:
+            raise OutputExistsError(
+                f"{path} is there already; choose another folder or replace it with --force."
+            )
+        if target.exists() and not target.is_dir():
+            raise InputError(f"{path} is a file, not a folder; choose another name.")
+        folder = partial_beside(target)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+            yield folder
+            for file in folder.rglob("*"):
+                if file.is_file():
+                    _flush(file)
+            put_in_place(folder, target, force=force)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:
+    """Rename a finished folder to its final name beside it; what was there goes only once the new one is there.
+
+    Raises:
+        OutputExistsError: a folder of this name has appeared, and `force` was not given.
+        InputError: there is a link of this name.
+    """
+    refuse_link(target)
+    if not target.exists():
+        try:
+            folder.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+        else:
+            _flush_entries(target.parent)
+            return
+    if not force:
+        raise OutputExistsError(f"{target} appeared while this was running; nothing was overwritten.")
+    old = partial_beside(target, _REPLACED)
+    target.rename(old)
+    try:
+        folder.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+    _flush_entries(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def refuse_link(folder: Path, shown: str | Path | None = None) -> None:
+    """Refuse to replace or clear a folder through a link; the message shows it as the user gave it."""
+    if folder.is_symlink():
+        raise InputError(
+            f"{shown or folder} is a link, and a folder is never replaced through one; give the folder itself, or remove "
+            "the link."
+        )
+
+
+def partial_beside(target: Path, ending: str = "") -> Path:
+    """A new hidden name beside a path that says which process on which host writes there."""
+    return target.with_name(f".{target.name}.partial-{_host()}-{os.getpid()}-{secrets.token_hex(4)}{ending}")
+
+
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes left half-written in a folder; what a living one writes stays.
+
+    A process number says something on its own host only, and folders are shared between hosts. So what another
+    host left is removed only when nothing in it has changed for a week.
+
+    Args:
+        folder: to look into.
+        name: of the file or folder whose leftovers are looked for; None = all.
+    """
+    with suppress(OSError):  # a folder that cannot be tidied may still be one that can be written
+        for entry in sorted(os.listdir(folder)):
+            found = _PARTIAL.fullmatch(entry)
+            if found is not None and name in (None, found["name"]):
+                _sweep_one(folder / entry, found)
+
+
+def _sweep_one(left: Path, found: re.Match[str]) -> None:
+    in_use = _is_alive(int(found["process"])) if found["host"] == _host() else _is_recent(left)
+    target = left.with_name(found["name"])
+    if in_use:
+        return
+    if found["ending"] == _REPLACED and not target.exists():
+        # Killed between the two renames: what was to be replaced is all there is.
+        left.rename(target)
+    elif left.is_dir() and not left.is_symlink():
+        shutil.rmtree(left, ignore_errors=True)
+    else:
+        left.unlink(missing_ok=True)
+
+
+def _host() -> str:
+    return re.sub(r"[^\w.]", "_", platform.node(), flags=re.ASCII) or "unknown"
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _is_recent(path: Path) -> bool:
+    since = time.time() - _ABANDONED_AFTER
+    with suppress(FileNotFoundError):  # its owner has just finished
+        return any(one.lstat().st_mtime > since for one in (path, *path.rglob("*")))
+    return True
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _flush_entries(folder: Path) -> None:
+    # Not every file system can do this; the file itself is on disk already.
+    with suppress(OSError):
+        _flush(folder)

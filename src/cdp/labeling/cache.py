@@ -1,0 +1,55 @@
+"""Finished steps by key: a graph or mediator that was made before, from the same inputs, is not made again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cdp.consensus.settings import plain
+from cdp.store import hash_array, load, save
+from cdp.types import Views
+
+Noun = TypeVar("Noun")
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A folder of artifacts, each under a name that all it depends on was hashed into; without a folder nothing is kept.
+
+    A killed run loses one graph at most, and a changed setting makes anew only what depends on it.
+    """
+
+    folder: Path | None = None
+
+    def get(self, name: str, key: str, kind: type[Noun]) -> Noun | None:
+        """The artifact of a key, or None if it has not been made."""
+        if self.folder is None or not self.find(name, key).exists():
+            return None
+        return load(self.find(name, key), kind)
+
+    def put(self, name: str, key: str, noun: Any) -> None:
+        """Keep an artifact, if there is a folder."""
+        if self.folder is not None:
+            save(noun, self.find(name, key), force=True)
+
+    def find(self, name: str, key: str) -> Path:
+        """Where an artifact is kept."""
+        assert self.folder is not None
+        return self.folder / f"{name}-{key[:24]}"
+
+    def hash(self, array: Any) -> str:
+        """Of an array; nothing is read where nothing is kept."""
+        return "" if self.folder is None else hash_array(array)
+
+    def hash_views(self, views: Views) -> list[list[str]]:
+        """Of every model's embeddings, by name and in order."""
+        return [[name, self.hash(one.source)] for name, one in zip(views.names, views, strict=True)]
+
+
+def step_key(step: str, version: int, settings: Any, *inputs: Any) -> str:
+    """A hash of everything that a step's result depends on: its settings, its inputs, and the version of its code."""
+    about = [step, version, plain(settings) if settings is not None else None, list(inputs)]
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

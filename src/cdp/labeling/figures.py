@@ -1,0 +1,162 @@
+"""Figures of a labeling: what can be said without the truth, and with it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import msgspec
+import numpy as np
+
+from cdp.consensus.pair_features import extract_features, prepare_features
+from cdp.consensus.pairs import candidate_pairs
+from cdp.evaluate.agreement import agreement
+from cdp.evaluate.importance import permutation_importance
+from cdp.evaluate.label_figures import measure_labels
+from cdp.evaluate.pair_figures import measure_pairs
+from cdp.labeling.pipeline import Labeling
+from cdp.types import Fate, KnnGraph, Labels, Views
+from cdp.types.arrays import AnyArray, LongArray
+from cdp.types.opinions import block_columns
+from cdp.types.run_record import (
+    Agreement,
+    Committee,
+    GroupScores,
+    Importance,
+    LabelFigures,
+    MediatorFigures,
+    Member,
+    PairScores,
+    Results,
+    TrueFigures,
+)
+
+_MOST_JUDGED = 20_000
+
+
+def measure_labeling(
+    labeling: Labeling, views: Views, *, names: list[str] | None = None, seed: int = 0
+) -> Results:
+    """All figures of labels, mediator and graphs; those that need true identities are None without them.
+
+    Images whose identities were used to choose the bar or to train the mediator are left out: what was learned from
+    would flatter the result.
+
+    Args:
+        labeling: what `label` gave.
+        views: of the images that were labeled, with their true identities where known.
+        names: of the models, base first; those of the views unless given.
+        seed: of the sample of pairs that the importance of inputs is measured on.
+    """
+    counted = _identities_to_count(labeling, views)
+    graphs = list(labeling.graphs.values())
+    identities = np.full(views.n_images, -1, np.int64) if views.identities is None else views.identities
+    shown = list(views.names) if names is None else names
+    return Results(
+        labels=measure_label_figures(
+            labeling.labels,
+            counted,
+            labeling.settings.bar_key,
+            labeling.settings.bar,
+            pairs=_pairs(labeling, counted),
+        ),
+        tuning=labeling.tuning,
+        mediator=_mediator(labeling, views, identities, seed),
+        committee=Committee(
+            members=[
+                Member(
+                    name=name,
+                    role="member" if at else "base",
+                    edge_precision=_edge_precision(graph, identities),
+                )
+                for at, (name, graph) in enumerate(zip(shown, graphs, strict=True))
+            ],
+            agreement=Agreement(names=shown, matrix=agreement(graphs).tolist()),
+        ),
+    )
+
+
+def measure_label_figures(
+    labels: Labels, counted: LongArray, setting: str, bar: float, pairs: PairScores | None = None
+) -> LabelFigures:
+    """Figures of labels alone; `counted` are the true identities that count, -1 elsewhere."""
+    kept = labels.labels[labels.labels >= 0]
+    return LabelFigures(
+        setting=setting,
+        threshold=bar,
+        coverage=len(kept) / len(labels),
+        identities_found=labels.n_identities,
+        fates={kind.name.lower(): int((labels.fate == kind).sum()) for kind in Fate},
+        sizes=_sizes(kept),
+        true=_true_figures(labels, counted, pairs) if (counted >= 0).any() else None,
+    )
+
+
+def _true_figures(labels: Labels, counted: LongArray, pairs: PairScores | None) -> TrueFigures:
+    figures = measure_labels(labels, counted)
+    return TrueFigures(
+        images=figures.images,
+        coverage=figures.coverage,
+        identities_found=figures.identities_found,
+        identities_true=figures.identities_true,
+        identities_true_shared=figures.identities_true_shared,
+        sizes=_sizes(counted[counted >= 0]),
+        sizes_found=_sizes(labels.labels[(counted >= 0) & (labels.labels >= 0)]),
+        pairs=pairs,
+        discards_kept=msgspec.convert(asdict(figures.discards_kept), GroupScores),
+        discards_removed=msgspec.convert(asdict(figures.discards_removed), GroupScores),
+    )
+
+
+def _identities_to_count(labeling: Labeling, views: Views) -> LongArray:
+    if views.identities is None:
+        return np.full(views.n_images, -1, np.int64)
+    counted: LongArray = np.where(labeling.validation, -1, views.identities)
+    return counted
+
+
+def _pairs(labeling: Labeling, counted: LongArray) -> PairScores | None:
+    if not (counted >= 0).any():
+        return None
+    base = next(iter(labeling.graphs.values()))
+    return msgspec.convert(
+        asdict(measure_pairs(labeling.accepted, candidate_pairs(base), counted)), PairScores
+    )
+
+
+def _sizes(numbers: AnyArray) -> list[int]:
+    """How many carry each number, largest first."""
+    sizes: list[int] = np.sort(np.unique(numbers, return_counts=True)[1])[::-1].tolist()
+    return sizes
+
+
+def _mediator(labeling: Labeling, views: Views, identities: LongArray, seed: int) -> MediatorFigures | None:
+    mediator = labeling.mediator
+    if mediator is None:
+        return None
+    graphs = list(labeling.graphs.values())
+    pairs = candidate_pairs(graphs[0]).ids
+    pairs = pairs[(identities[pairs] >= 0).all(axis=1)]
+    same = identities[pairs[:, 0]] == identities[pairs[:, 1]]
+    importance = []
+    if same.any() and not same.all():
+        if len(pairs) > _MOST_JUDGED:
+            rows = np.sort(np.random.default_rng([seed, 4]).choice(len(pairs), _MOST_JUDGED, replace=False))
+            pairs, same = pairs[rows], same[rows]
+        matrix = extract_features(prepare_features(views, graphs, mediator.inputs), pairs).matrix(
+            mediator.inputs
+        )
+        importance = permutation_importance(mediator, matrix, same, seed=seed)
+    return MediatorFigures(
+        columns=mediator.columns,
+        blocks=block_columns(mediator.committee, mediator.inputs),
+        training_pairs=mediator.training,
+        importance=[msgspec.convert(one._asdict(), Importance) for one in importance],
+    )
+
+
+def _edge_precision(graph: KnnGraph, identities: LongArray) -> float | None:
+    """Share of neighbors that show the same identity."""
+    near = graph.neighbors
+    theirs = np.where(near >= 0, identities[np.maximum(near, 0)], -1)
+    known = (identities >= 0)[:, None] & (theirs >= 0)
+    return float((theirs == identities[:, None])[known].mean()) if known.any() else None

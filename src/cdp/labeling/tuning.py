@@ -1,0 +1,104 @@
+"""Choosing the bar on known identities that are labeled in the midst of the unlabeled images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cdp.consensus.grouping import at_bar, group
+from cdp.consensus.settings import ConsensusSettings
+from cdp.evaluate.label_figures import Score, measure_among_others
+from cdp.progress import Progress, no_progress
+from cdp.types import ConsensusGraph, Labels
+from cdp.types.arrays import BoolArray, LongArray
+from cdp.types.run_record import Tuning, TuningPoint
+
+BARS = {
+    "threshold": (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.999),
+    "vote_threshold": tuple(round(0.05 * step, 2) for step in range(20)),
+    "join_above": (0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7),
+}
+"""What is tried for each bar, from low to high."""
+
+FEWEST_IDENTITIES = 20
+"""Known identities with two images or more, below which a bar is not chosen by them."""
+
+_HELD_OUT = 0.3
+
+
+def lowest_bar(settings: ConsensusSettings) -> ConsensusSettings:
+    """The settings with the lowest bar that tuning will try."""
+    return with_bar(settings, BARS[settings.bar_key][0])
+
+
+def with_bar(settings: ConsensusSettings, bar: float) -> ConsensusSettings:
+    """The settings with another bar."""
+    changed: dict[str, Any] = {settings.bar_key: bar}
+    return replace(settings, **changed)
+
+
+def tune(
+    scored: ConsensusGraph,
+    identities: LongArray,
+    settings: ConsensusSettings,
+    progress: Progress = no_progress,
+) -> Tuning:
+    """The bar with the best pairwise F (by the weight of recall) on the known images, and the whole curve.
+
+    They are labeled in the midst of all unlabeled images, so the bar is right for as many; whoever else ends in their
+    groups counts as a mistake.
+
+    Args:
+        scored: pairs of all images, scored at `lowest_bar`.
+        identities: int64 (n,), -1 where unknown.
+        settings: how groups are made, and the weight of recall.
+        progress: called as the work goes on.
+    """
+    bars = BARS[settings.bar_key]
+
+    def points() -> Iterator[TuningPoint]:
+        for done, bar in enumerate(bars):
+            progress("tuning", done, len(bars))
+            tried = with_bar(settings, bar)
+            yield measure_point(bar, group(at_bar(scored, tried), tried), identities)
+        progress("tuning", len(bars), len(bars))
+
+    return best_of(list(points()), settings.recall_weight)
+
+
+def best_of(curve: Sequence[TuningPoint], recall_weight: float = 1.0) -> Tuning:
+    """The first point with the best F, recall so many times as important as precision, and the whole curve."""
+
+    def merit(point: TuningPoint) -> float:
+        return Score(point.precision, point.recall, point.f).weighted(recall_weight)
+
+    return Tuning(chosen=max(curve, key=merit).threshold, curve=list(curve), recall_weight=recall_weight)
+
+
+def measure_point(bar: float, labels: Labels, identities: LongArray) -> TuningPoint:
+    """The figures of the known images at one bar."""
+    score = measure_among_others(labels, identities)
+    return TuningPoint(
+        threshold=bar,
+        f=score.f or 0.0,
+        precision=score.precision,
+        recall=score.recall,
+        coverage=float((labels.labels[identities >= 0] >= 0).mean()),
+    )
+
+
+def count_shared(identities: LongArray) -> int:
+    """Known identities with two images or more: the only ones that can be found."""
+    return int((np.unique(identities[identities >= 0], return_counts=True)[1] > 1).sum())
+
+
+def hold_out(identities: LongArray, seed: int) -> BoolArray | None:
+    """Which of the known images are kept from training to choose the bar on, by identity; None if there are too few."""
+    people = np.unique(identities[identities >= 0])
+    chosen = np.random.default_rng([seed, 5]).permutation(people)[: round(_HELD_OUT * len(people))]
+    mask: BoolArray = np.isin(identities, chosen)
+    fewest = min(count_shared(identities[mask]), count_shared(identities[~mask]))
+    return mask if fewest >= FEWEST_IDENTITIES else None

@@ -1,0 +1,96 @@
+"""How labeling is done, apart from what is done: engine, cache, progress, times; and the graphs, which all steps share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from cdp.consensus.settings import SearchSettings
+from cdp.engine import Engine
+from cdp.errors import InputError
+from cdp.graph.search import choose_method, each_knn_graph
+from cdp.labeling.cache import Cache, step_key
+from cdp.progress import Progress, no_progress
+from cdp.types import KnnGraph, Views
+
+Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
+
+
+@dataclass
+class Workspace:
+    """How the work is done, apart from what is done: nothing here changes a result.
+
+    Attributes:
+        engine: device, threads, memory.
+        cache: of finished steps.
+        progress: called as the work goes on.
+        seconds: what each step has taken so far.
+    """
+
+    engine: Engine = field(default_factory=Engine)
+    cache: Cache = field(default_factory=Cache)
+    progress: Progress = no_progress
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time a step."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+
+
+def find_graphs(
+    views: Views,
+    settings: SearchSettings,
+    given: Graphs | None = None,
+    *,
+    seed: int = 0,
+    work: Workspace | None = None,
+    part: str = "",
+) -> dict[str, KnnGraph]:
+    """The k-NN graphs of all models, base first: given, from the cache, or searched now."""
+    work = work or Workspace()
+    graphs = _by_name(views, given)
+    keys = {}
+    for name, model in zip(views.names, views, strict=True):
+        if name not in graphs and work.cache.folder is not None:
+            inputs = [work.cache.hash(model.source), search_inputs(settings, model.n_images, seed)]
+            keys[name] = step_key("graph", 1, None, inputs)
+            kept = work.cache.get("graph", keys[name], KnnGraph)
+            graphs |= {} if kept is None else {name: kept}
+    missing = [name for name in views.names if name not in graphs]
+    with work.step(f"{part}graphs"):
+        searched = each_knn_graph(
+            [model for name, model in zip(views.names, views, strict=True) if name in missing],
+            settings.k,
+            settings.method,
+            names=[f"{part}{name}" for name in missing],
+            seed=seed,
+            threads=work.engine.threads,
+            progress=work.progress,
+        )
+        for name, graph in zip(missing, searched, strict=True):
+            graphs[name] = graph
+            work.cache.put("graph", keys.get(name, ""), graph)
+    return {name: graphs[name] for name in views.names}
+
+
+def search_inputs(settings: SearchSettings, n_images: int, seed: int) -> list[object]:
+    """What a graph depends on beside the embeddings; an exact one does not depend on the seed."""
+    method = choose_method(settings.method, n_images)
+    return [settings.k, method, seed if method != "exact" else None]
+
+
+def _by_name(views: Views, given: Graphs | None) -> dict[str, KnnGraph]:
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return dict(given)
+    if len(given) != len(views):
+        raise InputError(
+            f"{len(given)} k-NN graphs for {len(views)} models; one per model is needed, base first."
+        )
+    return dict(zip(views.names, given, strict=True))

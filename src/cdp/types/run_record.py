@@ -1,0 +1,404 @@
+"""`run.json`: all that is known about a finished run, as typed values; what was not measured is None or empty."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from cdp.errors import InputError, StoreError
+
+RUN_FORMAT = 1
+Decoded = TypeVar("Decoded")
+_AGAIN = "run the recipe again, finished stages are kept"
+_KINDS = {
+    "object": "a table",
+    "array": "a list",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+}
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A share with its 95 % interval."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class RateFigure(Figure, frozen=True, kw_only=True):
+    """A true positive rate at a false positive rate."""
+
+    fpr: float
+
+
+class RecognitionFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Rank-1 identification, and TPR at several FPR."""
+
+    rank1: Figure = Figure()
+    tpr: list[RateFigure] = []
+
+    def at(self, fpr: float) -> Figure:
+        """The TPR at one FPR; unknown if it was not measured."""
+        return next((rate for rate in self.tpr if rate.fpr == fpr), Figure())
+
+
+class ModelFigures(RecognitionFigures, frozen=True, kw_only=True):
+    """The base network after one way of training.
+
+    Attributes:
+        key: `labeled`, `cdp` or `all`.
+        title: what it was trained on, in words.
+        images: how many images it was trained on.
+    """
+
+    key: str
+    title: str
+    images: int | None = None
+
+
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """Recognition without pseudo-labels, with them, and with all true labels; `gap_closed` needs all three."""
+
+    models: list[ModelFigures]
+    network: str = "one network"
+    probes: int | None = None
+    distractors: int | None = None
+    gap_closed: RecognitionFigures | None = None
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """Precision, recall and F."""
+
+    precision: float | None = None
+    recall: float | None = None
+    f: float | None = None
+
+
+class GroupScores(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups against true identities, over pairs of images and averaged over images."""
+
+    pairwise: Score = Score()
+    bcubed: Score = Score()
+    images: int | None = None
+    groups: int | None = None
+    identities: int | None = None
+    nmi: float | None = None
+
+
+class PairScores(msgspec.Struct, frozen=True, kw_only=True):
+    """Accepted pairs against true identities.
+
+    A candidate pair is accepted if it passed the threshold (grouping by components), or if its two images ended in
+    one group (average linkage).
+    """
+
+    candidates: int
+    accepted: int
+    true_candidates: int | None = None
+    precision: float | None = None
+    recall: float | None = None
+
+    @property
+    def f(self) -> float | None:
+        """The harmonic mean of precision and recall."""
+        if not self.precision or not self.recall:
+            return None
+        return 2 * self.precision * self.recall / (self.precision + self.recall)
+
+
+class TrueFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What only the true identities of unlabeled images tell; images without one do not count."""
+
+    identities_true: int
+    identities_true_shared: int
+    identities_found: int | None = None
+    images: int | None = None
+    coverage: float | None = None
+    sizes: list[int] = []
+    sizes_found: list[int] = []
+    pairs: PairScores | None = None
+    discards_kept: GroupScores = GroupScores()
+    discards_removed: GroupScores = GroupScores()
+
+
+class LabelFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The labels of one round.
+
+    Attributes:
+        setting: which setting decided how much is joined: `threshold`, `vote_threshold` or `join_above`.
+        threshold: its value, tuned or given.
+        coverage: share of the unlabeled images with a label.
+        identities_found: number of pseudo-identities.
+        fates: name of a `Fate` in small letters -> number of images.
+        sizes: images per pseudo-identity, in any order.
+        true: None if no true identity is known.
+    """
+
+    coverage: float
+    identities_found: int
+    setting: str = "threshold"
+    threshold: float | None = None
+    fates: dict[str, int] = {}
+    sizes: list[int] = []
+    true: TrueFigures | None = None
+
+
+class TuningPoint(Score, frozen=True, kw_only=True):
+    """What one threshold gives on the validation part."""
+
+    threshold: float
+    coverage: float | None = None
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+    """The thresholds tried and the one chosen, by an F that counts recall `recall_weight` times."""
+
+    chosen: float
+    curve: list[TuningPoint] = []
+    recall_weight: float = 1.0
+
+
+class Importance(msgspec.Struct, frozen=True, kw_only=True):
+    """How far average precision falls when one block of inputs is shuffled among the pairs."""
+
+    block: str
+    drop: float | None = None
+    sd: float | None = None
+
+
+class MediatorFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fitted mediator reads and needs.
+
+    Attributes:
+        columns: a name per input.
+        blocks: kind of input -> its columns.
+        training_pairs: number of pairs it was fitted on, and the share of positive ones.
+        importance: empty if no true identity is known.
+    """
+
+    columns: list[str]
+    blocks: dict[str, list[int]]
+    training_pairs: dict[str, float] = {}
+    importance: list[Importance] = []
+
+
+class Member(RecognitionFigures, frozen=True, kw_only=True):
+    """One model by itself; `role` is `base` or `member`."""
+
+    name: str
+    role: str = "member"
+    parameters: int | None = None
+    edge_precision: float | None = None
+
+
+class Ensemble(RecognitionFigures, frozen=True, kw_only=True):
+    """The best networks together."""
+
+    names: list[str]
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """Share of the edges of the row's graph that are edges of the column's graph too."""
+
+    names: list[str]
+    matrix: list[list[float | None]]
+
+    def __post_init__(self) -> None:
+        if {len(self.names)} != {len(self.matrix), *map(len, self.matrix)}:
+            raise ValueError(f"a matrix of {len(self.names)} rows and columns is needed, one per name")
+
+
+class Committee(msgspec.Struct, frozen=True, kw_only=True):
+    """Every model by itself, and how often two of them see the same edges."""
+
+    members: list[Member] = []
+    ensemble: Ensemble | None = None
+    agreement: Agreement | None = None
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything measured. Only labels are always there.
+
+    Attributes:
+        labels: of the last round.
+        headline: None without networks or probe images.
+        tuning: None if the threshold was given.
+        mediator: None if nothing was fitted, as for a vote.
+        earlier_rounds: labels of the rounds before the last, in order.
+        committee: None if nothing is known about single models.
+    """
+
+    labels: LabelFigures
+    headline: Headline | None = None
+    tuning: Tuning | None = None
+    mediator: MediatorFigures | None = None
+    earlier_rounds: list[LabelFigures] = []
+    committee: Committee | None = None
+
+
+class PartRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How many images a part has, and of how many identities, where known."""
+
+    images: int
+    identities: int | None = None
+
+
+class StageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One stage of a run.
+
+    Attributes:
+        name: of the stage.
+        group: stages of one kind, which the report adds up.
+        seconds: of the call that made it, now or earlier.
+        peak_memory: bytes.
+        fresh: kept from an earlier call.
+        key: hash of the settings and artifacts that it is made from.
+        made: artifact -> hash.
+        steps: seconds of inner steps, such as graphs, mediator, consensus, groups.
+    """
+
+    name: str
+    group: str = ""
+    seconds: float = 0.0
+    peak_memory: int | None = None
+    fresh: bool = False
+    key: str = ""
+    made: dict[str, str] = {}
+    steps: dict[str, float] = {}
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished run.
+
+    Attributes:
+        cdp: version.
+        command: as typed.
+        started: time in ISO 8601.
+        seconds: of all stages together.
+        recipe: every setting, by section.
+        recipe_text: the same as TOML.
+        differences: key -> value of the settings that are not at their defaults.
+        versions: of Python and the libraries.
+        commit: of the source code, if it is a checkout.
+        cores: of the machine.
+        device: what networks and exact search ran on, e.g. `cpu` or `cuda:0`.
+        seed: of all randomness.
+        parts: labeled, unlabeled, validation, probes, distractors, as far as there are such.
+        stages: in the order they ran.
+        results: everything measured.
+        notes: a sentence for each thing that was left out or is out of the ordinary, and why.
+    """
+
+    results: Results
+    kind: str = "Run"
+    format: int = RUN_FORMAT
+    cdp: str = ""
+    command: str = ""
+    started: str = ""
+    seconds: float | None = None
+    recipe: dict[str, Any] = {}
+    recipe_text: str = ""
+    differences: dict[str, Any] = {}
+    versions: dict[str, str] = {}
+    commit: str | None = None
+    cores: int | None = None
+    device: str | None = None
+    seed: int | None = None
+    parts: dict[str, PartRecord] = {}
+    stages: list[StageRecord] = []
+    notes: list[str] = []
+
+
+class _Heading(msgspec.Struct):
+    kind: Any = None
+    format: Any = None
+    cdp: Any = None
+
+
+def read_run_record(file: str | Path) -> RunRecord:
+    """The record in a `run.json`.
+
+    Raises:
+        InputError: there is no such file, it is something else, or a newer cdp wrote it.
+        StoreError: the file is damaged; the message names the key that is wrong.
+    """
+    path = Path(file)
+    try:
+        text = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(
+            f"{path.parent}: no {path.name} there; give the folder that `cdp run --out` wrote."
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); change its permissions.") from None
+    heading = _decode(path, text, _Heading)
+    if heading.kind != "Run" or not isinstance(heading.format, int):
+        raise InputError(f"{path}: not written by `cdp run`; give the folder that `cdp run --out` wrote.")
+    if heading.format > RUN_FORMAT:
+        raise InputError(f"{path} was written by a newer cdp ({heading.cdp}); open it with that version.")
+    return _decode(path, text, RunRecord)
+
+
+def write_run_record(file: str | Path, record: RunRecord) -> None:
+    """Write a `run.json`, whole or not at all, and never one that could not be read again.
+
+    Raises:
+        InputError: a value has the wrong type; the message names its key.
+        StoreError: the disk is full or the file may not be written.
+    """
+    from cdp.data.manifest_tables import writing_file
+
+    text = msgspec.json.encode(record, enc_hook=_as_plain)
+    try:
+        msgspec.json.decode(text, type=RunRecord)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{file}: {_problem(error)}; nothing was written.") from None
+    with writing_file(file, force=True) as partial:
+        partial.write_bytes(msgspec.json.format(text, indent=2) + b"\n")
+
+
+def read_json(file: Path, kind: Any) -> Any:
+    """A JSON file of typed figures that a stage of a run wrote.
+
+    Raises:
+        StoreError: it is not there, damaged, or something else; the message names the key that is wrong.
+    """
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read ({error.strerror}); {_AGAIN}.") from None
+    return _decode(file, text, kind)
+
+
+def _decode(path: Path, text: bytes, kind: type[Decoded]) -> Decoded:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"{path}: {_problem(error)}; {_AGAIN}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise StoreError(f"{path} is damaged; {_AGAIN}.") from None
+
+
+def _as_plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, and anything else, such as a path, as text."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _problem(error: msgspec.ValidationError) -> str:
+    """`results.labels is text where a table belongs`, from the decoder's message."""
+    what, _, where = str(error).partition(" - at ")
+    key = where.strip("`").removeprefix("$").removeprefix(".") or "the record"
+    if types := re.fullmatch(r"Expected `(.+)`, got `(.+)`", what):
+        wanted, found = (
+            " or ".join(_KINDS.get(kind, kind) for kind in one.split(" | ")) for one in types.groups()
+        )
+        return f"{key} is {found} where {wanted} belongs"
+    if missing := re.fullmatch(r"Object missing required field `(.+)`", what):
+        return f"{key} lacks {missing[1]}"
+    return f"{key} is wrong ({what})"
