@@ -76,8 +76,8 @@ def test_another_model_or_all_of_them(cdp, home):
             "nameless: these views carry no identities, which tuning",
         ),
         (
-            "unlabeled --tune-on labeled --model nobody --k 5 --out x.json",
-            "--model nobody: these views have base, member1; or say ensemble.",
+            "unlabeled --tune-on labeled --model missing --k 5 --out x.json",
+            "--model missing: these views have base, member1; or say ensemble.",
         ),
         (
             "unlabeled --tune-on labeled --out labeled --force",

@@ -87,6 +87,15 @@ def test_pairs_are_measured_among_candidates():
     assert (nothing.precision, nothing.recall) == (None, None)
 
 
+@pytest.mark.parametrize("identities", [[0.5, 0.5, 1.0], [0.0, np.nan, 1.0], ["ann", "ann", "bob"]])
+def test_identities_that_are_no_whole_numbers_are_refused(identities):
+    with pytest.raises(InputError, match=r"measure_labels: identities are .*; give whole numbers, -1 where"):
+        measure_labels([0, 0, 1], identities)
+    graph, candidates = ConsensusGraph(np.array([[0, 1]]), np.zeros(1), 3), Pairs(np.array([[0, 1]]), 3)
+    with pytest.raises(InputError, match="measure_pairs: identities are"):
+        measure_pairs(graph, candidates, identities)
+
+
 def test_counts_must_match():
     with pytest.raises(InputError, match="2 identities for 3 labels"):
         measure_labels([0, 0, 1], [1, 2])
