@@ -87,7 +87,7 @@ def eval_verification(
         (detector_scores and not ijb, "--detector-scores goes with --ijb."),
         (
             identities and (ijb or ijba),
-            "--identities goes with --pairs and --pack; IJB's files say who a template shows.",
+            "--identities goes with --pairs and --pack; IJB's files say who is who.",
         ),
     )
     if picture is not None:
@@ -168,27 +168,16 @@ def eval_identification(
     from cdp.evaluate.pictures import check_picture, draw_cmc
     from cdp.progress import progress_bars
 
-    chosen_sizes = None if sizes is None else _parse_numbers(sizes, "--sizes", int)
-    chosen_ranks = _parse_numbers(ranks, "--ranks", int)
     lists = distractor_list or []
+    numbers = None if sizes is None else _parse_numbers(sizes, "--sizes", int)
+    reported = _parse_numbers(ranks, "--ranks", int)
+    options = {"replicates": replicates, "seed": seed, "threads": threads}
     _refuse(
-        (
-            network and probe_list,
-            "--network goes with manifests; --probe-list and --distractor-list name feature files.",
-        ),
+        (network and probe_list, "--network goes with manifests, --probe-list with feature files."),
         (against_network and not network, "--against-network goes with --network."),
-        (
-            bool(probe_list) != bool(lists),
-            "--probe-list and --distractor-list go together: both name the devkit's lists.",
-        ),
-        (
-            probe_list and (identities or sizes),
-            "--identities and --sizes do not go with the devkit's lists, which say both.",
-        ),
-        (
-            bool(against) != bool(against_distractors),
-            "--against and --against-distractors go together: one network embeds both.",
-        ),
+        (bool(probe_list) != bool(lists), "--probe-list and --distractor-list go together."),
+        (probe_list and (identities or sizes), "--identities and --sizes do not go with the devkit's lists."),
+        (bool(against) != bool(against_distractors), "--against and --against-distractors go together."),
     )
     if picture is not None:
         check_picture(picture, force=force)
@@ -200,14 +189,7 @@ def eval_identification(
             data = read_probes(probes, distractors, identities, probe_noise, distractor_noise)
         with progress_bars(not (quiet or json)) as progress:
             return measure_identification(
-                *data[:3],
-                sizes=chosen_sizes,
-                ranks=chosen_ranks,
-                left_out=data[3],
-                replicates=replicates,
-                seed=seed,
-                threads=threads,
-                progress=progress,
+                *data[:3], sizes=numbers, ranks=reported, left_out=data[3], progress=progress, **options
             )
 
     with embedding(flip=flip, threads=threads, quiet=quiet) as embed:
