@@ -1,53 +1,63 @@
-"""Who watches a long step: nobody, or a person at a terminal."""
+"""Progress of long steps: a callback that does nothing, or bars for a person at a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
 
 
 class Progress(Protocol):
-    """Called as work goes on: the step's name, how much is done, of how much (0 = nobody knows yet)."""
+    """Called as work goes on: the step's name, how much is done, of how much (0 = not known yet)."""
 
     def __call__(self, step: str, done: int, total: int) -> None:
         """Take note."""
 
 
 def no_progress(step: str, done: int, total: int) -> None:
-    """The silent watch."""
+    """The callback that does nothing."""
 
 
-@contextmanager
-def progress_bars(enabled: bool = True) -> Iterator[Progress]:
-    """A watch that draws one bar per step with the time left, on standard error."""
-    if not enabled:
-        yield no_progress
-        return
+def make_bars(*, transient: bool = False) -> Bars:
+    """Bars with the time left, on standard error; `transient` ones vanish when they are done."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
-        Progress,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.progress import Progress as Bars
 
-    columns = (
+    return Bars(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=transient,
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, object] = {}
+
+
+@contextmanager
+def progress_bars(enabled: bool = True) -> Iterator[Progress]:
+    """A callback that draws one bar per step with the time left, on standard error."""
+    if not enabled:
+        yield no_progress
+        return
+    with make_bars() as bars:
+        tasks: dict[str, TaskID] = {}
 
         def progress(step: str, done: int, total: int) -> None:
             if step not in tasks:
                 tasks[step] = bars.add_task(step, total=total or None)
-            bars.update(tasks[step], completed=done, total=total or None)  # type: ignore[arg-type]
+            bars.update(tasks[step], completed=done, total=total or None)
 
         yield progress

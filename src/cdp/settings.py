@@ -90,7 +90,7 @@ class Setting:
         is_number = not isinstance(value, bool)
         if self.kind is int and isinstance(value, Integral) and is_number:
             value = int(value)
-        elif self.kind is float and isinstance(value, Real) and is_number and abs(value) < 2**1000:
+        elif self.kind is float and isinstance(value, Real) and is_number and abs(float(value)) < 2.0**1000:
             value = float(value)
         # Exact types: True is an int to Python, not to a reader of recipes.
         if not _is_exactly(value, self.kind):

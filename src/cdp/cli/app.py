@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -69,7 +69,25 @@ def options(
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist unless --force.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it is there.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars, no table.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Say what would run and why, and stop.")]
+LinesOption = Annotated[
+    bool, typer.Option("--json", help="Tell everything as JSON lines on standard output.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of a table.")]
 
 OVERRIDABLE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Context settings of a command whose unknown options are keys of a recipe; they arrive in `context.args`."""
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table on standard output; columns whose name starts with > are aligned to the right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

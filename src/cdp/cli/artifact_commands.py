@@ -29,14 +29,16 @@ def eval_labels(
     json: JsonOption = False,
 ) -> None:
     """Pairwise and BCubed figures, NMI, coverage and sizes of labels."""
-    from cdp.cli.tables import print_label_figures
-    from cdp.evaluate.label_figures import measure_labels
+    import msgspec
 
-    figures = measure_labels(_read_labels(labels), read_true_identities(identities))
+    from cdp.cli.terminal import print_true_figures
+    from cdp.labeling.figures import true_figures
+
+    figures = true_figures(_read_labels(labels), read_true_identities(identities))
     if json:
-        print(dumps(figures.as_dict(), indent=2, allow_nan=False))
+        print(dumps(msgspec.to_builtins(figures), indent=2, allow_nan=False))
     else:
-        print_label_figures(figures)
+        print_true_figures(figures)
 
 
 def _read_labels(path: Path) -> Labels:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from cdp.cli.app import QuietOption, app, plain_errors
+from cdp.cli.app import QuietOption, SeedOption, app, plain_errors, print_table
 from cdp.errors import InputError, OutputExistsError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def baselines(
     memory_budget: Annotated[
         str, Option(help="Memory for all pairs in hierarchical clustering, and for CDP's blocks.")
     ] = "1GB",
-    seed: Annotated[int, Option(help="Seed.")] = 0,
+    seed: SeedOption = 0,
     threads: Annotated[int, Option(help="Threads, where a method uses several; 0 = all cores.")] = 0,
     force: Annotated[bool, Option("--force", help="Replace the output file if it is there.")] = False,
     quiet: QuietOption = False,
@@ -262,7 +262,7 @@ def prepare_cdp(folder: Path) -> Callable[[], Labels]:
 
 
 def _print_rows(rows: Sequence[Row]) -> None:
-    from cdp.cli.tables import decimals, percent, print_table
+    from cdp.cli.terminal import decimals, percent
     from cdp.lab.baselines.methods import BASELINES
 
     lines: list[Sequence[str]] = []

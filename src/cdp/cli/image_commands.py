@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from cdp.cli.app import ForceOption, JsonOption, OutOption, QuietOption, app, plain_errors
+from cdp.cli.app import ForceOption, JsonOption, OutOption, QuietOption, app, plain_errors, print_table
 from cdp.errors import InputError, OutputExistsError
 
 ManifestArgument = Annotated[
@@ -53,7 +53,6 @@ def split(
     """Split images into labeled, unlabeled and test parts; no identity is in two of them."""
     from dataclasses import replace
 
-    from cdp.cli.tables import print_table
     from cdp.data.check import Unreadable, check_images, write_unreadable
     from cdp.data.manifests import read_manifest, without_unreadable
     from cdp.data.rotations import rotated
@@ -113,7 +112,6 @@ def check(
     quiet: QuietOption = False,
 ) -> None:
     """Decode every image and list those that cannot be read; the exit code is 2 if there are any."""
-    from cdp.cli.tables import print_table
     from cdp.data.check import check_images, write_unreadable
     from cdp.data.manifests import read_manifest
     from cdp.progress import progress_bars

@@ -1,129 +1,274 @@
-"""`cdp label` and `cdp example`: options here, work elsewhere, nothing heavy imported."""
+"""`cdp label` and `cdp example`: from embeddings to labels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cdp.cli.app import ForceOption, OutOption, QuietOption, app, plain_errors
+from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors
+from cdp.cli.derived_options import Given, with_settings
+from cdp.consensus.settings import ConsensusSettings
+from cdp.engine import Engine
+from cdp.errors import InputError
+from cdp.settings import settings_of
+
+if TYPE_CHECKING:
+    from cdp.labeling.pipeline import Labeling
+    from cdp.progress import Progress
+    from cdp.types import KnnGraph, Views
+    from cdp.types.run_record import Results
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files that `cdp label` reads."""
+
+    unlabeled: Path
+    labeled: Path | None
+    validation: Path | None
+    trained_mediator: Path | None
+    knn: tuple[str, ...]
+    base: str | None
+    dim: int | None
 
 
 @app.command()
+@with_settings(ConsensusSettings, Engine)
 def label(
     unlabeled: Annotated[
         Path, typer.Argument(help="Views of the images to label: a folder, .npz, .parquet or .npy.")
     ],
     out: OutOption,
-    learn_from: Annotated[
+    given: Given,
+    labeled: Annotated[
         Path | None,
-        typer.Option(help="Views of the labeled part, with identities; the mediator learns here."),
+        typer.Option(help="Views of the labeled part, with identities; the mediator is trained on it."),
     ] = None,
-    mediator: Annotated[
+    validation: Annotated[
         Path | None,
-        typer.Option(help="A mediator folder that was learned before, instead of --learn-from."),
+        typer.Option(
+            help="Views with identities to choose the bar on; unless given, labeled identities are held out."
+        ),
     ] = None,
-    vote: Annotated[
-        bool, typer.Option("--vote", help="Let the committee vote; no labeled part is needed.")
-    ] = False,
-    quorum: Annotated[
-        int | None, typer.Option(help="With --vote: how many members must agree [default: all of them].")
+    trained_mediator: Annotated[
+        Path | None, typer.Option(help="A mediator folder of an earlier call, instead of --labeled.")
     ] = None,
-    similarity: Annotated[
-        float | None, typer.Option(help="With --vote: base similarity must be greater than this.")
-    ] = None,
-    k: Annotated[int, typer.Option(help="Neighbors per image in every graph.")] = 20,
-    threshold: Annotated[float, typer.Option(help="Accept a pair if its probability is greater.")] = 0.96,
-    max_size: Annotated[int, typer.Option(help="Most images per identity.")] = 600,
-    step: Annotated[float, typer.Option(help="How fast the threshold rises while a group is split.")] = 0.1,
-    inputs: Annotated[
-        str,
-        typer.Option(help="What the mediator is told, by commas; add common_neighbors for better labels."),
-    ] = "relationship,affinity,distribution",
-    grouping: Annotated[
-        str,
-        typer.Option(help="components (the paper) or average, which one false pair cannot mislead."),
-    ] = "components",
-    join_above: Annotated[
-        float,
-        typer.Option(help="With --grouping average: join groups while their mean probability is greater."),
-    ] = 0.3,
-    method: Annotated[
-        str, typer.Option(help="k-NN search: auto (exact up to 50,000 images), exact or nndescent.")
-    ] = "auto",
     knn: Annotated[
         list[str] | None,
         typer.Option(
             help="NAME=FILE: use this k-NN file for a model of the unlabeled part; may be repeated."
         ),
     ] = None,
-    keep_graphs: Annotated[
+    cache: Annotated[
         Path | None,
-        typer.Option(
-            help="Keep every k-NN graph in this folder, and use it again where embeddings and k are the same."
-        ),
+        typer.Option(help="Keep graphs and mediators in this folder, and use them again where they fit."),
     ] = None,
-    depth: Annotated[
-        int, typer.Option(help="Also write soft labels that travel this many steps; 0 = none.")
-    ] = 0,
-    decay: Annotated[float, typer.Option(help="With --depth: factor per step.")] = 0.2,
     base: Annotated[
         str | None, typer.Option(help="Name of the base model, for folders of .bin files.")
     ] = None,
     dim: Annotated[int | None, typer.Option(help="Dimensions, for .bin files without a list.")] = None,
-    memory_budget: Annotated[str, typer.Option(help="Memory for blocks of opinions, e.g. 500MB.")] = "1GB",
-    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    threads: Annotated[int, typer.Option(help="Threads; 0 = all cores.")] = 0,
+    report: Annotated[
+        bool, typer.Option("--report", help="Write report.html too, a page to look at.")
+    ] = False,
+    seed: SeedOption = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Give every unlabeled image a pseudo-identity, or a reason why it has none."""
-    with plain_errors():
-        from cdp.cli.label import LabelSettings, label_images
+    """Give every unlabeled image a pseudo-identity, or a reason why it has none.
 
-        label_images(
-            LabelSettings(
-                unlabeled=unlabeled,
-                out=out,
-                learn_from=learn_from,
-                mediator=mediator,
-                vote=vote,
-                quorum=quorum,
-                similarity=similarity,
-                k=k,
-                threshold=threshold,
-                max_size=max_size,
-                step=step,
-                inputs=tuple(part.strip() for part in inputs.split(",") if part.strip()),
-                grouping=grouping,
-                join_above=join_above,
-                method=method,
-                knn=tuple(knn or ()),
-                keep_graphs=keep_graphs,
-                depth=depth,
-                decay=decay,
-                base=base,
-                dim=dim,
-                memory_budget=memory_budget,
-                seed=seed,
-                threads=threads,
-                force=force,
-                quiet=quiet,
-            )
+    Settings that are not given come from --preset. Give --labeled or --trained-mediator, or use --mediator vote.
+    """
+    with plain_errors():
+        chosen = {name: value for name, value in given.items() if name not in settings_of(Engine)}
+        settings = ConsensusSettings.of(**chosen)
+        engine = Engine(**{name: value for name, value in given.items() if name not in chosen})
+        inputs = Inputs(unlabeled, labeled, validation, trained_mediator, tuple(knn or ()), base, dim)
+        label_files(
+            inputs, out, settings, engine, cache=cache, report=report, seed=seed, force=force, quiet=quiet
         )
+
+
+def label_files(
+    inputs: Inputs,
+    out: Path,
+    settings: ConsensusSettings,
+    engine: Engine | None = None,
+    *,
+    cache: Path | None = None,
+    report: bool = False,
+    seed: int = 0,
+    force: bool = False,
+    quiet: bool = False,
+) -> Results:
+    """Read views, label them, write everything; the output folder appears only when everything is in it."""
+    from cdp.files import writing_folder
+    from cdp.labeling.cache import Cache
+    from cdp.labeling.figures import measure_labeling
+    from cdp.labeling.output import write_labeling
+    from cdp.labeling.pipeline import label as label_views
+    from cdp.labeling.workspace import Workspace
+    from cdp.progress import progress_bars
+    from cdp.store import hash_views
+
+    _check_ways(inputs, settings)
+    # Opened first: that the output cannot be written must not be found out after an hour of work.
+    with writing_folder(out, force=force) as folder, progress_bars(not quiet) as progress:
+        unlabeled, labeled, validation = _read_parts(inputs)
+        labeling = label_views(
+            unlabeled,
+            settings,
+            labeled=[] if labeled is None else [labeled],
+            fitted=_fitted(inputs),
+            validation=validation,
+            graphs=_given_graphs(inputs.knn, unlabeled, settings.k),
+            seed=seed,
+            workspace=Workspace(engine or Engine(), Cache(cache), progress),
+        )
+        results = measure_labeling(labeling, unlabeled, seed=seed)
+        made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
+        if labeled is not None:
+            made_from |= {f"labeled/{name}": digest for name, digest in hash_views(labeled).items()}
+        about = {"seed": seed, "unlabeled": str(inputs.unlabeled), "labeled": str(inputs.labeled or "")}
+        write_labeling(folder, labeling, results, paths=unlabeled.paths, about=about, made_from=made_from)
+        if report:
+            _write_report(folder, labeling, results, labeled, unlabeled, progress)
+    if not quiet:
+        from cdp.cli.terminal import print_labeling
+
+        print_labeling(labeling, results, out)
+    return results
+
+
+def _check_ways(inputs: Inputs, settings: ConsensusSettings) -> None:
+    if inputs.labeled is not None and inputs.trained_mediator is not None:
+        raise InputError(
+            "--labeled and --trained-mediator are both given: the mediator is trained on one, or is there."
+        )
+    if inputs.labeled is None and inputs.trained_mediator is None and settings.mediator != "vote":
+        raise InputError(
+            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or use --mediator vote."
+        )
+
+
+def _read_parts(inputs: Inputs) -> tuple[Views, Views | None, Views | None]:
+    from cdp.data.views import read_views
+
+    unlabeled, *others = [
+        None if path is None else read_views(path, dim=inputs.dim, base=inputs.base)
+        for path in (inputs.unlabeled, inputs.labeled, inputs.validation)
+    ]
+    assert unlabeled is not None
+    for path, part in zip((inputs.labeled, inputs.validation), others, strict=True):
+        if part is not None:
+            _check_same_models(path, part, inputs.unlabeled, unlabeled)
+    return unlabeled, others[0], others[1]
+
+
+def _check_same_models(path: Path | None, part: Views, other: Path, unlabeled: Views) -> None:
+    if tuple(part.committee) != tuple(unlabeled.committee):
+        raise InputError(
+            f"{path} has the committee ({', '.join(part.committee)}), {other} has "
+            f"({', '.join(unlabeled.committee)}); both parts need the same models."
+        )
+    for name, one, another in zip(part.names, part, unlabeled, strict=True):
+        if one.dimensions != another.dimensions:
+            raise InputError(
+                f"{name!r} has {one.dimensions} dimensions in {path} and {another.dimensions} in {other}; were they "
+                "embedded by the same network?"
+            )
+
+
+def _fitted(inputs: Inputs) -> Any:
+    if inputs.trained_mediator is None:
+        return None
+    from cdp.consensus.mediator import Mediator
+    from cdp.labeling.pipeline import Fitted
+
+    return Fitted(Mediator.load(inputs.trained_mediator))
+
+
+def _given_graphs(entries: Sequence[str], views: Views, k: int) -> dict[str, KnnGraph] | None:
+    """The graphs of `--knn NAME=FILE` entries, cut to k neighbors."""
+    from cdp.data.knn_files import read_knn
+    from cdp.types import KnnGraph
+
+    graphs = {}
+    models = dict(zip(views.names, views, strict=True))
+    for entry in entries:
+        name, separator, file = entry.partition("=")
+        if not separator or name not in models:
+            raise InputError(f"--knn {entry}: write NAME=FILE with a name from {', '.join(models)}.")
+        graph = read_knn(file, models[name])
+        if graph.k < k:
+            raise InputError(f"{file} has {graph.k} neighbors per image, --k asks for {k}.")
+        graphs[name] = KnnGraph(graph.neighbors[:, :k], graph.similarity[:, :k], f"file {file}")
+    return graphs or None
+
+
+def _write_report(
+    folder: Path,
+    labeling: Labeling,
+    results: Results,
+    labeled: Views | None,
+    unlabeled: Views,
+    progress: Progress,
+) -> None:
+    import numpy as np
+
+    from cdp import __version__
+    from cdp.consensus.settings import plain
+    from cdp.report.artifacts import read_label_artifacts
+    from cdp.report.write import write_page
+    from cdp.types.run_record import PartRecord, RunRecord, StageRecord
+
+    def count(views: Views) -> PartRecord:
+        known = None if views.identities is None else len(np.unique(views.identities[views.identities >= 0]))
+        return PartRecord(images=views.n_images, identities=known or None)
+
+    progress("report", 0, 1)
+    record = RunRecord(
+        cdp=__version__,
+        seconds=sum(labeling.seconds.values()),
+        recipe={"consensus": plain(labeling.settings)},
+        parts={"unlabeled": count(unlabeled)} | ({} if labeled is None else {"labeled": count(labeled)}),
+        stages=[StageRecord(name=name, group=name, seconds=took) for name, took in labeling.seconds.items()],
+        results=results,
+        notes=list(labeling.notes),
+    )
+    write_page(record, read_label_artifacts(folder), folder / "report.html")
+    progress("report", 1, 1)
 
 
 @app.command()
 def example(
     out: OutOption = Path("example"),
     identities: Annotated[int, typer.Option(help="How many made-up people.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    seed: SeedOption = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Label made-up embeddings four ways and compare, in under a minute, with no download."""
     with plain_errors():
-        from cdp.cli.example import run_example
+        from cdp.cli.terminal import print_example
+        from cdp.files import writing_folder
+        from cdp.lab.example import compare_ways
+        from cdp.lab.synthetic import synthetic_views
+        from cdp.progress import progress_bars
+        from cdp.store import fill
 
-        run_example(out, identities, seed=seed, force=force, quiet=quiet)
+        split = synthetic_views(identities, seed=seed)
+        with writing_folder(out, force=force) as folder:
+            (folder / "views").mkdir()
+            for name, part in (("labeled", split.labeled), ("unlabeled", split.unlabeled)):
+                fill(folder / "views" / name, part)
+            with progress_bars(not quiet) as progress:
+                rows = compare_ways(split, seed=seed, progress=progress)
+            views = folder / "views"
+            inputs = Inputs(views / "unlabeled", views / "labeled", None, None, (), None, None)
+            label_files(inputs, folder / "labels", ConsensusSettings.of(), seed=seed, quiet=True)
+        if not quiet:
+            print_example(split, rows, out)

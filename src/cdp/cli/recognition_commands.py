@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from typer import Option
 
-from cdp.cli.app import JsonOption, QuietOption, evaluation, plain_errors
+from cdp.cli.app import JsonOption, QuietOption, SeedOption, evaluation, plain_errors, print_table
 from cdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ NetworkOption = Annotated[
 AgainstNetworkOption = Annotated[Path | None, Option(help="Another trained network to compare with.")]
 FlipOption = Annotated[bool, Option("--flip", help="With --network: average with the mirrored image.")]
 ReplicatesOption = Annotated[int, Option(help="Resamplings of identities for intervals; 0 = none.")]
-SeedOption = Annotated[int, Option(help="Seed.")]
 ThreadsOption = Annotated[int, Option(help="Threads; 0 = all cores.")]
 PictureOption = Annotated[Path | None, Option(help="Also draw the curves into this .png, .svg or .pdf file.")]
 ForceOption = Annotated[bool, Option("--force", help="Replace the picture if it is there.")]
@@ -184,12 +183,20 @@ def eval_identification(
 
     def measure(probes: Path, distractors: Path, suffix: str) -> Identification:
         if probe_list is not None:
-            data = read_devkit(probes, distractors, suffix, probe_list, lists, probe_noise, distractor_noise)
+            read = read_devkit(probes, distractors, suffix, probe_list, lists, probe_noise, distractor_noise)
         else:
-            data = read_probes(probes, distractors, identities, probe_noise, distractor_noise)
+            read = read_probes(probes, distractors, identities, probe_noise, distractor_noise)
+        embedded, people, gallery, left_out = read
         with progress_bars(not (quiet or json)) as progress:
             return measure_identification(
-                *data[:3], sizes=numbers, ranks=reported, left_out=data[3], progress=progress, **options
+                embedded,
+                people,
+                gallery,
+                sizes=numbers,
+                ranks=reported,
+                left_out=left_out,
+                progress=progress,
+                **options,
             )
 
     with embedding(flip=flip, threads=threads, quiet=quiet) as embed:
@@ -232,8 +239,6 @@ def _print_figures(
     as_json: bool,
 ) -> None:
     """Print the figures of one network, or of two and their comparison: as JSON or as tables."""
-    from cdp.cli.tables import print_table
-
     results = list(measured.values())
     comparison = compare(*results) if len(results) == 2 else []
     if as_json:
@@ -261,7 +266,6 @@ def _print_figures(
 
 
 def _print_verification(result: Verification, title: str) -> None:
-    from cdp.cli.tables import print_table
     from cdp.evaluate.verification import name_fpr
 
     rows = []
@@ -288,8 +292,6 @@ def _print_verification(result: Verification, title: str) -> None:
 
 
 def _print_identification(result: Identification, title: str) -> None:
-    from cdp.cli.tables import print_table
-
     rows = [
         (f"{figure.distractors:,}", f"{figure.rank:,}", _percent(figure.rate), _band(figure.interval))
         for figure in result.figures

@@ -1,58 +1,65 @@
-"""`cdp run` and `cdp demo`: options here, work elsewhere, nothing heavy imported."""
+"""`cdp run` and `cdp demo`: from images or embeddings to the report."""
 
 from __future__ import annotations
 
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cdp.cli.app import OVERRIDABLE, ForceOption, QuietOption, app, plain_errors
+from cdp.cli.app import (
+    OVERRIDABLE,
+    ForceOption,
+    InterruptedRunError,
+    LinesOption,
+    PlanOption,
+    QuietOption,
+    app,
+    plain_errors,
+)
+
+if TYPE_CHECKING:
+    from cdp.config.sections import RunRecipe
 
 RunOut = Annotated[
     Path,
     typer.Option("--out", help="The run's folder; an interrupted run goes on in it.", show_default=False),
-]
-PlanOption = Annotated[bool, typer.Option("--plan", help="Say what would run and why, and stop.")]
-LinesOption = Annotated[
-    bool, typer.Option("--json", help="Tell everything as JSON lines on standard output.")
 ]
 
 
 @app.command(context_settings=OVERRIDABLE, options_metavar="[OPTIONS] [--KEY VALUE]...")
 def run(
     context: typer.Context,
-    recipe: Annotated[
-        str, typer.Argument(help="A recipe (TOML); `cdp recipe new` writes one to start from.")
-    ],
     out: RunOut,
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            help="A recipe (TOML); without one, --images, --embeddings or --labeled and --unlabeled."
+        ),
+    ] = None,
     plan: PlanOption = False,
     quiet: QuietOption = False,
     as_json: LinesOption = False,
 ) -> None:
-    """The whole paper on your images: split, train, label, train again, measure, report.
+    """The whole paper on your images or embeddings: split, train, label, train again, measure, report.
 
-    Any key of the recipe can be given as an option: --consensus.k 10, or --k 10 where one section only has it.
-    What is up to date is kept: run the same command again after an interruption or a change.
+    cdp run --images photos --out work, or cdp run --labeled A --unlabeled B --out work: images (a folder per person, or
+    any other layout), or embeddings, which are labeled without training. Any key of a recipe can be given as an option:
+    --consensus.k 10, or --k 10 where one section only has it. What is up to date is kept: run the same command again
+    after an interruption or a change.
     """
     with plain_errors():
-        if recipe.startswith("-"):
-            from cdp.errors import InputError
+        from cdp.config.reading import read_recipe, recipe_from_options
 
-            raise InputError(
-                f"{recipe}: name the recipe first, then its keys: cdp run RECIPE {recipe} … --out DIR"
-            )
-        from cdp.cli.run import RunSettings, show_plan, typed_command
-        from cdp.cli.run import run as run_it
-        from cdp.config.reading import read_recipe
-
-        settings = RunSettings(out, typed_command(sys.argv[1:]), quiet, as_json)
-        chosen = read_recipe(recipe, context.args)
-        if plan:
-            show_plan(chosen, settings)
-        else:
-            run_it(chosen, settings)
+        words = list(context.args)
+        if recipe is not None and recipe.startswith("-"):
+            # Options before any recipe: Typer takes the first unknown one for the argument.
+            words, recipe = [recipe, *words], None
+        chosen = recipe_from_options(words) if recipe is None else read_recipe(recipe, words)
+        run_or_plan(chosen, out, plan=plan, quiet=quiet, as_json=as_json)
 
 
 @app.command(context_settings=OVERRIDABLE, options_metavar="[OPTIONS] [--KEY VALUE]...")
@@ -74,17 +81,76 @@ def demo(
     Any key of its recipe can be given as an option, e.g. --seed 1; the recipe itself is left in the folder.
     """
     with plain_errors():
-        from cdp.cli.run import RunSettings, show_plan, typed_command
-        from cdp.cli.run import run as run_it
-        from cdp.config.examples import demo_recipe
+        from cdp.lab.demo import demo_recipe, draw_demo_faces
+        from cdp.progress import progress_bars
+        from cdp.run.run_recipe import clear
 
-        settings = RunSettings(out, typed_command(sys.argv[1:]), quiet, as_json)
-        chosen = demo_recipe(quick=quick, overrides=context.args)
-        if plan:
-            show_plan(chosen, settings)
-            return
-        if force:
-            from cdp.run.go import clear
-
+        if force and not plan:
             clear(out)
-        run_it(chosen, settings)
+        with tempfile.TemporaryDirectory(prefix="cdp-demo-") as elsewhere:
+            # A plan must know the faces, and writes nothing into the demo's folder.
+            folder = Path(elsewhere) if plan else out
+            chosen = demo_recipe(folder, quick=quick, overrides=context.args)
+            with progress_bars(not (quiet or as_json)) as progress:
+                draw_demo_faces(folder, chosen, quick=quick, progress=progress)
+            run_or_plan(chosen, out, plan=plan, quiet=quiet, as_json=as_json)
+
+
+def run_or_plan(recipe: RunRecipe, out: Path, *, plan: bool, quiet: bool, as_json: bool) -> None:
+    """Run a recipe and say how it went, or say what would run."""
+    from cdp.cli.terminal import listening, print_run, say_line
+    from cdp.run.run_recipe import run_recipe
+
+    if plan:
+        _show_plan(recipe, out, as_json=as_json)
+        return
+    with listening(as_json=as_json, quiet=quiet) as listener:
+        try:
+            outcome = run_recipe(recipe, out, command=typed_command(sys.argv[1:]), listener=listener)
+        except KeyboardInterrupt:
+            raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
+    record = outcome.record
+    if as_json:
+        headline = record.results.headline
+        gap = None if headline is None or headline.gap_closed is None else headline.gap_closed.rank1.value
+        models = [] if headline is None else headline.models
+        about = {"folder": str(out), "report": str(outcome.report), "seconds": round(record.seconds or 0, 1)}
+        rank1 = {model.key: model.rank1.value for model in models}
+        say_line("run", {**about, "rank1": rank1, "gap_closed": gap, "notes": record.notes})
+    elif not quiet:
+        print_run(record, outcome.report)
+
+
+def _show_plan(recipe: RunRecipe, out: Path, *, as_json: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from cdp.cli.terminal import say, say_line
+    from cdp.run.run_recipe import plan_recipe
+
+    planned = plan_recipe(recipe, out)
+    if as_json:
+        for one in planned:
+            say_line("plan", {"stage": one.stage.name, "state": one.state, "why": one.why})
+        return
+    table = Table(title=f"What cdp run would do in {out}", title_justify="left")
+    for name in ("stage", "", "why"):
+        table.add_column(name)
+    words = {"fresh": "[green]kept[/]", "run": "[bold]runs[/]", "perhaps": "[yellow]runs if changed[/]"}
+    for one in planned:
+        table.add_row(one.stage.name, words[one.state], one.why)
+    console = Console()
+    console.print(table)
+    n_runs = sum(one.state == "run" for one in planned)
+    n_perhaps = sum(one.state == "perhaps" for one in planned)
+    say(
+        console,
+        f"{n_runs} of {len(planned)} stages run, {n_perhaps} more if what they are made from changes.",
+    )
+
+
+def typed_command(arguments: Sequence[str]) -> str:
+    """The command as it was typed, for the record."""
+    import shlex
+
+    return shlex.join(["cdp", *arguments])

@@ -40,6 +40,11 @@ def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
     return _build(_merge(values, given), str(place))
 
 
+def recipe_from_options(options: Sequence[str]) -> RunRecipe:
+    """The defaults with what the arguments of the command line set; paths start from the working directory."""
+    return recipe_from({}, parse_overrides(options))
+
+
 def recipe_from(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> RunRecipe:
     """The recipe from nested plain values, as `RunRecipe.as_dict` gives them.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError
-from cdp.types import Fate, Labels
+from cdp.types import Labels
 from cdp.types.arrays import AnyArray, LongArray
 
 
@@ -61,8 +60,6 @@ class LabelFigures:
         identities_true_shared: true identities with at least two images, the only ones that can be found.
         discards_kept: every discarded image counts as a group of one.
         discards_removed: discarded images are left out.
-        fates: how many images met each fate.
-        sizes: group sizes, found against true, in bins of doubling width: {"2": (found, true), "3-4": ...}.
     """
 
     images: int
@@ -72,12 +69,6 @@ class LabelFigures:
     identities_true_shared: int
     discards_kept: GroupFigures
     discards_removed: GroupFigures
-    fates: dict[str, int]
-    sizes: dict[str, tuple[int, int]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain dictionaries and lists, ready for JSON; undefined figures are null."""
-        return asdict(self)
 
 
 def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) -> LabelFigures:
@@ -89,7 +80,7 @@ def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) ->
     known = truth >= 0
     if not known.any():
         raise InputError("measure_labels: no identity is known, so there is nothing to compare with.")
-    found, true, fate = given.labels[known].astype(np.int64), truth[known], given.fate[known]
+    found, true = given.labels[known].astype(np.int64), truth[known]
     kept = found >= 0
     alone = found.max(initial=-1) + 1 + np.arange(len(found))
     true_sizes = np.unique(true, return_counts=True)[1]
@@ -101,8 +92,6 @@ def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) ->
         identities_true_shared=int((true_sizes > 1).sum()),
         discards_kept=_measure_groups(np.where(kept, found, alone), true),
         discards_removed=_measure_groups(found[kept], true[kept]),
-        fates={kind.name.lower(): int((fate == kind).sum()) for kind in Fate},
-        sizes=_size_bins(np.unique(found[kept], return_counts=True)[1], true_sizes),
     )
 
 
@@ -178,17 +167,3 @@ def _score(precision: float | None, recall: float | None) -> Score:
         return Score(precision, recall, None)
     total = precision + recall
     return Score(precision, recall, 2 * precision * recall / total if total > 0 else 0.0)
-
-
-def _size_bins(found: AnyArray, true: AnyArray) -> dict[str, tuple[int, int]]:
-    largest = int(max(found.max(initial=1), true.max(initial=1)))
-    bins: dict[str, tuple[int, int]] = {}
-    low = high = 1
-    while low <= largest:
-        name = str(low) if low == high else f"{low}-{high}"
-        bins[name] = (
-            int(((found >= low) & (found <= high)).sum()),
-            int(((true >= low) & (true <= high)).sum()),
-        )
-        low, high = high + 1, 2 * high
-    return bins

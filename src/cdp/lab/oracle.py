@@ -15,7 +15,7 @@ from cdp.types.labels import number_by_first_appearance
 Mistakes = Literal["splits", "mixtures", "all"]
 
 
-def mend(labels: Labels, identities: npt.ArrayLike, mistakes: Mistakes) -> Labels:
+def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistakes) -> Labels:
     """The labels without splits, without mixtures, or without either; it looks at the truth.
 
     Discarded images stay discarded. The images of a group whose identities are unknown stay together.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -149,7 +150,7 @@ def _write_members(
     write_json(context.folder / "member_figures.json", msgspec.to_builtins(committee))
 
 
-def _fields(figures: RecognitionFigures) -> dict[str, Figure | list[RateFigure]]:
+def _fields(figures: RecognitionFigures) -> dict[str, Any]:
     return {"rank1": figures.rank1, "tpr": figures.tpr}
 
 

@@ -70,7 +70,7 @@ def make_record(
 
 def collect_results(folder: Path, rounds: int = 1) -> Results:
     """All figures of a run together: of labels and earlier rounds, of recognition, and of every model by itself."""
-    results = read_json(folder / "labels" / "metrics.json", Results)
+    results: Results = read_json(folder / "labels" / "metrics.json", Results)
     earlier = [
         read_json(folder / "rounds" / str(number) / "labels" / "metrics.json", Results).labels
         for number in range(1, rounds)
@@ -98,7 +98,7 @@ def device_name(device: str) -> str:
 
     if find_spec("torch") is None:
         return "cpu"
-    from cdp.nets.devices import resolve_device
+    from cdp.devices import resolve_device
 
     return str(resolve_device(device))
 

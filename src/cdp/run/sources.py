@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -128,7 +129,7 @@ def rows_of_part(table: Manifest, sources: Mapping[str, Views]) -> list[tuple[Vi
     files = np.array([location.rpartition("!")[0] for location in table.locations])
     rows = np.array([int(location.rpartition("!")[2]) for location in table.locations], np.int64)
     ends = [0, *(np.flatnonzero(files[1:] != files[:-1]) + 1).tolist(), len(files)]
-    return [(views[files[start]], rows[start:stop]) for start, stop in zip(ends, ends[1:], strict=False)]
+    return [(views[files[start]], rows[start:stop]) for start, stop in pairwise(ends)]
 
 
 def look_at(recipe: RunRecipe) -> Facts:
@@ -183,7 +184,7 @@ def _settle_shares(recipe: RunRecipe, facts: Facts, notes: list[str]) -> RunReci
     is_split = recipe.data.is_split_here
     wants_validation = is_split and (consensus.tune or consensus.train_on == "validation")
     wants_test = is_split and not recipe.data.test and facts.kind == "images"
-    shares: dict[str, float] = {}
+    shares: dict[str, Any] = {}
     if split.validation < 0:
         shares["validation"] = _VALIDATION_SHARE if wants_validation else 0.0
     for name in ("probes", "distractors"):
