@@ -39,11 +39,11 @@ def test_figures_of_methods_and_of_cdp(cdp, home):
     output = cdp(
         "unlabeled --tune-on labeled --learn-from labeled --methods finch,hierarchical_single --k 5 --out all.json"
     )
-    for words in ("hierarchical_single", "similarity 0.", "cdp, the paper's inputs", "Written to all.json"):
+    for words in ("hierarchical_single", "similarity 0.", "cdp, preset paper", "Written to all.json"):
         assert words in output
     found = json.loads((home / "all.json").read_text())
     assert [row["name"] for row in found["rows"]] == [
-        "finch", "hierarchical_single", "cdp, the paper's inputs", "cdp, with common neighbors",
+        "finch", "hierarchical_single", "cdp, preset best", "cdp, preset paper",
     ]  # fmt: skip
     assert (found["format"], found["k"], found["model"], found["tune_on"]) == (1, 5, "base", "labeled")
     for row in found["rows"]:

@@ -57,8 +57,7 @@ def read_true_identities(path: Path) -> LongArray:
     """True identities from a file of them, or from views that carry them; negative = unknown."""
     import numpy as np
 
-    from cdp.data.identity_names import read_identity_names
-    from cdp.data.views import read_identities, read_views
+    from cdp.data.views import read_identities, read_identity_names, read_views
 
     if path.is_dir() or path.suffix in (".npz", ".parquet"):
         views = read_views(path)

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import platform
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from cdp.cli.app import QuietOption, SeedOption, app, plain_errors, print_table
+from cdp.cli.derived_options import Given, with_settings
+from cdp.consensus.settings import PRESETS, ConsensusSettings, SearchSettings
+from cdp.engine import Engine
 from cdp.errors import InputError, OutputExistsError
+from cdp.settings import settings_of
 
 if TYPE_CHECKING:
     from cdp.lab.baselines.baseline import Baseline
     from cdp.lab.baselines.measure import BaselineFigures
     from cdp.progress import Progress
-    from cdp.types import Embeddings, KnnGraph, Labels, Views
+    from cdp.types import Embeddings, KnnGraph, Views
     from cdp.types.arrays import LongArray
 
-    Search = Callable[..., list[KnnGraph]]
     Part = tuple[Embeddings, KnnGraph, LongArray]
     Row = tuple[BaselineFigures, float]
     """A method's figures, and how many seconds its tuning (of CDP: its learning) took before."""
@@ -33,6 +34,7 @@ FORMAT = 1
 
 
 @app.command()
+@with_settings(SearchSettings, Engine, without=["device"])
 @plain_errors()
 def baselines(
     unlabeled: Annotated[
@@ -42,38 +44,30 @@ def baselines(
         Path, Option(help="Views with identities on which every method's settings are tuned.")
     ],
     out: Annotated[Path, Option("--out", help="JSON file to write; must not exist unless --force.")],
+    given: Given,
     methods: Annotated[
         str | None,
         Option(help="Which methods, by commas [default: all but leiden and infomap, which are extras]."),
     ] = None,
     learn_from: Annotated[
-        Path | None, Option(help="Views of a labeled part: adds rows for CDP, whose mediator learns here.")
+        Path | None, Option(help="Views of a labeled part: adds a row per preset of CDP, which learns here.")
     ] = None,
     model: Annotated[
         str, Option(help="Whose embeddings the methods get: base, a member's name, or ensemble.")
     ] = "base",
-    k: Annotated[int, Option(help="Neighbors per image in every graph.")] = 20,
-    method: Annotated[
-        str, Option(help="k-NN search: auto (exact up to 50,000 images), exact or nndescent.")
-    ] = "auto",
-    memory_budget: Annotated[
-        str, Option(help="Memory for all pairs in hierarchical clustering, and for CDP's blocks.")
-    ] = "1GB",
     seed: SeedOption = 0,
-    threads: Annotated[int, Option(help="Threads, where a method uses several; 0 = all cores.")] = 0,
     force: Annotated[bool, Option("--force", help="Replace the output file if it is there.")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Label by other clustering methods, tuned, beside CDP: quality, seconds and memory on the same embeddings."""
     from cdp import __version__
     from cdp.files import replacing, write_json
-    from cdp.graph.search import knn_graphs
     from cdp.parallel import count_threads
     from cdp.progress import progress_bars
 
-    prepared = _prepare_methods(methods, memory_budget, seed)
-    options = {"k": k, "memory_budget": memory_budget, "seed": seed, "threads": threads}
-    count_threads(threads)
+    search = SearchSettings(**{name: given[name] for name in settings_of(SearchSettings) if name in given})
+    engine = Engine(**{name: given[name] for name in settings_of(Engine) if name in given})
+    prepared = _prepare_methods(methods, engine.memory_budget, seed)
     if out.exists() and not force:
         raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
     # Opened first: that the output cannot be written must not be found out after an hour of work.
@@ -84,15 +78,15 @@ def baselines(
         embeddings = {path: _choose_model(views[path], model) for path in (tune_on, unlabeled)}
         _check_same_models(views, tune_on, unlabeled, None if model == "ensemble" else [model])
         with progress_bars(not quiet) as progress:
-            search = partial(knn_graphs, k=k, method=method, seed=seed, threads=threads, progress=progress)
             started = time.perf_counter()
             tuning, measured = (
-                _search(views[path], embeddings[path], search) for path in (tune_on, unlabeled)
+                _add_graph(views[path], embeddings[path], search, seed, engine, progress)
+                for path in (tune_on, unlabeled)
             )
             graph_seconds = time.perf_counter() - started
             rows = _measure_methods(prepared, tuning, measured, progress)
             if learn_from is not None:
-                rows += _measure_cdp(views[learn_from], views[unlabeled], options, search, progress)
+                rows += _measure_cdp(views[learn_from], views[unlabeled], search, seed, engine, progress)
         result = {
             "format": FORMAT,
             "cdp": __version__,
@@ -102,8 +96,10 @@ def baselines(
             "tune_on": str(tune_on),
             "learn_from": None if learn_from is None else str(learn_from),
             "model": model,
-            "method": method,
-            **options,
+            **asdict(search),
+            "memory_budget": engine.memory_budget,
+            "seed": seed,
+            "threads": engine.threads,
             "images": views[unlabeled].n_images,
             "images_tuned_on": views[tune_on].n_images,
             "graph_seconds": graph_seconds,
@@ -125,10 +121,8 @@ def _prepare_methods(names: str | None, memory_budget: str, seed: int) -> list[B
     import numpy as np
 
     from cdp.lab.baselines.methods import BASELINES, make_baselines
-    from cdp.memory import parse_bytes
     from cdp.types import Embeddings
 
-    parse_bytes(memory_budget)
     common = {"memory_budget": memory_budget, "seed": seed}
     prepared = []
     for method in make_baselines(names and [name.strip() for name in names.split(",") if name.strip()]):
@@ -159,9 +153,21 @@ def _choose_model(views: Views, model: str) -> Embeddings:
     return dict(zip(views.names, views, strict=True))[model]
 
 
-def _search(views: Views, embeddings: Embeddings, search: Search) -> Part:
+def _add_graph(
+    views: Views,
+    embeddings: Embeddings,
+    search: SearchSettings,
+    seed: int,
+    engine: Engine,
+    progress: Progress,
+) -> Part:
+    from cdp.graph.search import knn_graph
+
     assert views.identities is not None, "looked for when they were read"
-    return embeddings, search([embeddings])[0], views.identities
+    graph = knn_graph(
+        embeddings, search.k, search.method, seed=seed, threads=engine.threads, progress=progress
+    )
+    return embeddings, graph, views.identities
 
 
 def _check_same_models(
@@ -200,65 +206,33 @@ def _measure_methods(
 
 
 def _measure_cdp(
-    labeled: Views, unlabeled: Views, options: dict[str, Any], search: Search, progress: Progress
+    labeled: Views, unlabeled: Views, search: SearchSettings, seed: int, engine: Engine, progress: Progress
 ) -> list[Row]:
-    """The rows of CDP: the paper's inputs, then with common neighbors, both at the paper's threshold."""
-    from cdp.files import write_json
-    from cdp.lab.baselines.fresh_process import run_apart
-    from cdp.lab.baselines.measure import figures_of
-    from cdp.labeling.estimator import CDP
-    from cdp.store import save
-    from cdp.types import ALL_INPUTS, PAPER_INPUTS
+    """The rows of CDP, one per preset; a preset that tunes holds out labeled identities for it."""
+    from cdp.lab.cdp_process import measure_cdp
+    from cdp.labeling.pipeline import label
+    from cdp.labeling.workspace import Workspace, find_graphs
 
-    assert unlabeled.identities is not None
-    labeled_graphs, graphs = (
-        search(list(views), names=[f"{part} {name}" for name in views.names])
-        for part, views in (("labeled", labeled), ("unlabeled", unlabeled))
-    )
+    assert unlabeled.identities is not None, "looked for when they were read"
+    graphs = find_graphs(unlabeled, search, seed=seed, work=Workspace(engine, progress=progress))
     rows = []
-    with tempfile.TemporaryDirectory(prefix="cdp-baselines-") as temporary:
-        folder = Path(temporary)
-        save(unlabeled, folder / "views")
-        for number, graph in enumerate(graphs):
-            save(graph, folder / f"graph{number}")
-        write_json(folder / "cdp.json", options)
-        for name, inputs in (
-            ("cdp, the paper's inputs", PAPER_INPUTS),
-            ("cdp, with common neighbors", ALL_INPUTS),
-        ):
-            started = time.perf_counter()
-            model = CDP("paper", inputs=inputs, **options)
-            model.fit(labeled, graphs=labeled_graphs, progress=progress)
-            seconds = time.perf_counter() - started
-            save(model.mediator_, folder / "mediator", force=True)
-            shown = {name: getattr(model.settings, name) for name in ("threshold", "max_size", "inputs")}
-            run = partial(run_apart, prepare_cdp, folder, name)
-            rows.append((figures_of(name, shown, run, unlabeled.identities), seconds))
+    for preset in PRESETS:
+        settings = ConsensusSettings.of(preset, **asdict(search))
+        labeling = label(
+            unlabeled,
+            settings,
+            labeled=[labeled],
+            # Tuning puts the held-out images among the unlabeled ones, so it needs graphs of its own.
+            graphs=None if settings.tune else graphs,
+            seed=seed,
+            workspace=Workspace(engine, progress=progress),
+        )
+        learning = sum(labeling.seconds.get(step, 0.0) for step in ("mediator", "tuning"))
+        labeling = replace(labeling, graphs=graphs)
+        rows.append(
+            (measure_cdp(f"cdp, preset {preset}", labeling, unlabeled, unlabeled.identities), learning)
+        )
     return rows
-
-
-def prepare_cdp(folder: Path) -> Callable[[], Labels]:
-    """In the other process: read everything into memory, then label a few made-up images."""
-    import numpy as np
-
-    from cdp.consensus.mediator import Mediator
-    from cdp.data.views import read_views
-    from cdp.labeling.estimator import CDP
-    from cdp.store import load
-    from cdp.types import KnnGraph, Views
-
-    options = json.loads((folder / "cdp.json").read_text(encoding="utf-8"))
-    model = CDP("paper", mediator=load(folder / "mediator", Mediator), **options)
-    on_disk = read_views(folder / "views")
-    arrays = [np.array(view.source) for view in on_disk]
-    views = Views(arrays[0], dict(zip(on_disk.committee, arrays[1:], strict=True)))
-    graphs = [load(folder / f"graph{number}", KnnGraph) for number in range(len(views))]
-    graphs = [KnnGraph(np.array(graph.neighbors), np.array(graph.similarity)) for graph in graphs]
-    generator = np.random.default_rng(0)
-    few = max(64, options["k"] + 2)
-    made_up = [generator.standard_normal((few, view.dimensions)).astype(view.source.dtype) for view in views]
-    model.predict(Views(made_up[0], dict(zip(views.committee, made_up[1:], strict=True))))
-    return lambda: model.predict(views, graphs=graphs)
 
 
 def _print_rows(rows: Sequence[Row]) -> None:
@@ -267,7 +241,8 @@ def _print_rows(rows: Sequence[Row]) -> None:
 
     lines: list[Sequence[str]] = []
     for figures, tuning_seconds in rows:
-        grid = BASELINES[figures.name].grid if figures.name in BASELINES else ()
+        # CDP's first setting is its bar.
+        grid = BASELINES[figures.name].grid if figures.name in BASELINES else list(figures.settings)[:1]
         tuned = ", ".join(f"{name} {figures.settings[name]}" for name in grid)
         if figures.failure is not None:
             lines.append((figures.name, tuned, "failed"))

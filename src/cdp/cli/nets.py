@@ -23,8 +23,8 @@ from cdp.types import Views
 from cdp.types.manifest import Manifest
 
 if TYPE_CHECKING:
-    from cdp.nets.devices import World
     from cdp.nets.loop import LoopOptions
+    from cdp.nets.processes import World
 
 
 @dataclass(frozen=True)
@@ -245,8 +245,8 @@ def _running(settings: RunSettings) -> Iterator[tuple[World, LoopOptions]]:
     from cdp.nets.torchvision_guard import require
 
     torch = require("torch")
-    from cdp.nets.devices import joined_world
     from cdp.nets.loop import LoopOptions
+    from cdp.nets.processes import joined_world
     from cdp.nets.trunks import load_trunks
 
     if settings.threads:

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from cdp.cli.app import OVERRIDABLE, app, plain_errors
-from cdp.errors import InputError, OutputExistsError
+from cdp.errors import InputError, OutputExistsError, install_command
 
 recipes = typer.Typer(help="Write a recipe for cdp run, or check one.", no_args_is_help=True)
 app.add_typer(recipes, name="recipe")
@@ -73,7 +73,7 @@ def check_recipe_file(
         return
     typer.echo(f"{file}: this recipe can be run.")
     if not networks_known:
-        typer.echo("The networks' names were not checked: pip install 'cdp[nets]' first.")
+        typer.echo(f"The networks' names were not checked; that needs {install_command('nets')}.")
     changed = differences(recipe)
     typer.echo("Not at its default:" if changed else "All keys are at their defaults.")
     width = max((len(one.key) for one in changed), default=0)

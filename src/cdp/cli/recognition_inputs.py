@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from cdp.cli.artifact_commands import read_true_identities
-from cdp.data.identity_names import read_identity_names
 from cdp.data.ijb import TemplateProtocol, ijba_splits, read_detector_scores, read_ijb_pack, read_ijba_split
 from cdp.data.image_names import ImageNames, name_some, read_image_names
 from cdp.data.lfw_pairs import read_pairs
@@ -21,7 +20,7 @@ from cdp.data.megaface import (
     read_probe_list,
 )
 from cdp.data.verification_packs import read_verification_pack
-from cdp.data.views import read_views
+from cdp.data.views import read_identity_names, read_views
 from cdp.errors import InputError
 from cdp.evaluate.identification import check_distractors, mate_pairs
 from cdp.evaluate.templates import pool_templates

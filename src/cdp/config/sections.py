@@ -136,12 +136,6 @@ class _Training(_Section, TrainingSettings):
             **{field.name: getattr(self, field.name) for field in fields(TrainingSettings)}, seed=seed
         )
 
-    def _naming(self, *names: str, values: bool = True) -> str:
-        keys = [f"{self.section}.{name}" for name in names]
-        if values:
-            keys = [f"{key} = {shown(getattr(self, name))}" for key, name in zip(keys, names, strict=True)]
-        return ", ".join(keys)
-
 
 @dataclass(frozen=True)
 class TrainSection(_Training):

@@ -15,7 +15,7 @@ from cdp.consensus.mediator import Mediator
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.data.views import read_views
 from cdp.files import write_json
-from cdp.lab.baselines.fresh_process import run_apart
+from cdp.lab.baselines.fresh_process import run_in_fresh_process
 from cdp.lab.baselines.measure import BaselineFigures, figures_of
 from cdp.lab.synthetic import synthetic_views
 from cdp.labeling.pipeline import Fitted, Labeling, label, replace_identities
@@ -47,7 +47,7 @@ def measure_cdp(name: str, labeling: Labeling, views: Views, identities: LongArr
             "grouping": settings.grouping,
             "inputs": list(settings.inputs),
         }
-        return figures_of(name, shown, partial(run_apart, prepare_cdp, folder, name), identities)
+        return figures_of(name, shown, partial(run_in_fresh_process, prepare_cdp, folder, name), identities)
 
 
 def prepare_cdp(folder: Path) -> Callable[[], Labels]:

@@ -60,10 +60,10 @@ def _compare_paths(manifest: Manifest, folder: Path) -> None:
     if "path" not in parquet.read_schema(table).names:
         return
     paths = parquet.read_table(table, columns=["path"]).column("path").to_pylist()
-    for row, (told, here) in enumerate(zip(paths, manifest.locations, strict=False)):
-        # The same images may lie behind another prefix; a folder and a name tell them apart well enough.
-        if told != here and Path(told).parts[-2:] != Path(here).parts[-2:]:
+    for row, (labeled, here) in enumerate(zip(paths, manifest.locations, strict=False)):
+        # The same images may lie behind another prefix; a folder and a name are enough to recognize them.
+        if labeled != here and Path(labeled).parts[-2:] != Path(here).parts[-2:]:
             raise InputError(
-                f"{folder}: its row {row} is about {told}, the manifest's is {here}; give the manifest that was "
+                f"{folder}: its row {row} is about {labeled}, the manifest's is {here}; give the manifest that was "
                 "embedded and labeled."
             )

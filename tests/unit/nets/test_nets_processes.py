@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import distributed, nn
 
-from cdp.nets.devices import SharedBatchNorm, World, joined_world, share_batch_norm
 from cdp.nets.embedding import build_network
+from cdp.nets.processes import SharedBatchNorm, World, joined_world, share_batch_norm
 
 
 @pytest.fixture
