@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cdp.cli import (
+    artifact_commands,
     baseline_commands,
     face_commands,
     image_commands,
@@ -27,6 +28,7 @@ COMMANDS = (
     image_commands,
     net_commands,
     label_commands,
+    artifact_commands,
     recognition_commands,
     baseline_commands,
 )
