@@ -88,7 +88,7 @@ def eval_verification(
             raise InputError("--network needs --images MANIFEST, or --pack with the images in it.")
         if against_network is not None and network is None:
             raise InputError("--against-network goes with --network.")
-        from cdp.cli.embedded import embedding
+        from cdp.cli.network_commands import embedding
 
         with embedding(flip=flip, threads=threads, quiet=quiet) as embed:
             titles: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ def eval_identification(
             )
         if against_network is not None and network is None:
             raise InputError("--against-network goes with --network.")
-        from cdp.cli.embedded import embedding
+        from cdp.cli.network_commands import embedding
 
         with embedding(flip=flip, threads=threads, quiet=quiet) as embed:
             titles: tuple[str, ...] = ()
