@@ -1,36 +1,37 @@
 """Label quality on real faces: LFW embeddings by three networks, 30 % of the identities labeled, several seeds.
 
-Needs ../shared/data/lfw beside the project; without it, this says so and measures nothing.
+Needs the embeddings of docs/data.md in `data/lfw` or $CDP_DATA/lfw; without them, this says so and measures nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.data import data_folder
 from cdp import CDP, Labels, Views, Vote, knn_graph, measure_labels, propagate
 from cdp.types import ALL_INPUTS, PAPER_INPUTS
-
-FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "lfw"
 
 
 def split_faces(seed: int = 0) -> tuple[Views, Views]:
     """The labeled and the unlabeled part: identity numbers shuffled with a seed, the first 30 % labeled."""
-    identities = np.load(FOLDER / "identities.npy")
+    folder = data_folder("lfw")
+    if folder is None:
+        raise SystemExit("data/lfw is not there; docs/data.md says how to make it.")
+    identities = np.load(folder / "identities.npy")
     numbers = np.unique(identities)
     np.random.default_rng(seed).shuffle(numbers)
     labeled = np.isin(identities, numbers[: int(0.3 * len(numbers))])
-    committee = {name: np.load(FOLDER / f"{name}.npy") for name in ("sface", "openface")}
-    views = Views(np.load(FOLDER / "mobilefacenet.npy"), committee, identities)
+    committee = {name: np.load(folder / f"{name}.npy") for name in ("sface", "openface")}
+    views = Views(np.load(folder / "mobilefacenet.npy"), committee, identities)
     return views.take(labeled), views.take(~labeled)
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
-    if not FOLDER.is_dir():
-        print("skipped: ../shared/data/lfw is not there")
+    if data_folder("lfw") is None:
+        print("skipped: data/lfw is not there; docs/data.md says how to make it")
         return {"skipped": True}
     labeled, unlabeled = split_faces()
     graphs = [[knn_graph(view, 20) for view in part] for part in (labeled, unlabeled)]
@@ -107,15 +108,7 @@ def groupings_and_crowd(n_splits: int) -> dict[str, list[float]]:
 
 def join_crowd(labeled: Views, unlabeled: Views) -> Views:
     """Both parts as one; the identities of the unlabeled one are hidden."""
-    assert labeled.identities is not None
-    return Views(
-        np.concatenate([labeled.base.source, unlabeled.base.source]),
-        {
-            name: np.concatenate([member.source, unlabeled.committee[name].source])
-            for name, member in labeled.committee.items()
-        },
-        np.concatenate([labeled.identities, np.full(unlabeled.n_images, -1)]),
-    )
+    return Views.concatenate([labeled, Views(unlabeled.base, unlabeled.committee)])
 
 
 def pairwise_f(labels: Labels, views: Views) -> float:

@@ -5,7 +5,7 @@
 
 A character plays the part of an identity, its four rotations that of four. Probes are the first 330 characters of
 the evaluation set, distractors the other 329. Every ordered pair of drawings of one probe character counts: a hit
-if the second is closer to the first than every distractor.
+if the second is closer to the first than every distractor. The images are looked for as docs/data.md says.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.data import data_folder
 from cdp.data.manifests import read_manifest
 from cdp.data.merge import merge_manifests
 from cdp.data.rotations import rotated
@@ -27,15 +28,23 @@ from cdp.data.split import split_by_identity
 from cdp.nets.extract import extract_views
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised
+from cdp.types import Manifest
 from cdp.types.arrays import FloatArray, LongArray
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "omniglot"
 N_PROBES = 330
 COMMON = Recipe(rate=0.1, size=32, color=False, rotate=15, zoom=0.2, shift=0.1, seed=0)
 RECIPES = {
     "labeled": replace(COMMON, epochs=16, batch=64, weight_decay=2e-3),
     "all": replace(COMMON, epochs=6, batch=128, weight_decay=1e-3),
 }
+
+
+def omniglot(part: str) -> Manifest:
+    """The images of the background or the evaluation set."""
+    folder = data_folder("omniglot")
+    if folder is None:
+        raise SystemExit("data/omniglot is not there; docs/data.md says where to get it.")
+    return read_manifest(str(folder / f"images_{part}.zip"))
 
 
 def rank_1(vectors: FloatArray, identities: LongArray, n_probes: int = N_PROBES) -> float:
@@ -50,7 +59,7 @@ def rank_1(vectors: FloatArray, identities: LongArray, n_probes: int = N_PROBES)
 
 
 def measure_rank_1(networks: Path, name: str, work: Path) -> float:
-    evaluation = read_manifest(str(DATA / "images_evaluation.zip"))
+    evaluation = omniglot("evaluation")
     views = extract_views(networks, evaluation, work / "evaluation", base=name, members=[], force=True)
     assert views.identities is not None
     return rank_1(views.base.vectors, np.unique(views.identities, return_inverse=True)[1])
@@ -65,9 +74,7 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     warnings.simplefilter("error")
-    split = split_by_identity(
-        rotated(read_manifest(str(DATA / "images_background.zip"))), labeled=1 / 11, seed=0
-    )
+    split = split_by_identity(rotated(omniglot("background")), labeled=1 / 11, seed=0)
     manifest = split.labeled
     if chosen.what == "all":
         manifest = merge_manifests([split.labeled, *split.unlabeled])

@@ -1,12 +1,13 @@
 """Fixtures for all suites: a small set of views, and the real data where it is at hand."""
 
+import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from cdp.types import Views
+from cdp.types.run_record import RunRecord
 
 
 @pytest.fixture(scope="session")
@@ -29,16 +30,18 @@ def small_views() -> Views:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder with real data beside the project; tests that need it are skipped without it."""
-    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip("the real data (../shared/data) is not at hand")
+    """The folder with the real data of docs/data.md, $CDP_DATA or beside the project; tests are skipped without it."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("CDP_DATA") or beside)
+    for name in ("lfw/identities.npy", "omniglot/images_background.zip", "omniglot/images_evaluation.zip"):
+        if not (folder / name).is_file():
+            pytest.skip(f"{folder / name} is not there; docs/data.md says where to get it")
     return folder
 
 
 @pytest.fixture(scope="session")
-def made_run(tmp_path_factory) -> tuple[Path, dict[str, Any]]:
-    """A small, complete run folder and what its run.json says; nobody may change either."""
+def made_run(tmp_path_factory) -> tuple[Path, RunRecord]:
+    """A small, complete run folder and what its run.json says; no test may change the folder."""
     from run_folder import make_run_folder
 
     folder = tmp_path_factory.mktemp("runs") / "small-faces"

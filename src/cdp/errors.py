@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+DISTRIBUTION = "consensus-driven-propagation"
+"""What the package is called where packages are installed; `cdp` there is another project."""
+
 
 class CdpError(Exception):
     """Anything `cdp` refuses or fails to do; the message is written for the user."""
@@ -18,7 +21,7 @@ class InputError(CdpError, ValueError):
 
 
 class OutputExistsError(InputError):
-    """The output folder is already there and nobody said it may be replaced."""
+    """The output folder is already there, and replacing it was not asked for."""
 
 
 class MissingExtraError(CdpError, ImportError):
@@ -33,6 +36,12 @@ class StoreError(CdpError):
 
 class NotFittedError(InputError, AttributeError):
     """A prediction was asked of something that has not learned yet."""
+
+
+def install_command(extra: str = "") -> str:
+    """What installs the package with an extra, for an error message; a checkout is the only source so far."""
+    package = f"'.[{extra}]'" if extra else "."
+    return f"pip install -c constraints.txt {package} in the source folder of {DISTRIBUTION}"
 
 
 def name_rows(rows: Any, most: int = 5) -> str:

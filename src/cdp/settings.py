@@ -87,11 +87,12 @@ class Setting:
 
     def _convert_one(self, given: Any, key: str) -> Any:
         value: Any = given
-        is_number = not isinstance(value, bool)
-        if self.kind is int and isinstance(value, Integral) and is_number:
-            value = int(value)
-        elif self.kind is float and isinstance(value, Real) and is_number and abs(value) < 2**1000:
-            value = float(value)
+        # NumPy's numbers too; whole ones beyond what a float holds stay as they are, and are refused below.
+        if not isinstance(given, bool) and isinstance(given, Real) and self.kind in (int, float):
+            if not isinstance(given, Integral):
+                value = float(given) if self.kind is float else given
+            elif self.kind is int or abs(int(given)) < 2**1000:
+                value = self.kind(int(given))
         # Exact types: True is an int to Python, not to a reader of recipes.
         if not _is_exactly(value, self.kind):
             raise InputError(f"{key} = {shown(given)}: {KINDS[self.kind]} is needed, not {word_for(value)}.")
@@ -127,7 +128,7 @@ class Setting:
         return f"{meaning}{joint}{self.range}{also}" if self.range else f"{meaning} that is finite"
 
     def _percent_hint(self, value: float) -> str:
-        is_share = (self.high or self.below) == 1 and (self.low or self.above or 0) == 0
+        is_share = (self.high or self.below) == 1
         share = value / 100
         if self.kind is float and is_share and 1 < value <= 100 and self.holds(share):
             return f" Did you mean {share:g}?"

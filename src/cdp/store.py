@@ -13,7 +13,7 @@ import numpy as np
 
 from cdp import __version__
 from cdp.data.array_files import open_npy, reading
-from cdp.errors import InputError, StoreError
+from cdp.errors import InputError, StoreError, install_command
 from cdp.files import write_json, writing_folder
 from cdp.parallel import spans
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
@@ -186,7 +186,7 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
         version = msgspec.json.decode(text, type=_Version)
         if version.format > FORMAT:
             raise InputError(
-                f"{folder} was written by a newer cdp ({version.cdp}); update with pip install -U cdp."
+                f"{folder} was written by a newer cdp ({version.cdp}); fetch the newer source and run {install_command()}."
             )
         card = msgspec.json.decode(text, type=Card)
         if _depth(card.settings) > _DEEPEST:

@@ -15,7 +15,7 @@ import drawn_images
 from cdp.cli.main import app
 from cdp.data.views import read_views
 
-pytest.importorskip("torch", reason="the networks need pip install 'cdp[nets]'")
+pytest.importorskip("torch", reason="the networks need the extra nets")
 
 pytestmark = pytest.mark.slow
 

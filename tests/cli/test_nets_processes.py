@@ -11,7 +11,7 @@ import pytest
 
 import drawn_images
 
-pytest.importorskip("torch", reason="the networks need pip install 'cdp[nets]'")
+pytest.importorskip("torch", reason="the networks need the extra nets")
 
 from safetensors.numpy import load_file
 from typer.testing import CliRunner

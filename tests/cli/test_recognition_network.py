@@ -12,7 +12,7 @@ import drawn_images
 from cdp import read_manifest
 from cdp.cli.main import app
 
-pytest.importorskip("torch", reason="the networks need pip install 'cdp[nets]'")
+pytest.importorskip("torch", reason="the networks need the extra nets")
 
 pytestmark = pytest.mark.slow
 

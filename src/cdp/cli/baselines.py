@@ -27,7 +27,7 @@ from cdp.errors import InputError, OutputExistsError
 from cdp.files import write_json
 from cdp.graph.search import check_k, knn_graph, knn_graphs
 from cdp.lab.baselines.baseline import Baseline
-from cdp.lab.baselines.fresh_process import run_apart
+from cdp.lab.baselines.fresh_process import run_in_fresh_process
 from cdp.lab.baselines.measure import BaselineFigures, figures_of, measure_baselines
 from cdp.lab.baselines.methods import BASELINES, make_baselines, tune
 from cdp.memory import parse_bytes
@@ -225,7 +225,7 @@ def _measure_cdp(
             write_json(folder / "cdp.json", said)
             shown = {"threshold": model.threshold, "max_size": model.max_size, "inputs": list(inputs)}
             assert unlabeled.identities is not None
-            run = partial(run_apart, prepare_cdp, folder, name)
+            run = partial(run_in_fresh_process, prepare_cdp, folder, name)
             rows.append(figures_of(name, shown, run, unlabeled.identities))
     return rows, seconds
 

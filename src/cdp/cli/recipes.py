@@ -14,7 +14,7 @@ from cdp.config.overrides import parse_overrides
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import differences, to_toml, write_recipe
-from cdp.errors import InputError, OutputExistsError
+from cdp.errors import InputError, OutputExistsError, install_command
 from cdp.files import write_text
 
 
@@ -46,7 +46,7 @@ def check_recipe_file(file: Path, args: Sequence[str], *, as_json: bool) -> None
         return
     typer.echo(f"{file}: this recipe can be run.")
     if not networks_known:
-        typer.echo("The networks' names were not checked: pip install 'cdp[nets]' first.")
+        typer.echo(f"The networks' names were not checked; that needs {install_command('nets')}.")
     _print_differences(recipe)
 
 

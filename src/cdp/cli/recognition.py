@@ -11,7 +11,6 @@ import numpy as np
 
 from cdp.cli.evaluate import read_truth
 from cdp.cli.recognition_output import Output, check_output, print_identification, print_verification, tell
-from cdp.data.identity_names import read_identity_names
 from cdp.data.ijb import (
     TemplateProtocol,
     ijba_splits,
@@ -29,7 +28,7 @@ from cdp.data.megaface import (
     read_probe_list,
 )
 from cdp.data.verification_packs import read_verification_pack
-from cdp.data.views import read_views
+from cdp.data.views import read_identity_names, read_views
 from cdp.errors import InputError
 from cdp.evaluate.bootstrap import Comparison
 from cdp.evaluate.identification import (

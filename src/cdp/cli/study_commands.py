@@ -1,17 +1,30 @@
-"""`cdp study`: options here, work elsewhere, nothing heavy imported."""
+"""`cdp study`: the paper's tables and figures, as variants of a recipe over several seeds."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cdp.cli.app import OVERRIDABLE, ForceOption, QuietOption, app, plain_errors
-from cdp.cli.run_commands import LinesOption, PlanOption
+from cdp.cli.app import (
+    OVERRIDABLE,
+    ForceOption,
+    InterruptedRunError,
+    LinesOption,
+    PlanOption,
+    QuietOption,
+    app,
+    plain_errors,
+)
+from cdp.errors import InputError, OutputExistsError
 from cdp.lab.study.catalog import SENTENCES
+
+if TYPE_CHECKING:
+    from cdp.lab.study.execute import Job, Left, StudyListener
 
 study = typer.Typer(
     help="The paper's tables and figures: variants of a recipe over several seeds, what they share made once.",
@@ -39,14 +52,19 @@ def page(
     out: Annotated[Path, typer.Option("--out", help="Markdown file to write.", show_default=False)],
     force: ForceOption = False,
 ) -> None:
-    """One Markdown page of several studies, each table below the paper's.
+    """One Markdown page of several studies, each table above the paper's.
 
-    A file remarks.md in a study's folder is set below its table; one beside the page opens it.
+    A file remarks.md in a study's folder is set below its tables; one beside the page opens it.
     """
     with plain_errors():
-        from cdp.cli.study import write_comparison
+        from cdp.files import write_text
+        from cdp.lab.study.study_page import comparison_page, read_chapters, read_remarks
 
-        write_comparison(folders, out, force=force)
+        if out.exists() and not force:
+            raise OutputExistsError(
+                f"{out} is there already; choose another name or replace it with --force."
+            )
+        write_text(out, comparison_page(read_chapters(folders, out), read_remarks(out.parent)))
 
 
 def _command(name: str) -> Callable[..., None]:
@@ -58,14 +76,14 @@ def _command(name: str) -> Callable[..., None]:
         variants: Annotated[
             str | None, typer.Option(help="Only these variants, by commas; --plan names all.")
         ] = None,
-        sizes: Annotated[
-            str | None,
-            typer.Option(help="Numbers of images, by commas; for runtime."),
-        ] = None,
-        methods: Annotated[
-            str | None,
-            typer.Option(help="Which methods, by commas; for baselines."),
-        ] = None,
+        sizes: Annotated[str | None, typer.Option(help="Numbers of images, by commas; for runtime.")] = None,
+        methods: Annotated[str | None, typer.Option(help="Which methods, by commas; for baselines.")] = None,
+        pair_recall: Annotated[
+            float,
+            typer.Option(
+                help="Share of the true pairs that committees accept; for committee_size.", min=0, max=1
+            ),
+        ] = 0.313,
         pool: Annotated[
             Path | None,
             typer.Option(
@@ -78,38 +96,144 @@ def _command(name: str) -> Callable[..., None]:
         as_json: LinesOption = False,
     ) -> None:
         with plain_errors():
-            from cdp.cli.run import typed_command
-            from cdp.cli.study import StudySettings, run_or_plan
             from cdp.config.reading import read_recipe
-            from cdp.errors import InputError
+            from cdp.lab.study.catalog import find_study
+            from cdp.lab.study.design import Options
+            from cdp.lab.study.execute import make_jobs
 
             if recipe.startswith("-"):
                 raise InputError(
                     f"{recipe}: name the recipe first: cdp study {name} RECIPE {recipe} … --out DIR"
                 )
-            settings = StudySettings(
-                name,
-                out,
-                typed_command(sys.argv[1:]),
-                seeds,
-                _listed(variants),
-                _listed(sizes),
-                _listed(methods),
-                pool,
-                plan,
-                quiet,
-                as_json,
+            start = read_recipe(recipe, context.args)
+            options = Options(_numbers(sizes), _listed(methods), pair_recall)
+            jobs = make_jobs(
+                find_study(name), start, out, n_seeds=seeds, variants=_listed(variants), options=options
             )
-            run_or_plan(read_recipe(recipe, context.args), settings)
+            if plan:
+                _show_plan(name, out, jobs, as_json=as_json)
+            else:
+                _run(name, start, out, jobs, pool, quiet=quiet, as_json=as_json)
 
     return command
-
-
-def _listed(words: str | None) -> tuple[str, ...] | None:
-    return None if words is None else tuple(word.strip() for word in words.split(",") if word.strip())
 
 
 for _name, _sentence in SENTENCES.items():
     study.command(
         _name, help=_sentence, context_settings=OVERRIDABLE, options_metavar="[OPTIONS] [--KEY VALUE]..."
     )(_command(_name))
+
+
+def _listed(words: str | None) -> tuple[str, ...] | None:
+    return None if words is None else tuple(word.strip() for word in words.split(",") if word.strip())
+
+
+def _numbers(words: str | None) -> tuple[int, ...]:
+    from cdp.lab.study.design import Options
+
+    if words is None:
+        return Options().sizes
+    for word in _listed(words) or ():
+        if not word.isdigit() or int(word) < 100:
+            raise InputError(f"--sizes {word}: a number of images, 100 or more, is needed.")
+    return tuple(int(word) for word in _listed(words) or ())
+
+
+def _run(
+    name: str,
+    recipe: Any,
+    out: Path,
+    jobs: Sequence[Job],
+    pool: Path | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from cdp.cli.run_commands import typed_command
+    from cdp.cli.terminal import say, say_line
+    from cdp.lab.study.catalog import find_study
+    from cdp.lab.study.execute import run_study
+    from cdp.lab.study.result_tables import table_of
+
+    chosen = find_study(name)
+    with _listening(as_json=as_json, quiet=quiet) as listener:
+        try:
+            command = typed_command(sys.argv[1:])
+            results = run_study(chosen, recipe, out, jobs, pool=pool, command=command, listener=listener)
+        except KeyboardInterrupt:
+            raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
+    if as_json:
+        about = {"study": name, "folder": str(out), "rows": results["rows"]}
+        say_line("study", {**about, "seconds": round(results["seconds"], 1)})
+    elif not quiet:
+        header, rows = table_of(results)
+        table = Table(title=chosen.title, title_justify="left")
+        for at, head in enumerate(header):
+            table.add_column(head, justify="left" if at < len(chosen.heads) else "right")
+        for row in rows:
+            table.add_row(*row)
+        console = Console()
+        console.print(table)
+        say(console, f"Open {out / 'study.html'} in a browser.")
+
+
+def _show_plan(name: str, out: Path, jobs: Sequence[Job], *, as_json: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from cdp.cli.terminal import say, say_line
+    from cdp.lab.study.execute import plan_study
+    from cdp.report.words import counted
+
+    planned = plan_study(jobs)
+    if as_json:
+        for one in planned:
+            about = {"variant": one.job.variant.slug, "seed": one.job.seed, "kept": one.n_kept}
+            say_line("plan", {**about, "shared": one.n_shared, "runs": list(one.runs)})
+        return
+    table = Table(title=f"What cdp study {name} would do in {out}", title_justify="left")
+    for head in ("variant", "seed", "kept", "shared", "runs", "what runs"):
+        table.add_column(head, justify="right" if head in ("seed", "kept", "shared", "runs") else "left")
+    for one in planned:
+        first = ", ".join(one.runs[:3]) + (" …" if len(one.runs) > 3 else "")
+        counts = (str(one.n_kept), str(one.n_shared), str(len(one.runs)))
+        table.add_row(one.job.variant.slug, str(one.job.seed), *counts, first)
+    console = Console()
+    console.print(table)
+    n_runs = sum(len(one.runs) for one in planned)
+    n_shared = sum(one.n_shared for one in planned)
+    say(
+        console,
+        f"{counted(n_runs, 'stage')} to run in {counted(len(planned), 'run')}; {n_shared} more are shared with an "
+        "earlier variant.",
+    )
+
+
+@contextmanager
+def _listening(*, as_json: bool, quiet: bool) -> Iterator[StudyListener]:
+    from cdp.cli.study_terminal import StudyLines, StudyTerminal
+    from cdp.cli.terminal import warnings_as_lines
+    from cdp.lab.study.execute import NullStudyListener
+    from cdp.progress import make_bars
+
+    with warnings_as_lines(as_json=as_json):
+        if as_json:
+            yield StudyLines()
+        elif quiet:
+            yield NullStudyListener()
+        else:
+            with make_bars(transient=True) as bars:
+                yield StudyTerminal(bars)
+
+
+def left_in_words(left: Left) -> str:
+    """`4 runs, 12 stages, about 8 min 20 s left`."""
+    from cdp.report.words import counted, seconds
+
+    if not left.runs:
+        return "all done"
+    about = "time not known yet" if left.seconds is None else f"about {seconds(left.seconds)}"
+    return f"{counted(left.runs, 'run')} with {counted(left.stages, 'new stage')} left, {about}"

@@ -40,7 +40,8 @@ def check_paths(recipe: RunRecipe) -> None:
                 raise InputError(f"data.{key}: {error}") from None
         else:
             raise InputError(
-                f"data.{key} = {path}: no such file or folder; relative paths start from the recipe's folder."
+                f"data.{key} = {path}: no such file or folder; relative paths start from the recipe's folder, and "
+                "data/ is also looked for in the working directory and in $CDP_DATA."
             )
 
 

@@ -24,7 +24,8 @@ def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
     """The recipe in a TOML file.
 
     Paths come out absolute, so that the recipe means the same wherever it is written to or read from: those in the
-    file start from the file's folder, those on the command line from the working directory.
+    file start from the file's folder, those on the command line from the working directory. A `data/…` that is not there
+    is looked for in the working directory and in $CDP_DATA.
 
     Args:
         file: TOML; what it leaves out has its default.
@@ -154,7 +155,15 @@ def _anchor(values: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, 
 
 
 def _absolute(path: str, folder: Path) -> str:
-    return os.path.abspath(folder / os.path.expanduser(path)) if path else ""
+    """The path from a folder; `data/…` is also looked for in the working directory and, as `…`, in $CDP_DATA."""
+    if not path:
+        return ""
+    paths = [os.path.abspath(folder / os.path.expanduser(path))]
+    if path.startswith("data/"):
+        paths.append(os.path.abspath(path))
+        if data := os.environ.get("CDP_DATA"):
+            paths.append(os.path.abspath(Path(data).expanduser() / path.removeprefix("data/")))
+    return next((found for found in paths if os.path.exists(found)), paths[0])
 
 
 def _build(values: Mapping[str, Mapping[str, Any]], where: str) -> RunRecipe:

@@ -34,19 +34,17 @@ def open_archive(path: str | Path) -> Archive:
     """The archive at `path`, by its ending: .zip, .tar or .rec."""
     from cdp.data.record_files import RecordFile
 
-    kinds: dict[str, type[ZipArchive | TarArchive | RecordFile]] = {
-        ".zip": ZipArchive,
-        ".tar": TarArchive,
-        ".rec": RecordFile,
-    }
-    return kinds[Path(path).suffix.lower()](path)
+    suffix = Path(path).suffix.lower()
+    return (
+        ZipArchive(path) if suffix == ".zip" else TarArchive(path) if suffix == ".tar" else RecordFile(path)
+    )
 
 
 class RandomFile:
     """A file read at given offsets.
 
     There is no position that threads or forked processes could move under each other, so one open file serves
-    them all; it is closed when nobody refers to it any more.
+    them all; it is closed with the last reference to it.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -65,9 +63,8 @@ class RandomFile:
             try:
                 part = os.pread(self._descriptor, length, offset)
             except OSError as error:
-                raise InputError(
-                    f"{self.path}: cannot be read at byte {offset:,} ({error.strerror})."
-                ) from None
+                reason = error.strerror
+                raise InputError(f"{self.path}: cannot be read at byte {offset:,} ({reason}).") from None
             if not part:
                 raise InputError(
                     f"{self.path}: cut short, it ends at byte {self.size:,} and more was expected at byte "
@@ -99,16 +96,16 @@ class ZipArchive:
     def read(self, entry: str) -> bytes:
         """The unpacked bytes of one entry, checked against its checksum."""
         info = self._infos.get(entry)
-        place = f"{self._file.path}!{entry}"
+        where = f"{self._file.path}!{entry}"
         if info is None:
-            raise InputError(f"{place}: the archive has no such entry; check the spelling.")
+            raise InputError(f"{where}: the archive has no such entry; check the spelling.")
         if info.flag_bits & 1:
-            raise InputError(f"{place}: encrypted; pack the archive again without a password.")
+            raise InputError(f"{where}: encrypted; pack the archive again without a password.")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(f"{place}: packed in a way other than stored or deflated; pack it again.")
+            raise InputError(f"{where}: packed in a way other than stored or deflated; pack it again.")
         header = self._file.read(info.header_offset, 30)
         if header[:4] != b"PK\3\4":
-            raise InputError(f"{place}: damaged, there is no entry at its offset; copy the archive again.")
+            raise InputError(f"{where}: damaged, there is no entry at its offset; copy the archive again.")
         n_name, n_extra = struct.unpack("<HH", header[26:30])
         packed = self._file.read(info.header_offset + 30 + n_name + n_extra, info.compress_size)
         try:
@@ -116,7 +113,7 @@ class ZipArchive:
         except zlib.error:
             data = b""
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
-            raise InputError(f"{place}: damaged, it does not fit its checksum; copy the archive again.")
+            raise InputError(f"{where}: damaged, it does not fit its checksum; copy the archive again.")
         return data
 
 

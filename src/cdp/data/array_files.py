@@ -1,4 +1,4 @@
-"""Opening .npy and .npz files: memory-mapped where possible, never unpickled, damage told in one sentence."""
+"""Opening .npy, .npz, Parquet and text files: mapped where possible, never unpickled, damage in one sentence."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -32,6 +33,15 @@ def reading(file: Path) -> Iterator[None]:
         raise InputError(f"{file}: does not fit into memory; save it as a folder of .npy files.") from None
     except OSError as error:
         raise InputError(f"{error.filename or file}: cannot be read ({error.strerror or error}).") from None
+
+
+@contextmanager
+def naming(source: object) -> Iterator[None]:
+    """Puts the file or row that it is about in front of the message of an InputError."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
 
 
 def open_npy(file: Path, convert: str = _AS_FLOATS, *, may_be_empty: bool = False) -> AnyArray:
@@ -90,6 +100,42 @@ def _pickled(what: str, convert: str) -> str:
         f"{what}: holds pickled Python objects, which are never opened because they can run code; "
         f"load it where you trust it and save it again with {convert}."
     )
+
+
+@contextmanager
+def open_parquet(file: Path) -> Iterator[Any]:
+    """A `pyarrow.parquet.ParquetFile`; damage found while it is read is an InputError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file_size(file)
+    try:
+        with pq.ParquetFile(file) as table:
+            yield table
+    except PermissionError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError):  # how Arrow reports damaged bytes
+        raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
+
+
+def read_text(file: Path) -> str:
+    """The contents of a UTF-8 text file."""
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
+
+
+def read_lines(file: Path) -> list[str]:
+    """The lines of a UTF-8 text file without their ends; blank ones at the end are left out."""
+    with reading(file):
+        # Not splitlines(): that also cuts at rare characters that may stand in a path.
+        lines = [line.removesuffix("\r") for line in read_text(file).split("\n")]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise InputError(f"{file}: empty; copy or write it again.")
+    return lines
 
 
 def file_size(file: Path) -> int:

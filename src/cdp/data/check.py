@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
 from typing import Any, NamedTuple
 
-from cdp.data.check_worker import CheckWorker, find_unreadable
-from cdp.data.images import Source
+from cdp.data.images import Source, decode
 from cdp.data.manifest_tables import locations_from, write_csv, writing_file
 from cdp.errors import InputError
 from cdp.parallel import count_threads, map_blocks, spans
@@ -30,10 +32,7 @@ class Unreadable(NamedTuple):
 def check_images(manifest: Manifest, threads: int = 0, progress: Progress = no_progress) -> list[Unreadable]:
     """All images of a manifest that cannot be read or decoded, by row; every picture is decoded in full, once.
 
-    Args:
-        manifest: the images.
-        threads: processes to decode with; 0 = as many as there are cores.
-        progress: told of the progress.
+    As many processes decode as `threads` says; 0 = as many as there are cores.
     """
     pictures = list(dict.fromkeys(manifest.locations))
     n_workers = min(count_threads(threads), -(-len(pictures) // _PICTURES_PER_BLOCK))
@@ -93,3 +92,68 @@ def write_unreadable(
     }
     with writing_file(file, force=force) as partial:
         write_csv(partial, columns)
+
+
+def find_unreadable(source: Source, locations: Sequence[str]) -> dict[str, str]:
+    """Location -> reason for those that cannot be read or decoded."""
+    reasons = {}
+    for location in locations:
+        try:
+            decode(source.read(location))
+        except InputError as error:
+            reasons[location] = str(error)
+    return reasons
+
+
+class CheckWorker:
+    """A process of its own that decodes images; a decoder that crashes takes down only this process.
+
+    It is asked and answers in lines of JSON; not to be shared between threads.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._process: subprocess.Popen[str] | None = None
+
+    def scan(self, locations: Sequence[str]) -> dict[str, str]:
+        """`find_unreadable` in the worker; where that kills it, the image that does so is found by halving."""
+        answer = self._ask(locations)
+        if answer is not None:
+            return answer
+        if len(locations) == 1:
+            return {locations[0]: "the image makes its decoder crash; leave it out."}
+        middle = len(locations) // 2
+        return self.scan(locations[:middle]) | self.scan(locations[middle:])
+
+    def _ask(self, locations: Sequence[str]) -> dict[str, str] | None:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "cdp.data.check", self._root],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers.
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(list(locations)) + "\n")
+            self._process.stdin.flush()
+            answer: dict[str, str] = json.loads(self._process.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            self.stop()
+            return None
+        return answer
+
+    def stop(self) -> None:
+        """End the process, if it runs."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+if __name__ == "__main__":  # the worker process: answer one line of standard input after the other
+    images = Source(sys.argv[1])
+    for line in sys.stdin:
+        print(json.dumps(find_unreadable(images, json.loads(line))), flush=True)

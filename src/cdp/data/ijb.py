@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import reading
-from cdp.data.image_names import ImageNames, read_lines
+from cdp.data.array_files import read_lines, reading
+from cdp.data.image_names import ImageNames
 from cdp.data.lfw_pairs import check_pairs
 from cdp.errors import InputError
 from cdp.types.arrays import BoolArray, DoubleArray, LongArray, read_only
@@ -51,17 +51,16 @@ class TemplateProtocol:
 
 def ijba_splits(folder: str | Path) -> list[int]:
     """The numbers of the splits in an IJB-A folder: 1..10, or 1..N where it holds fewer."""
-    place = Path(folder)
-    with reading(place):
-        found = sorted(
-            int(match[1])
-            for file in place.iterdir()
-            if file.is_dir() and (match := re.fullmatch(r"split(\d+)", file.name))
-        )
+    folder = Path(folder)
+    with reading(folder):
+        splits = [re.fullmatch(r"split(\d+)", file.name) for file in folder.iterdir() if file.is_dir()]
+    found = sorted(int(match[1]) for match in splits if match)
     if not found:
-        raise InputError(f"{place}: no split1, split2, ... there; give the folder that holds the ten splits.")
+        raise InputError(
+            f"{folder}: no split1, split2, ... there; give the folder that holds the ten splits."
+        )
     if found != list(range(1, len(found) + 1)):
-        raise InputError(f"{place}: holds splits {', '.join(map(str, found))}; one in between is missing.")
+        raise InputError(f"{folder}: holds splits {', '.join(map(str, found))}; one in between is missing.")
     return found
 
 
@@ -75,10 +74,8 @@ def read_ijba_split(folder: str | Path, number: int, names: ImageNames | None = 
             them row i of the embeddings is line i of the metadata.
     """
     split = Path(folder) / f"split{number}"
-    metadata, comparisons = (
-        split / f"verify_metadata_{number}.csv",
-        split / f"verify_comparisons_{number}.csv",
-    )
+    metadata = split / f"verify_metadata_{number}.csv"
+    comparisons = split / f"verify_comparisons_{number}.csv"
     columns = _read_ijba_metadata(metadata)
     rows = _ijba_rows(columns, names, metadata)
     template_ids, templates = np.unique(_whole(columns["TEMPLATE_ID"], metadata), return_inverse=True)
@@ -93,9 +90,9 @@ def read_ijba_split(folder: str | Path, number: int, names: ImageNames | None = 
         )
     _, media = np.unique(columns["MEDIA_ID"], return_inverse=True)
     listed = list(csv.reader(read_lines(comparisons)))
-    if any(len(row) != 2 for row in listed):
-        wrong = next(line for line, row in enumerate(listed, 1) if len(row) != 2)
-        raise InputError(f"{comparisons}: line {wrong} does not hold two template numbers.")
+    for line, row in enumerate(listed, start=1):
+        if len(row) != 2:
+            raise InputError(f"{comparisons}: line {line} does not hold two template numbers.")
     given = np.stack([_whole([row[side] for row in listed], comparisons, first=1) for side in (0, 1)], axis=1)
     lines = np.arange(1, len(listed) + 1)
     ends = _find_templates(given, template_ids, lines, comparisons, metadata)
@@ -131,9 +128,8 @@ def _ijba_rows(columns: dict[str, list[str]], names: ImageNames | None, file: Pa
     sightings: dict[str, str] = {}
     by_sighting = any("#" in name for name in names.names)
     rows = np.empty(n_rows, np.int64)
-    for line, (name, sighting) in enumerate(
-        zip(columns["FILE"], columns["SIGHTING_ID"], strict=True), start=2
-    ):
+    named = zip(columns["FILE"], columns["SIGHTING_ID"], strict=True)
+    for line, (name, sighting) in enumerate(named, start=2):
         if not by_sighting and sightings.setdefault(name, sighting) != sighting:
             raise InputError(
                 f"{file}: line {line}: {name} shows several people (sightings {sightings[name]} and {sighting}); "
@@ -174,9 +170,9 @@ def read_ijb_pack(folder: str | Path, n_images: int, names: ImageNames | None = 
         n_images: rows of the embeddings.
         names: names of the embedded images; without them row i is line i of the first file.
     """
-    place = Path(folder)
-    media_file = _only_file(place, "*_face_tid_mid.txt")
-    pair_file = _only_file(place, "*_template_pair_label.txt")
+    folder = Path(folder)
+    media_file = _only_file(folder, "*_face_tid_mid.txt")
+    pair_file = _only_file(folder, "*_template_pair_label.txt")
     listed = _read_columns(media_file, ("name", "template", "media"), n_texts=1)
     images = _pack_rows(listed["name"], n_images, names, media_file)
     template_ids, templates = np.unique(listed["template"], return_inverse=True)
@@ -189,16 +185,17 @@ def read_ijb_pack(folder: str | Path, n_images: int, names: ImageNames | None = 
             f"{media_file}: lines {order[again[0]] + 1} and {order[again[0] + 1] + 1} are the same; remove one of them."
         )
     compared = _read_columns(pair_file, ("first", "second", "label"), n_texts=0)
-    lines = np.arange(1, len(compared["label"]) + 1)
     label = compared["label"]
-    if not np.isin(label, (0, 1)).all():
-        wrong = int(np.flatnonzero(~np.isin(label, (0, 1)))[0])
-        raise InputError(f"{pair_file}: line {wrong + 1} has the label {label[wrong]}; 0 or 1 is needed.")
+    lines = np.arange(1, len(label) + 1)
+    wrong = np.flatnonzero(~np.isin(label, (0, 1)))
+    if wrong.size:
+        line = wrong[0] + 1
+        raise InputError(f"{pair_file}: line {line} has the label {label[line - 1]}; 0 or 1 is needed.")
     given = np.stack([compared["first"], compared["second"]], axis=1)
     ends = _find_templates(given, template_ids, lines, pair_file, media_file)
     check_pairs(ends, label == 1, str(pair_file), lines)
     return TemplateProtocol(
-        place.name, images, templates.astype(np.int64), media, template_ids, None, ends, label == 1
+        folder.name, images, templates.astype(np.int64), media, template_ids, None, ends, label == 1
     )
 
 
@@ -216,9 +213,8 @@ def read_detector_scores(folder: str | Path, protocol: TemplateProtocol) -> Doub
         except (ValueError, IndexError):
             scores[number] = np.nan
         if len(fields) != 12 or not scores[number] > 0:
-            raise InputError(
-                f"{file}: line {number + 1} must hold a name, 10 coordinates and a positive score."
-            )
+            where = f"{file}: line {number + 1}"
+            raise InputError(f"{where} must hold a name, 10 coordinates and a positive score.")
     return scores
 
 
@@ -259,7 +255,6 @@ def _read_columns(file: Path, columns: Sequence[str], n_texts: int) -> dict[str,
                 pyarrow.csv.ConvertOptions(column_types=kinds, null_values=[]),
             )
         except pa.ArrowInvalid as error:
-            wanted = " ".join(columns)
-            said = str(error).splitlines()[0]
-            raise InputError(f"{file}: every line must hold `{wanted}` ({said}).") from None
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{file}: every line must hold `{' '.join(columns)}` ({reason}).") from None
     return {name: table.column(name).to_numpy() for name in columns}

@@ -58,23 +58,23 @@ def _walk(
     return found
 
 
-def from_folders(place: Path, root: str, entries: Iterable[tuple[str, str]]) -> Manifest:
+def from_folders(source: Path, root: str, entries: Iterable[tuple[str, str]]) -> Manifest:
     """A manifest of (path inside, location) entries; the folder an image lies in is its identity.
 
-    Images that all lie at the top have no identity. Images beside folders of images are refused: nobody can
-    tell whether they belong to somebody.
+    Images that all lie at the top have no identity. Images beside folders of images are refused: their identity is
+    unclear.
     """
     found = sorted(
         (inside.rpartition("/")[0], inside, location) for inside, location in entries if is_image(inside)
     )
     if not found:
-        raise InputError(f"{place}: no images found; expected IDENTITY/NAME.jpg or .png below it.")
+        raise InputError(f"{source}: no images found; expected IDENTITY/NAME.jpg or .png below it.")
     folders = {folder for folder, _, _ in found}
     parents = {folder[:cut] for folder in folders for cut in _cuts(folder)}
     for folder, inside, _ in found:
         if folder in parents:
             raise InputError(
-                f"{place}: the image {inside} lies beside folders of images, so its identity is unclear; "
+                f"{source}: the image {inside} lies beside folders of images, so its identity is unclear; "
                 "put it into a folder of its own or remove it."
             )
     identities = np.full(len(found), -1, np.int64)
@@ -87,5 +87,5 @@ def from_folders(place: Path, root: str, entries: Iterable[tuple[str, str]]) -> 
 
 
 def _cuts(folder: str) -> list[int]:
-    """Where the folders above end: 0 for the top, and the place of every slash."""
-    return [0, *(place for place, letter in enumerate(folder) if letter == "/")] if folder else []
+    """Where the folders above end: 0 for the top, and the position of every slash."""
+    return [0, *(at for at, letter in enumerate(folder) if letter == "/")] if folder else []

@@ -7,24 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from cdp.data.array_files import reading
+from cdp.data.array_files import read_lines
 from cdp.errors import InputError
-
-
-def read_lines(file: Path) -> list[str]:
-    """The lines of a UTF-8 text file without their ends; blank ones at the end are left out."""
-    with reading(file):
-        try:
-            text = file.read_bytes().decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
-    # Not splitlines(): that also cuts at rare characters that may stand in a path.
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    while lines and not lines[-1].strip():
-        lines.pop()
-    if not lines:
-        raise InputError(f"{file}: empty; copy or write it again.")
-    return lines
 
 
 def repeated(names: Iterable[str]) -> list[str]:

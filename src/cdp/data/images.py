@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cdp.data.archives import Archive, open_archive, split_location
+from cdp.data.array_files import naming
 from cdp.errors import InputError
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
@@ -37,15 +38,9 @@ class ImageReader:
         return self.manifest.n_images
 
     def read(self, row: int) -> bytes:
-        """The encoded image of a row.
-
-        Raises:
-            InputError: it cannot be read; the message names its row and location.
-        """
-        try:
+        """The encoded image of a row; if it cannot be read, the error names its row and location."""
+        with naming(self.manifest.describe(row)):
             return self._source.read(self.manifest.locations[row])
-        except InputError as error:
-            raise InputError(f"{self.manifest.describe(row)}: {error}") from None
 
     def image(self, row: int, *, color: bool = True, size: int | None = None) -> ByteArray:
         """The pixels of a row, uint8 (H, W, 3), or (H, W, 1) without color.
@@ -58,11 +53,8 @@ class ImageReader:
         Raises:
             InputError: the image cannot be read or decoded; the message names its row and location.
         """
-        data = self.read(row)
-        try:
-            pixels = decode(data, color=color, size=size)
-        except InputError as error:
-            raise InputError(f"{self.manifest.describe(row)}: {error}") from None
+        with naming(self.manifest.describe(row)):
+            pixels = decode(self._source.read(self.manifest.locations[row]), color=color, size=size)
         if self.manifest.turns is not None and self.manifest.turns[row]:
             pixels = np.ascontiguousarray(np.rot90(pixels, int(self.manifest.turns[row])))
         return pixels

@@ -13,7 +13,6 @@ from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, BoolArray, FloatArray, IntArray
 
 _SAMPLE_ROWS = 1000
-_BLOCK_ROWS = 65536
 # Files were made in float16 or with approximate products; two numbers this close are meant to be the same.
 _CLOSE = 0.02
 # Share of the entries that must agree before a conclusion is drawn from them.
@@ -24,9 +23,9 @@ _CONVERT = "np.savez(file, idx=..., dist=...), short rows filled up with -1"
 def read_knn(path: str | Path, embeddings: Embeddings | None = None) -> KnnGraph:
     """The k-NN graph kept in a folder or file; docs/formats.md shows the layouts.
 
-    Other projects store 1 - cosine or the cosine in the same place, with the image itself among its neighbors.
+    Other projects store 1 - cosine or the cosine under the same name, with the image itself among its neighbors.
     With embeddings the ids alone are taken and the similarities measured; without, the numbers in the file
-    must tell which of the two they are.
+    must show which of the two they are.
 
     Args:
         path: a folder written by cdp, an .npz with `idx` and `dist` or with `data`, or an .npy of ids.
@@ -35,21 +34,20 @@ def read_knn(path: str | Path, embeddings: Embeddings | None = None) -> KnnGraph
     Raises:
         InputError: the file is missing, damaged, pickled, ambiguous, or not about these embeddings.
     """
-    place = Path(path)
-    with reading(place):
-        if not place.exists():
-            raise InputError(f"{place}: no such file or folder; check the spelling of the path.")
-        if place.is_dir():
-            return _read_artifact(place, embeddings)
-        ids, numbers = _read_file(place)
+    path = Path(path)
+    with reading(path):
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder; check the spelling of the path.")
+        if path.is_dir():
+            return _read_artifact(path, embeddings)
+        ids, numbers = _read_file(path)
     if embeddings is not None:
-        _check_rows(place, len(ids), embeddings)
-    neighbors = _check_ids(place, ids)
-    if embeddings is not None:
-        return _measure(place, neighbors, numbers, embeddings)
+        _check_rows(path, len(ids), embeddings)
+        return _measure(path, _check_ids(path, ids), numbers, embeddings)
+    neighbors = _check_ids(path, ids)
     if numbers is None:
-        raise InputError(f"{place}: holds ids without similarities; pass the embeddings it was made from.")
-    return _arrange(neighbors, _as_similarity(place, neighbors, numbers))
+        raise InputError(f"{path}: holds ids without similarities; pass the embeddings it was made from.")
+    return _arrange(neighbors, _as_similarity(path, neighbors, numbers))
 
 
 def _read_artifact(folder: Path, embeddings: Embeddings | None) -> KnnGraph:
@@ -74,7 +72,12 @@ def _read_file(file: Path) -> tuple[AnyArray, AnyArray | None]:
         if {"idx", "dist"} <= arrays.keys():
             ids, numbers = arrays["idx"], arrays["dist"]
         elif "data" in arrays:
-            ids, numbers = _split_data(file, arrays["data"])
+            data = arrays["data"]
+            if data.ndim != 3 or data.shape[1] != 2:
+                raise InputError(
+                    f"{file}: `data` must have shape (images, 2, k), not {data.shape}; write it again."
+                )
+            ids, numbers = data[:, 0], data[:, 1]
         else:
             raise InputError(f"{file}: expected `idx` and `dist`, or `data`; found {', '.join(arrays)}.")
     else:
@@ -90,16 +93,10 @@ def _read_file(file: Path) -> tuple[AnyArray, AnyArray | None]:
     return ids, numbers
 
 
-def _split_data(file: Path, data: AnyArray) -> tuple[AnyArray, AnyArray]:
-    if data.ndim != 3 or data.shape[1] != 2:
-        raise InputError(f"{file}: `data` must have shape (images, 2, k), not {data.shape}; write it again.")
-    return data[:, 0], data[:, 1]
-
-
-def _check_rows(place: Path, n_rows: int, embeddings: Embeddings) -> None:
+def _check_rows(file: Path, n_rows: int, embeddings: Embeddings) -> None:
     if n_rows != embeddings.n_images:
         raise InputError(
-            f"{place}: has {n_rows:,} rows, the embeddings {embeddings.n_images:,}; it does not belong to them."
+            f"{file}: has {n_rows:,} rows, the embeddings {embeddings.n_images:,}; it does not belong to them."
         )
 
 
@@ -134,9 +131,9 @@ def _measure(file: Path, neighbors: IntArray, numbers: AnyArray | None, embeddin
 
     if numbers is not None:
         rows = np.unique(np.linspace(0, len(neighbors) - 1, _SAMPLE_ROWS).astype(np.int64))
-        place, column = np.nonzero(_others(neighbors[rows], rows))
-        ends = np.stack([rows[place], neighbors[rows[place], column]], axis=1)
-        stored = numbers[rows[place], column].astype(np.float64)
+        sample, column = np.nonzero((neighbors[rows] >= 0) & (neighbors[rows] != rows[:, None]))
+        ends = np.stack([rows[sample], neighbors[rows[sample], column]], axis=1)
+        stored = numbers[rows[sample], column].astype(np.float64)
         measured = similarities(embeddings, ends)
         fits = [np.abs(stored - expected) <= _CLOSE for expected in (1 - measured, measured)]
         if len(stored) and max(fit.mean() for fit in fits) < _MOST:
@@ -145,12 +142,6 @@ def _measure(file: Path, neighbors: IntArray, numbers: AnyArray | None, embeddin
                 "of the rows it names."
             )
     return graph_from_neighbors(embeddings, neighbors)
-
-
-def _others(neighbors: IntArray, rows: AnyArray) -> BoolArray:
-    """True where an entry names another image: not the image itself and no padding."""
-    others: BoolArray = (neighbors >= 0) & (neighbors != rows[:, None])
-    return others
 
 
 def _as_similarity(file: Path, neighbors: IntArray, numbers: AnyArray) -> FloatArray:
@@ -162,7 +153,7 @@ def _as_similarity(file: Path, neighbors: IntArray, numbers: AnyArray) -> FloatA
         raise InputError(f"{file}: row {row} (counted from 0) holds NaN or infinity; write it again.")
     meaning = _meanings(neighbors, numbers, present)
     if len(meaning) != 1:
-        why = "nothing tells" if not meaning else "signs disagree"
+        why = "nothing shows" if not meaning else "signs disagree"
         raise InputError(
             f"{file}: {why} whether its numbers are 1 - cosine or cosine; pass the embeddings it was made from."
         )
@@ -172,46 +163,33 @@ def _as_similarity(file: Path, neighbors: IntArray, numbers: AnyArray) -> FloatA
 
 def _meanings(neighbors: IntArray, numbers: AnyArray, present: BoolArray) -> set[str]:
     """What the numbers say they are: by their range, by the image's own entry, by the order of a row."""
-    found: set[str] = set()
     values = numbers[present]
-    if values.size and values.max() > 1 + _CLOSE:
-        found.add("1 - cosine")
-    if values.size and values.min() < -_CLOSE:
-        found.add("cosine")
     own = numbers[neighbors == np.arange(len(neighbors))[:, None]]
-    if own.size and np.mean(np.abs(own) <= _CLOSE) >= _MOST:
-        found.add("1 - cosine")
-    if own.size and np.mean(np.abs(own - 1) <= _CLOSE) >= _MOST:
-        found.add("cosine")
     steps = np.diff(numbers.astype(np.float64), axis=1)[present[:, 1:] & present[:, :-1]]
     rises, falls = int(np.sum(steps > 0)), int(np.sum(steps < 0))
-    if rises > 0 and rises >= _MOST * (rises + falls):
-        found.add("1 - cosine")
-    if falls > 0 and falls >= _MOST * (rises + falls):
-        found.add("cosine")
-    return found
+    most = max(1, _MOST * (rises + falls))
+    one_minus = (
+        values.max(initial=0) > 1 + _CLOSE,
+        own.size and np.mean(np.abs(own) <= _CLOSE) >= _MOST,
+        rises >= most,
+    )
+    plain = (
+        values.min(initial=0) < -_CLOSE,
+        own.size and np.mean(np.abs(own - 1) <= _CLOSE) >= _MOST,
+        falls >= most,
+    )
+    return {name for name, signs in (("1 - cosine", one_minus), ("cosine", plain)) if any(signs)}
 
 
 def _arrange(neighbors: IntArray, similarity: FloatArray) -> KnnGraph:
     """Best first with ties by id; the image itself and second mentions dropped, pads at the end."""
-    ids, kept = neighbors.copy(), similarity.copy()
-    # In blocks, because sorting takes several times the memory of what is sorted.
-    for start in range(0, len(ids), _BLOCK_ROWS):
-        block, values = ids[start : start + _BLOCK_ROWS], kept[start : start + _BLOCK_ROWS]
-        gone = ~_others(block, np.arange(start, start + len(block)))
-        _sort_block(block, values, gone)
-        by_id = np.argsort(block, axis=1, kind="stable")
-        in_order = np.take_along_axis(block, by_id, axis=1)
-        repeated = np.zeros(block.shape, bool)
-        np.put_along_axis(repeated, by_id[:, 1:], in_order[:, 1:] == in_order[:, :-1], axis=1)
-        _sort_block(block, values, repeated)
+    from cdp.graph.exact import drop_repeats, sort_rows
+
+    ids, values = neighbors.copy(), similarity.copy()
+    values[ids < 0] = -np.inf
+    sort_rows(values, ids)  # so that of two mentions the better one comes first
+    drop_repeats(ids)
+    values[ids < 0] = -np.inf
+    sort_rows(values, ids)
     width = max(1, int((ids >= 0).sum(axis=1).max()))
-    return KnnGraph(ids[:, :width], kept[:, :width])
-
-
-def _sort_block(ids: IntArray, similarity: FloatArray, gone: BoolArray) -> None:
-    """Blank the entries that go, and sort the rows in place."""
-    ids[gone], similarity[gone] = -1, -np.inf
-    order = np.lexsort((ids, -similarity), axis=1)
-    ids[:] = np.take_along_axis(ids, order, axis=1)
-    similarity[:] = np.take_along_axis(similarity, order, axis=1)
+    return KnnGraph(ids[:, :width], values[:, :width])

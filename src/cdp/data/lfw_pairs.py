@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from cdp.data.image_names import ImageNames, read_lines
+from cdp.data.array_files import naming, read_lines
+from cdp.data.image_names import ImageNames
 from cdp.errors import InputError
 from cdp.types.arrays import AnyArray, BoolArray, LongArray, read_only
 
@@ -68,106 +68,89 @@ def check_pairs(ends: AnyArray, same: BoolArray, source: str, lines: LongArray) 
         )
     if same.all() or not same.any():
         kind = "different" if same.all() else "same"
-        raise InputError(f"{source}: no pair of {kind} identities, so there is nothing to tell apart.")
+        raise InputError(f"{source}: no pair of {kind} identities, so there is nothing to compare; add some.")
 
 
 def contiguous_folds(n_pairs: int, n_folds: int = N_FOLDS) -> LongArray:
     """Fold of every pair when the file is cut into equal parts in its own order."""
     if n_pairs < n_folds:
         raise InputError(f"{n_pairs} pairs cannot be cut into {n_folds} folds; lower the number of folds.")
-    return np.concatenate(
-        [
-            np.full(len(part), fold, np.int64)
-            for fold, part in enumerate(np.array_split(np.arange(n_pairs), n_folds))
-        ]
-    )
+    sizes = [len(part) for part in np.array_split(np.arange(n_pairs), n_folds)]
+    return np.repeat(np.arange(n_folds), sizes)
 
 
 def read_pairs(
     file: str | Path, n_images: int, names: ImageNames | None = None, n_folds: int = N_FOLDS
 ) -> PairList:
     """The pairs of any of the three kinds of file; `.csv` holds rows, the others name images."""
-    place = Path(file)
-    if place.suffix.lower() == ".csv":
-        return read_row_pairs(place, n_images, n_folds)
-    first = read_lines(place)[0].split()
+    file = Path(file)
+    if file.suffix.lower() == ".csv":
+        return read_row_pairs(file, n_images, n_folds)
+    first = read_lines(file)[0].split()
     if names is None:
         raise InputError(
-            f"{place} names images, so the embeddings need names too: give --list FILE with one path per row, or "
+            f"{file} names images, so the embeddings need names too: give --list FILE with one path per row, or "
             "views that carry paths.txt."
         )
     if first and all(field.isdecimal() for field in first):
-        return read_lfw_pairs(place, names)
-    return read_two_line_pairs(place, names, n_folds)
+        return read_lfw_pairs(file, names)
+    return read_two_line_pairs(file, names, n_folds)
 
 
 def read_row_pairs(file: str | Path, n_images: int, n_folds: int = N_FOLDS) -> PairList:
     """Pairs as row numbers: a header `first_row,second_row,same`, folds of equal size in order."""
-    place = Path(file)
-    rows = list(csv.reader(read_lines(place)))
-    header = [name.strip() for name in rows[0]]
-    if header[:3] != ["first_row", "second_row", "same"]:
-        raise InputError(
-            f"{place}: the first line is {','.join(rows[0])!r}; it must be first_row,second_row,same."
-        )
+    file = Path(file)
+    rows = list(csv.reader(read_lines(file)))
+    if [name.strip() for name in rows[0]][:3] != ["first_row", "second_row", "same"]:
+        header = ",".join(rows[0])
+        raise InputError(f"{file}: the first line is {header!r}; it must be first_row,second_row,same.")
     numbers = np.empty((len(rows) - 1, 3), np.int64)
     for line, row in enumerate(rows[1:], start=2):
+        where = f"{file}: line {line}"
         try:
             first, second, same = (int(field) for field in row[:3])
         except ValueError:
-            raise InputError(
-                f"{place}: line {line} is {','.join(row)!r}; three whole numbers are needed."
-            ) from None
+            raise InputError(f"{where} is {','.join(row)!r}; three whole numbers are needed.") from None
         for image in (first, second):
             if not 0 <= image < n_images:
                 raise InputError(
-                    f"{place}: line {line} names image {image}, but the embeddings have rows 0 to {n_images - 1}."
+                    f"{where} names image {image}, but the embeddings have rows 0 to {n_images - 1}."
                 )
         if same not in (0, 1):
-            raise InputError(f"{place}: line {line} says same={same}; write 1 for same and 0 for different.")
+            raise InputError(f"{where} says same={same}; write 1 for same and 0 for different.")
         numbers[line - 2] = first, second, same
-    lines = np.arange(2, len(rows) + 1)
-    folds = _in_file(place, len(numbers), n_folds)
-    return PairList(numbers[:, :2], numbers[:, 2] == 1, folds, str(place), lines)
-
-
-def _in_file(file: Path, n_pairs: int, n_folds: int) -> LongArray:
-    try:
-        return contiguous_folds(n_pairs, n_folds)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+    with naming(file):
+        folds = contiguous_folds(len(numbers), n_folds)
+    return PairList(numbers[:, :2], numbers[:, 2] == 1, folds, str(file), np.arange(2, len(rows) + 1))
 
 
 def read_lfw_pairs(file: str | Path, names: ImageNames) -> PairList:
     """LFW's pairs.txt: `folds<TAB>pairs`, then per fold that many same pairs and as many different ones."""
-    place = Path(file)
-    lines = read_lines(place)
+    lines = read_lines(Path(file))
     head = [int(field) for field in lines[0].split() if field.isdecimal()]
     if len(head) != 2 or min(head) < 1:
-        raise InputError(f"{place}: line 1 is {lines[0]!r}; it must say folds<TAB>pairs per fold.")
+        raise InputError(f"{file}: line 1 is {lines[0]!r}; it must say folds<TAB>pairs per fold.")
     n_folds, per_fold = head
-    expected = n_folds * 2 * per_fold
-    if len(lines) - 1 != expected:
+    if len(lines) - 1 != n_folds * 2 * per_fold:
         raise InputError(
-            f"{place}: {len(lines) - 1:,} pairs, but line 1 promises {n_folds} folds of 2 x {per_fold}; "
+            f"{file}: {len(lines) - 1:,} pairs, but line 1 promises {n_folds} folds of 2 x {per_fold}; "
             "the file is cut short or line 1 is wrong."
         )
     ends, same, people = [], [], []
     for number, line in enumerate(lines[1:], start=2):
         fields = line.split("\t") if "\t" in line else line.split()
-        where = f"{place}: line {number}"
-        if len(fields) == 3:
-            one, other = (_lfw_image(fields[0], fields[1], where), _lfw_image(fields[0], fields[2], where))
-        elif len(fields) == 4:
-            one, other = (_lfw_image(fields[0], fields[1], where), _lfw_image(fields[2], fields[3], where))
-        else:
+        where = f"{file}: line {number}"
+        if len(fields) not in (3, 4):
             raise InputError(f"{where} has {len(fields)} fields; 3 (same) or 4 (different) are needed.")
-        ends.append((names.row(one, where), names.row(other, where)))
+        # NAME 1 2, or NAME 1 OTHER 2.
+        two_names = fields[0], fields[-2] if len(fields) == 4 else fields[0]
+        images = (_lfw_image(*image, where) for image in zip(two_names, (fields[1], fields[-1]), strict=True))
+        ends.append([names.row(image, where) for image in images])
+        people.append(two_names)
         same.append(len(fields) == 3)
-        people.append((fields[0], fields[-2] if len(fields) == 4 else fields[0]))
     folds = np.repeat(np.arange(n_folds), 2 * per_fold)
     numbers = np.unique(people, return_inverse=True)[1].reshape(-1, 2)
-    return PairList(np.array(ends), np.array(same), folds, str(place), np.arange(2, expected + 2), numbers)
+    return PairList(np.array(ends), np.array(same), folds, str(file), np.arange(2, len(lines) + 1), numbers)
 
 
 def _lfw_image(name: str, number: str, where: str) -> str:
@@ -182,32 +165,28 @@ def read_two_line_pairs(file: str | Path, names: ImageNames, n_folds: int = N_FO
     CALFW's label of a same pair is its fold, 1 to 10; its different pairs carry none. Both files list all same
     pairs before the different ones, so the folds are cut from each kind separately: every fold has both.
     """
-    place = Path(file)
-    lines = read_lines(place)
+    lines = read_lines(Path(file))
     if len(lines) % 2:
-        raise InputError(f"{place}: {len(lines):,} lines; two per pair are needed, so one is missing.")
+        raise InputError(f"{file}: {len(lines):,} lines; two per pair are needed, so one is missing.")
     ends, labels = [], []
     for number in range(0, len(lines), 2):
-        fields = [re.split(r"\s+", line.strip()) for line in lines[number : number + 2]]
-        where = f"{place}: line {number + 1}"
-        if any(len(part) != 2 or not part[1].isdecimal() for part in fields):
+        first, second = (line.split() for line in lines[number : number + 2])
+        where = f"{file}: line {number + 1}"
+        if any(len(fields) != 2 or not fields[1].isdecimal() for fields in (first, second)):
             raise InputError(f"{where} or the next is not `image label`.")
-        if fields[0][1] != fields[1][1]:
-            raise InputError(
-                f"{where} says {fields[0][1]} and the next {fields[1][1]}; one pair has one label."
-            )
-        ends.append(
-            tuple(names.row(part[0], f"{place}: line {number + 1 + at}") for at, part in enumerate(fields))
-        )
-        labels.append(int(fields[0][1]))
+        if first[1] != second[1]:
+            raise InputError(f"{where} says {first[1]} and the next {second[1]}; one pair has one label.")
+        ends.append((names.row(first[0], where), names.row(second[0], f"{file}: line {number + 2}")))
+        labels.append(int(first[1]))
     label = np.array(labels)
     same = label > 0
     folds = np.empty(len(label), np.int64)
     for kind in (same, ~same):
         if kind.any():
-            folds[kind] = _in_file(place, int(kind.sum()), n_folds)
+            with naming(file):
+                folds[kind] = contiguous_folds(int(kind.sum()), n_folds)
+    if label.max() > n_folds:
+        raise InputError(f"{file}: a pair is in fold {label.max()} of {n_folds}.")
     if label.max() > 1:
-        if label.max() > n_folds:
-            raise InputError(f"{place}: a pair is in fold {label.max()} of {n_folds}.")
         folds[same] = label[same] - 1
-    return PairList(np.array(ends), same, folds, str(place), np.arange(1, len(lines), 2))
+    return PairList(np.array(ends), same, folds, str(file), np.arange(1, len(lines), 2))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import reading
+from cdp.data.array_files import open_parquet, reading
 from cdp.errors import InputError, OutputExistsError
 from cdp.files import disk_errors, replacing
 from cdp.types.arrays import AnyArray, LongArray
@@ -45,7 +45,7 @@ def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
     try:
         identities, names = _identities(file, columns, len(locations))
         return Manifest(
-            locations=tuple("" if place is None else place for place in locations),
+            locations=tuple(location or "" for location in locations),
             identities=identities,
             names=names,
             root=str(file.parent if root is None else root),
@@ -70,8 +70,7 @@ def _read_csv(file: Path) -> Columns:
         lines = csv.reader(stream, strict=True)
         try:
             header = [name.strip() for name in next(lines, [])]
-            _check_header(file, header)
-            wanted = [name for name in header if name in ("path", "identity", "identity_name", "turn")]
+            wanted = _wanted_columns(file, header)
             columns: dict[str, list[str]] = {name: [] for name in wanted}
             keep: list[tuple[int, Callable[[str], None]]] = [
                 (header.index(name), columns[name].append) for name in wanted
@@ -84,8 +83,8 @@ def _read_csv(file: Path) -> Columns:
                         f"{file}: line {lines.line_num} has {len(line)} fields, the header has {len(header)}; "
                         "put a field that contains a comma in double quotes."
                     )
-                for place, append in keep:
-                    append(line[place])
+                for at, append in keep:
+                    append(line[at])
         except csv.Error as error:
             raise InputError(f"{file}: line {lines.line_num} is not CSV ({error}).") from None
         except UnicodeDecodeError:
@@ -94,28 +93,19 @@ def _read_csv(file: Path) -> Columns:
 
 
 def _read_parquet(file: Path) -> Columns:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(file) as table:
-            header = list(table.schema_arrow.names)
-            _check_header(file, header)
-            wanted = [name for name in header if name in ("path", "identity", "identity_name", "turn")]
-            columns = table.read(columns=wanted)
-            return {name: columns.column(name).to_pylist() for name in wanted}
-    except PermissionError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError):  # Arrow reports damaged bytes as any of them
-        raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
+    with open_parquet(file) as table:
+        wanted = _wanted_columns(file, list(table.schema_arrow.names))
+        columns = table.read(columns=wanted)
+        return {name: columns.column(name).to_pylist() for name in wanted}
 
 
-def _check_header(file: Path, header: list[str]) -> None:
+def _wanted_columns(file: Path, header: list[str]) -> list[str]:
     if "path" not in header:
         raise InputError(f"{file}: no column called path; the columns are {', '.join(header) or 'none'}.")
     for name in header:
         if header.count(name) > 1:
             raise InputError(f"{file}: two columns are called {name!r}; rename one.")
+    return [name for name in header if name in ("path", "identity", "identity_name", "turn")]
 
 
 def _identities(file: Path, columns: Columns, n_images: int) -> tuple[LongArray, tuple[str, ...] | None]:
@@ -154,7 +144,7 @@ def _identity_text(identity: Any) -> str:
 def number_identities(texts: Sequence[str]) -> tuple[LongArray, tuple[str, ...] | None]:
     """Identities as numbers: whole numbers stay as they are, names are numbered in sorted order.
 
-    `""` and `-1` mean unknown. Text like `007` is a name: as a number it could not be told from `7`.
+    `""` and `-1` mean unknown. Text like `007` is a name: as a number it would be the same as `7`.
     """
     different = set(texts)
     try:
@@ -217,7 +207,7 @@ def locations_from(manifest: Manifest, folder: Path) -> Sequence[str]:
         prefix = os.path.relpath(root, here)
     except ValueError:  # Two drives of a Windows machine have no way between them.
         prefix = root
-    return [place if os.path.isabs(place) else f"{prefix}/{place}" for place in manifest.locations]
+    return [path if os.path.isabs(path) else f"{prefix}/{path}" for path in manifest.locations]
 
 
 @contextmanager

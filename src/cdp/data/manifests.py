@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cdp.data.archives import ZipArchive, split_location
-from cdp.data.array_files import reading
+from cdp.data.array_files import read_lines, reading
 from cdp.data.image_folders import from_folders, read_image_folders
 from cdp.data.manifest_tables import TABLE_SUFFIXES, read_columns, read_table
 from cdp.data.record_files import RecordFile
@@ -17,8 +17,6 @@ from cdp.data.views import read_identities
 from cdp.data.webdataset import has_pattern, read_shards, shards_of
 from cdp.errors import InputError
 from cdp.types.manifest import Manifest
-
-_KNOWN = "a folder, .csv, .parquet, list.txt, .zip, .tar or .rec"
 
 
 def read_manifest(
@@ -34,17 +32,16 @@ def read_manifest(
         skip: the list of unreadable images that `cdp check` writes; they are left out.
 
     Raises:
-        InputError: something is missing, damaged, empty or said twice; the message names it.
+        InputError: something is missing, damaged, empty or there twice; the message names it.
     """
-    place = Path(path)
-    if not place.exists():
+    if not Path(path).exists():
         if not has_pattern(str(path)):
             raise InputError(f"{path}: no such file or folder; check the spelling of the path.")
         manifest = read_shards(shards_of(str(path)))
     else:
-        with reading(place):
-            manifest = _read_folder(place, root) if place.is_dir() else _read_file(place, root)
-    _refuse_twins(manifest, str(path))
+        with reading(Path(path)):
+            manifest = _read_folder(Path(path), root) if Path(path).is_dir() else _read_file(Path(path), root)
+    _refuse_repeats(manifest, str(path))
     return manifest if skip is None else leave_out(manifest, skip)
 
 
@@ -82,16 +79,14 @@ def _read_file(file: Path, root: str | Path | None) -> Manifest:
         return read_shards([file])
     if suffix == ".rec":
         return _read_records(file)
-    raise InputError(f"{file}: not a known kind of file; give {_KNOWN}.")
+    raise InputError(
+        f"{file}: not a known kind of file; give a folder, .csv, .parquet, list.txt, .zip, .tar or .rec."
+    )
 
 
 def _read_list(file: Path, root: str | Path | None) -> Manifest:
     """The authors' layout: one path per line, and beside it in `meta.txt` one identity per line."""
-    try:
-        lines = file.read_bytes().decode("utf-8-sig").rstrip("\r\n").split("\n")
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
-    locations = tuple(line.removesuffix("\r") for line in lines)
+    locations = tuple(read_lines(file))
     if "" in locations:
         line = locations.index("") + 1
         raise InputError(f"{file}: line {line} is blank; write one image path per line.")
@@ -130,7 +125,7 @@ def _present(manifest: Manifest, file: Path) -> Manifest:
     return manifest
 
 
-def _refuse_twins(manifest: Manifest, path: str) -> None:
+def _refuse_repeats(manifest: Manifest, path: str) -> None:
     images: Sequence[Hashable] = manifest.locations
     if manifest.turns is not None:
         images = list(zip(manifest.locations, manifest.turns.tolist(), strict=True))
@@ -149,13 +144,13 @@ def _refuse_twins(manifest: Manifest, path: str) -> None:
 def leave_out(manifest: Manifest, unreadable: str | Path) -> Manifest:
     """The manifest without the images listed in a file that `cdp check` wrote."""
     file = Path(unreadable)
-    gone = {_absolute(str(file.parent), place) for place in read_columns(file)["path"]}
+    gone = {_absolute(str(file.parent), location) for location in read_columns(file)["path"]}
     # Most rows differ in the last part of the path already; only the others are worth resolving.
-    last_parts = {place.rpartition("/")[2] for place in gone}
+    last_parts = {location.rpartition("/")[2] for location in gone}
     rows = [
         row
-        for row, place in enumerate(manifest.locations)
-        if place.rpartition("/")[2] in last_parts and _absolute(manifest.root, place) in gone
+        for row, location in enumerate(manifest.locations)
+        if location.rpartition("/")[2] in last_parts and _absolute(manifest.root, location) in gone
     ]
     return without_unreadable(manifest, rows)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import reading
-from cdp.data.image_names import ending_parts, name_some, read_lines, repeated
+from cdp.data.array_files import naming, read_lines, reading
+from cdp.data.image_names import ending_parts, name_some, repeated
 from cdp.errors import InputError
 from cdp.types import Embeddings
 from cdp.types.arrays import BoolArray, FloatArray
@@ -31,28 +31,26 @@ class ProbeList:
 
 def read_probe_list(file: str | Path) -> ProbeList:
     """The probe list, JSON `{"path": [...], "id": [...]}`."""
-    place = Path(file)
-    content = _read_json_lists(place, ("path", "id"))
-    paths, identities = content["path"], content["id"]
+    paths, identities = _read_json_lists(Path(file), ("path", "id"))
     if len(paths) != len(identities):
-        raise InputError(f"{place}: {len(paths):,} paths but {len(identities):,} ids; write one id per path.")
-    return ProbeList(_without_repeats(place, paths), tuple(identities))
+        raise InputError(f"{file}: {len(paths):,} paths but {len(identities):,} ids; write one id per path.")
+    return ProbeList(tuple(paths), tuple(identities))
 
 
 def read_distractor_list(file: str | Path) -> tuple[str, ...]:
     """A distractor list, JSON `{"path": [...]}`."""
-    place = Path(file)
-    return _without_repeats(place, _read_json_lists(place, ("path",))["path"])
+    return tuple(_read_json_lists(Path(file), ("path",))[0])
 
 
-def _read_json_lists(file: Path, keys: Sequence[str]) -> dict[str, list[str]]:
+def _read_json_lists(file: Path, keys: Sequence[str]) -> list[list[str]]:
+    """The lists of these names; the first of them holds every image once."""
     with reading(file):
         text = file.read_bytes()
     try:
         content: Any = json.loads(text)
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise InputError(f"{file}: not JSON, or cut short; copy it again from the devkit.") from None
-    lists = {}
+    lists = []
     for key in keys:
         values = content.get(key) if isinstance(content, dict) else None
         if not isinstance(values, list) or not values:
@@ -61,15 +59,10 @@ def _read_json_lists(file: Path, keys: Sequence[str]) -> dict[str, list[str]]:
             )
         if not all(isinstance(value, str | int) for value in values):
             raise InputError(f'{file}: "{key}" must hold names only.')
-        lists[key] = [str(value) for value in values]
-    return lists
-
-
-def _without_repeats(file: Path, paths: list[str]) -> tuple[str, ...]:
-    twice = repeated(paths)
-    if twice:
+        lists.append([str(value) for value in values])
+    if twice := repeated(lists[0]):
         raise InputError(f"{file}: {name_some(twice)} stands there twice; list every image once.")
-    return tuple(paths)
+    return lists
 
 
 def read_noise_list(file: str | Path) -> frozenset[str]:
@@ -89,20 +82,19 @@ def is_noisy(paths: Sequence[str], noise: frozenset[str]) -> BoolArray:
 
 def read_feature(file: str | Path) -> FloatArray:
     """One feature vector, float32 (D,): four int32 (D, 1, 4, 5), then D float32, little-endian."""
-    place = Path(file)
-    with reading(place):
-        content = place.read_bytes()
+    with reading(Path(file)):
+        content = Path(file).read_bytes()
     if len(content) < _HEADER_BYTES:
-        raise InputError(f"{place}: {len(content)} bytes are too few for a feature file; write it again.")
+        raise InputError(f"{file}: {len(content)} bytes are too few for a feature file; write it again.")
     rows, columns, width, kind = (int(value) for value in np.frombuffer(content, "<i4", _HEADER_INTS))
     if (columns, width, kind) != (1, 4, 5) or rows < 1:
         raise InputError(
-            f"{place}: the header says ({rows}, {columns}, {width}, {kind}); a feature file starts with "
+            f"{file}: the header says ({rows}, {columns}, {width}, {kind}); a feature file starts with "
             "(dimensions, 1, 4, 5)."
         )
     if len(content) != _HEADER_BYTES + 4 * rows:
         raise InputError(
-            f"{place}: {len(content):,} bytes for {rows} float32 values, {_HEADER_BYTES + 4 * rows:,} expected; "
+            f"{file}: {len(content):,} bytes for {rows} float32 values, {_HEADER_BYTES + 4 * rows:,} expected; "
             "copy or write it again."
         )
     return np.frombuffer(content, "<f4", rows, _HEADER_BYTES)
@@ -116,16 +108,18 @@ def read_features(folder: str | Path, paths: Sequence[str], suffix: str = ".bin"
         paths: the images' paths as the devkit's lists give them.
         suffix: what the devkit appends to an image's path, e.g. `_mymodel.bin`.
     """
-    place = Path(folder)
-    if not place.is_dir():
-        raise InputError(f"{place}: no such folder of feature files; check the spelling of the path.")
-    vectors: FloatArray | None = None
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder of feature files; check the spelling of the path.")
+    if not paths:
+        raise InputError(f"{folder}: the list of images is empty.")
+    vectors = np.empty((0, 0), np.float32)
     for row, path in enumerate(paths):
-        file = place / f"{path}{suffix}"
-        if row == 0 or not file.exists():
-            _check_feature_file(place, path, suffix)
+        file = folder / f"{path}{suffix}"
+        if not file.exists():
+            raise InputError(f"{file}: no such feature file; {_hint(file, Path(path).name)}")
         vector = read_feature(file)
-        if vectors is None:
+        if row == 0:
             vectors = np.empty((len(paths), len(vector)), np.float32)
         if len(vector) != vectors.shape[1]:
             raise InputError(
@@ -133,31 +127,22 @@ def read_features(folder: str | Path, paths: Sequence[str], suffix: str = ".bin"
                 "with one network."
             )
         vectors[row] = vector
-    if vectors is None:
-        raise InputError(f"{place}: the list of images is empty.")
-    try:
+    with naming(folder):
         return Embeddings(vectors)
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
 
 
-def _check_feature_file(folder: Path, path: str, suffix: str) -> None:
-    file = folder / f"{path}{suffix}"
-    if file.exists():
-        return
-    image = Path(path).name
+def _hint(file: Path, image: str) -> str:
     siblings = file.parent.iterdir() if file.parent.is_dir() else ()
     beside = sorted(other.name for other in siblings if other.name.startswith(image))
-    hint = f"beside it lies {beside[0]}: is the suffix right?" if beside else "was this image embedded?"
-    raise InputError(f"{file}: no such feature file; {hint}")
+    return f"beside it lies {beside[0]}: is the suffix right?" if beside else "was this image embedded?"
 
 
 def write_feature(file: str | Path, vector: FloatArray) -> None:
     """Write one feature vector as the devkit reads it."""
-    place = Path(file)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    file = Path(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
     header = np.array([len(vector), 1, 4, 5], "<i4")
-    place.write_bytes(header.tobytes() + np.asarray(vector, "<f4").tobytes())
+    file.write_bytes(header.tobytes() + np.asarray(vector, "<f4").tobytes())
 
 
 def write_features(

@@ -24,10 +24,10 @@ def merge_manifests(manifests: Sequence[Manifest]) -> Manifest:
             numbers.append(manifest.identities)
             continue
         assert manifest.names is not None
-        told = np.array(
+        number_of = np.array(
             [names.setdefault(name or f"#{at}", len(names)) for at, name in enumerate(manifest.names)]
         )
-        numbers.append(np.where(manifest.identities >= 0, told[manifest.identities], -1))
+        numbers.append(np.where(manifest.identities >= 0, number_of[manifest.identities], -1))
     turns: ByteArray | None = None
     if any(manifest.turns is not None for manifest in manifests):
         turns = np.concatenate(
@@ -35,7 +35,7 @@ def merge_manifests(manifests: Sequence[Manifest]) -> Manifest:
         )
     return Manifest(
         locations=tuple(
-            os.path.abspath(os.path.join(each.root, place)) for each in manifests for place in each.locations
+            os.path.abspath(os.path.join(each.root, path)) for each in manifests for path in each.locations
         ),
         identities=np.concatenate(numbers),
         names=tuple(names) if by_name else None,

@@ -32,12 +32,12 @@ class RecordFile:
     def read(self, entry: str) -> bytes:
         """The encoded image with key `entry`."""
         key = int(entry) if entry.isdecimal() else -1
-        place = int(np.searchsorted(self.keys, key))
-        if place == len(self.keys) or self.keys[place] != key:
-            raise InputError(f"{self.path}!{entry}: the index has no such key.")
-        image = self.unpack(key, self.payload(key, int(self.offsets[place])))[1]
+        at = int(np.searchsorted(self.keys, key))
+        if at == len(self.keys) or self.keys[at] != key:
+            raise InputError(f"{self.path}!{entry}: the index has no such key; check the number.")
+        image = self.unpack(key, self.payload(key, int(self.offsets[at])))[1]
         if not image:
-            raise InputError(f"{self.path}!{entry}: the record holds no image.")
+            raise InputError(f"{self.path}!{entry}: the record holds no image; leave it out.")
         return image
 
     def payload(self, key: int, offset: int) -> bytes:
@@ -48,7 +48,10 @@ class RecordFile:
             kind, length = word >> _LENGTH_BITS, word & (2**_LENGTH_BITS - 1)
             expected = (_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)
             if magic != MAGIC or kind not in expected:
-                raise InputError(_no_record(self.path, key, offset))
+                raise InputError(
+                    f"{self.path}!{key}: there is no record at byte {offset:,}; the file is damaged, or "
+                    f"{self.path.with_suffix('.idx').name} belongs to another one: copy both again."
+                )
             parts.append(self._file.read(offset + _FRAME.size, length))
             if kind in (_WHOLE, _LAST):
                 return _MAGIC_BYTES.join(parts)
@@ -72,9 +75,8 @@ class RecordFile:
         """(keys, identities) of all images, in the order of the keys, without reading the images.
 
         InsightFace files open with a header under key 0 and end with one record per identity; both kinds carry
-        labels and no image, which tells them apart exactly. The header's own counters are float32 and are
-        wrong beyond 2^24, so they only serve to notice an index that was cut short. Files made with im2rec
-        have no such header: there every key is an image.
+        labels and no image, and no image does. The header's own counters are float32 and wrong beyond 2^24, so they
+        only serve to notice an index that was cut short. Files of im2rec have no header: every key is an image.
         """
         lengths, labels, n_labels = self._scan()
         without_image = (n_labels > 0) & (lengths == _HEADER.size + 4 * n_labels)
@@ -103,20 +105,20 @@ class RecordFile:
         labels = words[first + 3].view("<f4").astype(np.float64)
         several = np.flatnonzero((n_labels > 0) & (kinds == _WHOLE) & (lengths >= _HEADER.size + 4))
         labels[several] = words[first[several] + 8].view("<f4")
-        for place in np.flatnonzero(kinds != _WHOLE).tolist():
-            key = int(self.keys[place])
-            payload = self.payload(key, int(self.offsets[place]))
-            labels[place] = self.unpack(key, payload)[0]
-            lengths[place], n_labels[place] = len(payload), _HEADER.unpack_from(payload)[0]
+        for at in np.flatnonzero(kinds != _WHOLE).tolist():
+            key = int(self.keys[at])
+            payload = self.payload(key, int(self.offsets[at]))
+            labels[at] = self.unpack(key, payload)[0]
+            lengths[at], n_labels[at] = len(payload), _HEADER.unpack_from(payload)[0]
         self._refuse(lengths < _HEADER.size, "the record is too short to be an image")
         return lengths, labels, n_labels
 
     def _refuse(self, wrong: BoolArray, why: str) -> None:
-        places = np.flatnonzero(wrong)
-        if places.size:
-            others = f" (and {places.size - 1:,} more)" if places.size > 1 else ""
+        records = np.flatnonzero(wrong)
+        if records.size:
+            others = f" (and {records.size - 1:,} more)" if records.size > 1 else ""
             raise InputError(
-                f"{self.path}: key {self.keys[places[0]]}{others}: {why}; the file is cut short, or "
+                f"{self.path}: key {self.keys[records[0]]}{others}: {why}; the file is cut short, or "
                 f"{self.path.with_suffix('.idx').name} belongs to another one: copy both again."
             )
 
@@ -163,24 +165,13 @@ def read_index(file: Path) -> tuple[LongArray, LongArray]:
     try:
         table: AnyArray = np.array(fields).astype(np.int64).reshape(len(lines), 2)
     except (ValueError, OverflowError):
-        raise InputError(f"{file}: line {_odd_line(lines)} is not `key<TAB>offset`; copy it again.") from None
+        is_entry = (
+            len(fields) == 2 and all(map(bytes.isdigit, fields)) for fields in map(bytes.split, lines)
+        )
+        wrong = next((number for number, good in enumerate(is_entry, start=1) if not good), len(lines))
+        raise InputError(f"{file}: line {wrong} is not `key<TAB>offset`; copy it again.") from None
     table = table[np.argsort(table[:, 0], kind="stable")]
     twice = np.flatnonzero(np.diff(table[:, 0]) == 0)
     if twice.size:
         raise InputError(f"{file}: key {table[twice[0], 0]} stands there twice; make the index again.")
     return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
-
-
-def _odd_line(lines: list[bytes]) -> int:
-    for number, line in enumerate(lines, start=1):
-        fields = line.split()
-        if len(fields) != 2 or not all(field.isdigit() for field in fields):
-            return number
-    return len(lines)
-
-
-def _no_record(path: Path, key: int, offset: int) -> str:
-    return (
-        f"{path}!{key}: there is no record at byte {offset:,}; the file is damaged, or "
-        f"{path.with_suffix('.idx').name} belongs to another one: copy both again."
-    )

@@ -44,7 +44,7 @@ def families(manifest: Manifest) -> LongArray:
     from scipy.sparse.csgraph import connected_components
 
     numbers: dict[str, int] = {}
-    pictures = np.array([numbers.setdefault(place, len(numbers)) for place in manifest.locations], np.int64)
+    pictures = np.array([numbers.setdefault(path, len(numbers)) for path in manifest.locations], np.int64)
     known = classes >= 0
     n_nodes = manifest.n_identities + len(numbers)
     ties = (classes[known], manifest.n_identities + pictures[known])

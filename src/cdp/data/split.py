@@ -1,4 +1,4 @@
-"""The identity split: a labeled part, unlabeled parts and test parts, with nobody on two sides."""
+"""The identity split: a labeled part, unlabeled parts and test parts that share no identity."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class _SplitSettings(msgspec.Struct):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The parts of one manifest; identities keep the numbers of the whole, and nobody is in two parts.
+    """The parts of one manifest; identities keep the numbers of the whole, and none is in two parts.
 
     Attributes:
         labeled: the part whose identities may be used.
         unlabeled: the parts that are to be labeled.
         validation: for choosing settings, or None.
-        probes: people to be found again, each with two images or more, or None.
-        distractors: people who are not among the probes, or None.
+        probes: identities with two images or more each, for identification, or None.
+        distractors: identities that are not among the probes, or None.
         settings: how the split was made.
         made_from: hash of the manifest that was split.
     """
@@ -75,7 +75,10 @@ class Split:
             raise InputError(f"{suffix}: parts are written as {' or '.join(TABLE_SUFFIXES)}.")
         for name, part in self.parts():
             part.save(folder / f"{name}{suffix}")
-        settings = {**self.settings, "parts": self.counts(), "suffix": suffix}
+        counts = {
+            name: {"images": part.n_images, "identities": part.n_identities} for name, part in self.parts()
+        }
+        settings = {**self.settings, "parts": counts, "suffix": suffix}
         write_card(folder, "Split", repr(self), settings, self.made_from)
 
     @classmethod
@@ -96,29 +99,16 @@ class Split:
     def _of(
         cls, parts: Mapping[str, Manifest], settings: Mapping[str, Any], made_from: Mapping[str, str]
     ) -> Split:
-        return cls(
-            labeled=parts["labeled"],
-            unlabeled=tuple(part for name, part in parts.items() if name.startswith("unlabeled")),
-            validation=parts.get("validation"),
-            probes=parts.get("probes"),
-            distractors=parts.get("distractors"),
-            settings=settings,
-            made_from=made_from,
-        )
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Images and identities of every part."""
-        return {
-            name: {"images": part.n_images, "identities": part.n_identities} for name, part in self.parts()
-        }
+        unlabeled = tuple(part for name, part in parts.items() if name.startswith("unlabeled"))
+        tests = {name: parts.get(name) for name in _TESTS}
+        return cls(parts["labeled"], unlabeled, **tests, settings=settings, made_from=made_from)
 
     def __repr__(self) -> str:
-        others = [name for name in _TESTS if getattr(self, name) is not None]
+        tests = "".join(f", {name}" for name in _TESTS if getattr(self, name) is not None)
         n_unlabeled = sum(part.n_images for part in self.unlabeled)
         return (
             f"Split: {self.labeled.n_images:,} labeled images of {self.labeled.n_identities:,} identities, "
-            f"{n_unlabeled:,} unlabeled in {len(self.unlabeled)} parts"
-            + "".join(f", {name}" for name in others)
+            f"{n_unlabeled:,} unlabeled in {len(self.unlabeled)} parts{tests}"
         )
 
 
@@ -133,13 +123,13 @@ def split_by_identity(
     seed: int = 0,
     family: npt.ArrayLike | None = None,
 ) -> Split:
-    """Parts of a manifest with nobody on two sides, balanced by images.
+    """Parts of a manifest that share no identity, balanced by images.
 
     Validation, probes and distractors are taken out first, as shares of all images. `labeled` is the labeled
     share of what remains, and the rest makes equal unlabeled parts: so 1/11 and 10 give eleven equal parts
     whatever was taken out before. Rows keep their order inside a part.
 
-    Families are dealt out from the largest to the smallest, those of one size in random order, each to the
+    Families are assigned from the largest to the smallest, those of one size in random order, each to the
     part that is then least full for its share; so parts also resemble each other in the sizes of identities.
 
     Args:
@@ -147,8 +137,8 @@ def split_by_identity(
         labeled: share of the labeled part.
         unlabeled_parts: number of equal unlabeled parts.
         validation: share of a part for choosing settings.
-        probes: share of the people to be found again; only identities with two images or more come here.
-        distractors: share of the people they must be told from.
+        probes: share of the identities to be searched; only those with two images or more come here.
+        distractors: share of the identities that they are searched among.
         seed: which of the equally good splits.
         family: one value per row; rows of one value stay together. Otherwise identities that share a
             picture, such as its rotations, stay together.
@@ -160,13 +150,13 @@ def split_by_identity(
     rows = np.flatnonzero(manifest.identities < 0)
     if rows.size:
         raise InputError(
-            f"{name_rows(rows)} (counted from 0) have no identity, so nobody can keep them on one side; "
+            f"{name_rows(rows)} (counted from 0) have no identity, so they could end in several parts; "
             "leave these images out of the split."
         )
     if manifest.n_identities == 1:
         raise InputError("There is one identity only; a split needs at least one for every part.")
     family_of = families(manifest) if family is None else _family_numbers(manifest, family)
-    part_of = _deal(manifest, family_of, shares, seed)[family_of]
+    part_of = _assign(manifest, family_of, shares, seed)[family_of]
     parts = {}
     for number, name in enumerate(shares):
         kept = part_of == number
@@ -177,14 +167,8 @@ def split_by_identity(
                 "of these shares; ask for fewer parts or larger shares."
             )
         parts[name] = manifest.take(kept)
-    settings = {
-        "labeled": labeled,
-        "unlabeled_parts": unlabeled_parts,
-        "validation": validation,
-        "probes": probes,
-        "distractors": distractors,
-        "seed": seed,
-    }
+    settings = {"labeled": labeled, "unlabeled_parts": unlabeled_parts, "validation": validation}
+    settings |= {"probes": probes, "distractors": distractors, "seed": seed}
     return Split._of(parts, settings, {"manifest": hash_manifest(manifest)})
 
 
@@ -205,9 +189,7 @@ def _shares(
         if not 0 <= share <= 1:
             raise InputError(f"{name}={share:g}: a share is a number from 0 to 1, e.g. 1/11.")
     if labeled == 0:
-        raise InputError(
-            "labeled=0: without a labeled part nothing can be learned; give a share such as 1/11."
-        )
+        raise InputError("labeled=0: there is nothing to learn from; give a share such as 1/11.")
     if unlabeled_parts < 0:
         raise InputError(f"unlabeled_parts={unlabeled_parts}: use 0, 1, 2, … parts.")
     if (labeled == 1) != (unlabeled_parts == 0):
@@ -220,11 +202,10 @@ def _shares(
         raise InputError(
             f"validation, probes and distractors take {1 - remains:g} of all images; leave something for the rest."
         )
+    each = (1 - labeled) * remains / max(1, unlabeled_parts)
     shares = {"labeled": labeled * remains}
-    for number in range(1, unlabeled_parts + 1):
-        shares[f"unlabeled{number}"] = (1 - labeled) * remains / unlabeled_parts
-    shares |= {name: given[name] for name in _TESTS if given[name] > 0}
-    return shares
+    shares |= {f"unlabeled{number}": each for number in range(1, unlabeled_parts + 1)}
+    return shares | {name: given[name] for name in _TESTS if given[name] > 0}
 
 
 def _family_numbers(manifest: Manifest, family: npt.ArrayLike) -> LongArray:
@@ -239,22 +220,22 @@ def _family_numbers(manifest: Manifest, family: npt.ArrayLike) -> LongArray:
     if len(torn):
         row = int(np.flatnonzero(manifest.classes == torn[0, 0])[0])
         raise InputError(
-            f"Identity {manifest.identities[row]} is in two families, so it could end on two sides; "
+            f"Identity {manifest.identities[row]} is in two families, so it could end in two parts; "
             "give all its images one family."
         )
     return numbers
 
 
-def _deal(manifest: Manifest, family_of: LongArray, shares: dict[str, float], seed: int) -> LongArray:
+def _assign(manifest: Manifest, family_of: LongArray, shares: dict[str, float], seed: int) -> LongArray:
     """Part number of every family."""
     sizes = np.bincount(family_of)
-    # A person with one picture cannot be found again.
+    # An identity with one image has no second one to be found.
     single = np.bincount(family_of, manifest.sizes[manifest.classes] < 2, len(sizes)) > 0
     shuffled = np.random.default_rng(seed).permutation(len(sizes))
     order = shuffled[np.lexsort((-sizes[shuffled], single[shuffled]))]
     targets = {name: share * manifest.n_images for name, share in shares.items()}
     others = [name for name in shares if name != "probes"]
-    # The other parts keep room for those who cannot be probes, else the probes would stay behind their share.
+    # The other parts reserve space for what cannot be probes, else the probes would stay behind their share.
     reserved = float(sizes[single].sum()) / sum(targets[name] for name in others)
     filled = {name: 0.0 if name == "probes" else reserved * targets[name] for name in shares}
     numbers = {name: number for number, name in enumerate(shares)}

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import reading
+from cdp.data.array_files import naming, reading
+from cdp.data.images import decode
 from cdp.data.lfw_pairs import N_FOLDS, contiguous_folds
-from cdp.errors import InputError, MissingExtraError
+from cdp.errors import InputError
 from cdp.types.arrays import BoolArray, ByteArray, LongArray, read_only
 
 
@@ -45,19 +46,8 @@ class VerificationPack:
 
     def decode(self, row: int) -> ByteArray:
         """Image `row` as uint8 (height, width, 3)."""
-        try:
-            from PIL import Image, UnidentifiedImageError
-        except ImportError:
-            raise MissingExtraError(
-                "Decoding images needs Pillow; install it with pip install 'cdp[pictures]'."
-            ) from None
-        try:
-            with Image.open(io.BytesIO(self.images[row])) as image:
-                return np.asarray(image.convert("RGB"))
-        except (UnidentifiedImageError, OSError):
-            raise InputError(
-                f"{self.source}: image {row} (counted from 0) is damaged or not an image."
-            ) from None
+        with naming(f"{self.source}: image {row} (counted from 0)"):
+            return decode(self.images[row])
 
 
 def read_verification_pack(file: str | Path) -> VerificationPack:
@@ -66,23 +56,23 @@ def read_verification_pack(file: str | Path) -> VerificationPack:
     An ordinary unpickler runs whatever a file asks it to run. This one knows the few names needed for bytes and
     NumPy arrays and refuses every other, so a hostile file ends in an error before anything is called.
     """
-    place = Path(file)
-    with reading(place), place.open("rb") as stream:
-        content = _restricted_load(place, stream)
+    file = Path(file)
+    with reading(file), file.open("rb") as stream:
+        content = _restricted_load(file, stream)
     if not isinstance(content, tuple | list) or len(content) != 2:
-        raise InputError(f"{place}: not a verification pack; it must hold (images, flags).")
+        raise InputError(f"{file}: not a verification pack; it must hold (images, flags).")
     images, flags = (part.values if isinstance(part, _Array) else part for part in content)
     if not isinstance(images, list | tuple) or not isinstance(flags, list | tuple | np.ndarray):
         raise InputError(
-            f"{place}: not a verification pack; it must hold a list of images and a list of flags."
+            f"{file}: not a verification pack; it must hold a list of images and a list of flags."
         )
-    same = np.array([_as_flag(place, number, flag) for number, flag in enumerate(flags)], bool)
+    same = np.array([_as_flag(file, number, flag) for number, flag in enumerate(flags)], bool)
     if not len(same) or len(images) != 2 * len(same):
         raise InputError(
-            f"{place}: {len(images):,} images for {len(same):,} pairs; two images per pair are needed."
+            f"{file}: {len(images):,} images for {len(same):,} pairs; two images per pair are needed."
         )
     return VerificationPack(
-        tuple(_as_bytes(place, row, image) for row, image in enumerate(images)), same, str(place)
+        tuple(_as_bytes(file, row, image) for row, image in enumerate(images)), same, str(file)
     )
 
 
@@ -118,11 +108,8 @@ class _Number:
         self.dtype = np.dtype(name)
 
     def __setstate__(self, state: Any) -> None:
-        if (
-            not isinstance(state, tuple)
-            or len(state) < 2
-            or state[1] not in ("<", "|", "=", b"<", b"|", b"=")
-        ):
+        known = isinstance(state, tuple) and state[1:2] and state[1] in ("<", "|", "=", b"<", b"|", b"=")
+        if not known:
             raise _RefusedError("numbers in an unknown form")
 
 

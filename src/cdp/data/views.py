@@ -11,12 +11,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cdp.data.array_files import file_size, open_npy, read_npz, reading
+from cdp.data.array_files import file_size, naming, open_npy, open_parquet, read_npz, read_text, reading
 from cdp.errors import InputError, StoreError
 from cdp.types import Views
 from cdp.types.arrays import AnyArray
-
-_EXPECTED = "base.npy, committee/NAME.npy and, if known, identities.npy"
 
 
 class _ViewsSettings(msgspec.Struct):
@@ -46,17 +44,16 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
     Raises:
         InputError: the file is missing, cut short, pickled or inconsistent; the message says which and why.
     """
-    place = Path(path)
+    path = Path(path)
     if dim is not None and dim < 1:
-        raise InputError(f"{place}: dim={dim} is not a row length; give the number of values per image.")
-    with reading(place):
-        parts = _read_parts(place, dim, base)
-    try:
-        views = Views(parts.base, parts.committee, parts.identities, parts.paths)
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
+        raise InputError(f"{path}: dim={dim} is not a row length; give the number of values per image.")
+    with reading(path):
+        parts = _read_parts(path, dim, base)
+    identities = None if parts.identities is None else _number_names(parts.identities, path)
+    with naming(path):
+        views = Views(parts.base, parts.committee, identities, parts.paths)
     if dim is not None and views.base.dimensions != dim:
-        raise InputError(f"{place}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.")
+        raise InputError(f"{path}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.")
     return views
 
 
@@ -79,21 +76,21 @@ def looks_like_views(path: str | Path) -> bool:
     return file.suffix in (".npy", ".npz", ".bin")
 
 
-def _read_parts(place: Path, dim: int | None, base: str | None) -> _Parts:
-    if not place.exists():
-        raise InputError(f"{place}: no such file or folder; check the spelling of the path.")
-    if place.is_dir():
-        return _read_folder(place, dim, base)
-    if place.suffix == ".npz":
-        return _read_npz_views(place, base)
-    if place.suffix == ".parquet":
-        return _read_parquet(place, base)
-    if place.suffix == ".npy":
-        return _Parts(open_npy(place))
-    if place.suffix == ".bin":
-        home = place.parent.parent if place.parent.name == "features" else place.parent
-        return _read_models(place, {}, home, dim)
-    raise InputError(f"{place}: not a known kind of file; give a folder, .npz, .parquet, .npy or .bin.")
+def _read_parts(path: Path, dim: int | None, base: str | None) -> _Parts:
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder; check the spelling of the path.")
+    if path.is_dir():
+        return _read_folder(path, dim, base)
+    if path.suffix == ".npz":
+        return _read_npz_views(path, base)
+    if path.suffix == ".parquet":
+        return _read_parquet(path, base)
+    if path.suffix == ".npy":
+        return _Parts(open_npy(path))
+    if path.suffix == ".bin":
+        folder = path.parent.parent if path.parent.name == "features" else path.parent
+        return _read_models(path, {}, folder, dim)
+    raise InputError(f"{path}: not a known kind of file; give a folder, .npz, .parquet, .npy or .bin.")
 
 
 def _open_bin(file: Path, n_rows: int | None, counted_in: Path | None, dim: int | None) -> AnyArray:
@@ -132,16 +129,19 @@ def _read_folder(folder: Path, dim: int | None, base: str | None) -> _Parts:
         return _read_models(files["base"], members, folder, dim)
     models = _model_files(folder / "features")
     if models:
-        chosen = _choose_base(folder / "features", models, base)
+        base_name = _choose_base(folder / "features", models, base)
         # learn-to-cluster keeps parts of other images side by side, each with identities of its own.
         members = {
             name: file
             for name, file in models.items()
-            if name != chosen and not (folder / "labels" / f"{name}.meta").exists()
+            if name != base_name and not (folder / "labels" / f"{name}.meta").exists()
         }
-        return _read_models(models[chosen], members, folder, dim)
+        return _read_models(models[base_name], members, folder, dim)
     found = ", ".join(sorted(file.name for file in folder.iterdir())[:10]) or "nothing"
-    raise InputError(f"{folder}: no base.npy; a folder of views holds {_EXPECTED} (found: {found}).")
+    raise InputError(
+        f"{folder}: no base.npy; a folder of views holds base.npy, committee/NAME.npy and, if known, identities.npy "
+        f"(found: {found})."
+    )
 
 
 def _model_files(folder: Path) -> dict[str, Path]:
@@ -175,7 +175,7 @@ def _in_card_order(folder: Path, members: Mapping[str, Path]) -> dict[str, Path]
     return {name: members[name] for name in [*order, *(name for name in members if name not in order)]}
 
 
-def _choose_base(place: Path, names: Collection[str], base: str | None) -> str:
+def _choose_base(source: Path, names: Collection[str], base: str | None) -> str:
     wanted = base if base is not None else "base"
     if wanted in names:
         return wanted
@@ -183,16 +183,15 @@ def _choose_base(place: Path, names: Collection[str], base: str | None) -> str:
         return next(iter(names))
     listed = ", ".join(sorted(names)) or "none"
     if base is not None:
-        raise InputError(f"{place}: no model called {base!r}; the models are {listed}.")
-    raise InputError(f"{place}: which model is the base? Pass base= with one of {listed}.")
+        raise InputError(f"{source}: no model called {base!r}; the models are {listed}.")
+    raise InputError(f"{source}: which model is the base? Pass base= with one of {listed}.")
 
 
 def _read_models(base: Path, members: Mapping[str, Path], folder: Path, dim: int | None) -> _Parts:
     """Models from .npy or .bin files, and what the folder says about the images."""
-    described_by = ["identities.npy", "identities.txt", f"labels/{base.stem}.meta", "meta.txt"]
     counts: dict[Path, int] = {}
     identities = paths = None
-    for file in [folder / name for name in described_by if (folder / name).is_file()][:1]:
+    if (file := _identity_file(folder, base.stem)) is not None:
         identities = read_identities(file)
         counts[file] = len(identities)
     for file in [folder / name for name in ("paths.txt", "list.txt") if (folder / name).is_file()][:1]:
@@ -213,16 +212,9 @@ def _read_models(base: Path, members: Mapping[str, Path], folder: Path, dim: int
     return _Parts(base_array, committee, identities, paths)
 
 
-def _read_text(file: Path) -> str:
-    try:
-        return file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
-
-
 def _lines(file: Path) -> list[str]:
-    # Not splitlines(): that also cuts at rare characters that may stand in a path.
-    lines = [line.removesuffix("\r") for line in _read_text(file).removesuffix("\n").split("\n")]
+    # Not read_lines(): the path of the last image may be unknown, and so its line empty.
+    lines = [line.removesuffix("\r") for line in read_text(file).removesuffix("\n").split("\n")]
     if lines == [""]:
         raise InputError(f"{file}: empty, one line per image is needed; remove or write it again.")
     return lines
@@ -231,32 +223,68 @@ def _lines(file: Path) -> list[str]:
 def read_identities(file: Path) -> AnyArray:
     """One identity per image from .npy or text, numbers or names; -1 where unknown."""
     with reading(file):
-        if file.suffix != ".npy":
-            return _parse_identities(file, [line.strip() for line in _lines(file)])
+        return _number_names(_stored_identities(file), file)
+
+
+def read_identity_names(path: str | Path) -> AnyArray | None:
+    """The identities of views or of an identities file as they are written there; None where they are numbers.
+
+    Views number the names of each file by themselves, so number 3 of one file and number 3 of another may be two
+    people. Names that are the same in both files are one person.
+    """
+    file: Path | None = Path(path)
+    stored = None
+    with reading(Path(path)):
+        if Path(path).is_dir():
+            file = _identity_file(Path(path), "base")
+        if file is not None and file.suffix == ".npz":
+            stored = read_npz(file).get("identities")
+        elif file is not None and file.suffix == ".parquet":
+            with open_parquet(file) as table:
+                stored = _parquet_images(table)[0]
+        elif file is not None and file.suffix != ".bin":
+            stored = _stored_identities(file)
+    if stored is None or stored.dtype.kind not in "US" or _are_numbers(stored):
+        return None
+    return stored.astype(str).ravel()
+
+
+def _identity_file(folder: Path, base: str) -> Path | None:
+    names = ("identities.npy", "identities.txt", f"labels/{base}.meta", "meta.txt")
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _stored_identities(file: Path) -> AnyArray:
+    """Identities as a file holds them: numbers, or names as text."""
+    if file.suffix == ".npy":
         identities = open_npy(file, "np.save(file, array.astype('int64'))")
-    if identities.ndim == 0:
-        raise InputError(f"{file}: holds a single value; one identity per image is needed.")
-    return _number_names(identities)
-
-
-def _parse_identities(file: Path, lines: list[str]) -> AnyArray:
+        if identities.ndim == 0:
+            raise InputError(f"{file}: holds a single value; one identity per image is needed.")
+        return identities
+    lines = [line.strip() for line in _lines(file)]
     while lines[1:] and not lines[-1]:
         lines.pop()
     if "" in lines:
         raise InputError(f"{file}: line {lines.index('') + 1} is blank; write -1 for an unknown identity.")
+    return np.array(lines)
+
+
+def _are_numbers(texts: AnyArray) -> bool:
     # int() alone would read the names 1_23 and 12_3 as one number.
-    if not all(line.removeprefix("-").isdecimal() for line in lines):
-        return _number_names(np.array(lines))
-    try:
-        return np.array([int(line) for line in lines], np.int64)
-    except OverflowError:
-        raise InputError(f"{file}: a number does not fit 64 bits; number the identities from 0.") from None
+    return all(text.removeprefix("-").isdecimal() for text in texts.astype(str).ravel())
 
 
-def _number_names(identities: AnyArray) -> AnyArray:
+def _number_names(identities: AnyArray, file: Path) -> AnyArray:
     """Names as numbers, so that -1 among names still means unknown; numbers as they are."""
     if identities.dtype.kind not in "US":
         return identities
+    if _are_numbers(identities):
+        try:
+            return identities.astype(np.int64)
+        except OverflowError:
+            raise InputError(
+                f"{file}: a number does not fit 64 bits; number the identities from 0."
+            ) from None
     names, numbers = np.unique(identities.astype(str), return_inverse=True)
     return np.where(names == "-1", -1, np.arange(len(names)))[numbers.reshape(identities.shape)]
 
@@ -275,56 +303,44 @@ def _read_npz_views(file: Path, base: str | None) -> _Parts:
     if not models:
         raise InputError(f"{file}: no embeddings (found: {', '.join(arrays) or 'nothing'}); name one `base`.")
     first = models.pop(_choose_base(file, models, base))
-    if identities is not None:
-        identities = _number_names(identities)
     return _Parts(first, models, identities, None if paths is None else paths.astype(str).ravel().tolist())
 
 
 def _read_parquet(file: Path, base: str | None) -> _Parts:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    file_size(file)
-    try:
-        with pq.ParquetFile(file) as table:
-            return _parquet_parts(file, table, base)
-    except PermissionError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError):  # how Arrow reports damaged bytes
-        raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
-
-
-def _parquet_parts(file: Path, table: Any, base: str | None) -> _Parts:
     import pyarrow.types as kinds
 
-    names = list(table.schema_arrow.names)
-    if table.metadata.num_rows == 0:
-        raise InputError(f"{file}: empty, it holds no rows; embed the images again.")
-    lists = [
-        column.name
-        for column in table.schema_arrow
-        if hasattr(column.type, "value_field") and kinds.is_floating(column.type.value_field.type)
-    ]
-    if not lists or ("base" in names and "base" not in lists):
-        what = "column 'base' does not hold" if "base" in names else "no column holds"
-        raise InputError(f"{file}: {what} lists of floats; the columns are {', '.join(names)}.")
-    chosen = _choose_base(file, lists, base)
-    members = {name: _parquet_matrix(file, table, name) for name in lists if name != chosen}
+    with open_parquet(file) as table:
+        names = list(table.schema_arrow.names)
+        if table.metadata.num_rows == 0:
+            raise InputError(f"{file}: empty, it holds no rows; embed the images again.")
+        models = [
+            column.name
+            for column in table.schema_arrow
+            if hasattr(column.type, "value_field") and kinds.is_floating(column.type.value_field.type)
+        ]
+        if not models or ("base" in names and "base" not in models):
+            what = "column 'base' does not hold" if "base" in names else "no column holds"
+            raise InputError(f"{file}: {what} lists of floats; the columns are {', '.join(names)}.")
+        base_name = _choose_base(file, models, base)
+        members = {name: _parquet_matrix(file, table, name) for name in models if name != base_name}
+        return _Parts(_parquet_matrix(file, table, base_name), members, *_parquet_images(table))
+
+
+def _parquet_images(table: Any) -> tuple[AnyArray | None, list[str] | None]:
+    """Identities as stored and paths, where there are such columns."""
+    import pyarrow.types as kinds
+
     identities = paths = None
-    for name in names:
+    for name in table.schema_arrow.names:
         if name in ("identity", "identities"):
-            identities = _parquet_identities(table.read(columns=[name]).column(0))
+            column = table.read(columns=[name]).column(0)
+            if kinds.is_integer(column.type) or kinds.is_floating(column.type):
+                identities = np.asarray(column.fill_null(-1).to_numpy())
+            else:
+                identities = np.array(column.cast("string").fill_null("-1").to_pylist())
         elif name in ("path", "paths"):
             paths = [path or "" for path in table.read(columns=[name]).column(0).cast("string").to_pylist()]
-    return _Parts(_parquet_matrix(file, table, chosen), members, identities, paths)
-
-
-def _parquet_identities(column: Any) -> AnyArray:
-    import pyarrow.types as kinds
-
-    if kinds.is_integer(column.type) or kinds.is_floating(column.type):
-        return np.asarray(column.fill_null(-1).to_numpy())
-    return _number_names(np.array(column.cast("string").fill_null("-1").to_pylist()))
+    return identities, paths
 
 
 def _parquet_matrix(file: Path, table: Any, name: str) -> AnyArray:

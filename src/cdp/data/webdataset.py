@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cdp.data.archives import TarArchive
+from cdp.data.array_files import naming
 from cdp.data.image_folders import from_folders, is_image
 from cdp.data.manifest_tables import number_identities
 from cdp.errors import InputError
@@ -44,9 +45,9 @@ def shards_of(pattern: str) -> list[Path]:
 def _expand(pattern: str) -> list[str]:
     """Braces spelled out, `{08..10}` as 08, 09, 10."""
     choices: list[list[str]] = []
-    for place, piece in enumerate(_BRACES.split(pattern)):
+    for position, piece in enumerate(_BRACES.split(pattern)):
         bounds = _RANGE.fullmatch(piece)
-        if place % 2 == 0:
+        if position % 2 == 0:
             choices.append([piece])
         elif bounds:
             first, last = int(bounds[1]), int(bounds[2])
@@ -72,7 +73,7 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
         archive = TarArchive(shard)
         prefix = f"{os.path.relpath(shard.absolute(), root)}!"
         images: dict[str, str] = {}
-        said: dict[str, str] = {}
+        class_of: dict[str, str] = {}
         for entry in archive.entries:
             key, kind = _key(entry)
             if is_image(entry):
@@ -82,10 +83,10 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
                     )
                 images[key] = entry
             elif kind == "cls":
-                said[key] = _class_text(shard, entry, archive.read(entry))
+                class_of[key] = _class_text(shard, entry, archive.read(entry))
         entries.extend((entry, prefix + entry) for entry in images.values())
-        classes.extend(said.get(key, "") for key in images)
-        without.extend(prefix + entry for key, entry in images.items() if key not in said)
+        classes.extend(class_of.get(key, "") for key in images)
+        without.extend(prefix + entry for key, entry in images.items() if key not in class_of)
     if not entries:
         raise InputError(f"{shards[0]}: no images found; expected key.jpg and key.cls in it.")
     if len(without) == len(entries):
@@ -93,10 +94,8 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
     if without:
         raise InputError(f"{without[0]}: has no .cls beside it, others have; write -1 where it is unknown.")
     identities, names = number_identities(classes)
-    try:
+    with naming(shards[0]):
         return Manifest(tuple(location for _, location in entries), np.asarray(identities), names, root)
-    except InputError as error:
-        raise InputError(f"{shards[0]}: {error}") from None
 
 
 def _key(entry: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.errors import InputError, MissingExtraError, OutputExistsError
+from cdp.errors import InputError, MissingExtraError, OutputExistsError, install_command
 from cdp.evaluate.identification import Identification
 from cdp.evaluate.verification import Verification
 from cdp.files import replacing
@@ -80,7 +80,7 @@ def _figure_class() -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError(
-            "Pictures need matplotlib; install it with pip install 'cdp[pictures]'."
+            f"Pictures need matplotlib; install it with {install_command('pictures')}."
         ) from None
     return Figure
 

@@ -73,7 +73,7 @@ def search_rows(
         best, ids = find_candidates(queries)
         ends = np.stack([np.repeat(queries, keep), ids.ravel()], axis=1)
         exact = similarities(embeddings, ends).reshape(ids.shape)
-        _sort_rows(exact, ids)
+        sort_rows(exact, ids)
         if keep < n_images - 1:
             for row in np.flatnonzero(best[:, k - 1] - best[:, keep - 1] < _ROUNDING):
                 ids[row, :k], exact[row, :k] = _search_in_full(embeddings, int(queries[row]), k)
@@ -167,7 +167,7 @@ def _keep_best(tile: FloatArray, queries: IntArray, offset: int, best: FloatArra
 
 
 @kernel
-def _sort_rows(similarity: FloatArray, ids: IntArray) -> None:
+def sort_rows(similarity: FloatArray, ids: IntArray) -> None:
     """Insertion sort of every row: most similar first, ties by id, missing ones (-1) last."""
     for row in range(similarity.shape[0]):
         for start in range(similarity.shape[1]):
@@ -194,7 +194,7 @@ def graph_from_neighbors(embeddings: Embeddings, neighbors: AnyArray, method: st
             f"embeddings of {embeddings.n_images:,} images; ids lie in 0..{embeddings.n_images - 1}, -1 = none."
         )
     ids = np.array(neighbors, dtype=np.int32)
-    _drop_repeats(ids)
+    drop_repeats(ids)
     similarity = np.full(ids.shape, -np.inf, np.float32)
     for start, stop in spans(n_images, max(1, 2**22 // width)):
         block = ids[start:stop]
@@ -202,7 +202,7 @@ def graph_from_neighbors(embeddings: Embeddings, neighbors: AnyArray, method: st
         present = block.ravel() >= 0
         ends = np.stack([rows[present], block.ravel()[present]], axis=1)
         similarity[start:stop].reshape(-1)[present] = similarities(embeddings, ends)
-    _sort_rows(similarity, ids)
+    sort_rows(similarity, ids)
     used = int((ids >= 0).sum(axis=1).max())
     if used == 0:
         used = 1
@@ -210,7 +210,7 @@ def graph_from_neighbors(embeddings: Embeddings, neighbors: AnyArray, method: st
 
 
 @kernel
-def _drop_repeats(ids: IntArray) -> None:
+def drop_repeats(ids: IntArray) -> None:
     """Replace the image itself and every second mention by -1."""
     for row in range(ids.shape[0]):
         for column in range(ids.shape[1]):

@@ -1,4 +1,4 @@
-"""Labels with some of their mistakes put right by the truth, to find out what each kind of mistake costs."""
+"""Labels with some of their mistakes corrected by the truth, to find out what each kind of mistake costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdp.types.labels import number_by_first_appearance
 Mistakes = Literal["splits", "mixtures", "all"]
 
 
-def mend(labels: Labels, identities: npt.ArrayLike, mistakes: Mistakes) -> Labels:
+def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistakes) -> Labels:
     """The labels without splits, without mixtures, or without either; it looks at the truth.
 
     Discarded images stay discarded. The images of a group whose identities are unknown stay together.
@@ -23,50 +23,43 @@ def mend(labels: Labels, identities: npt.ArrayLike, mistakes: Mistakes) -> Label
     Args:
         labels: as found.
         identities: the truth; negative = unknown.
-        mistakes: what is put right. `splits`: groups that are mostly one and the same identity become one, strangers
-            included. `mixtures`: every group is divided by identity, and whoever is left alone is discarded.
+        mistakes: what is corrected. `splits`: groups with the same majority identity become one, their other images
+            included. `mixtures`: every group is divided by identity, and single images are discarded.
             `all`: both, so that every image with a label has its own identity.
     """
     truth = np.asarray(identities, dtype=np.int64)
     if truth.shape != (labels.n_images,):
-        raise InputError(f"mend: {truth.size:,} identities for {labels.n_images:,} labels.")
+        raise InputError(f"correct_by_truth: {truth.size:,} identities for {labels.n_images:,} labels.")
     if not (truth >= 0).any():
         raise InputError(
-            "Labels cannot be mended: no true identity of an unlabeled image is known. Set consensus.mend = "
-            '"nothing".'
+            "correct_by_truth: no true identity of an unlabeled image is known; leave the oracle correction out."
         )
-    kept = np.flatnonzero(labels.labels >= 0)
-    known = np.maximum(truth[kept], -1)
-    group = labels.labels[kept].astype(np.int64)
+    labeled = np.flatnonzero(labels.labels >= 0)
+    known = np.maximum(truth[labeled], -1)
+    group = labels.labels[labeled].astype(np.int64)
     if mistakes in ("mixtures", "all"):
-        group = _numbered(np.stack([group, known], axis=1))
+        group = np.unique(np.stack([group, known], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     if mistakes in ("splits", "all"):
-        group = _numbered(np.stack([_one_for_all(group, known)[group]], axis=1))
-    lonely = kept[np.bincount(group)[group] < 2]
-    found = np.full(labels.n_images, -1, np.int64)
-    found[kept] = group
-    found[lonely] = -1
+        group = np.unique(_majority(group, known)[group], return_inverse=True)[1]
+    single = labeled[np.bincount(group)[group] < 2]
+    corrected = np.full(labels.n_images, -1, np.int64)
+    corrected[labeled] = group
+    corrected[single] = -1
     fate, confidence = labels.fate.copy(), labels.confidence.copy()
-    fate[lonely], confidence[lonely] = Fate.ISOLATED, 0
-    return Labels(number_by_first_appearance(found), fate, confidence)
+    fate[single], confidence[single] = Fate.ISOLATED, 0
+    return Labels(number_by_first_appearance(corrected), fate, confidence)
 
 
-def _numbered(rows: LongArray) -> LongArray:
-    """Equal rows get equal numbers, from 0."""
-    number: LongArray = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
-    return number
+def _majority(group: LongArray, known: LongArray) -> LongArray:
+    """The most frequent identity of every group, of equally frequent ones the smallest.
 
-
-def _one_for_all(group: LongArray, known: LongArray) -> LongArray:
-    """For every group a number that it shares with all groups of the same most frequent identity.
-
-    Of equally frequent identities the smallest counts. A group of unknown images only has a number of its own.
+    A group of unknown images only has a number of its own.
     """
     n_groups = int(group.max(initial=-1)) + 1
-    number: LongArray = known.max(initial=-1) + 1 + np.arange(n_groups, dtype=np.int64)
-    told = known >= 0
-    cells, counts = np.unique(np.stack([group[told], known[told]], axis=1), axis=0, return_counts=True)
+    majority: LongArray = known.max(initial=-1) + 1 + np.arange(n_groups, dtype=np.int64)
+    pairs = np.stack([group, known], axis=1)[known >= 0]
+    cells, counts = np.unique(pairs, axis=0, return_counts=True)
     # Written from the least to the most frequent, so that the last one stays; of equals the smallest comes last.
     order = np.lexsort((-cells[:, 1], counts))
-    number[cells[order, 0]] = cells[order, 1]
-    return number
+    majority[cells[order, 0]] = cells[order, 1]
+    return majority

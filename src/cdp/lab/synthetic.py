@@ -45,7 +45,7 @@ def synthetic_views(
         members: size of the committee.
         dimensions: length of every embedding.
         noise: how unsure the networks are.
-        junk: share of images that show nobody in particular.
+        junk: share of images that show no recognizable face.
         seed: of everything random.
     """
     if n_identities < 4 or not 0 < labeled < 1:
@@ -67,7 +67,7 @@ def synthetic_views(
     def embed(network: int) -> FloatArray:
         own = np.random.default_rng([seed, network])
         attention = own.uniform(0.6, 1.4, _IDENTITY_DIMENSIONS)
-        # The base network is the best; every member is a little blinder and distracted by other things.
+        # The base network is the best; every member is noisier and depends on other nuisances.
         blur = noise * (1.0 if network == 0 else 1.05 + 0.05 * network)
         hidden = np.concatenate(
             [
@@ -85,6 +85,6 @@ def synthetic_views(
         committee={f"member{number}": embed(number) for number in range(1, members + 1)},
         identities=identities,
     )
-    chosen = generator.permutation(n_identities)[: max(2, round(labeled * n_identities))]
-    is_labeled = np.isin(identities, chosen)
+    labeled_people = generator.permutation(n_identities)[: max(2, round(labeled * n_identities))]
+    is_labeled = np.isin(identities, labeled_people)
     return SyntheticSplit(views.take(is_labeled), views.take(~is_labeled))

@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from cdp.errors import MissingExtraError
+from cdp.errors import MissingExtraError, install_command
 
 # Libraries live as long as torch's registry needs them; dropping one would undo its definitions.
 _definitions: list[Any] = []
@@ -20,7 +20,7 @@ def require(module: str, extra: str = "nets") -> Any:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
         raise MissingExtraError(
-            f"This needs {module.split('.')[0]}, which is not installed; run pip install 'cdp[{extra}]'."
+            f"This needs {module.split('.')[0]}, which is not installed; run {install_command(extra)}."
         ) from None
 
 

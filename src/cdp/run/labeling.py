@@ -61,6 +61,7 @@ class LabelSettings:
         folds: sets of networks that did not see a fold of the labeled identities, which the mediator is trained on.
         from_views: whether embeddings were given instead of images.
         seed: of everything random.
+        output: name of the folder that is written.
     """
 
     consensus: ConsensusSettings
@@ -69,6 +70,7 @@ class LabelSettings:
     folds: int
     from_views: bool
     seed: int
+    output: str = "labels"
 
 
 @version(1)
@@ -92,7 +94,7 @@ def label_images(settings: LabelSettings, context: Context) -> None:
         workspace=Workspace(context.engine, Cache(context.cache), context.progress),
     )
     results = measure_labeling(labeling, unlabeled, names=list(settings.models), seed=settings.seed)
-    with writing_folder(folder / settings.round.folder / "labels", force=True) as output:
+    with writing_folder(folder / settings.round.folder / settings.output, force=True) as output:
         made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
         write_labeling(output, labeling, results, paths=unlabeled.paths, made_from=made_from)
 

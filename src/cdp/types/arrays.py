@@ -1,4 +1,4 @@
-"""Names for array types, and the one way an array becomes part of a noun."""
+"""Names for array types, and the one way an array becomes part of a data class."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ BoolArray = npt.NDArray[np.bool_]
 
 def read_only(array: AnyArray, dtype: npt.DTypeLike | None = None) -> AnyArray:
     """A read-only view (or, where the dtype differs, a copy) of an array; the caller's stays as it is."""
-    held = np.asarray(array, dtype=dtype).view()
-    held.flags.writeable = False
-    return held
+    view = np.asarray(array, dtype=dtype).view()
+    view.flags.writeable = False
+    return view

@@ -39,7 +39,7 @@ class Manifest:
         if not locations:
             raise InputError("Manifest: there are no images.")
         if set(map(type, locations)) != {str} or "" in locations:
-            odd = [row for row, place in enumerate(locations) if not isinstance(place, str) or place == ""]
+            odd = [row for row, path in enumerate(locations) if not isinstance(path, str) or not path]
             raise InputError(
                 f"Manifest: {name_rows(odd)} (counted from 0) give no location; "
                 "write a file path or ARCHIVE!ENTRY for each."

@@ -226,7 +226,8 @@ def test_paths_must_be_there(tmp_path):
         with pytest.raises(InputError) as caught:
             check_paths(recipe_with({f"data.{key}": value}))
         assert str(caught.value) == (
-            f"data.{named} = {gone}: no such file or folder; relative paths start from the recipe's folder."
+            f"data.{named} = {gone}: no such file or folder; relative paths start from the recipe's folder, and "
+            "data/ is also looked for in the working directory and in $CDP_DATA."
         )
     with pytest.raises(InputError, match=r"^data\.images: .*s-2\.tar"):
         check_paths(recipe_with({"data.images": f"{there}/s-{{0..2}}.tar"}))

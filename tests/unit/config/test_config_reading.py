@@ -1,7 +1,10 @@
 """Recipes from TOML: defaults, paths, and a sentence for every mistake."""
 
+from pathlib import Path
+
 import pytest
 
+from cdp.config.environment import check_paths
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
@@ -116,6 +119,29 @@ def test_paths_start_from_the_recipe_wherever_cdp_is_called(write, tmp_path, mon
         assert data.unlabeled == (str(base / "b"), "/c/d.tar")
         assert (data.test, data.root) == ("/home/me/t", str(base / "recipes"))
         assert (data.images, data.validation, data.skip) == ("", "", "")
+
+
+def test_data_is_found_beside_the_recipe_then_here_then_in_cdp_data(write, tmp_path, monkeypatch):
+    file = write('[data]\nembeddings = "data/lfw"\n')
+    beside, here, shared = tmp_path / "data/lfw", tmp_path / "here/data/lfw", tmp_path / "shared/lfw"
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("CDP_DATA", str(tmp_path / "shared"))
+    assert read_recipe(file).data.embeddings == str(beside.resolve()), "named as written where it is nowhere"
+    for folder in (shared, here, beside):
+        folder.mkdir(parents=True)
+        assert read_recipe(file).data.embeddings == str(folder.resolve())
+    given = read_recipe(file, ["--data.images", "data/other.zip", "--data.test", "data/lfw"]).data
+    assert (given.images, given.test) == (str(here.parent / "other.zip"), str(here))
+    # Only data/ is looked for elsewhere: another path with a typing error must not find somebody else's files.
+    (tmp_path / "here" / "faces").mkdir()
+    assert read_recipe(write('[data]\nimages = "faces"\n')).data.images == str(tmp_path.resolve() / "faces")
+
+
+@pytest.mark.parametrize("name", ["lfw", "omniglot", "omniglot_study"])
+def test_the_projects_recipes_find_the_data_the_user_names(shared_data, name, monkeypatch):
+    monkeypatch.setenv("CDP_DATA", str(shared_data))
+    check_paths(read_recipe(Path(__file__).parents[3] / "recipes" / f"{name}.toml"))
 
 
 def test_paths_of_the_command_line_start_from_the_working_directory(write, tmp_path, monkeypatch):

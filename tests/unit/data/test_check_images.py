@@ -3,8 +3,7 @@
 import pytest
 
 from cdp.data import check
-from cdp.data.check import Unreadable, check_images, write_unreadable
-from cdp.data.check_worker import CheckWorker
+from cdp.data.check import CheckWorker, Unreadable, check_images, write_unreadable
 from cdp.data.manifests import read_manifest, without_unreadable
 from cdp.data.rotations import rotated
 from cdp.errors import InputError

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cdp.data import knn_files
 from cdp.data.knn_files import read_knn
 from cdp.errors import InputError
 from cdp.graph.exact import exact_graph
@@ -124,13 +123,6 @@ class TestArranging:
         )
         assert graph.similarity[3].tolist() == [0.5, -np.inf, -np.inf]
 
-    def test_blocks_make_no_difference(
-        self, tmp_path: Path, truth: KnnGraph, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        ids, similarity = with_self(truth)
-        monkeypatch.setattr(knn_files, "_BLOCK_ROWS", 7)
-        same(read_knn(write_idx(tmp_path / "knn.npz", ids, similarity)), truth)
-
     def test_images_that_know_only_themselves(self, tmp_path: Path) -> None:
         graph = read_knn(write_idx(tmp_path / "knn.npz", [[0], [1]], [[0.0], [0.0]]))
         assert graph.neighbors.tolist() == [[-1], [-1]]
@@ -167,10 +159,10 @@ class TestMeaning:
         ids = [[1, 2], [0, 2], [0, 1]]
         file = write_idx(tmp_path / "knn.npz", ids, [[0.5, 0.5]] * 3)
         refuses(
-            file, "knn.npz: nothing tells whether its numbers are 1 - cosine or cosine; pass the embeddings"
+            file, "knn.npz: nothing shows whether its numbers are 1 - cosine or cosine; pass the embeddings"
         )
         write_idx(file, ids, [[0.5, 0.6], [0.6, 0.5], [0.5, 0.6]])
-        refuses(file, "knn.npz: nothing tells")
+        refuses(file, "knn.npz: nothing shows")
         write_idx(
             file, [[0, 1, 2], [1, 0, 2], [2, 0, 1]], [[0.0, 0.6, 0.5], [0.0, -0.5, -0.6], [0.0, -0.3, -0.4]]
         )

@@ -157,8 +157,6 @@ def test_skip_leaves_out_what_is_listed(tmp_path):
 
 def test_omniglot(shared_data):
     archive = shared_data / "omniglot" / "images_background.zip"
-    if not archive.exists():
-        pytest.skip("Omniglot (../shared/data/omniglot) is not at hand")
     manifest = read_manifest(archive)
     assert (manifest.n_images, manifest.n_identities) == (19_280, 964)
     assert set(manifest.sizes.tolist()) == {20}

@@ -1,4 +1,4 @@
-"""Labels put right by the truth: every group from its definition, and what must hold for any labels."""
+"""Labels corrected by the truth: every group from its definition, and what must hold for any labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_labels
-from cdp.lab.oracle import mend
+from cdp.lab.oracle import correct_by_truth
 from cdp.types import Fate, Labels
 
 CASES = st.lists(st.tuples(st.integers(-1, 4), st.integers(-1, 3)), min_size=1, max_size=30)
@@ -22,7 +22,7 @@ def groups(labels: Labels) -> set[frozenset[int]]:
 
 
 def by_definition(labels: Labels, truth: np.ndarray, mistakes: str) -> set[frozenset[int]]:
-    """The mended groups, one at a time."""
+    """The corrected groups, one at a time."""
     now = [sorted(group) for group in groups(labels)]
     if mistakes in ("mixtures", "all"):
         now = [
@@ -46,11 +46,11 @@ def test_groups_are_those_of_the_definition(rows, mistakes):
     found, truth = (np.array(column) for column in zip(*rows, strict=True))
     assume((truth >= 0).any())
     labels = Labels.from_array(found)
-    mended = mend(labels, truth, mistakes)
-    assert groups(mended) == by_definition(labels, truth, mistakes)
+    corrected = correct_by_truth(labels, truth, mistakes)
+    assert groups(corrected) == by_definition(labels, truth, mistakes)
     discarded = labels.labels < 0
-    assert (mended.fate[discarded] == labels.fate[discarded]).all()
-    assert (mended.fate[~discarded & (mended.labels < 0)] == Fate.ISOLATED).all()
+    assert (corrected.fate[discarded] == labels.fate[discarded]).all()
+    assert (corrected.fate[~discarded & (corrected.labels < 0)] == Fate.ISOLATED).all()
 
 
 @given(CASES)
@@ -60,14 +60,14 @@ def test_each_kind_of_mistake_is_gone(rows):
     assume((truth >= 0).any())
     labels = Labels.from_array(found)
     for mistakes in ("mixtures", "all"):
-        mended = mend(labels, truth, mistakes)
-        assert measure_labels(mended, truth).discards_kept.pairwise.precision in (None, 1.0)
-    recall = measure_labels(mended, truth).discards_removed.pairwise.recall
-    assert recall in (None, 1.0), "all: whoever has a label shares it with everybody of the same identity"
+        corrected = correct_by_truth(labels, truth, mistakes)
+        assert measure_labels(corrected, truth).discards_kept.pairwise.precision in (None, 1.0)
+    recall = measure_labels(corrected, truth).discards_removed.pairwise.recall
+    assert recall in (None, 1.0), "all: images of one identity share one label"
 
 
 def test_the_truth_must_be_about_the_same_images():
     with pytest.raises(InputError, match="3 identities for 2 labels"):
-        mend(Labels.from_array([0, 0]), [1, 1, 1], "all")
-    with pytest.raises(InputError, match=r'no true identity .* Set consensus\.mend = "nothing"'):
-        mend(Labels.from_array([0, 0]), [-1, -1], "splits")
+        correct_by_truth(Labels.from_array([0, 0]), [1, 1, 1], "all")
+    with pytest.raises(InputError, match="no true identity of an unlabeled image is known; leave the oracle"):
+        correct_by_truth(Labels.from_array([0, 0]), [-1, -1], "splits")

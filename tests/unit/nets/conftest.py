@@ -6,7 +6,7 @@ import pytest
 
 import drawn_images
 
-pytest.importorskip("torch", reason="the networks need pip install 'cdp[nets]'")
+pytest.importorskip("torch", reason="the networks need the extra nets")
 
 import torch
 

@@ -299,7 +299,7 @@ def test_tensorboard_is_an_extra(people, quick, out):
     try:
         import tensorboard  # noqa: F401
     except ImportError:
-        with pytest.raises(MissingExtraError, match=r"pip install 'cdp\[tensorboard\]'"):
+        with pytest.raises(MissingExtraError, match=r"pip install -c constraints.txt '.\[tensorboard\]'"):
             train_supervised(people, ["thumb"], out, recipe=quick, options=LoopOptions(tensorboard=True))
     else:
         (folder,) = train_supervised(

@@ -10,10 +10,16 @@ from typing import Any
 import numpy as np
 
 from cdp.errors import InputError
+from cdp.settings import check_settings, setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray
 
 DEFAULT_K = 20
+
+
+def cosine_setting(help: str) -> float:
+    """A field for the least similarity of two images or groups."""
+    return setting(0.5, help, meaning="a cosine", low=-1, high=1)
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,9 @@ class Baseline(ABC):
 
     A group of one says nothing about identity, so single images are discarded, as CDP discards them.
     """
+
+    def __post_init__(self) -> None:
+        check_settings(self, type(self).__name__)
 
     @property
     @abstractmethod
@@ -57,39 +66,24 @@ class Baseline(ABC):
         """All settings by name, ready for JSON."""
         return asdict(self)
 
+    def graph_of(self, embeddings: Embeddings, graph: KnnGraph | None) -> KnnGraph:
+        """The given graph if it is about these images, else a search for 20 neighbors."""
+        if graph is None:
+            from cdp.graph.search import knn_graph
+
+            if embeddings.n_images < 2:
+                raise InputError(f"{self.name}: one image alone has no neighbors; give two or more.")
+            return knn_graph(embeddings, min(DEFAULT_K, embeddings.n_images - 1))
+        if graph.n_images != embeddings.n_images:
+            raise InputError(
+                f"{self.name}: the graph is about {graph.n_images:,} images, the embeddings about "
+                f"{embeddings.n_images:,}; give the graph of these embeddings."
+            )
+        return graph
+
 
 def labels_of(groups: AnyArray) -> Labels:
     """Labels of any group numbers (negative = discarded); groups of one are discarded too."""
-    kept = groups >= 0
     _, number = np.unique(groups, return_inverse=True)
     sizes = np.bincount(number, minlength=1)
-    return Labels.from_array(np.where(kept & (sizes[number] > 1), number, -1))
-
-
-def graph_for(method: str, embeddings: Embeddings, graph: KnnGraph | None) -> KnnGraph:
-    """The given graph if it is about these images, else a search for 20 neighbors."""
-    if graph is None:
-        from cdp.graph.search import knn_graph
-
-        if embeddings.n_images < 2:
-            raise InputError(f"{method}: one image alone has no neighbors; give two or more.")
-        return knn_graph(embeddings, min(DEFAULT_K, embeddings.n_images - 1))
-    if graph.n_images != embeddings.n_images:
-        raise InputError(
-            f"{method}: the graph is about {graph.n_images:,} images, the embeddings about "
-            f"{embeddings.n_images:,}; give the graph of these embeddings."
-        )
-    return graph
-
-
-def check_similarity(method: str, similarity: float) -> None:
-    """Refuse what cannot be a cosine."""
-    if not -1 <= similarity <= 1:
-        hint = f" Did you mean {similarity / 100:g}?" if 1 < similarity <= 100 else ""
-        raise InputError(f"{method}(similarity={similarity}): similarity is a cosine in [-1, 1].{hint}")
-
-
-def check_at_least(method: str, setting: str, value: float, least: float) -> None:
-    """Refuse a setting below its least sensible value (NaN too)."""
-    if not value >= least:
-        raise InputError(f"{method}({setting}={value}): {setting} is {least:g} or more.")
+    return Labels.from_array(np.where((groups >= 0) & (sizes[number] > 1), number, -1))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.kernels import kernel
-from cdp.lab.baselines.baseline import Baseline, check_at_least, check_similarity, graph_for, labels_of
+from cdp.lab.baselines.baseline import Baseline, cosine_setting, labels_of
 from cdp.lab.baselines.links import links_of
+from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray
 
@@ -19,29 +20,16 @@ class ChineseWhispers(Baseline):
 
     Images are visited in a random order, a new one in every round; of groups that are favored equally the one
     with the smallest number wins. The order is drawn by row number: reordered images may be grouped otherwise.
-
-    Attributes:
-        similarity: only links at least this similar whisper.
-        rounds: most rounds; it ends earlier when nobody changes.
-        seed: of the orders.
     """
 
-    similarity: float = 0.5
-    rounds: int = 20
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_similarity("ChineseWhispers", self.similarity)
-        check_at_least("ChineseWhispers", "rounds", self.rounds, 1)
-
-    @property
-    def name(self) -> str:
-        """`chinese_whispers`."""
-        return "chinese_whispers"
+    name = "chinese_whispers"
+    similarity: float = cosine_setting("Only links at least this similar count.")
+    rounds: int = setting(20, "Most rounds; it ends when no image changes its group.", low=1)
+    seed: int = setting(0, "Seed of the orders.")
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
         """The groups after the last round."""
-        links = links_of(graph_for("ChineseWhispers", embeddings, graph), self.similarity)
+        links = links_of(self.graph_of(embeddings, graph), self.similarity)
         matrix = links.rows()
         groups = np.arange(links.n_images)
         weights = np.zeros(links.n_images)

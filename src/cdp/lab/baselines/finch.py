@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from cdp.graph.search import knn_graph
-from cdp.lab.baselines.baseline import Baseline, check_at_least, graph_for, labels_of
+from cdp.lab.baselines.baseline import Baseline, labels_of
+from cdp.lab.baselines.links import components
+from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray, IntArray, LongArray
 
@@ -19,25 +20,17 @@ from cdp.types.arrays import AnyArray, IntArray, LongArray
 class Finch(Baseline):
     """First-neighbor clustering: an image is with its nearest neighbor, groups of groups likewise.
 
-    Every image has a first neighbor, so nobody is left alone and nothing is discarded.
-
-    Attributes:
-        level: which partition of the hierarchy, 0 = the finest; past the last one, the last.
+    Every image has a first neighbor, so no image is alone and nothing is discarded.
     """
 
-    level: int = 0
-
-    def __post_init__(self) -> None:
-        check_at_least("Finch", "level", self.level, 0)
-
-    @property
-    def name(self) -> str:
-        """`finch`."""
-        return "finch"
+    name = "finch"
+    level: int = setting(
+        0, "Which partition of the hierarchy, 0 = the finest; past the last, the last.", low=0
+    )
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
         """The partition at `level`."""
-        return labels_of(finch_levels(embeddings, graph, self.level + 1)[-1])
+        return labels_of(self.levels(embeddings, graph, self.level + 1)[-1])
 
     def label_each(
         self, embeddings: Embeddings, graph: KnnGraph | None, settings: Sequence[Mapping[str, Any]]
@@ -46,52 +39,41 @@ class Finch(Baseline):
         if any(set(each) != {"level"} for each in settings):
             yield from super().label_each(embeddings, graph, settings)
             return
-        wanted = [int(each["level"]) for each in settings]
-        levels = finch_levels(embeddings, graph, max(wanted, default=0) + 1)
+        wanted = [Finch(**each).level for each in settings]
+        levels = self.levels(embeddings, graph, max(wanted, default=0) + 1)
         for level in wanted:
-            check_at_least("Finch", "level", level, 0)
             yield labels_of(levels[min(level, len(levels) - 1)])
 
+    def levels(
+        self, embeddings: Embeddings, graph: KnnGraph | None = None, most: int | None = None
+    ) -> list[IntArray]:
+        """The hierarchy of partitions, finest first, int32 (n,) each; one that joins all images ends it, unnamed.
 
-def finch_levels(
-    embeddings: Embeddings, graph: KnnGraph | None = None, most: int | None = None
-) -> list[IntArray]:
-    """The hierarchy of partitions, finest first, int32 (n,) each; one that joins all images ends it, unnamed.
-
-    Two images are linked if one is the other's first neighbor, or if they share their first neighbor (which then
-    links them anyway: so the links i - first(i) are enough). At higher levels groups are compared by the mean of
-    their unit vectors.
-
-    Args:
-        embeddings: one model's view of the images.
-        graph: its k-NN graph; only the first neighbors are used.
-        most: stop after so many levels.
-    """
-    if embeddings.n_images < 2:
-        return [np.zeros(embeddings.n_images, np.int32)]
-    first = graph_for("Finch", embeddings, graph).neighbors[:, 0]
-    groups = _join(first)
-    levels = [groups]
-    while most is None or len(levels) < most:
-        means = Embeddings(_mean_vectors(embeddings, groups))
-        if means.n_images < 2:
-            break
-        joined = _join(knn_graph(means, 1).neighbors[:, 0])
-        if joined.max() == 0:
-            break
-        groups = joined[groups]
-        levels.append(groups)
-    return levels
+        Two images are linked if one is the other's first neighbor, or if they share their first neighbor (which
+        then links them anyway: so the links i - first(i) are enough). At higher levels groups are compared by the
+        mean of their unit vectors.
+        It stops after `most` levels; of the graph only the first neighbors are used.
+        """
+        if embeddings.n_images < 2:
+            return [np.zeros(embeddings.n_images, np.int32)]
+        groups = _join(self.graph_of(embeddings, graph).neighbors[:, 0])
+        levels = [groups]
+        while most is None or len(levels) < most:
+            means = Embeddings(_mean_vectors(embeddings, groups))
+            if means.n_images < 2:
+                break
+            joined = _join(knn_graph(means, 1).neighbors[:, 0])
+            if joined.max() == 0:
+                break
+            groups = joined[groups]
+            levels.append(groups)
+        return levels
 
 
 def _join(first: AnyArray) -> IntArray:
     """Connected components of the links i - first(i); -1 = no neighbor is known."""
-    n_images = len(first)
     linked = np.flatnonzero(first >= 0)
-    ones = np.ones(len(linked), np.int8)
-    matrix = sparse.coo_array((ones, (linked, first[linked])), shape=(n_images, n_images))
-    numbers: IntArray = sparse.csgraph.connected_components(matrix, directed=False)[1].astype(np.int32)
-    return numbers
+    return components(linked, first[linked], len(first))
 
 
 def _mean_vectors(embeddings: Embeddings, groups: IntArray) -> AnyArray:

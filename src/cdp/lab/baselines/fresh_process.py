@@ -1,4 +1,7 @@
-"""Labeling in a process of its own, to learn its seconds and its peak memory."""
+"""Labeling in a process of its own, to learn its seconds and its peak memory.
+
+The process runs `python -m cdp.lab.baselines.fresh_process MODULE FUNCTION FOLDER`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +26,8 @@ Prepare = Callable[[Path], Callable[[], Labels]]
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """What a labeling gave and cost.
+class MeasuredLabels:
+    """Labels and what they cost.
 
     Attributes:
         labels: int32 (n,), -1 = discarded.
@@ -36,7 +41,7 @@ class Run:
     peak_bytes: int | None
 
 
-def run_apart(prepare: Prepare, folder: Path, name: str) -> Run:
+def run_in_fresh_process(prepare: Prepare, folder: Path, name: str) -> MeasuredLabels:
     """`prepare(folder)` in a fresh process, then what it returned, measured.
 
     A process of its own, because native memory is visible only as the memory of a whole process, and because
@@ -48,9 +53,8 @@ def run_apart(prepare: Prepare, folder: Path, name: str) -> Run:
         folder: where the inputs lie; the labels are left there too.
         name: what is labeling, for the message if it fails.
     """
-    command = [sys.executable, "-m", "cdp.lab.baselines.fresh_process_worker"]
     done = subprocess.run(
-        [*command, prepare.__module__, prepare.__qualname__, str(folder)],
+        [sys.executable, "-m", __name__, prepare.__module__, prepare.__qualname__, str(folder)],
         capture_output=True,
         env=os.environ | {"PYTHONWARNINGS": "ignore"},
         text=True,
@@ -67,4 +71,38 @@ def run_apart(prepare: Prepare, folder: Path, name: str) -> Run:
         raise CdpError(f"{name}: {sentence}")
     figures = json.loads((folder / "figures.json").read_text())
     labels: IntArray = np.load(folder / "labels.npy", allow_pickle=False)
-    return Run(labels, figures["seconds"], figures["peak_bytes"])
+    return MeasuredLabels(labels, figures["seconds"], figures["peak_bytes"])
+
+
+def _measure(module: str, function: str, folder: Path) -> None:
+    """In the process: prepare, then label under the clock, then write labels and figures."""
+    work = getattr(import_module(module), function)(folder)
+    before = _start_peak()
+    started = time.perf_counter()
+    labels = work()
+    seconds = time.perf_counter() - started
+    peak = _resident("VmHWM")
+    grown = None if before is None or peak is None else max(0, peak - before)
+    np.save(folder / "labels.npy", labels.labels)
+    (folder / "figures.json").write_text(json.dumps({"seconds": seconds, "peak_bytes": grown}))
+
+
+def _start_peak() -> int | None:
+    """Resident bytes now; from here on the peak is counted anew."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return None
+    return _resident("VmRSS")
+
+
+def _resident(kind: str) -> int | None:
+    try:
+        found = re.search(rf"{kind}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found else None
+
+
+if __name__ == "__main__":
+    _measure(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from cdp.errors import InputError
 from cdp.kernels import kernel
-from cdp.lab.baselines.baseline import Baseline, check_similarity, graph_for, labels_of
-from cdp.lab.baselines.links import Links, links_of
+from cdp.lab.baselines.baseline import Baseline, cosine_setting, labels_of
+from cdp.lab.baselines.links import components, links_of
 from cdp.memory import parse_bytes
 from cdp.parallel import spans
+from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, IntArray
 
-LINKAGES = ("average", "single")
 # Bytes per image squared, half a matrix counted: float64 values, SciPy's copy of them where it makes one, a mask.
 _BYTES = {"average": 9, "single": 5}
 _ROWS_PER_BLOCK = 256
@@ -34,21 +32,16 @@ class Hierarchical(Baseline):
     k-NN graph may merge. Their average similarity is exact even then: the mean cosine between two groups of
     unit vectors is the product of their sums, over the product of their sizes. So a complete graph gives the
     same groups as all pairs.
-
-    Attributes:
-        similarity: merge while the two most similar groups are at least this similar.
-        linkage: `average` or `single`: similarity of two groups is the mean over pairs, or the best pair.
-        memory_budget: bytes for the pairs, as a number or like "2GB".
     """
 
-    similarity: float = 0.5
-    linkage: str = "average"
+    similarity: float = cosine_setting("Merge while the two most similar groups are at least this similar.")
+    linkage: Literal["average", "single"] = setting(
+        "average", "Similarity of two groups: the mean over their pairs, or the best pair."
+    )
     memory_budget: int | str = "1GB"
 
     def __post_init__(self) -> None:
-        check_similarity("Hierarchical", self.similarity)
-        if self.linkage not in LINKAGES:
-            raise InputError(f"Hierarchical(linkage={self.linkage!r}): choose from {', '.join(LINKAGES)}.")
+        super().__post_init__()
         parse_bytes(self.memory_budget)
 
     @property
@@ -67,9 +60,7 @@ class Hierarchical(Baseline):
         if any(set(each) != {"similarity"} for each in settings):
             yield from super().label_each(embeddings, graph, settings)
             return
-        thresholds = [float(each["similarity"]) for each in settings]
-        for threshold in thresholds:
-            check_similarity("Hierarchical", threshold)
+        thresholds = [Hierarchical(**each).similarity for each in settings]
         merges = self._merges(embeddings, graph, min(thresholds, default=1.0))
         for threshold in thresholds:
             yield _cut(merges, threshold, embeddings.n_images)
@@ -83,9 +74,10 @@ class Hierarchical(Baseline):
             return _Merges(*(np.empty(0, np.int32),) * 2, np.empty(0))
         if self.fits(embeddings.n_images):
             return _merge_all_pairs(embeddings, self.linkage)
-        links = links_of(graph_for(self.name, embeddings, graph))
+        links = links_of(self.graph_of(embeddings, graph))
         if self.linkage == "single":
-            return _merge_by_best_link(links)
+            order = np.argsort(-links.similarity, kind="stable")
+            return _Merges(links.first[order], links.second[order], links.similarity[order])
         matrix = links.rows()
         return _Merges(
             *_merge_by_average(embeddings.vectors, matrix.indptr, matrix.indices, matrix.data, floor)
@@ -97,24 +89,22 @@ class _Merges(NamedTuple):
 
     first: IntArray
     second: IntArray
-    similarity: DoubleArray
+    similarity: FloatArray | DoubleArray
 
 
 def _cut(merges: _Merges, threshold: float, n_images: int) -> Labels:
     """The groups when, for the first time, the best merge lies below the threshold."""
-    below = merges.similarity < np.float32(threshold) - 1e-6  # what float32 embeddings can tell apart
+    below = merges.similarity < np.float32(threshold) - 1e-6  # the precision of float32 embeddings
     done = int(np.argmax(below)) if below.any() else len(below)
-    ones = np.ones(done, np.int8)
-    matrix = sparse.coo_array((ones, (merges.first[:done], merges.second[:done])), shape=(n_images, n_images))
-    return labels_of(sparse.csgraph.connected_components(matrix, directed=False)[1])
+    return labels_of(components(merges.first[:done], merges.second[:done], n_images))
 
 
-def _merge_all_pairs(embeddings: Embeddings, linkage: str) -> _Merges:
+def _merge_all_pairs(embeddings: Embeddings, linkage: Literal["average", "single"]) -> _Merges:
     from scipy.cluster.hierarchy import linkage as tree_of
 
     n_images = embeddings.n_images
     pairs = _one_minus_cosines(embeddings.vectors)
-    tree = tree_of(pairs, "single" if linkage == "single" else "average")
+    tree = tree_of(pairs, linkage)
     image_in = np.concatenate([np.arange(n_images), np.zeros(n_images - 1, np.int64)])
     children = tree[:, :2].astype(np.int64)
     for step, child in enumerate(children[:, 0]):
@@ -127,30 +117,17 @@ def _one_minus_cosines(vectors: FloatArray) -> DoubleArray:
     """1 - cosine of every pair, rows of the upper triangle one after the other, as SciPy wants them."""
     n_images = len(vectors)
     condensed = np.empty(n_images * (n_images - 1) // 2)
-    place = 0
+    filled = 0
     with threadpool_limits(limits=1, user_api="blas"):
         for start, stop in spans(n_images, _ROWS_PER_BLOCK):
             tile = vectors[start:stop] @ vectors[start:].T
             for row in range(stop - start):
                 values = tile[row, row + 1 :]
-                condensed[place : place + len(values)] = values
-                place += len(values)
+                condensed[filled : filled + len(values)] = values
+                filled += len(values)
     np.subtract(1, condensed, out=condensed)
     # Copies of an image may come out a rounding below zero, which SciPy would sort before everything.
     return np.maximum(condensed, 0, out=condensed)
-
-
-def _merge_by_best_link(links: Links) -> _Merges:
-    """Single linkage: the links of a maximum spanning forest, best first."""
-    # Between 1 and 3, because SciPy reads a weight of 0 as no link.
-    weights = 2 - links.similarity.astype(np.float64)
-    matrix = sparse.csr_array(
-        sparse.coo_array((weights, (links.first, links.second)), shape=(links.n_images,) * 2)
-    )
-    forest = sparse.coo_array(sparse.csgraph.minimum_spanning_tree(matrix))
-    order = np.argsort(forest.data, kind="stable")
-    first, second = forest.coords
-    return _Merges(first[order].astype(np.int32), second[order].astype(np.int32), 2 - forest.data[order])
 
 
 @kernel
@@ -160,11 +137,11 @@ def _merge_by_average(
     """Best-first merging of linked groups by their mean similarity, down to `floor`.
 
     A merged group gets a new number, so an entry of the heap is out of date exactly if one of its groups is
-    gone. `sums` (one row per group, in the place of one of its images) gives every mean exactly.
+    gone. `sums` (one row per group, that of one of its images) gives every mean exactly.
     """
     n_images, dimensions = vectors.shape
     sums = vectors.copy()
-    place = np.arange(2 * n_images)
+    row_of = np.arange(2 * n_images)
     size = np.ones(2 * n_images, np.int64)
     merged_into = np.arange(2 * n_images)
     seen = np.full(2 * n_images, -1)
@@ -182,14 +159,14 @@ def _merge_by_average(
         negative, one, two = heappop(heap)
         if merged_into[one] != one or merged_into[two] != two:
             continue
-        first[n_merges], second[n_merges], at[n_merges] = place[one], place[two], -negative
+        first[n_merges], second[n_merges], at[n_merges] = row_of[one], row_of[two], -negative
         group = n_images + n_merges
         n_merges += 1
         merged_into[one] = merged_into[two] = group
-        place[group] = place[one]
+        row_of[group] = row_of[one]
         size[group] = size[one] + size[two]
         for column in range(dimensions):
-            sums[place[group], column] += sums[place[two], column]
+            sums[row_of[group], column] += sums[row_of[two], column]
         candidates = np.concatenate((neighbors[one], neighbors[two]))
         kept = 0
         for candidate in candidates:
@@ -204,7 +181,7 @@ def _merge_by_average(
             kept += 1
             total = 0.0
             for column in range(dimensions):
-                total += np.float64(sums[place[group], column]) * np.float64(sums[place[other], column])
+                total += np.float64(sums[row_of[group], column]) * np.float64(sums[row_of[other], column])
             mean = total / (size[group] * size[other])
             if mean >= floor - 1e-6:
                 heappush(heap, (-mean, min(other, group), max(other, group)))

@@ -8,7 +8,8 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from cdp.lab.baselines.baseline import Baseline, check_at_least, labels_of
+from cdp.lab.baselines.baseline import Baseline, labels_of
+from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 
 
@@ -18,22 +19,11 @@ class KMeans(Baseline):
 
     Runs on one thread: scikit-learn adds up centers in the order its threads finish, so several would not give
     the same result twice. Initial centers are drawn by row number: reordered images may be grouped otherwise.
-
-    Attributes:
-        images_per_cluster: number of images / number of clusters.
-        seed: of the initial centers.
     """
 
-    images_per_cluster: float = 10.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_at_least(type(self).__name__, "images_per_cluster", self.images_per_cluster, 1)
-
-    @property
-    def name(self) -> str:
-        """`kmeans`."""
-        return "kmeans"
+    name = "kmeans"
+    images_per_cluster: float = setting(10.0, "Number of images / number of clusters.", low=1)
+    seed: int = setting(0, "Seed of the initial centers.")
 
     def n_clusters(self, n_images: int) -> int:
         """Number of clusters for so many images."""
@@ -51,33 +41,21 @@ class KMeans(Baseline):
     def _model(self, n_images: int) -> Any:
         from sklearn import cluster
 
-        n_clusters = self.n_clusters(n_images)
-        return cluster.KMeans(n_clusters, n_init=1, max_iter=100, random_state=self.seed)
+        return cluster.KMeans(self.n_clusters(n_images), n_init=1, max_iter=100, random_state=self.seed)
 
 
 @dataclass(frozen=True)
 class MiniBatchKMeans(KMeans):
     """k-means that moves its centers by batches of images: less exact, for large sets."""
 
-    batch: int = 1024
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least("MiniBatchKMeans", "batch", self.batch, 1)
-
-    @property
-    def name(self) -> str:
-        """`minibatch_kmeans`."""
-        return "minibatch_kmeans"
+    name = "minibatch_kmeans"
+    batch: int = setting(1024, "Images per batch.", low=1)
 
     def _model(self, n_images: int) -> Any:
         from sklearn import cluster
 
         n_clusters = self.n_clusters(n_images)
+        init_size = min(n_images, max(3 * n_clusters, 3 * self.batch))
         return cluster.MiniBatchKMeans(
-            n_clusters,
-            batch_size=self.batch,
-            init_size=min(n_images, max(3 * n_clusters, 3 * self.batch)),
-            n_init=1,
-            seed=self.seed,
+            n_clusters, batch_size=self.batch, init_size=init_size, n_init=1, random_state=self.seed
         )

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.errors import MissingExtraError
-from cdp.lab.baselines.baseline import Baseline, check_at_least, check_similarity, graph_for, labels_of
+from cdp.errors import MissingExtraError, install_command
+from cdp.lab.baselines.baseline import Baseline, cosine_setting, labels_of
 from cdp.lab.baselines.links import links_of
+from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 
 
@@ -17,29 +18,15 @@ class Leiden(Baseline):
     """Community detection with the constant Potts model.
 
     Not modularity: its resolution depends on the size of the graph, so a tuned value would not transfer. Here
-    two groups stay apart if the mean weight between them (no link = 0) is below the resolution. An image has k
+    two groups are not merged if the mean weight between them (no link = 0) is below the resolution. An image has k
     links however large its identity is, so a resolution alone favors groups of one size; weak links are cut first.
-
-    Attributes:
-        similarity: only links at least this similar are seen, and only positive ones.
-        resolution: the higher, the smaller the groups.
-        rounds: iterations; -1 = until nothing improves.
-        seed: of everything random.
     """
 
-    similarity: float = 0.5
-    resolution: float = 0.02
-    rounds: int = 2
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_similarity("Leiden", self.similarity)
-        check_at_least("Leiden", "resolution", self.resolution, 0)
-
-    @property
-    def name(self) -> str:
-        """`leiden`."""
-        return "leiden"
+    name = "leiden"
+    similarity: float = cosine_setting("Only links at least this similar are seen, and only positive ones.")
+    resolution: float = setting(0.02, "The higher, the smaller the groups.", low=0)
+    rounds: int = setting(2, "Iterations; -1 = until nothing improves.", low=-1)
+    seed: int = setting(0, "Seed of everything random.")
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
         """The communities."""
@@ -48,9 +35,9 @@ class Leiden(Baseline):
             import leidenalg
         except ImportError:
             raise MissingExtraError(
-                "Leiden needs leidenalg and igraph; install them with pip install 'cdp[leiden]'."
+                f"Leiden needs leidenalg and igraph; install them with {install_command('leiden')}."
             ) from None
-        links = links_of(graph_for("Leiden", embeddings, graph), max(0.0, self.similarity))
+        links = links_of(self.graph_of(embeddings, graph), max(0.0, self.similarity))
         network = igraph.Graph(links.n_images, np.column_stack([links.first, links.second]))
         partition = leidenalg.find_partition(
             network,

@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ import numpy.typing as npt
 from cdp.errors import CdpError, InputError
 from cdp.evaluate.label_figures import measure_labels
 from cdp.graph.search import knn_graph
-from cdp.lab.baselines.baseline import Baseline
-from cdp.lab.baselines.fresh_process import Run, run_apart
+from cdp.lab.baselines.baseline import DEFAULT_K, Baseline
+from cdp.lab.baselines.fresh_process import MeasuredLabels, run_in_fresh_process
 from cdp.lab.baselines.methods import BASELINES
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph, Labels
@@ -29,19 +30,9 @@ _WARM_UP_IMAGES = 64
 class BaselineFigures:
     """One row: what a method is, how good its labels are (discards as groups of one), what they cost.
 
-    Attributes:
-        name: the method.
-        settings: all its settings.
-        precision: pairwise; None where nothing could be counted.
-        recall: pairwise.
-        f: pairwise.
-        bcubed_f: BCubed F.
-        nmi: normalized mutual information.
-        coverage: share of the images that carry a label.
-        identities: pseudo-identities found.
-        seconds: of the labeling; the k-NN graph was there already.
-        peak_bytes: the most memory above embeddings, graph and libraries; None where the system does not tell.
-        failure: why there are no figures, if there are none.
+    Precision, recall and F are pairwise, `coverage` is the share of images with a label, `identities` the number of
+    groups; None where nothing could be counted. `seconds` and `peak_bytes` are of the labeling alone, beyond
+    embeddings, graph and libraries. `failure` says why there are no figures, if there are none.
     """
 
     name: str
@@ -72,12 +63,7 @@ def measure_baselines(
 ) -> list[BaselineFigures]:
     """Figures of every baseline, each run in a fresh process.
 
-    Args:
-        baselines: with the settings they shall have.
-        embeddings: what they label.
-        graph: its k-NN graph; None = 20 neighbors, searched here once.
-        identities: the truth; negative = unknown, not counted.
-        progress: called as the work goes on.
+    Without a graph, 20 neighbors are searched once for all; a negative identity is unknown and not counted.
     """
     truth = np.asarray(identities)
     if truth.shape != (embeddings.n_images,):
@@ -85,37 +71,35 @@ def measure_baselines(
     for baseline in baselines:
         if baseline.name not in BASELINES:
             raise InputError(
-                f"measure_baselines: {baseline.name!r} is not in BASELINES, so no other process knows it."
+                f"measure_baselines: {baseline.name!r} is not in BASELINES, so the process that measures it cannot find it; register it there."
             )
-    held = graph or knn_graph(embeddings, min(20, embeddings.n_images - 1), progress=progress)
+    if graph is None:
+        graph = knn_graph(embeddings, min(DEFAULT_K, embeddings.n_images - 1), progress=progress)
     rows = []
     with tempfile.TemporaryDirectory(prefix="cdp-baselines-") as home:
         folder = Path(home)
         np.save(folder / "embeddings.npy", embeddings.source)
-        np.save(folder / "neighbors.npy", held.neighbors)
-        np.save(folder / "similarity.npy", held.similarity)
+        np.save(folder / "neighbors.npy", graph.neighbors)
+        np.save(folder / "similarity.npy", graph.similarity)
         for done, baseline in enumerate(baselines):
             progress("baselines", done, len(baselines))
             job = {"name": baseline.name, "settings": baseline.settings}
             (folder / "baseline.json").write_text(json.dumps(job))
-            rows.append(figures_of(baseline.name, baseline.settings, lambda: _run(folder), truth))
+            run = partial(run_in_fresh_process, prepare_baseline, folder, baseline.name)
+            rows.append(figures_of(baseline.name, baseline.settings, run, truth))
         progress("baselines", len(baselines), len(baselines))
     return rows
 
 
-def _run(folder: Path) -> Run:
-    return run_apart(prepare_baseline, folder, json.loads((folder / "baseline.json").read_text())["name"])
-
-
 def figures_of(
-    name: str, settings: dict[str, Any], run: Callable[[], Run], identities: AnyArray
+    name: str, settings: dict[str, Any], run: Callable[[], MeasuredLabels], identities: AnyArray
 ) -> BaselineFigures:
     """The row of one run; a method that fails gets a row that says so, and the others go on."""
     try:
-        made = run()
+        measured = run()
     except CdpError as error:
         return BaselineFigures(name, settings, failure=str(error))
-    figures = measure_labels(made.labels, identities)
+    figures = measure_labels(measured.labels, identities)
     pairwise = figures.discards_kept.pairwise
     return BaselineFigures(
         name=name,
@@ -127,8 +111,8 @@ def figures_of(
         nmi=figures.discards_kept.nmi,
         coverage=figures.coverage,
         identities=figures.identities_found,
-        seconds=made.seconds,
-        peak_bytes=made.peak_bytes,
+        seconds=measured.seconds,
+        peak_bytes=measured.peak_bytes,
     )
 
 
@@ -138,8 +122,8 @@ def prepare_baseline(folder: Path) -> Callable[[], Labels]:
     baseline = BASELINES[job["name"]].make(**job["settings"])
     embeddings = Embeddings(np.load(folder / "embeddings.npy"))
     graph = KnnGraph(np.load(folder / "neighbors.npy"), np.load(folder / "similarity.npy"))
-    few = np.random.default_rng(0).standard_normal((_WARM_UP_IMAGES, embeddings.dimensions))
-    made_up = Embeddings(few.astype(embeddings.source.dtype))
+    random = np.random.default_rng(0).standard_normal((_WARM_UP_IMAGES, embeddings.dimensions))
+    made_up = Embeddings(random.astype(embeddings.source.dtype))
     baseline.label(made_up, knn_graph(made_up, min(graph.k, _WARM_UP_IMAGES - 1)))
     if "memory_budget" in job["settings"]:
         # The way for large sets is another program; a few images alone would not compile it.

@@ -37,8 +37,8 @@ class Registered:
         make: the class, or the class with the settings that make it this baseline.
         grid: setting -> the values to try.
         extra: the optional, copyleft part of the install it needs; such a baseline runs only if it is named.
-        patience: tuning ends after so many values that are worse than the best, none better among them; for grids along
-            which F rises and falls once, the cheap values first. None = every value is tried.
+        patience: tuning ends after so many values that are worse than the best, none better among them; for grids
+            along which F rises and falls once, the cheap values first. None = every value is tried.
     """
 
     make: Callable[..., Baseline]
@@ -59,7 +59,7 @@ BASELINES: Mapping[str, Registered] = MappingProxyType(
         "hierarchical_single": Registered(
             partial(Hierarchical, linkage="single"), {"similarity": _SIMILARITIES}
         ),
-        # Its time grows with the number of clusters: with thousands of them it is the slowest of all, and the best are far fewer.
+        # Its time grows with the number of clusters, and the best numbers are far below those that take long.
         "kmeans": Registered(KMeans, {"images_per_cluster": _PER_CLUSTER}, patience=3),
         "minibatch_kmeans": Registered(MiniBatchKMeans, {"images_per_cluster": _PER_CLUSTER}, patience=3),
         # With 2 it is single linkage on the graph, as often published; 3 and 4 make it what it is known for.
@@ -101,24 +101,22 @@ def tune(
     Args:
         baseline: what is not in the grid stays as it is here.
         embeddings: the validation part.
-        graph: its k-NN graph; give one with the same k as will be used later.
+        graph: its k-NN graph, with the same k as will be used later.
         identities: its true identities; negative = unknown, not counted.
         grid: setting -> the values to try; None = the grid in `BASELINES`.
         among_others: images of unknown identity are other people, and count where they end in a known one's group.
     """
-    tried = settings_of(BASELINES[baseline.name].grid if grid is None else grid)
+    tried = grid_points(BASELINES[baseline.name].grid if grid is None else grid)
     if not tried:
         raise InputError(f"{baseline.name}: the grid holds no values to try.")
     truth = np.asarray(identities)
     patience = (BASELINES[baseline.name].patience if grid is None else None) or len(tried)
     best, best_f, in_vain = tried[0], -1.0, 0
     for each, labels in zip(tried, baseline.label_each(embeddings, graph, tried), strict=True):
-        score = (
-            measure_among_others(labels, truth)
-            if among_others
-            else measure_labels(labels, truth).discards_kept.pairwise
-        )
-        f = score.f or 0.0
+        if among_others:
+            f = measure_among_others(labels, truth).f or 0.0
+        else:
+            f = measure_labels(labels, truth).discards_kept.pairwise.f or 0.0
         in_vain += f < best_f
         if f > best_f:
             best, best_f, in_vain = each, f, 0
@@ -127,6 +125,6 @@ def tune(
     return baseline.having(**best)
 
 
-def settings_of(grid: Grid) -> list[dict[str, Any]]:
+def grid_points(grid: Grid) -> list[dict[str, Any]]:
     """Every combination of the grid's values, the last setting changing fastest."""
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]

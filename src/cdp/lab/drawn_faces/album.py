@@ -16,7 +16,7 @@ from cdp.errors import InputError
 from cdp.lab.drawn_faces.moments import make_moments, spoil
 from cdp.lab.drawn_faces.people import make_people, make_strangers
 from cdp.lab.drawn_faces.portrait import draw_portraits
-from cdp.lab.drawn_faces.roster import JUNK, FaceSettings, Roster, choose_rows, make_roster
+from cdp.lab.drawn_faces.roster import JUNK, FaceSettings, Roster, check_rows, make_roster
 from cdp.parallel import map_blocks, spans
 from cdp.progress import Progress, no_progress
 from cdp.types.arrays import AnyArray, ByteArray, LongArray
@@ -50,12 +50,9 @@ def draw_faces(settings: FaceSettings, rows: AnyArray | None = None, threads: in
         settings: what to draw.
         rows: which pictures of the set; all of them unless given.
         threads: 0 = all cores.
-
-    Raises:
-        InputError: a row is not in the set.
     """
     whole = make_roster(settings)
-    roster = whole.take(choose_rows(rows, len(whole)))
+    roster = whole.take(check_rows(rows, len(whole)))
     pixels = np.empty((len(roster), settings.size, settings.size, 3), np.uint8)
     row = 0
     for block in _encode_blocks(settings, roster, threads):
@@ -76,14 +73,7 @@ def write_faces(
     """Write JPEGs into one zip file and the truth beside it; the same settings give the same bytes.
 
     `read_manifest(out)` reads it as it is: the folder inside is the identity as labeled. The names of folders hold
-    the seed, so sets of different seeds share nobody.
-
-    Args:
-        out: the zip file.
-        settings: what to draw.
-        threads: 0 = all cores.
-        progress: told of the progress.
-        force: replace what is there.
+    the seed, so sets of different seeds share no person.
 
     Returns:
         The table of truth, `NAME.truth.csv` beside `NAME.zip`: path, identity, true_identity (empty = junk).
@@ -113,7 +103,7 @@ def write_faces(
 
 
 def person_name(settings: FaceSettings, person: int) -> str:
-    """What somebody's folder is called; no two seeds share a name."""
+    """What a person's folder is called; no two seeds share a name."""
     return f"s{settings.seed}-{person:06d}"
 
 
@@ -145,8 +135,8 @@ def _encode_blocks(settings: FaceSettings, roster: Roster, threads: int) -> Iter
 
 def _draw(settings: FaceSettings, block: Roster) -> tuple[AnyArray, ByteArray]:
     junk = np.flatnonzero(block.shown == JUNK)
-    people, place = np.unique(np.where(block.shown == JUNK, block.people, block.shown), return_inverse=True)
-    traits = make_people(settings, people)[place]
+    people, row_of = np.unique(np.where(block.shown == JUNK, block.people, block.shown), return_inverse=True)
+    traits = make_people(settings, people)[row_of]
     traits[junk] = make_strangers(settings, block.people[junk], block.shots[junk])
     moments = make_moments(settings, block.people, block.shots, traits["skin"])
     moments[junk] = spoil(settings, moments[junk], block.people[junk], block.shots[junk])

@@ -31,11 +31,7 @@ angle and a color."""
 def make_moments(settings: FaceSettings, people: LongArray, shots: LongArray, skin: DoubleArray) -> AnyArray:
     """What happened when some pictures were taken, MOMENT (n,); all of it scaled by `difficulty`, here only.
 
-    Args:
-        settings: for seed and difficulty.
-        people: whose folder a picture lies in.
-        shots: its number there.
-        skin: f8 (n, 3), the color of a hand before the face.
+    A picture is the `shots`-th in the folder of one of `people`; `skin`, f8 (n, 3), colors a hand before the face.
     """
     draw = Columns(uniforms(keys(settings.seed, _MOMENTS, people, shots), _N_COLUMNS))
     hard = settings.difficulty
@@ -67,6 +63,14 @@ def make_moments(settings: FaceSettings, people: LongArray, shots: LongArray, sk
     )
     made["noise"] = 0.035 * hard * draw.uniform() ** 2
     made["quality"] = np.clip(96 - hard * 40 * draw.uniform() ** 1.5, 10, 96)
+    _add_background(made, draw, full)
+    _add_occlusions(made, draw, hard, skin)
+    made["grain"] = keys(settings.seed, _GRAIN, people, shots)
+    return made
+
+
+def _add_background(made: AnyArray, draw: Columns, full: float) -> None:
+    """Two colors of ground, blobs on it, the shirt."""
     made["ground_angle"] = draw.uniform(-3.2, 3.2)
     for name in ("ground", "ground_far"):
         made[name] = 0.62 + full * (_any_color(draw, 0.15, 0.95) - 0.62)
@@ -78,6 +82,10 @@ def make_moments(settings: FaceSettings, people: LongArray, shots: LongArray, sk
         blobs[:, blob, 2], blobs[:, blob, 3] = size, size * draw.uniform(0.3, 1.0)
         blobs[:, blob, 4] = draw.uniform(-1.5, 1.5)
         blobs[:, blob, 5:] = made["ground"] * (0.6 + 0.8 * draw.uniform()[:, None])
+
+
+def _add_occlusions(made: AnyArray, draw: Columns, hard: float, skin: DoubleArray) -> None:
+    """What hides a part of the face, and whether glasses are worn."""
     made["sunglasses"] = draw.chance(min(1.0, 0.045 * hard))
     made["mask"] = draw.chance(min(1.0, 0.03 * hard))
     made["hat"] = draw.chance(min(1.0, 0.05 * hard))
@@ -88,9 +96,7 @@ def make_moments(settings: FaceSettings, people: LongArray, shots: LongArray, sk
     made["bar_color"] = np.where(hand, skin * 0.95, color)
     made["hat_color"] = color
     made["mask_color"] = np.where(hand, np.array([0.62, 0.80, 0.88]), np.array([0.93, 0.93, 0.92]))
-    made["wears_glasses"] = ~draw.chance(0.12 * full)
-    made["grain"] = keys(settings.seed, _GRAIN, people, shots)
-    return made
+    made["wears_glasses"] = ~draw.chance(0.12 * min(1.0, hard))
 
 
 def spoil(settings: FaceSettings, made: AnyArray, people: LongArray, shots: LongArray) -> AnyArray:

@@ -1,4 +1,4 @@
-"""What stays: the traits of a person, and of lookalikes, who are small variations of somebody else."""
+"""What stays: the traits of a person, and of lookalikes, who are small variations of another one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def make_people(settings: FaceSettings, people: LongArray) -> AnyArray:
 
 
 def make_strangers(settings: FaceSettings, people: LongArray, shots: LongArray) -> AnyArray:
-    """Traits of nobody in the set, for junk."""
+    """Traits of people who are not in the set, for junk."""
     return traits_of(uniforms(keys(settings.seed, _STRANGERS, people, shots), _N_COLUMNS))
 
 
@@ -116,13 +116,10 @@ def traits_of(table: DoubleArray) -> AnyArray:
     style = _STYLES[(kind.uniform() * len(_STYLES)).astype(np.int64)]
     flip = np.where(kind.chance(0.5), 1.0, -1.0)
     parts = ("hairline", "peak", "slant", "drop", "top", "side", "back", "back_width", "curl", "bun")
-    for place, name in enumerate(parts):
-        shaken = style[:, place] + draw.normal(0, 1) * _STYLE_SPREAD[place]
-        made[name] = (
-            np.where(style[:, place] == 0, 0.0, shaken)
-            if name in ("back", "back_width", "curl", "bun")
-            else shaken
-        )
+    for column, name in enumerate(parts):
+        made[name] = style[:, column] + draw.normal(0, 1) * _STYLE_SPREAD[column]
+        if name in ("back", "back_width", "curl", "bun"):
+            made[name] *= style[:, column] != 0
     made["slant"] *= flip
     made["curls"] = np.rint(kind.uniform(9, 15))
     made["hairy"] = ~bald
@@ -150,9 +147,9 @@ def _add_marks(made: AnyArray, draw: Columns) -> None:
     made["frame"] = _FRAME[(draw.uniform() * len(_FRAME)).astype(np.int64)]
 
 
-def _along(palette: DoubleArray, place: DoubleArray) -> DoubleArray:
+def _along(palette: DoubleArray, position: DoubleArray) -> DoubleArray:
     """Colors between the neighbors of a palette."""
-    low = place.astype(np.int64)
-    rest = (place - low)[:, None]
+    low = position.astype(np.int64)
+    rest = (position - low)[:, None]
     blended: DoubleArray = palette[low] * (1 - rest) + palette[low + 1] * rest
     return blended

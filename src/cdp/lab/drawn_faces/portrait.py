@@ -71,20 +71,9 @@ def _paint_person(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any,
     if now.hat > 0:
         _paint_hat(canvas, outline, lens, who, now)
     if now.bar > 0:
-        place = (now.bar_x + math.cos(now.bar_angle) * 0.9, now.bar_y + math.sin(now.bar_angle) * 0.9)
-        _paint(
-            canvas,
-            lens,
-            _BOW,
-            place,
-            now.bar_angle,
-            1.3,
-            0.12,
-            1.4 * now.bar_width,
-            _shade_of(now.bar_color, 1.0),
-            1.0,
-            1.0,
-        )
+        center = (now.bar_x + math.cos(now.bar_angle) * 0.9, now.bar_y + math.sin(now.bar_angle) * 0.9)
+        color = _shade_of(now.bar_color, 1.0)
+        _paint(canvas, lens, _BOW, center, now.bar_angle, 1.3, 0.12, 1.4 * now.bar_width, color, 1.0, 1.0)
 
 
 @pixel_kernel
@@ -95,25 +84,15 @@ def _paint_ground(canvas: FloatArray, lens: Lens, now: Any) -> None:
         for column in range(size):
             x, y = _to_head(lens, column, row)
             share = min(1.0, max(0.0, 0.5 + 0.35 * (cosine * x + sine * y)))
+            near, far = now.ground, now.ground_far
             for channel in range(3):
-                canvas[row, column, channel] = (
-                    now.ground[channel] * (1 - share) + now.ground_far[channel] * share
-                )
+                canvas[row, column, channel] = near[channel] * (1 - share) + far[channel] * share
     for blob in range(len(now.blobs)):
         one = now.blobs[blob]
         if one[2] > 0:
+            color = (one[5], one[6], one[7])
             _paint(
-                canvas,
-                lens,
-                _ELLIPSE,
-                (one[0], one[1]),
-                one[4],
-                one[2],
-                one[3],
-                0.0,
-                (one[5], one[6], one[7]),
-                0.8,
-                size / 20,
+                canvas, lens, _ELLIPSE, (one[0], one[1]), one[4], one[2], one[3], 0.0, color, 0.8, size / 20
             )
 
 
@@ -140,12 +119,8 @@ def _shade_of(color: AnyArray, factor: float) -> Color:
 @pixel_kernel
 def _mixed(one: AnyArray, other: AnyArray, share: float) -> Color:
     """A color between two."""
-    rest = 1 - share
-    return (
-        one[0] * rest + other[0] * share,
-        one[1] * rest + other[1] * share,
-        one[2] * rest + other[2] * share,
-    )
+    a, b = 1 - share, share
+    return one[0] * a + other[0] * b, one[1] * a + other[1] * b, one[2] * a + other[2] * b
 
 
 @pixel_kernel
@@ -175,61 +150,27 @@ def _paint_behind(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
         top = -who.crown - who.top * 0.5
         bottom = who.back + now.fall
         dark = _shade_of(who.hair, 0.78)
-        place = (sway * 0.6, (top + bottom) / 2)
+        center = (sway * 0.6, (top + bottom) / 2)
         wide = who.width * who.back_width * (1 + now.volume)
-        _paint(canvas, lens, _BOX, place, 0.0, wide, (bottom - top) / 2, 0.45, dark, 1.0, 1.0)
+        _paint(canvas, lens, _BOX, center, 0.0, wide, (bottom - top) / 2, 0.45, dark, 1.0, 1.0)
     if who.bun > 0:
-        place = (sway, -who.crown - who.top - who.bun * 0.45)
-        _paint(
-            canvas,
-            lens,
-            _ELLIPSE,
-            place,
-            0.0,
-            who.bun * 1.15,
-            who.bun,
-            0.0,
-            _shade_of(who.hair, 0.88),
-            1.0,
-            1.0,
-        )
+        center = (sway, -who.crown - who.top - who.bun * 0.45)
+        color = _shade_of(who.hair, 0.88)
+        _paint(canvas, lens, _ELLIPSE, center, 0.0, who.bun * 1.15, who.bun, 0.0, color, 1.0, 1.0)
     neck = _shade_of(who.skin, 0.82)
     _paint(canvas, lens, _BOX, (sway * 0.3, who.chin + 0.1), 0.0, who.width * 0.50, 0.55, 1.0, neck, 1.0, 1.0)
-    place = (sway * 0.2, who.chin + 1.12)
-    _paint(canvas, lens, _BOX, place, 0.0, who.width * 1.75, 0.92, 0.45, _shade_of(now.shirt, 1.0), 1.0, 1.0)
-    _paint(
-        canvas, lens, _ELLIPSE, (place[0], who.chin + 0.2), 0.0, who.width * 0.5, 0.16, 0.0, neck, 1.0, 1.0
-    )
+    center = (sway * 0.2, who.chin + 1.12)
+    _paint(canvas, lens, _BOX, center, 0.0, who.width * 1.75, 0.92, 0.45, _shade_of(now.shirt, 1.0), 1.0, 1.0)
+    center = (center[0], who.chin + 0.2)
+    _paint(canvas, lens, _ELLIPSE, center, 0.0, who.width * 0.5, 0.16, 0.0, neck, 1.0, 1.0)
     for side in (-1.0, 1.0):
         # The ear on the far side disappears behind the cheek.
         out = who.width * (0.98 - 0.35 * max(0.0, side * math.sin(now.yaw)))
-        place = (side * out + sway * 0.25, who.ear_y - 0.3 * math.sin(now.pitch))
-        _paint(
-            canvas,
-            lens,
-            _ELLIPSE,
-            place,
-            0.15 * side,
-            who.ear * 0.62,
-            who.ear,
-            0.0,
-            _shade_of(who.skin, 0.92),
-            1.0,
-            1.0,
-        )
-        _paint(
-            canvas,
-            lens,
-            _ELLIPSE,
-            place,
-            0.15 * side,
-            who.ear * 0.3,
-            who.ear * 0.6,
-            0.0,
-            _shade_of(who.skin, 0.76),
-            0.8,
-            1.0,
-        )
+        center = (side * out + sway * 0.25, who.ear_y - 0.3 * math.sin(now.pitch))
+        color = _shade_of(who.skin, 0.92)
+        _paint(canvas, lens, _ELLIPSE, center, 0.15 * side, who.ear * 0.62, who.ear, 0.0, color, 1.0, 1.0)
+        color, inner = _shade_of(who.skin, 0.76), who.ear * 0.3
+        _paint(canvas, lens, _ELLIPSE, center, 0.15 * side, inner, 2 * inner, 0.0, color, 0.8, 1.0)
 
 
 @pixel_kernel
@@ -271,26 +212,15 @@ def _paint_marks(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
         dot = _shade_of(who.skin, 0.72)
         for number in range(14):
             side = -1.0 if number % 2 else 1.0
-            # An even scatter over both cheeks, the same for everybody.
+            # An even scatter over both cheeks, the same on every face.
             x = side * (0.12 + 0.40 * ((number * 0.618) % 1.0))
             y = 0.18 + 0.22 * ((number * 0.382 + 0.1) % 1.0)
             x, y, _ = _turn(who, now, x, y, 0.0)
             _paint(canvas, lens, _ELLIPSE, (x, y), 0.0, 0.024, 0.022, 0.0, dot, who.freckles, 1.0)
     if who.scar > 0:
         x, y, _ = _turn(who, now, who.scar_x, who.scar_y, 0.0)
-        _paint(
-            canvas,
-            lens,
-            _BOW,
-            (x, y),
-            who.scar_angle,
-            0.17,
-            0.02,
-            0.024,
-            _mixed(who.skin, who.lip, 0.75),
-            0.9,
-            1.0,
-        )
+        color = _mixed(who.skin, who.lip, 0.75)
+        _paint(canvas, lens, _BOW, (x, y), who.scar_angle, 0.17, 0.02, 0.024, color, 0.9, 1.0)
     cheek = _mixed(who.skin, who.lip, 0.5)
     for side in (-1.0, 1.0):
         x, y, narrow = _turn(who, now, side * 0.43, 0.33, 0.0)
@@ -307,10 +237,8 @@ def _paint_nose(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
     middle = ((bridge_x + tip_x) / 2 + side * who.nose_width * 0.42, (bridge_y + tip_y) / 2)
     angle = math.atan2(tip_y - bridge_y, tip_x - bridge_x)
     _paint(canvas, lens, _BOW, middle, angle, who.nose * 0.42, 0.02 * side, 0.03, dark, 0.45, 1.6)
-    bright = _shade_of(who.skin, 1.10)
-    _paint(
-        canvas, lens, _ELLIPSE, (tip_x, tip_y - 0.07), 0.0, who.nose_width * 0.5, 0.10, 0.0, bright, 0.6, 1.6
-    )
+    center, bright = (tip_x, tip_y - 0.07), _shade_of(who.skin, 1.10)
+    _paint(canvas, lens, _ELLIPSE, center, 0.0, who.nose_width * 0.5, 0.10, 0.0, bright, 0.6, 1.6)
     _paint(canvas, lens, _BOW, (tip_x, tip_y), 0.0, who.nose_width, 0.05, 0.032, dark, 0.9, 1.0)
 
 
@@ -326,37 +254,17 @@ def _paint_mouth(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
         _paint(canvas, lens, _BOW, (x, y - 0.17), 0.0, wide * 1.15, -0.07, 0.075, fuzz, who.moustache, 1.0)
     if now.open > 0.1:
         gape = 0.17 * now.open + who.lips * 0.5
-        _paint(
-            canvas,
-            lens,
-            _ALMOND,
-            (x, y + bend * 0.3),
-            0.0,
-            wide * 1.05,
-            who.lips + 0.02,
-            gape + who.lips,
-            _shade_of(who.lip, 1.0),
-            1.0,
-            1.0,
-        )
+        center, color = (x, y + bend * 0.3), _shade_of(who.lip, 1.0)
+        above, below = who.lips + 0.02, gape + who.lips
+        _paint(canvas, lens, _ALMOND, center, 0.0, wide * 1.05, above, below, color, 1.0, 1.0)
         inside = (0.32, 0.09, 0.10)
-        _paint(canvas, lens, _ALMOND, (x, y + bend * 0.3), 0.0, wide * 0.86, 0.04, gape, inside, 1.0, 1.0)
+        _paint(canvas, lens, _ALMOND, center, 0.0, wide * 0.86, 0.04, gape, inside, 1.0, 1.0)
         teeth = (0.96, 0.95, 0.92)
         _paint(canvas, lens, _BOW, (x, y + 0.015), 0.0, wide * 0.66, 0.03, 0.035, teeth, 0.9, 1.0)
         return
-    _paint(
-        canvas,
-        lens,
-        _BOW,
-        (x, y + who.lips * 0.35),
-        0.0,
-        wide * 0.92,
-        bend + who.lips * 0.5,
-        who.lips,
-        _shade_of(who.lip, 1.0),
-        0.95,
-        1.0,
-    )
+    center, color = (x, y + who.lips * 0.35), _shade_of(who.lip, 1.0)
+    full = bend + who.lips * 0.5
+    _paint(canvas, lens, _BOW, center, 0.0, wide * 0.92, full, who.lips, color, 0.95, 1.0)
     _paint(canvas, lens, _BOW, (x, y), 0.0, wide, bend, 0.026, _shade_of(who.lip, 0.5), 0.95, 1.0)
 
 
@@ -377,19 +285,8 @@ def _paint_eye(canvas: FloatArray, lens: Lens, who: Any, now: Any, side: float) 
     _paint(canvas, lens, _BOW, (x, y - 0.06), tilt, wide, -above, 0.014, fold, 0.6, 1.0)
     brow_x, brow_y, _ = _turn(who, now, side * who.eye_x * 1.05, who.eye_y + who.brow_y - now.raised, 0.04)
     angle = -side * (who.brow_angle - 1.2 * now.raised * 0.5)
-    _paint(
-        canvas,
-        lens,
-        _BOW,
-        (brow_x, brow_y),
-        angle,
-        who.brow_width * narrow,
-        -who.brow_arch,
-        who.brow_thick,
-        _shade_of(who.brow, 1.0),
-        0.95,
-        1.0,
-    )
+    center, wide, color = (brow_x, brow_y), who.brow_width * narrow, _shade_of(who.brow, 1.0)
+    _paint(canvas, lens, _BOW, center, angle, wide, -who.brow_arch, who.brow_thick, color, 0.95, 1.0)
 
 
 @pixel_kernel
@@ -481,18 +378,18 @@ def _paint_glasses(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
 
 @pixel_kernel
 def _paint_ring(
-    canvas: FloatArray, lens: Lens, place: tuple[float, float], a: float, b: float, square: float, color: Color, dark: bool
+    canvas: FloatArray, lens: Lens, center: tuple[float, float], a: float, b: float, square: float, color: Color, dark: bool
 ) -> None:  # fmt: skip
     """A lens in its frame; clear ones shine a little."""
     size, scale = canvas.shape[0], lens[4]
-    middle = lens[0] + scale * (lens[2] * place[0] - lens[3] * place[1])
-    middle_row = lens[1] + scale * (lens[3] * place[0] + lens[2] * place[1])
+    middle = lens[0] + scale * (lens[2] * center[0] - lens[3] * center[1])
+    middle_row = lens[1] + scale * (lens[3] * center[0] + lens[2] * center[1])
     reach = 1.5 * a * scale + 2
     shine = (1.0, 1.0, 1.0)
     for row in range(max(0, int(middle_row - reach)), min(size, int(middle_row + reach) + 1)):
         for column in range(max(0, int(middle - reach)), min(size, int(middle + reach) + 1)):
             head_x, head_y = _to_head(lens, column, row)
-            x, y = head_x - place[0], head_y - place[1]
+            x, y = head_x - center[0], head_y - center[1]
             distance = _box(x, y, a, b, square)
             if dark:
                 _blend(canvas, row, column, color, _cover(distance, scale) * 0.93)
@@ -529,20 +426,9 @@ def _paint_hat(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, no
             if inside > 0:
                 shade = 1.0 + 0.3 * now.light_x * x - 0.1 * (y - brim_y > -0.16)
                 _blend(canvas, row, column, _shade_of(now.hat_color, shade), inside)
-    place = (0.4 * math.sin(now.yaw), brim_y + 0.02)
-    _paint(
-        canvas,
-        lens,
-        _ELLIPSE,
-        place,
-        0.0,
-        who.width * 0.95,
-        0.13,
-        0.0,
-        _shade_of(now.hat_color, 0.72),
-        1.0,
-        1.0,
-    )
+    center = (0.4 * math.sin(now.yaw), brim_y + 0.02)
+    color = _shade_of(now.hat_color, 0.72)
+    _paint(canvas, lens, _ELLIPSE, center, 0.0, who.width * 0.95, 0.13, 0.0, color, 1.0, 1.0)
 
 
 @pixel_kernel
@@ -607,12 +493,9 @@ def _develop(canvas: FloatArray, now: Any, picture: ByteArray) -> None:
                 bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                 bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
                 bits ^= bits >> np.uint64(31)
-                total = np.float64(bits & np.uint64(0xFFFF)) + np.float64(
-                    (bits >> np.uint64(16)) & np.uint64(0xFFFF)
-                )
-                total += np.float64((bits >> np.uint64(32)) & np.uint64(0xFFFF)) + np.float64(
-                    bits >> np.uint64(48)
-                )
+                total = 0.0
+                for shift in (0, 16, 32, 48):
+                    total += np.float64((bits >> np.uint64(shift)) & np.uint64(0xFFFF))
                 grain = (total / 65535.0 - 2.0) * 1.732
                 if channel == 0:
                     shared = grain
@@ -692,7 +575,7 @@ def _paint(
     canvas: FloatArray,
     lens: Lens,
     kind: int,
-    place: tuple[float, float],
+    center: tuple[float, float],
     angle: float,
     a: float,
     b: float,
@@ -701,11 +584,11 @@ def _paint(
     share: float,
     softness: float,
 ) -> None:
-    """Lay one shape over the canvas, turned by `angle` about its place; softness 1 is a crisp edge."""
+    """Lay one shape over the canvas, turned by `angle` about its center; softness 1 is a crisp edge."""
     size = canvas.shape[0]
     scale = lens[4]
-    middle = lens[0] + scale * (lens[2] * place[0] - lens[3] * place[1])
-    middle_row = lens[1] + scale * (lens[3] * place[0] + lens[2] * place[1])
+    middle = lens[0] + scale * (lens[2] * center[0] - lens[3] * center[1])
+    middle_row = lens[1] + scale * (lens[3] * center[0] + lens[2] * center[1])
     reach = (max(abs(a), abs(b)) + (abs(c) if kind == _BOW else 0.0)) * 1.5 * scale + 2 * softness + 1
     if kind == _ALMOND:
         reach = (max(abs(a), abs(b), abs(c)) * 1.1) * scale + 2
@@ -713,7 +596,7 @@ def _paint(
     for row in range(max(0, int(middle_row - reach)), min(size, int(middle_row + reach) + 1)):
         for column in range(max(0, int(middle - reach)), min(size, int(middle + reach) + 1)):
             head_x, head_y = _to_head(lens, column, row)
-            across, down = head_x - place[0], head_y - place[1]
+            across, down = head_x - center[0], head_y - center[1]
             x, y = cosine * across + sine * down, cosine * down - sine * across
             if kind == _ELLIPSE:
                 distance = _ellipse(x, y, a, b)

@@ -1,4 +1,4 @@
-"""A sheet of drawn faces to look at: a row per person, lookalikes next to each other, accidents marked."""
+"""A sheet of drawn faces: a row per person, lookalikes next to each other, junk and wrong labels marked."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class SheetPlan:
 
 
 def plan_sheet(settings: FaceSettings, n_people: int = 12, n_pictures: int = 14) -> SheetPlan:
-    """Two families of lookalikes first, then the people with most accidents; accidents go to the right."""
+    """Two families of lookalikes first, then the people with most junk and wrong labels, which go to the right."""
     roster = make_roster(settings)
     n_people = min(n_people, settings.identities)
     parents, varied = find_families(settings, np.arange(settings.identities))
-    accidents = np.bincount(roster.people, roster.shown != roster.people, settings.identities)
+    wrong = np.bincount(roster.people, roster.shown != roster.people, settings.identities)
     families = np.bincount(parents[varied], minlength=settings.identities)
-    chosen: list[int] = []
+    order: list[int] = []
     for oldest in np.argsort(-families, kind="stable")[:2]:
         children = np.flatnonzero(varied & (parents == oldest))[:2]
         if len(children):
-            chosen += [int(oldest), *children.tolist()]
-    chosen += [int(one) for one in np.argsort(-accidents, kind="stable") if int(one) not in set(chosen)]
-    people = np.array(chosen[:n_people])
+            order += [int(oldest), *children.tolist()]
+    order += [int(one) for one in np.argsort(-wrong, kind="stable") if int(one) not in set(order)]
+    people = np.array(order[:n_people])
     rows = np.full((n_people, n_pictures), -1, np.int64)
     for line, person in enumerate(people):
         own = np.flatnonzero(roster.people == person)
@@ -60,7 +60,7 @@ def draw_sheet(settings: FaceSettings, n_people: int = 12, n_pictures: int = 14)
     sheet = Image.new("RGB", (_MARGIN + step * plan.rows.shape[1], height), "white")
     pen = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(11)
-    heading = (("made after somebody", _FAMILY_COLOR), ("junk", _JUNK_COLOR), ("somebody else", _WRONG_COLOR))
+    heading = (("lookalike", _FAMILY_COLOR), ("junk", _JUNK_COLOR), ("mislabeled", _WRONG_COLOR))
     left = float(_GAP)
     for text, color in heading:
         pen.text((left, 4), text, color, font)

@@ -2,53 +2,63 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from cdp.config.reading import recipe_from
 from cdp.config.sections import RunRecipe
-from cdp.consensus.estimator import CDP
-from cdp.consensus.mediator import Mediator
-from cdp.consensus.vote import Vote
+from cdp.consensus.settings import ConsensusSettings, slice_of
 from cdp.errors import InputError
 from cdp.files import write_json
-from cdp.graph.search import knn_graph, knn_graphs
-from cdp.lab.baselines.fresh_process import run_apart
-from cdp.lab.baselines.measure import figures_of, measure_baselines
+from cdp.lab.baselines.measure import measure_baselines
 from cdp.lab.baselines.methods import BASELINES, make_baselines, tune
+from cdp.lab.cdp_process import measure_cdp
 from cdp.lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
 from cdp.lab.study.label_studies import JUDGED_BY_F, has_validation
 from cdp.lab.study.paper_numbers import RUNTIME
 from cdp.lab.study.run_figures import read_json
 from cdp.lab.synthetic import synthetic_views
-from cdp.progress import Progress
-from cdp.run.labeling import (
-    chosen_bar,
-    embeddings,
-    estimator,
-    graphs_of,
-    model_names,
-    validation_only,
-    views_of,
-)
-from cdp.run.plan import make_stages
-from cdp.run.stages import Stage
-from cdp.run.training import part
-from cdp.store import load, save
-from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
-from cdp.types.arrays import LongArray
+from cdp.labeling.cache import Cache
+from cdp.labeling.pipeline import fit, label
+from cdp.labeling.workspace import Workspace
+from cdp.run.labeling import LabelSettings, read_part, validation_rows
+from cdp.run.peak_memory import PeakMemory
+from cdp.run.plan import label_stage, make_stages
+from cdp.run.sources import Settled
+from cdp.run.stages import Context, Stage, version
+from cdp.types import Views
 
-_LESSON_IMAGES = 5_000
+_TRAINING_IMAGES = 5_000
 _PER_IDENTITY = 12.0
-_STEPS = ("graphs", "consensus", "propagation")
+_STEPS = ("graphs", "consensus", "groups")
 _METHODS = ("exact", "nndescent")
+
+
+@dataclass(frozen=True)
+class ScalingSettings:
+    """Made-up embeddings of so many images by so many members, and how they are labeled."""
+
+    images: int
+    members: int
+    consensus: ConsensusSettings
+    seed: int
+
+
+@dataclass
+class MeasuredWorkspace(Workspace):
+    """A workspace that also knows how much memory each step held at most."""
+
+    memory: dict[str, int] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time and measure a step."""
+        with super().step(name), PeakMemory() as memory:
+            yield
+        self.memory[name] = max(self.memory.get(name, 0), memory.peak)
 
 
 def _runtime(recipe: RunRecipe, options: Options) -> list[Variant]:
@@ -56,8 +66,8 @@ def _runtime(recipe: RunRecipe, options: Options) -> list[Variant]:
     return [
         Variant(
             f"{method}-{size}",
-            {"consensus.method": method, "consensus.mediator": "mlp"},
-            ("labels",),
+            {"consensus.method": method, "consensus.mediator": "mlp", "consensus.tune": False},
+            ("step costs",),
             partial(_step_costs, method, size),
             stages=partial(_scaling_stages, size),
         )
@@ -67,127 +77,61 @@ def _runtime(recipe: RunRecipe, options: Options) -> list[Variant]:
 
 
 def _step_costs(method: str, size: int, run: Finished) -> list[Measure]:
-    records = {one.stage.name: one.record for one in run.ran}
-    figures: dict[str, float] = {}
-    for step in _STEPS:
-        figures[f"{step}_seconds"] = records[step].seconds
-        figures[f"{step}_memory"] = records[step].peak_memory
-    figures["seconds"] = sum(records[step].seconds for step in _STEPS)
+    costs = read_json(run.folder, "step_costs.json")
+    figures = {f"{step}_{what}": costs[step][what] for step in _STEPS for what in ("seconds", "memory")}
+    figures["seconds"] = sum(costs[step]["seconds"] for step in _STEPS)
     return [Measure((method, f"{size:,}"), figures)]
 
 
-def _scaling_stages(size: int, recipe: RunRecipe, folder: Path) -> list[Stage]:
-    """Made-up embeddings of so many images, and the steps of labeling them, each a stage with its own record."""
-    chosen, members = recipe.consensus, len(recipe.committee.networks)
-    seed, threads = recipe.seed, recipe.engine.threads
-
-    def views(name: str) -> Views:
-        return Views.load(folder / name)
-
-    def graphs(name: str) -> list[KnnGraph]:
-        count = range(members + 1)
-        return [load(folder / f"{name}_graphs" / str(number), KnnGraph) for number in count]
-
-    def model(mediator: Mediator | None = None) -> CDP:
-        return estimator(recipe, mediator)
-
-    def make_up(name: str, n_images: int, seed: int) -> None:
-        # Some people more than needed, cut to the number of images.
-        n_identities = max(8, round(2.2 * n_images / _PER_IDENTITY))
-        made = synthetic_views(
-            n_identities, _PER_IDENTITY, labeled=0.05, members=members, seed=seed
-        ).unlabeled
-        save(made.take(np.arange(min(n_images, made.n_images))), folder / name, force=True)
-
-    def search(name: str, method: str, progress: Progress) -> None:
-        found = knn_graphs(list(views(name)), chosen.k, method, seed=seed, threads=threads, progress=progress)
-        for number, graph in enumerate(found):
-            save(graph, folder / f"{name}_graphs" / str(number), force=True)
-
-    def teach(progress: Progress) -> None:
-        learned = model().fit(views("lesson"), graphs=graphs("lesson"), progress=progress)
-        save(learned.mediator_, folder / "mediator", force=True)
-
-    def agree(progress: Progress) -> None:
-        judge = model(Mediator.load(folder / "mediator"))
-        found = judge.consensus(views("images"), graphs("images"), progress=progress)
-        save(found, folder / "consensus", force=True)
-
-    def label() -> None:
-        save(model().group(load(folder / "consensus", ConsensusGraph)), folder / "labels", force=True)
-
-    n_lesson = min(size, _LESSON_IMAGES)
-    made_up: dict[str, Any] = {"members": members, "seed": seed}
-    near: dict[str, Any] = {"k": chosen.k, "seed": seed}
-    judged = asdict(chosen)
+def _scaling_stages(size: int, settled: Settled) -> list[Stage]:
+    recipe = settled.recipe
+    consensus = slice_of(recipe.consensus, ConsensusSettings)
+    settings = ScalingSettings(size, len(recipe.committee.networks), consensus, recipe.seed)
     return [
-        Stage(
-            "made-up lesson",
-            "embed",
-            {**made_up, "images": n_lesson},
-            (),
-            {"lesson": "lesson"},
-            lambda progress: make_up("lesson", n_lesson, seed + 10_000),
-        ),
-        Stage(
-            "made-up images",
-            "embed",
-            {**made_up, "images": size},
-            (),
-            {"images": "images"},
-            lambda progress: make_up("images", size, seed),
-        ),
-        Stage(
-            "graphs of the lesson",
-            "graphs",
-            near,
-            ("lesson",),
-            {"lesson graphs": "lesson_graphs"},
-            lambda progress: search("lesson", "exact", progress),
-        ),
-        Stage(
-            "mediator",
-            "mediator",
-            {**near, "inputs": list(chosen.inputs)},
-            ("lesson", "lesson graphs"),
-            {"mediator": "mediator"},
-            teach,
-        ),
-        Stage(
-            "graphs",
-            "graphs",
-            {**near, "method": chosen.method},
-            ("images",),
-            {"graphs": "images_graphs"},
-            lambda progress: search("images", chosen.method, progress),
-        ),
-        Stage(
-            "consensus",
-            "consensus",
-            {"consensus": json.loads(json.dumps(judged))},
-            ("images", "graphs", "mediator"),
-            {"consensus": "consensus"},
-            agree,
-        ),
-        Stage(
-            "propagation",
-            "labels",
-            {"consensus": json.loads(json.dumps(judged))},
-            ("consensus",),
-            {"labels": "labels"},
-            lambda progress: label(),
-        ),
+        Stage("label made-up images", "label", label_made_up, settings, (), {"step costs": "step_costs.json"})
     ]
+
+
+@version(1)
+def label_made_up(settings: ScalingSettings, context: Context) -> None:
+    """Write `step_costs.json`: seconds and memory of every step of labeling made-up embeddings."""
+    consensus, seed = settings.consensus, settings.seed
+    plain = Workspace(context.engine, Cache(), context.progress)
+    training = _made_up(min(settings.images, _TRAINING_IMAGES), settings.members, seed + 10_000)
+    fitted = fit([training], consensus, seed=seed, workspace=plain)
+    work = MeasuredWorkspace(context.engine, Cache(), context.progress)
+    label(
+        _made_up(settings.images, settings.members, seed), consensus, fitted=fitted, seed=seed, workspace=work
+    )
+    costs = {step: {"seconds": work.seconds[step], "memory": work.memory[step]} for step in _STEPS}
+    write_json(context.folder / "step_costs.json", costs)
+
+
+def _made_up(n_images: int, members: int, seed: int) -> Views:
+    # Some people more than needed, cut to the number of images.
+    n_identities = max(8, round(2.2 * n_images / _PER_IDENTITY))
+    made = synthetic_views(n_identities, _PER_IDENTITY, labeled=0.05, members=members, seed=seed).unlabeled
+    return made.take(np.arange(min(n_images, made.n_images)))
 
 
 def _runtime_columns(recipe: RunRecipe) -> list[Column]:
     del recipe
-    titles = {"graphs": "k-NN graphs", "consensus": "opinions and mediator", "propagation": "propagation"}
+    titles = {"graphs": "k-NN graphs", "consensus": "opinions and mediator", "groups": "propagation"}
     return [
         *(Column(f"{step}_seconds", titles[step], "seconds", "low") for step in _STEPS),
         Column("seconds", "all steps", "seconds", "low"),
         *(Column(f"{step}_memory", f"{titles[step]}, memory", "bytes", "") for step in _STEPS),
     ]
+
+
+@dataclass(frozen=True)
+class BaselineSettings:
+    """Which methods are compared with CDP, and what they are tuned over."""
+
+    label: LabelSettings
+    methods: tuple[str, ...]
+    grids: str
+    memory_budget: str
 
 
 def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
@@ -196,103 +140,66 @@ def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
             "baselines: every method is tuned on the validation part; give split.validation a share, e.g. 0.1, or "
             "data.validation."
         )
-    if recipe.consensus.mediator == "hierarchical":
-        raise InputError('baselines: clustering is a row of its own; set consensus.mediator = "mlp".')
     names = tuple(method.name for method in make_baselines(options.methods))
     return [
         Variant(
             "baselines",
-            {**JUDGED_BY_F, "consensus.tune": True, "consensus.pair_recall": -1.0, "consensus.rounds": 1},
-            ("label figures", "baselines"),
+            {**JUDGED_BY_F, "consensus.tune": True, "joint.rounds": 1},
+            ("baselines",),
             _methods,
             stages=partial(_with_baselines, names),
         )
     ]
 
 
-def _with_baselines(names: tuple[str, ...], recipe: RunRecipe, folder: Path) -> list[Stage]:
-    name = model_names(recipe)[0]
-    stages = make_stages(recipe, folder)
-    agreed = next(stage for stage in stages if "consensus" in stage.makes)
-    needs = dict.fromkeys([*agreed.needs, "tuning", f"networks/{name} of unlabeled"])
-    stages.append(
-        Stage(
+def _with_baselines(names: tuple[str, ...], settled: Settled) -> list[Stage]:
+    def labeler(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
+        tried = {name: [dict(BASELINES[name].grid), BASELINES[name].patience] for name in names}
+        chosen = BaselineSettings(settings, names, str(tried), settled.recipe.engine.memory_budget)
+        compare = Stage(
             "baselines",
             "evaluate",
-            {
-                "methods": list(names),
-                "tried": {name: [dict(BASELINES[name].grid), BASELINES[name].patience] for name in names},
-                "seed": recipe.seed,
-                "memory_budget": recipe.engine.memory_budget,
-                "consensus": dict(agreed.settings),
-            },
-            tuple(needs),
+            compare_methods,
+            chosen,
+            (*needs, "labels"),
             {"baselines": "baselines.json"},
-            lambda progress: compare_methods(recipe, folder, names, progress),
         )
-    )
-    return stages
+        return [*label_stage(settings, needs), compare]
+
+    return make_stages(settled, labeler)
 
 
-def compare_methods(recipe: RunRecipe, folder: Path, names: tuple[str, ...], progress: Progress) -> None:
+@version(1)
+def compare_methods(settings: BaselineSettings, context: Context) -> None:
     """Write `baselines.json`: every method and CDP on the unlabeled images, each in a fresh process.
 
     Every method is tuned as CDP is: on the validation images, in the midst of all unlabeled ones, which alone are
     then measured.
     """
-    name = model_names(recipe)[0]
-    shown = embeddings(folder, f"networks/{name}", "unlabeled")
-    graph = load(folder / "graphs" / name / "unlabeled", KnnGraph)
-    identities = part(folder, "unlabeled").identities
-    told = validation_only(folder, identities)
-    others: LongArray = np.where(told >= 0, -1, identities)
-    common = {"memory_budget": recipe.engine.memory_budget, "seed": recipe.seed}
-    tuned = []
-    for done, method in enumerate(make_baselines(names)):
-        progress("tuning", done, len(names))
-        own = {key: value for key, value in common.items() if key in method.settings}
-        tuned.append(tune(method.having(**own), shown, graph, told, among_others=True))
-    rows = [one.as_dict() for one in measure_baselines(tuned, shown, graph, others, progress=progress)]
-    bar = chosen_bar(recipe, folder)
-    with tempfile.TemporaryDirectory(prefix="cdp-study-") as home:
-        write_json(Path(home) / "cdp.json", {"run": str(folder), "recipe": recipe.as_dict()})
-        run = partial(run_apart, prepare_cdp, Path(home), "cdp")
-        rows.append(figures_of("cdp", {"bar": bar}, run, others).as_dict())
-    write_json(folder / "baselines.json", rows)
-
-
-def prepare_cdp(home: Path) -> Callable[[], Labels]:
-    """In the other process: everything of a run in memory, then a few made-up images labeled, to compile."""
-    told = json.loads((home / "cdp.json").read_text(encoding="utf-8"))
-    recipe, folder = recipe_from(told["recipe"]), Path(told["run"])
-    chosen, bar = recipe.consensus, chosen_bar(recipe, folder)
-    judge: Mediator | Vote
-    if chosen.mediator == "vote":
-        judge = Vote(
-            None if chosen.quorum < 0 else chosen.quorum,
-            chosen.vote_threshold if chosen.grouping == "average" else bar,
-        )
-    else:
-        judge = Mediator.load(folder / "mediator")
-    model = estimator(recipe, judge)
-    if chosen.grouping == "average":
-        model.set_params(join_above=bar)
-    elif chosen.mediator == "mlp":
-        model.set_params(threshold=bar)
-    held = views_of(recipe, folder, "unlabeled")
-    views = Views(
-        np.array(held.base.source),
-        {name: np.array(member.source) for name, member in held.committee.items()},
+    views = read_part(settings.label, context.folder, "unlabeled")
+    rows = validation_rows(context.folder, views.n_images)
+    assert rows is not None
+    assert views.identities is not None
+    known, others = np.where(rows, views.identities, -1), np.where(rows, -1, views.identities)
+    labeling = label(
+        views,
+        settings.label.consensus,
+        labeled=[read_part(settings.label, context.folder, "labeled")],
+        validation=rows,
+        networks_saw_labeled=not settings.label.from_views,
+        seed=settings.label.seed,
+        workspace=Workspace(context.engine, Cache(context.cache), context.progress),
     )
-    graphs = [
-        KnnGraph(np.array(one.neighbors), np.array(one.similarity))
-        for one in graphs_of(recipe, folder, "unlabeled")
-    ]
-    few = synthetic_views(20, 8, members=len(views.committee)).unlabeled
-    made_up = Views(few.base, dict(zip(views.committee, few.committee.values(), strict=True)))
-    if made_up.n_images > chosen.k:
-        model.predict(made_up, [knn_graph(one, chosen.k) for one in made_up])
-    return lambda: model.predict(views, graphs)
+    graph = next(iter(labeling.graphs.values()))
+    common = {"memory_budget": settings.memory_budget, "seed": settings.label.seed}
+    tuned = []
+    for done, method in enumerate(make_baselines(settings.methods)):
+        context.progress("tuning methods", done, len(settings.methods))
+        own = {key: value for key, value in common.items() if key in method.settings}
+        tuned.append(tune(method.having(**own), views.base, graph, known, among_others=True))
+    figures = measure_baselines(tuned, views.base, graph, others, progress=context.progress)
+    figures.append(measure_cdp("cdp", labeling, views, others))
+    write_json(context.folder / "baselines.json", [one.as_dict() for one in figures])
 
 
 def _methods(run: Finished) -> list[Measure]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from cdp.config.sections import RunRecipe
 from cdp.run.plan import make_stages
 from cdp.run.runner import Ran
+from cdp.run.sources import Settled
 from cdp.run.stages import Stage
 
 Kind = Literal["share", "count", "seconds", "bytes", "number"]
@@ -67,7 +68,7 @@ class Variant:
     overrides: Mapping[str, Any]
     wanted: tuple[str, ...]
     read: Callable[[Finished], list[Measure]]
-    stages: Callable[[RunRecipe, Path], list[Stage]] = make_stages
+    stages: Callable[[Settled], list[Stage]] = make_stages
     extra: Callable[[Finished], dict[str, Any]] | None = None
 
 
@@ -78,10 +79,12 @@ class Options:
     Attributes:
         sizes: numbers of images, for `runtime`.
         methods: names, for `baselines`; None = all that need no extra.
+        pair_recall: share of the true candidate pairs that every committee accepts, for `committee_size`; the paper's.
     """
 
     sizes: tuple[int, ...] = (10_000, 20_000, 40_000, 80_000)
     methods: tuple[str, ...] | None = None
+    pair_recall: float = 0.313
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,17 @@ from cdp import __version__
 from cdp.config.checks import check_recipe
 from cdp.config.environment import check_paths
 from cdp.config.reading import PATH_KEYS, recipe_from
-from cdp.config.sections import DRAWN, RunRecipe
+from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.files import write_json
 from cdp.lab.study.design import Finished, Measure, Options, Study, Variant
 from cdp.lab.study.result_tables import results_of
 from cdp.lab.study.study_page import write_pages
-from cdp.run.go import run_part, sources_for
 from cdp.run.pool import Pool
 from cdp.run.record import commit, now, versions
+from cdp.run.run_recipe import run_part, sources_for
 from cdp.run.runner import Listener, NullListener, Ran, alone_in, plan_stages
+from cdp.run.sources import Facts, Settled, look_at, settle
 from cdp.run.stages import Ledger, Record, Stage, only, signatures
 
 FORMAT = 1
@@ -72,16 +73,16 @@ class Job:
 
     variant: Variant
     seed: int
-    recipe: RunRecipe
+    settled: Settled
     folder: Path
 
     def stages(self) -> list[Stage]:
         """Those that its figures need."""
-        return only(self.variant.stages(self.recipe, self.folder), self.variant.wanted)
+        return only(self.variant.stages(self.settled), self.variant.wanted)
 
     def signatures(self) -> list[str]:
         """Of its stages; the same in two jobs = made once."""
-        data = self.recipe.as_dict()["data"]
+        data = self.settled.recipe.as_dict()["data"]
         return signatures(self.stages(), repr(sorted(data.items())))
 
 
@@ -116,26 +117,28 @@ def make_jobs(
         if slug not in known:
             raise InputError(f"{study.name} has no variant {slug}; it has {', '.join(known)}.")
     chosen = [known[slug] for slug in (variants or known)]
-    jobs = []
+    jobs: list[Job] = []
+    facts: Facts | None = None
     for seed in range(recipe.seed, recipe.seed + n_seeds):
         for variant in chosen:
             varied = recipe_from(recipe.as_dict(), {**variant.overrides, "seed": seed})
             check_recipe(varied)
             check_paths(varied)
-            place = out.absolute() / "runs" / variant.slug / f"seed{seed}"
-            job = Job(variant, seed, varied, place)
+            facts = facts or look_at(varied)
+            folder = out.absolute() / "runs" / variant.slug / f"seed{seed}"
+            job = Job(variant, seed, settle(varied, facts), folder)
             _require_images(study, job)
             jobs.append(job)
     return jobs
 
 
 def _require_images(study: Study, job: Job) -> None:
-    if not job.recipe.data.embeddings:
+    if job.settled.facts.kind == "images":
         return
-    made = {name for stage in job.variant.stages(job.recipe, job.folder) for name in stage.makes}
+    made = {name for stage in job.variant.stages(job.settled) for name in stage.makes}
     if not made >= set(job.variant.wanted):
         raise InputError(
-            f"{study.name}: this study trains networks, and data.embeddings has no images to train on; give data.images, "
+            f"{study.name}: this study trains networks, and embeddings are no images to train on; give data.images, "
             "or choose a study of labels, e.g. k or mediator_inputs."
         )
 
@@ -148,7 +151,7 @@ def plan_study(jobs: Sequence[Job]) -> list[PlannedRun]:
         kept, shared, runs = 0, 0, []
         ledger = Ledger(job.folder)
         stages = job.stages()
-        planned = plan_stages(stages, ledger, sources_for(stages, job.recipe, ledger))
+        planned = plan_stages(stages, ledger, sources_for(stages, job.settled, ledger))
         for one, signature in zip(planned, job.signatures(), strict=True):
             if one.state == "fresh":
                 kept += 1
@@ -238,7 +241,7 @@ def run_study(
         for at, job in enumerate(jobs):
             told.run_started(job.variant, job.seed, at + 1, len(jobs), clock.left(at))
             ran = run_part(
-                job.recipe,
+                job.settled,
                 job.folder,
                 job.variant.wanted,
                 stages=job.variant.stages,
@@ -246,7 +249,7 @@ def run_study(
                 listener=told,
             )
             clock.note(job, ran)
-            finished = Finished(job.folder, job.recipe, ran)
+            finished = Finished(job.folder, job.settled.recipe, ran)
             measured.append((job, job.variant.read(finished)))
             if job.variant.extra is not None and job.variant.slug not in extra:
                 extra[job.variant.slug] = job.variant.extra(finished)
@@ -284,7 +287,7 @@ def _with_relative_paths(recipe: RunRecipe) -> dict[str, Any]:
     """The recipe with paths from the working directory: results travel, somebody's folders do not."""
     told = recipe.as_dict()
     for key in PATH_KEYS:
-        if told["data"][key] and told["data"][key] != DRAWN:
+        if told["data"][key]:
             told["data"][key] = Path(os.path.relpath(told["data"][key])).as_posix()
     told["data"]["unlabeled"] = [Path(os.path.relpath(path)).as_posix() for path in told["data"]["unlabeled"]]
     return told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,39 +12,47 @@ from cdp.config.sections import RunRecipe
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.mlp import PaperMLP
 from cdp.errors import InputError
+from cdp.lab.labelers import at_pair_recall, clustering
 from cdp.lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
 from cdp.lab.study.paper_numbers import COMMITTEE_SIZE, HETEROGENEITY, MEDIATOR_INPUTS, MEDIATOR_WEIGHTS, K
 from cdp.lab.study.run_figures import label_columns, one_row_of_labels, read_json
+from cdp.run.plan import make_stages
+from cdp.run.sources import Settled
+from cdp.run.stages import Stage
 from cdp.types import ALL_INPUTS
 
-PAPER_RECALL = 0.313
-JUDGED_BY_F = {"consensus.recall_weight": 1.0, "consensus.mend": "nothing"}
-"""Labels as found, at thresholds chosen by what they are compared by."""
-_WANTED = ("label figures",)
-_VOTE = {"consensus.mediator": "vote", "consensus.folds": 0}
+JUDGED_BY_F = {"consensus.recall_weight": 1.0}
+"""Thresholds chosen by what labels are compared by."""
+_WANTED = ("labels",)
+_VOTE = {"consensus.mediator": "vote", "train.folds": 0}
 _MEDIATOR = {"consensus.mediator": "mlp"}
 
 
 def has_validation(recipe: RunRecipe) -> bool:
     """Whether a threshold can be chosen."""
-    return bool(recipe.data.validation) or recipe.split.validation > 0
+    if recipe.data.is_split_here:
+        return recipe.split.validation > 0 or (recipe.split.validation < 0 and recipe.consensus.tune)
+    return bool(recipe.data.validation)
 
 
-def clustering(recipe: RunRecipe) -> dict[str, Any]:
-    """Hierarchical clustering, its threshold tuned where that is possible, as in the paper."""
-    return {
-        "consensus.mediator": "hierarchical",
-        "consensus.folds": 0,
-        "consensus.rounds": 1,
+def clustered(recipe: RunRecipe) -> tuple[dict[str, Any], Callable[[Settled], list[Stage]]]:
+    """Overrides and stages of hierarchical clustering, its threshold tuned where that is possible, as in the paper."""
+    overrides = {
+        "train.folds": 0,
+        "joint.rounds": 1,
         "consensus.tune": has_validation(recipe),
-        "consensus.pair_recall": -1.0,
-        "consensus.mend": "nothing",
-        "joint.soft_depth": 0,
+        "consensus.soft_depth": 0,
     }
+    return overrides, partial(make_stages, labeler=clustering(memory_budget=recipe.engine.memory_budget))
 
 
-def _labels(slug: str, overrides: dict[str, Any], *cells: str) -> Variant:
-    return Variant(slug, {**JUDGED_BY_F, **overrides}, _WANTED, one_row_of_labels(*cells))
+def _labels(
+    slug: str,
+    overrides: dict[str, Any],
+    *cells: str,
+    stages: Callable[[Settled], list[Stage]] = make_stages,
+) -> Variant:
+    return Variant(slug, {**JUDGED_BY_F, **overrides}, _WANTED, one_row_of_labels(*cells), stages)
 
 
 def _k(recipe: RunRecipe, options: Options) -> list[Variant]:
@@ -51,21 +61,20 @@ def _k(recipe: RunRecipe, options: Options) -> list[Variant]:
 
 
 def _sizes(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del options
     members = recipe.committee.networks
-    recall = recipe.consensus.pair_recall if recipe.consensus.pair_recall >= 0 else PAPER_RECALL
-    at_recall = {
-        **_VOTE,
-        "consensus.tune": False,
-        "consensus.grouping": "components",
-        "consensus.quorum": -1,
-        "consensus.pair_recall": recall,
-    }
+    by_vote = {**_VOTE, "consensus.tune": False, "consensus.grouping": "components", "consensus.quorum": -1}
     sizes = sorted({*range(0, len(members) + 1, 2), len(members)})
+    overrides, stages = clustered(recipe)
+    fixed = partial(make_stages, labeler=at_pair_recall(options.pair_recall))
     return [
-        _labels("clustering", clustering(recipe), "clustering"),
+        _labels("clustering", overrides, "clustering", stages=stages),
         *(
-            _labels(f"members{size}", {**at_recall, "committee.networks": list(members[:size])}, str(size))
+            _labels(
+                f"members{size}",
+                {**by_vote, "committee.networks": list(members[:size])},
+                str(size),
+                stages=fixed,
+            )
             for size in sizes
         ),
     ]
@@ -103,11 +112,11 @@ def _heterogeneity(recipe: RunRecipe, options: Options) -> list[Variant]:
 
 def _weights(recipe: RunRecipe, options: Options) -> list[Variant]:
     del recipe, options
-    return [Variant("mediator", _MEDIATOR, ("label figures", "mediator"), _blocks, extra=_first_layer)]
+    return [Variant("mediator", _MEDIATOR, _WANTED, _blocks, extra=_first_layer)]
 
 
 def _blocks(run: Finished) -> list[Measure]:
-    learned = read_json(run.folder, "label_figures.json")["mediator"]
+    learned = read_json(run.folder, "labels/metrics.json")["mediator"]
     weights = _layer(run)
     drops = {one["block"]: one["drop"] for one in learned["importance"]}
     blocks = {block: columns for block, columns in learned["blocks"].items() if columns}
@@ -129,7 +138,7 @@ def _blocks(run: Finished) -> list[Measure]:
 
 
 def _first_layer(run: Finished) -> dict[str, Any]:
-    learned = read_json(run.folder, "label_figures.json")["mediator"]
+    learned = read_json(run.folder, "labels/metrics.json")["mediator"]
     weights = _layer(run)
     return {
         "columns": learned["columns"],
@@ -139,7 +148,7 @@ def _first_layer(run: Finished) -> dict[str, Any]:
 
 
 def _layer(run: Finished) -> Any:
-    classifier = Mediator.load(run.folder / "mediator").classifier
+    classifier = Mediator.load(run.folder / "labels" / "mediator").classifier
     return classifier.weights_[0][0] if isinstance(classifier, PaperMLP) else None
 
 
@@ -174,12 +183,12 @@ STUDIES = (
         paper=COMMITTEE_SIZE,
         plots=(Plot("f"), Plot("pair_precision")),
         reading="A pair needs the vote of every member; the similarity it needs in the base is set so that all "
-        "committees accept the same share of the true candidate pairs (consensus.pair_recall, the paper's "
-        f"{PAPER_RECALL} unless the recipe has another). Where even no such threshold leaves fewer, recall is lower.",
+        "committees accept the same share of the true candidate pairs (--pair-recall; the paper's 0.313 unless given). "
+        "Where even no such threshold leaves fewer, recall is lower.",
     ),
     Study(
         "mediator_inputs",
-        "A mediator that hears more and more",
+        "A mediator with more and more inputs",
         ("inputs",),
         label_columns,
         "f",

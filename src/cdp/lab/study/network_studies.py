@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
 
 from cdp.config.checks import folder_name
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
+from cdp.lab.labelers import oracle
+from cdp.lab.oracle import Mistakes
 from cdp.lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
-from cdp.lab.study.label_studies import clustering, has_validation
+from cdp.lab.study.label_studies import clustered, has_validation
 from cdp.lab.study.paper_numbers import BASE, COMMITTEE, LOSS, RATIO, SOFT_LABELS
 from cdp.lab.study.result_tables import GAP
 from cdp.lab.study.run_figures import (
@@ -20,13 +24,16 @@ from cdp.lab.study.run_figures import (
     recognition_columns,
     recognized,
 )
+from cdp.run.plan import make_stages
+from cdp.run.sources import Settled
+from cdp.run.stages import Stage
 
-_WANTED = ("recognition", "label figures")
+_WANTED = ("recognition", "labels")
 _RATIOS = (2, 4, 6, 8, 10)
 _TRAINED = {"labeled": "labeled only", "cdp": "pseudo-labels", "all": "all labels"}
 _BOUNDS = (_TRAINED["labeled"], _TRAINED["all"])
 _SOFT = ((3, 0.2), (3, 0.5), (5, 0.2), (5, 0.5), (5, 0.8), (10, 0.2))
-_MENDED = {
+_CORRECTED: dict[str, str] = {
     "nothing": "labels as found",
     "splits": "without splits",
     "mixtures": "without mixtures",
@@ -84,14 +91,14 @@ def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
 
 def _ratio(recipe: RunRecipe, options: Options) -> list[Variant]:
     del options
-    ways: dict[str, dict[str, Any]] = {
-        "clustering": clustering(recipe),
-        "vote": {"consensus.mediator": "vote", "consensus.folds": 0},
-        "mediator": {"consensus.mediator": "mlp"},
+    ways: dict[str, tuple[dict[str, Any], Callable[[Settled], list[Stage]]]] = {
+        "clustering": clustered(recipe),
+        "vote": ({"consensus.mediator": "vote", "train.folds": 0}, make_stages),
+        "mediator": ({"consensus.mediator": "mlp"}, make_stages),
     }
     variants = []
     for ratio in _ratios(recipe):
-        for way, judge in ways.items():
+        for way, (judge, stages) in ways.items():
             is_full = way == "mediator"
             overrides = {
                 **_PLAIN,
@@ -102,7 +109,8 @@ def _ratio(recipe: RunRecipe, options: Options) -> list[Variant]:
             cells = {"cdp": (str(ratio), way)}
             if is_full:
                 cells |= {"labeled": ("0", "labeled only"), "all": (str(ratio), "all labels")}
-            variants.append(Variant(f"ratio{ratio}-{way}", overrides, _WANTED, _with_ratio(_read(**cells))))
+            read = _with_ratio(_read(**cells))
+            variants.append(Variant(f"ratio{ratio}-{way}", overrides, _WANTED, read, stages))
     return variants
 
 
@@ -207,15 +215,14 @@ def _one_by_one(rows: Mapping[str, tuple[str, Mapping[str, Any]]], full: str) ->
 def _rounds(recipe: RunRecipe, options: Options) -> list[Variant]:
     del recipe, options
     rows = {
-        f"rounds{rounds}": (str(rounds), {"consensus.rounds": rounds, "consensus.folds": 0})
-        for rounds in (1, 2, 3)
+        f"rounds{rounds}": (str(rounds), {"joint.rounds": rounds, "train.folds": 0}) for rounds in (1, 2, 3)
     }
     return _one_by_one(rows, "rounds1")
 
 
 def _recall_weight(recipe: RunRecipe, options: Options) -> list[Variant]:
     del recipe, options
-    common = {"consensus.tune": True, "consensus.pair_recall": -1.0}
+    common = {"consensus.tune": True}
     rows = {
         f"weight{weight:g}": (f"{weight:g}", {**common, "consensus.recall_weight": weight})
         for weight in (0.5, 1.0, 2.0, 4.0)
@@ -225,26 +232,29 @@ def _recall_weight(recipe: RunRecipe, options: Options) -> list[Variant]:
 
 def _mistakes(recipe: RunRecipe, options: Options) -> list[Variant]:
     del options
-    if recipe.consensus.mediator == "hierarchical" or not recipe.data.truth:
+    if not recipe.data.truth:
         raise InputError(
-            'mistakes: labels by mediator or vote are put right by the truth; set consensus.mediator = "mlp" and '
-            "data.truth = true."
+            "mistakes: labels are corrected by the truth, and data.truth is false; set data.truth = true."
         )
-    common = {"consensus.rounds": 1, "joint.soft_depth": 0}
-    rows = {
-        f"mend-{mended}": (words, {**common, "consensus.mend": mended}) for mended, words in _MENDED.items()
-    }
-    return _one_by_one(rows, "mend-nothing")
+    common = {"joint.rounds": 1, "consensus.soft_depth": 0}
+    rows = {f"correct-{kind}": (words, common) for kind, words in _CORRECTED.items()}
+    variants = _one_by_one(rows, "correct-nothing")
+    kinds = list(_CORRECTED)[1:]
+    corrected = [partial(make_stages, labeler=oracle(cast(Mistakes, kind))) for kind in kinds]
+    return [
+        variants[0],
+        *(replace(variant, stages=stages) for variant, stages in zip(variants[1:], corrected, strict=True)),
+    ]
 
 
 def _soft(recipe: RunRecipe, options: Options) -> list[Variant]:
     del options
     common = _at_two(recipe)
     rows: dict[str, tuple[str, Mapping[str, Any]]] = {
-        "hard": ("hard (depth 0)", {**common, "joint.soft_depth": 0})
+        "hard": ("hard (depth 0)", {**common, "consensus.soft_depth": 0})
     }
     for depth, decay in _SOFT:
-        chosen = {**common, "joint.soft_depth": depth, "joint.soft_decay": decay}
+        chosen = {**common, "consensus.soft_depth": depth, "consensus.soft_decay": decay}
         rows[f"depth{depth}-decay{decay:g}"] = (f"depth {depth}, decay {decay:g}", chosen)
     return _one_by_one(rows, "hard")
 
@@ -358,7 +368,7 @@ STUDIES = (
         _mistakes,
         bounds=_one_cell_bounds,
         plots=(Plot("rank1"),),
-        reading="Not in the paper. Labels are put right by the truth before the network learns from them. Without splits: "
+        reading="Not in the paper. Labels are oracle-corrected with the true identities before the network learns from them. Without splits: "
         "groups that are mostly one identity become one, strangers included. Without mixtures: every group is divided by "
         "identity. Without either: true identities for all images that had a label, in a classifier of their own.",
     ),

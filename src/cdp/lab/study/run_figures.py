@@ -48,7 +48,7 @@ def read_json(folder: Path, name: str) -> Any:
 
 def label_figures(folder: Path) -> Figures:
     """Pairs and labels against the truth."""
-    true = read_json(folder, "label_figures.json")["labels"]["true"]
+    true = read_json(folder, "labels/metrics.json")["labels"]["true"]
     if true is None:
         return dict.fromkeys([*(column.key for column in LABEL_COLUMNS), "groups"])
     pairs = true["pairs"] or {}

@@ -6,18 +6,18 @@ import pytest
 
 import reference
 from cdp import Embeddings, KnnGraph, Labels, knn_graph, measure_labels
-from cdp.errors import InputError, MissingExtraError
+from cdp.errors import InputError, MissingExtraError, install_command
 from cdp.lab.baselines.baseline import labels_of
 from cdp.lab.baselines.chinese_whispers import ChineseWhispers
 from cdp.lab.baselines.dbscan import DBSCAN
-from cdp.lab.baselines.finch import Finch, finch_levels
+from cdp.lab.baselines.finch import Finch
 from cdp.lab.baselines.hdbscan import HDBSCAN
 from cdp.lab.baselines.hierarchical import Hierarchical
 from cdp.lab.baselines.infomap import Infomap
 from cdp.lab.baselines.kmeans import KMeans, MiniBatchKMeans
 from cdp.lab.baselines.leiden import Leiden
-from cdp.lab.baselines.links import links_of
-from cdp.lab.baselines.methods import BASELINES, make_baselines, settings_of, tune
+from cdp.lab.baselines.links import components, links_of
+from cdp.lab.baselines.methods import BASELINES, grid_points, make_baselines, tune
 from cdp.lab.baselines.rank_order import RankOrder, rank_order
 
 INSTALLED = {
@@ -28,7 +28,7 @@ INSTALLED = {
 
 def if_installed(name):
     if name in INSTALLED and not INSTALLED[name]:
-        pytest.skip(f"{name} is not installed (pip install 'cdp[{name}]')")
+        pytest.skip(f"{name} is not installed (an extra of its own)")
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_rank_order_links_below_the_threshold_only():
 def test_finch_is_its_definition(seed):
     embeddings = few(seed, 60)
     expected = reference.finch(embeddings.source)
-    found = finch_levels(embeddings)
+    found = Finch().levels(embeddings)
     assert [reference.partition(level) for level in found] == [
         {frozenset(group) for group in level} for level in expected
     ]
@@ -145,7 +145,7 @@ def test_finch_is_its_definition(seed):
 def test_finch_takes_an_image_where_a_mean_has_no_direction():
     vectors = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.1, 1.0], [0.05, -1.0], [0.0, -1.0]])
     graph = KnnGraph(np.array([[1], [0], [3], [2], [5], [4]]), np.zeros((6, 1), np.float32))
-    levels = finch_levels(Embeddings(vectors), graph)
+    levels = Finch().levels(Embeddings(vectors), graph)
     assert levels[0].tolist() == [0, 0, 1, 1, 2, 2]
 
 
@@ -173,7 +173,7 @@ def test_dbscan_sees_what_scikit_learn_sees_on_all_pairs(part):
 
 def test_dbscan_with_two_samples_is_the_components_of_the_links(part):
     embeddings, graph, _ = part
-    expected = labels_of(links_of(graph, 0.5).groups())
+    expected = labels_of(components(*links_of(graph, 0.5)[:2], graph.n_images))
     assert DBSCAN(0.5, 2).label(embeddings, graph).labels.tolist() == expected.labels.tolist()
 
 
@@ -218,21 +218,21 @@ def test_links_are_the_edges_each_once():
     assert np.allclose(links.similarity, table[links.first, links.second], atol=1e-6)
     matrix = links.rows().toarray()
     assert np.array_equal(matrix, matrix.T)
-    assert len(links_of(graph, 2.0)) == 0
+    assert len(links_of(graph, 2.0).first) == 0
     assert links_of(graph, 2.0).rows().nnz == 0
 
 
 def test_tuning_takes_the_first_of_the_best(part):
     embeddings, graph, identities = part
     grid = {"min_samples": (2, 3), "similarity": (0.95, 0.52, 0.52, 0.9)}
-    assert settings_of(grid)[1] == {"min_samples": 2, "similarity": 0.52}
+    assert grid_points(grid)[1] == {"min_samples": 2, "similarity": 0.52}
     tuned = tune(DBSCAN(), embeddings, graph, identities, grid)
     every = {
         tuple(each.values()): measure_labels(
             DBSCAN(**each).label(embeddings, graph), identities
         ).discards_kept.pairwise.f
         or 0.0
-        for each in settings_of(grid)
+        for each in grid_points(grid)
     }
     assert every[tuned.min_samples, tuned.similarity] == max(every.values())
     # Unknown identities are not counted, and a grid where nothing is found still has a first value.
@@ -282,9 +282,9 @@ def test_by_default_no_copyleft_baseline_is_made():
         (
             Leiden(),
             "leidenalg",
-            "Leiden needs leidenalg and igraph; install them with pip install 'cdp[leiden]'.",
+            f"Leiden needs leidenalg and igraph; install them with {install_command('leiden')}.",
         ),
-        (Infomap(), "infomap", "Infomap needs infomap; install it with pip install 'cdp[infomap]'."),
+        (Infomap(), "infomap", f"Infomap needs infomap; install it with {install_command('infomap')}."),
     ],
 )
 def test_a_missing_extra_names_its_install_command(monkeypatch, method, library, message):
@@ -307,20 +307,20 @@ def test_community_methods_discard_images_without_links():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Hierarchical(96), "Hierarchical(similarity=96): similarity is a cosine in [-1, 1]. Did you mean 0.96?"),
-        (lambda: Hierarchical(linkage="ward"), "Hierarchical(linkage='ward'): choose from average, single."),
+        (lambda: Hierarchical(96), "Hierarchical.similarity = 96: a cosine from -1 to 1. Did you mean 0.96?"),
+        (lambda: Hierarchical(linkage="ward"), 'Hierarchical.linkage = "ward": choose one of average, single.'),
         (lambda: Hierarchical(memory_budget="much"), "memory_budget: 'much' is not a size; write for example '2GB' or '500MB'."),
-        (lambda: KMeans(0.5), "KMeans(images_per_cluster=0.5): images_per_cluster is 1 or more."),
-        (lambda: MiniBatchKMeans(batch=0), "MiniBatchKMeans(batch=0): batch is 1 or more."),
-        (lambda: DBSCAN(-2), "DBSCAN(similarity=-2): similarity is a cosine in [-1, 1]."),
-        (lambda: DBSCAN(1), "DBSCAN(similarity=1): no two images are more than equal; choose less than 1."),
-        (lambda: DBSCAN(min_samples=0), "DBSCAN(min_samples=0): min_samples is 1 or more."),
-        (lambda: HDBSCAN(1), "HDBSCAN(min_cluster_size=1): min_cluster_size is 2 or more."),
-        (lambda: RankOrder(-1), "RankOrder(threshold=-1): threshold is 0 or more."),
-        (lambda: ChineseWhispers(rounds=0), "ChineseWhispers(rounds=0): rounds is 1 or more."),
-        (lambda: Finch(-1), "Finch(level=-1): level is 0 or more."),
-        (lambda: Leiden(resolution=float("nan")), "Leiden(resolution=nan): resolution is 0 or more."),
-        (lambda: Infomap(similarity=2), "Infomap(similarity=2): similarity is a cosine in [-1, 1]. Did you mean 0.02?"),
+        (lambda: KMeans(0.5), "KMeans.images_per_cluster = 0.5: a number, 1 or more."),
+        (lambda: MiniBatchKMeans(batch=0), "MiniBatchKMeans.batch = 0: a whole number, 1 or more."),
+        (lambda: DBSCAN(-2), "DBSCAN.similarity = -2: a cosine, -1 or more and below 1."),
+        (lambda: DBSCAN(1), "DBSCAN.similarity = 1: a cosine, -1 or more and below 1."),
+        (lambda: DBSCAN(min_samples=0), "DBSCAN.min_samples = 0: a whole number, 1 or more."),
+        (lambda: HDBSCAN(1), "HDBSCAN.min_cluster_size = 1: a whole number, 2 or more."),
+        (lambda: RankOrder(-1), "RankOrder.threshold = -1: a number, 0 or more."),
+        (lambda: ChineseWhispers(rounds=0), "ChineseWhispers.rounds = 0: a whole number, 1 or more."),
+        (lambda: Finch(-1), "Finch.level = -1: a whole number, 0 or more."),
+        (lambda: Leiden(resolution=float("nan")), "Leiden.resolution = nan: a number, 0 or more."),
+        (lambda: Infomap(similarity=2), "Infomap.similarity = 2: a cosine from -1 to 1. Did you mean 0.02?"),
         (lambda: Finch().having(depth=3), "finch: no setting 'depth'; it has level."),
         (
             lambda: make_baselines(["birch"]),
@@ -329,9 +329,9 @@ def test_community_methods_discard_images_without_links():
         ),
         (
             lambda: DBSCAN().label(few(0), knn_graph(few(0, 9), 3)),
-            "DBSCAN: the graph is about 9 images, the embeddings about 24; give the graph of these embeddings.",
+            "dbscan: the graph is about 9 images, the embeddings about 24; give the graph of these embeddings.",
         ),
-        (lambda: DBSCAN().label(few(0, 1)), "DBSCAN: one image alone has no neighbors; give two or more."),
+        (lambda: DBSCAN().label(few(0, 1)), "dbscan: one image alone has no neighbors; give two or more."),
         (lambda: tune(Finch(), few(0), None, [0] * 24, {"level": ()}), "finch: the grid holds no values to try."),
     ],
 )  # fmt: skip

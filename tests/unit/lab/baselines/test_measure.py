@@ -6,7 +6,7 @@ from cdp.errors import CdpError, InputError
 from cdp.evaluate.label_figures import measure_labels
 from cdp.lab.baselines.baseline import Baseline, labels_of
 from cdp.lab.baselines.dbscan import DBSCAN
-from cdp.lab.baselines.fresh_process import run_apart
+from cdp.lab.baselines.fresh_process import run_in_fresh_process
 from cdp.lab.baselines.hierarchical import Hierarchical
 from cdp.lab.baselines.measure import measure_baselines
 from cdp.lab.baselines.rank_order import RankOrder
@@ -47,24 +47,24 @@ def refuse(folder):
 def test_the_peak_is_what_the_work_takes_and_no_more(tmp_path):
     (tmp_path / "size.txt").write_text(str(100_000_000))
     # The other process must find this module, and pytest gives it a name that depends on the folder.
-    run = run_apart(_named("fill_100_megabytes"), tmp_path, "filling")
+    run = run_in_fresh_process(_named("fill_100_megabytes"), tmp_path, "filling")
     if run.peak_bytes is None:
         pytest.skip("this system does not tell the peak of a process's memory")
     assert 95e6 < run.peak_bytes < 130e6
     (tmp_path / "size.txt").write_text("8")
-    assert run_apart(_named("fill_100_megabytes"), tmp_path, "filling").peak_bytes < 20e6
+    assert run_in_fresh_process(_named("fill_100_megabytes"), tmp_path, "filling").peak_bytes < 20e6
     assert run.labels.tolist() == [0, 0, 0, 0]
 
 
 def test_a_failure_in_the_other_process_is_a_sentence(tmp_path):
     with pytest.raises(CdpError) as error:
-        run_apart(_named("refuse"), tmp_path, "refusing")
+        run_in_fresh_process(_named("refuse"), tmp_path, "refusing")
     assert str(error.value) == f"refusing: not today, {tmp_path.name}."
 
 
 def test_a_killed_process_is_named(tmp_path):
     with pytest.raises(CdpError) as error:
-        run_apart(_named("die"), tmp_path, "dying")
+        run_in_fresh_process(_named("die"), tmp_path, "dying")
     assert str(error.value) == (
         "dying: its process was stopped by signal 9, perhaps for lack of memory; "
         "give fewer images or leave this method out."
@@ -80,7 +80,9 @@ def die(folder):
 def test_bad_input(small_views):
     with pytest.raises(InputError, match=r"measure_baselines: 3 identities for 300 images\."):
         measure_baselines([DBSCAN()], small_views.base, None, [0, 1, 2])
-    with pytest.raises(InputError, match="'mine' is not in BASELINES, so no other process knows it"):
+    with pytest.raises(
+        InputError, match="'mine' is not in BASELINES, so the process that measures it cannot find it"
+    ):
         measure_baselines([Mine()], small_views.base, None, small_views.identities)
 
 

@@ -1,0 +1,54 @@
+"""How a study goes, told on the terminal or as JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdp.cli.study_commands import left_in_words
+from cdp.cli.terminal import JsonLines, Terminal, say_line
+from cdp.lab.study.design import Variant
+from cdp.lab.study.execute import Left
+from cdp.report.words import seconds
+from cdp.run.runner import Ran
+from cdp.run.stages import Record, Stage
+
+
+class StudyTerminal(Terminal):
+    """A line per run; bars for what goes on."""
+
+    def run_started(self, variant: Variant, seed: int, at: int, n_runs: int, left: Left) -> None:
+        """Nothing; the stages have bars."""
+
+    def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
+        """Stages of a study go without lines."""
+        del stage, record, fresh, at, n_stages
+        self.clear()
+
+    def run_finished(
+        self, variant: Variant, seed: int, ran: Sequence[Ran], at: int, n_runs: int, left: Left
+    ) -> None:
+        """The run's line."""
+        fresh = sum(one.fresh for one in ran)
+        took = seconds(sum(one.record.seconds for one in ran if not one.fresh))
+        self.bars.console.print(
+            f"[green]✓[/] {at:3d}/{n_runs}  {variant.slug:<24} seed {seed}  {took:>10}, {fresh} of {len(ran)} stages "
+            f"kept; {left_in_words(left)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+class StudyLines(JsonLines):
+    """One JSON object per line on standard output."""
+
+    def run_started(self, variant: Variant, seed: int, at: int, n_runs: int, left: Left) -> None:
+        """A run begins."""
+        say_line("run started", {"variant": variant.slug, "seed": seed, "at": at, "of": n_runs, **vars(left)})
+
+    def run_finished(
+        self, variant: Variant, seed: int, ran: Sequence[Ran], at: int, n_runs: int, left: Left
+    ) -> None:
+        """A run is done."""
+        told = {"variant": variant.slug, "seed": seed, "at": at, "of": n_runs}
+        kept = sum(one.fresh for one in ran)
+        say_line("run finished", {**told, "stages": len(ran), "kept": kept, "left": vars(left)})

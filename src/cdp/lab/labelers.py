@@ -1,0 +1,198 @@
+"""Other ways from embeddings to labels, for studies: clustering, labels corrected by the truth, a bar set by the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from cdp.consensus.pairs import candidate_pairs
+from cdp.consensus.settings import TuningSettings, slice_of
+from cdp.errors import InputError
+from cdp.files import write_json, writing_folder
+from cdp.graph.search import knn_graph
+from cdp.lab.baselines.hierarchical import Hierarchical
+from cdp.lab.baselines.methods import BASELINES
+from cdp.lab.oracle import Mistakes, correct_by_truth
+from cdp.labeling.cache import Cache
+from cdp.labeling.figures import measure_label_figures
+from cdp.labeling.output import write_tables
+from cdp.labeling.pipeline import label
+from cdp.labeling.tuning import best_of, measure_point
+from cdp.labeling.workspace import Workspace
+from cdp.run.labeling import (
+    LabelSettings,
+    identities_to_count,
+    label_images,
+    read_part,
+    validation_rows,
+)
+from cdp.run.plan import Labeler, label_stage
+from cdp.run.stages import Context, Stage, version
+from cdp.run.training import part
+from cdp.store import fill
+from cdp.types import ConsensusGraph, Labels, Pairs
+from cdp.types.arrays import BoolArray, IntArray, LongArray
+from cdp.types.run_record import Results, Tuning, read_json
+
+
+@dataclass(frozen=True)
+class ClusteringSettings:
+    """Hierarchical clustering of what the base sees; the similarity at which it stops is tuned where that is possible."""
+
+    label: LabelSettings
+    tuning: TuningSettings
+    merge_above: float
+    memory_budget: str
+
+
+def clustering(merge_above: float = 0.5, memory_budget: str = "2GB") -> Labeler:
+    """The paper's clustering baseline instead of consensus."""
+
+    def make(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
+        chosen = ClusteringSettings(
+            settings, slice_of(settings.consensus, TuningSettings), merge_above, memory_budget
+        )
+        return [Stage("label", "label", cluster_images, chosen, needs, {"labels": "labels"})]
+
+    return make
+
+
+@version(1)
+def cluster_images(settings: ClusteringSettings, context: Context) -> None:
+    """Labels by hierarchical clustering of the base's embeddings, single images left out."""
+    views = read_part(settings.label, context.folder, "unlabeled")
+    consensus = settings.label.consensus
+    graph = knn_graph(
+        views.base, consensus.k, consensus.method, seed=settings.label.seed, threads=context.engine.threads
+    )
+    method = Hierarchical(memory_budget=settings.memory_budget)
+    tuning, bar = None, settings.merge_above
+    rows = validation_rows(context.folder, views.n_images)
+    identities = part(context.folder, "unlabeled").identities
+    if settings.tuning.tune and rows is not None:
+        known = np.where(rows, identities, -1)
+        bars = [float(value) for value in BASELINES[method.name].grid["similarity"] if value is not None]
+        cuts = method.label_each(views.base, graph, [{"similarity": bar} for bar in bars])
+        points = [measure_point(bar, labels, known) for bar, labels in zip(bars, cuts, strict=True)]
+        tuning = best_of(points, settings.tuning.recall_weight)
+        bar = tuning.chosen
+    labels = method.having(similarity=bar).label(views.base, graph)
+    counted = identities_to_count(context.folder, identities)
+    _write(context.folder / "labels", labels, counted, "merge_above", bar, tuning)
+
+
+def _write(
+    folder: Path, labels: Labels, counted: LongArray, setting: str, bar: float, tuning: Tuning | None
+) -> None:
+    results = Results(labels=measure_label_figures(labels, counted, setting, bar), tuning=tuning)
+    with writing_folder(folder, force=True) as output:
+        fill(output, labels)
+        write_tables(output, labels, None)
+        write_json(output / "metrics.json", msgspec.to_builtins(results))
+
+
+@dataclass(frozen=True)
+class OracleSettings:
+    """Which mistakes are corrected."""
+
+    mistakes: Mistakes
+
+
+def oracle(mistakes: Mistakes) -> Labeler:
+    """Consensus, then some of its mistakes corrected by the truth, to find out what each kind costs a network."""
+
+    def make(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
+        found = replace(settings, output="labels_found")
+        return [
+            Stage("label", "label", label_images, found, needs, {"labels found": "labels_found"}),
+            Stage(
+                "correct labels",
+                "label",
+                correct_labels,
+                OracleSettings(mistakes),
+                ("labels found", "unlabeled", "counts"),
+                {"labels": "labels"},
+            ),
+        ]
+
+    return make
+
+
+@version(1)
+def correct_labels(settings: OracleSettings, context: Context) -> None:
+    """Labels with some mistakes corrected by the true identities."""
+    identities = part(context.folder, "unlabeled").identities
+    found = context.folder / "labels_found"
+    labels = correct_by_truth(Labels.load(found), identities, settings.mistakes)
+    before: Results = read_json(found / "metrics.json", Results)
+    counted = identities_to_count(context.folder, identities)
+    bar = before.labels.threshold or 0.0
+    _write(context.folder / "labels", labels, counted, before.labels.setting, bar, before.tuning)
+
+
+@dataclass(frozen=True)
+class PairRecallSettings:
+    """Labels at the bar where a share of the true candidate pairs is accepted."""
+
+    label: LabelSettings
+    pair_recall: float
+
+
+def at_pair_recall(pair_recall: float) -> Labeler:
+    """Consensus at the bar where this share of the true candidate pairs is accepted, for comparing committees.
+
+    As in the paper: "we adjust pair similarity threshold to obtain fixed recall". It looks at the truth, so it is a
+    way to measure and not to label.
+    """
+
+    def make(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
+        chosen = PairRecallSettings(settings, pair_recall)
+        return [replace(label_stage(settings, needs)[0], body=label_at_recall, settings=chosen)]
+
+    return make
+
+
+@version(1)
+def label_at_recall(settings: PairRecallSettings, context: Context) -> None:
+    """Accept everything, find the bar, label at it."""
+    consensus = settings.label.consensus
+    views = read_part(settings.label, context.folder, "unlabeled")
+    everything = label(
+        views,
+        replace(consensus, tune=False, vote_threshold=-1.0),
+        seed=settings.label.seed,
+        workspace=Workspace(context.engine, Cache(context.cache), context.progress),
+    )
+    counted = identities_to_count(context.folder, part(context.folder, "unlabeled").identities)
+    candidates = candidate_pairs(next(iter(everything.graphs.values())))
+    bar = bar_at_recall(everything.accepted, candidates, counted, settings.pair_recall)
+    tuned = replace(consensus, tune=False, vote_threshold=max(-1.0, bar))
+    label_images(replace(settings.label, consensus=tuned), context)
+
+
+def bar_at_recall(
+    scored: ConsensusGraph, candidates: Pairs, identities: LongArray, pair_recall: float
+) -> float:
+    """The bar above which just this share of the true candidate pairs lies; the lowest one if too few are scored."""
+
+    def is_true(ids: IntArray) -> BoolArray:
+        first, second = identities[ids[:, 0]], identities[ids[:, 1]]
+        same: BoolArray = (first == second) & (first >= 0)
+        return same
+
+    n_true = int(is_true(candidates.ids).sum())
+    if not n_true:
+        raise InputError(
+            "A bar at a fixed pair recall needs the true identities of unlabeled images, and no candidate pair is known "
+            "to be true."
+        )
+    doubt = np.sort(scored.doubt[is_true(scored.ids)].astype(np.float64))
+    n_wanted = min(round(pair_recall * n_true), len(doubt))
+    if n_wanted == len(doubt):
+        return 1 - float(np.nextafter(scored.doubt.max(initial=0.0), np.inf, dtype=np.float32))
+    # Between the last pair that is in and the first that is out.
+    last = doubt[n_wanted - 1] if n_wanted else 0.0
+    return 1 - float(last + doubt[n_wanted]) / 2
