@@ -123,7 +123,9 @@ def test_mistakes_are_one_sentence(pictures, tmp_path):
         "train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--set", "momentum=x", code=2
     )
     assert 'momentum = "x": a number is needed.' in said
-    said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--device", "cuda:9", code=2)
+    said = cdp(
+        "train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--device", "cuda:9", code=2
+    )
     assert "device='cuda:9': there is no such device here; choose from auto, cpu" in said
     said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--zoom", "2", code=2)
     assert "--zoom = 2: a share from 0 to 0.9." in said

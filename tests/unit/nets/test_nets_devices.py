@@ -56,7 +56,9 @@ def seen(monkeypatch):
     return devices
 
 
-@pytest.mark.parametrize("settings", [{}, {"rotate": 5.0}, {"loss": "arcface"}, {"sample_classes": 0.5}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"rotate": 5.0}, {"loss": "arcface"}, {"sample_classes": 0.5}], ids=str
+)
 def test_training_is_on_the_device(people, out, seen, settings, monkeypatch):
     recipe = Recipe(epochs=1, batch=16, size=16, dimensions=6, flip=True, shift=0.1, **settings)
     steps = []
@@ -92,8 +94,8 @@ def test_a_checkpoint_is_continued_on_another_device(people, out, seen, monkeypa
         if step.startswith("train") and done > 60:
             raise StopError
 
+    options = LoopOptions(checkpoint_every=1, log_every=1, progress=stop)
     with pytest.raises(StopError):
-        options = LoopOptions(checkpoint_every=1, log_every=1, progress=stop)
         train_supervised(people, ["spy"], out, recipe=recipe, device="cpu", options=options)
     found = []
 
@@ -144,7 +146,9 @@ def test_an_absent_device_is_one_sentence(people, out, monkeypatch):
         lambda: train_supervised(people, ["thumb"], out, device="cuda:7"),
         lambda: train_joint(people, [], "thumb", out, device="cuda:7"),
     ):
-        with pytest.raises(InputError, match="device='cuda:7': there is no such device here; choose from auto, cpu"):
+        with pytest.raises(
+            InputError, match="device='cuda:7': there is no such device here; choose from auto, cpu"
+        ):
             compute()
 
 
