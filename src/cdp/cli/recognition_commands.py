@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Figures = TypeVar("Figures", "Verification", "Identification")
 Number = TypeVar("Number", int, float)
 
+DeviceOption = Annotated[str, Option(help="With --network: where it computes: auto, cpu, cuda, cuda:1, mps.")]
 NetworkOption = Annotated[
     Path | None, Option(help="A trained network, e.g. nets/small_resnet, that embeds the images first.")
 ]
@@ -62,13 +63,14 @@ def eval_verification(
     replicates: ReplicatesOption = 1000,
     seed: SeedOption = 0,
     threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
     picture: PictureOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Are two images one person? Accuracy, TPR at FPR and equal error rate of embeddings."""
-    from cdp.cli.embedded import embedding
+    from cdp.cli.network_commands import embedding
     from cdp.cli.recognition_inputs import score_protocol
     from cdp.evaluate.pictures import check_picture, draw_roc
     from cdp.evaluate.verification import compare_verification, measure_verification
@@ -114,7 +116,7 @@ def eval_verification(
                 scored, fprs=rates, replicates=replicates, seed=seed, threads=threads, progress=progress
             )
 
-    with embedding(flip=flip, threads=threads, quiet=quiet) as embed:
+    with embedding(flip=flip, threads=threads, quiet=quiet, device=device) as embed:
         titles = str(network or embeddings), f"against {against_network or against}"
         if network and pictures:
             embeddings = embed(network, pictures)
@@ -155,13 +157,14 @@ def eval_identification(
     replicates: ReplicatesOption = 1000,
     seed: SeedOption = 0,
     threads: ThreadsOption = 0,
+    device: DeviceOption = "auto",
     picture: PictureOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Is a person found among distractors? Rank-1, the CMC curve and growing numbers of distractors."""
-    from cdp.cli.embedded import embedding
+    from cdp.cli.network_commands import embedding
     from cdp.cli.recognition_inputs import read_devkit, read_probes
     from cdp.evaluate.identification import compare_identification, measure_identification
     from cdp.evaluate.pictures import check_picture, draw_cmc
@@ -199,7 +202,7 @@ def eval_identification(
                 **options,
             )
 
-    with embedding(flip=flip, threads=threads, quiet=quiet) as embed:
+    with embedding(flip=flip, threads=threads, quiet=quiet, device=device) as embed:
         titles = str(network or probes), f"against {against_network or against}"
         if network is not None:
             images = probes, distractors
