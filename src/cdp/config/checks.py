@@ -27,7 +27,10 @@ def check_without_images(recipe: RunRecipe) -> None:
     for key in ("skip", "rotations"):
         if getattr(recipe.data, key):
             raise InputError(f"data.{key} is about images, and there are embeddings only: leave it out.")
-    for key, value, none in (("joint.rounds", recipe.joint.rounds, 1), ("train.folds", recipe.train.folds, 0)):
+    for key, value, none in (
+        ("joint.rounds", recipe.joint.rounds, 1),
+        ("train.folds", recipe.train.folds, 0),
+    ):
         if value > none:
             raise InputError(f"{key} trains networks, and there are embeddings only: set {key} = {none}.")
 
