@@ -129,6 +129,16 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
             f"consensus.quorum = {consensus.quorum}: the committee has {n_members} "
             f"member{'' if n_members == 1 else 's'}; ask for as many at most, or -1 for all."
         )
+    if (
+        recipe.data.images
+        and consensus.inputs == ("relationship",)
+        and not n_members
+        and consensus.mediator == "mlp"
+    ):
+        yield (
+            "consensus.inputs has relationship only, which is about the committee, and committee.networks is empty: add "
+            "affinity, or members."
+        )
     if consensus.mediator == "vote" and folds:
         yield (
             f"train.folds = {folds} is about how the mediator is trained, and a vote is not: set train.folds = 0, or "
