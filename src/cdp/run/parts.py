@@ -23,15 +23,15 @@ class Parts:
     Attributes:
         labeled: images whose identities may be used.
         unlabeled: all images to be labeled; the validation part comes last, if there is one.
-        n_validation: how many rows of `unlabeled` are the validation part, whose identities may be used to
-            choose a threshold, as in the paper, where it is one of the unlabeled parts.
+        validation: the last rows of `unlabeled`, whose identities may be used to choose a threshold, as in the paper,
+            where it is one of the unlabeled parts; None if there is none.
         probes: people who are searched for in the evaluation; None if there is none.
         distractors: people they are searched among; None if there is none.
     """
 
     labeled: Manifest
     unlabeled: Manifest
-    n_validation: int
+    validation: Manifest | None
     probes: Manifest | None
     distractors: Manifest | None
 
@@ -77,8 +77,7 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Part
         parts.append(validation)
     if "test images" in tables:
         probes, distractors = _cut_test(tables["test images"], split.test_probes, seed)
-    n_validation = 0 if validation is None else len(validation)
-    return Parts(labeled, merge_manifests(parts), n_validation, probes, distractors)
+    return Parts(labeled, merge_manifests(parts), validation, probes, distractors)
 
 
 def without_identities(manifest: Manifest) -> Manifest:

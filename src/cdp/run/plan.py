@@ -70,14 +70,15 @@ class _Stages:
         self.recipe = settled.recipe
         self.labeler = labeler
         self.measure = slice_of(self.recipe.evaluation, MeasureSettings)
+        self.tested = _TESTED_ON if settled.has_test else ()
+        self.validation = ("validation",) if settled.has_validation else ()
 
     def of_embeddings(self) -> list[Stage]:
         models = self.settled.facts.models
-        parts = (*_TRAINED_ON, *_TESTED_ON) if self.settled.has_test else _TRAINED_ON
-        needs = ("counts", *_TRAINED_ON, *(f"views of {part}" for part in _TRAINED_ON))
+        needs = (*_TRAINED_ON, *self.validation, *(f"views of {part}" for part in _TRAINED_ON))
         labels = self.labeler(self.label_settings(Round(), models), needs)
-        stages = [self.split(), self.views(models, parts), *labels]
-        return [*stages, self.view_figures(models)] if self.settled.has_test else stages
+        views = [self.views(models, _TRAINED_ON), *([self.views(models, self.tested)] if self.tested else [])]
+        return [self.split(), *views, *labels, *([self.view_figures(models)] if self.tested else [])]
 
     def of_images(self) -> list[Stage]:
         recipe = self.recipe
@@ -98,7 +99,7 @@ class _Stages:
             stages += self.labeler(self.label_settings(current, names), self.label_needs(members, folds))
         tested = {"labeled": models[0], "cdp": Model("joint", recipe.base.network)}
         stages.append(self.join(tested["cdp"], "train with pseudo-labels", rounds[-1]))
-        if not self.settled.has_test:
+        if not self.tested:
             return stages
         if self.settled.has_bound:
             tested["all"] = Model("bound", recipe.base.network)
@@ -113,11 +114,11 @@ class _Stages:
 
     def split(self) -> Stage:
         recipe = self.recipe
-        tested = _TESTED_ON if self.settled.has_test else ()
         folds = range(1, recipe.train.folds + 1)
         names = [
             *_TRAINED_ON,
-            *tested,
+            *self.validation,
+            *self.tested,
             *(f"{kind}{fold}" for fold in folds for kind in ("fold", "without_fold")),
         ]
         settings = SplitSettings(
@@ -133,18 +134,22 @@ class _Stages:
             # Its tables say where the user's images lie.
             is_shared=False,
             unmoved={
-                **dict.fromkeys(("labeled", *tested), ("split.use_parts", "folds")),
+                **dict.fromkeys(("labeled", *self.validation, *self.tested), ("split.use_parts", "folds")),
                 **dict.fromkeys(("unlabeled", "counts"), ("folds",)),
             },
         )
 
     def views(self, models: tuple[str, ...], parts: tuple[str, ...]) -> Stage:
+        is_test = parts == _TESTED_ON
+        sources = source_names(self.recipe)
+        if "test images" in sources:
+            sources = tuple(name for name in sources if (name == "test images") == is_test)
         return Stage(
-            "views",
+            "test views" if is_test else "views",
             "embed",
-            training.collect_views(self.recipe),
+            training.collect_views(self.recipe, sources),
             training.ViewSettings(parts, models),
-            (*source_names(self.recipe), *parts),
+            (*sources, *parts),
             {f"views of {part}": f"views/{part}" for part in parts},
         )
 
@@ -199,7 +204,8 @@ class _Stages:
         )
 
     def label_needs(self, models: Sequence[Model], folds: Sequence[Sequence[Model]]) -> tuple[str, ...]:
-        needs = ["counts", "unlabeled", *(name for model in models for name in model.seen(["unlabeled"]))]
+        needs = ["unlabeled", *self.validation]
+        needs += [name for model in models for name in model.seen(["unlabeled"])]
         trained_on = {f"fold{fold}": members for fold, members in enumerate(folds, start=1)}
         for part, members in (trained_on or {"labeled": models}).items():
             needs += [part, *(name for model in members for name in model.seen([part]))]
