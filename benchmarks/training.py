@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from cdp.nets.devices import World
 from cdp.nets.extract import embed_block
-from cdp.nets.loop import _prepare, make_optimizer, train_step
+from cdp.nets.label_spaces import Batch, LabelSpace, Plan
+from cdp.nets.loop import make_optimizer, prepare_model, train_step
 from cdp.nets.objective import Objective
-from cdp.nets.pixels import Look, stream_pixels
+from cdp.nets.pixels import PixelFormat, stream_pixels
+from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe
-from cdp.nets.spaces import Batch, Plan, Space
 from cdp.nets.weights import TrainedNetwork
 from cdp.parallel import spans
 from cdp.types.manifest import Manifest
@@ -39,7 +39,7 @@ N_IMAGES, N_CLASSES, ROUNDS = 8192, 400, 6
 def make_plan() -> Plan:
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (N_IMAGES, 1, 32, 32), np.uint8)
-    space = Space(
+    space = LabelSpace(
         "labeled", pixels, np.arange(N_IMAGES), generator.integers(0, N_CLASSES, N_IMAGES), N_CLASSES
     )
     return Plan([space], RECIPE, World())
@@ -58,7 +58,7 @@ def measure_training(name: str, seconds: float) -> tuple[float, float]:
     plan = make_plan()
     objective = Objective(name, RECIPE, plan, World())
     optimizer = make_optimizer(objective, RECIPE)
-    model = _prepare(objective, RECIPE)
+    model = prepare_model(objective, RECIPE)
     objective.train()
 
     def run(batch: Batch) -> int:
@@ -106,7 +106,7 @@ def measure_embedding(name: str, seconds: float, threads: int) -> tuple[float, f
 
         def blocks() -> Iterator[int]:
             while True:
-                for _, block in stream_pixels(manifest, Look.of(recipe), spans(2048, 64), threads):
+                for _, block in stream_pixels(manifest, PixelFormat.of(recipe), spans(2048, 64), threads):
                     yield len(block)
 
         endless = blocks()

@@ -2,12 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from cdp.types import Views
+from cdp.types.run_record import RunRecord
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +40,8 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def made_run(tmp_path_factory) -> tuple[Path, dict[str, Any]]:
-    """A small, complete run folder and what its run.json says; nobody may change either."""
+def made_run(tmp_path_factory) -> tuple[Path, RunRecord]:
+    """A small, complete run folder and what its run.json says; no test may change the folder."""
     from run_folder import make_run_folder
 
     folder = tmp_path_factory.mktemp("runs") / "small-faces"

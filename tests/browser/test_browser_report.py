@@ -5,10 +5,14 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
+import msgspec
 import pytest
 
-from cdp.report.write import write_report
+from cdp.report.artifacts import read_run_artifacts
+from cdp.report.write import write_page, write_report
+from cdp.types import Manifest
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
@@ -47,14 +51,30 @@ def page(made_run, tmp_path_factory):
     return write_report(made_run[0], tmp_path_factory.mktemp("browser") / "page.html")
 
 
-def browse(place, tmp_path, *flags):
+@pytest.fixture(scope="module")
+def page_of_embeddings(made_run, tmp_path_factory):
+    """No networks, no pictures, long paths, two notes."""
+    folder, record = made_run
+    artifacts = read_run_artifacts(folder)
+    paths = tuple(f"{'a-long-folder-name/' * 4}{row}" for row in range(len(artifacts.images)))
+    results = msgspec.structs.replace(record.results, headline=None, committee=None)
+    target = tmp_path_factory.mktemp("browser") / "page.html"
+    write_page(
+        msgspec.structs.replace(record, results=results, notes=["There are no probe images.", "Long. " * 40]),
+        replace(artifacts, images=Manifest(paths, artifacts.truth)),
+        target,
+    )
+    return target
+
+
+def browse(page, tmp_path, *flags):
     command = [
         BROWSER,
         *FLAGS,
         f"--user-data-dir={tmp_path / 'profile'}",
         *flags,
         "--dump-dom",
-        place.as_uri(),
+        page.as_uri(),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
@@ -82,6 +102,15 @@ def test_everything_is_there_and_nothing_overflows(page, tmp_path, width):
     assert seen["hidden"] == 0
     assert seen["sections"] == seen["links"]
     assert len(seen["sections"]) == 8
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_a_page_without_pictures_does_not_overflow_either(page_of_embeddings, tmp_path, width):
+    seen = look(page_of_embeddings, tmp_path, width)
+    assert max(seen["closed"], seen["opened"]) <= width
+    assert (seen["pictures"], seen["hidden"]) == (0, 0)
+    assert seen["sections"] == seen["links"]
+    assert "headline" not in seen["sections"]
 
 
 def test_dark_where_people_like_it_dark(page, tmp_path):

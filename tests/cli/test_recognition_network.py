@@ -43,7 +43,7 @@ def cdp(*words, code=0):
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recognition")
     drawn_images.draw(folder / "all", 11, 6)
-    # Parts of one manifest keep its identity numbers, so that nobody is probe and distractor.
+    # Parts of one manifest keep its identity numbers, so that no identity is both probe and distractor.
     everybody = read_manifest(folder / "all")
     everybody.take(np.arange(36)).save(folder / "known.csv")
     everybody.take(np.arange(36, 66)).save(folder / "others.csv")
@@ -65,7 +65,7 @@ def home(tmp_path_factory):
 
 
 def test_identification(home):
-    words = ["eval", "identification", "--replicates", "20", "--n-jobs", "1", "--json", "--quiet"]
+    words = ["eval", "identification", "--replicates", "20", "--threads", "1", "--json", "--quiet"]
     from_views = cdp(*words, "--probes", home / "views_known", "--distractors", home / "views_others")
     network = ["--network", home / "nets" / "small_resnet"]
     images = ["--probes", home / "known.csv", "--distractors", home / "others.csv"]
@@ -84,7 +84,7 @@ def test_verification_of_pairs_and_packs(home):
         "verification",
         "--replicates",
         "20",
-        "--n-jobs",
+        "--threads",
         "1",
         "--folds",
         "2",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.engine import Engine
 from cdp.nets.recipe import Recipe, TrainingSettings
-from cdp.settings import check_settings, setting, setting_like, shown
+from cdp.settings import check_settings, setting, setting_like
 
 
 @dataclass(frozen=True)
@@ -135,12 +135,6 @@ class _Training(_Section, TrainingSettings):
         return Recipe(
             **{field.name: getattr(self, field.name) for field in fields(TrainingSettings)}, seed=seed
         )
-
-    def _naming(self, *names: str, values: bool = True) -> str:
-        keys = [f"{self.section}.{name}" for name in names]
-        if values:
-            keys = [f"{key} = {shown(getattr(self, name))}" for key, name in zip(keys, names, strict=True)]
-        return ", ".join(keys)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
 import numpy as np
 
+from cdp.devices import find_accelerator
 from cdp.errors import InputError
 from cdp.kernels import kernel, sum_kernel
 from cdp.parallel import map_blocks, spans
@@ -20,18 +25,24 @@ GALLERY_ROWS = 8192
 _SPARE = 4
 _ROUNDING = 1e-5
 
+CandidateSearch: TypeAlias = Callable[[IntArray], tuple[FloatArray, IntArray]]
+"""From queries to the similarities and ids of the few best images of each, best first."""
+
 
 def exact_graph(
     embeddings: Embeddings,
     k: int,
     *,
     threads: int = 0,
+    device: str = "auto",
     progress: Progress = no_progress,
     step: str = "k-NN graph",
 ) -> KnnGraph:
     """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix."""
     rows = np.arange(embeddings.n_images, dtype=np.int32)
-    neighbors, similarity = search_rows(embeddings, rows, k, threads=threads, progress=progress, step=step)
+    neighbors, similarity = search_rows(
+        embeddings, rows, k, threads=threads, device=device, progress=progress, step=step
+    )
     return KnnGraph(neighbors, similarity, method="exact")
 
 
@@ -41,27 +52,25 @@ def search_rows(
     k: int,
     *,
     threads: int = 0,
+    device: str = "auto",
     progress: Progress = no_progress,
     step: str = "k-NN graph",
 ) -> tuple[IntArray, FloatArray]:
     """Neighbors and similarities of some of the images, each (len(rows), k)."""
     n_images = embeddings.n_images
     keep = min(k + _SPARE, n_images - 1)
+    find_candidates: CandidateSearch = partial(_find_candidates, embeddings, keep)
+    accelerator = find_accelerator(device)
+    if accelerator is not None:
+        from cdp.graph.exact_torch import make_candidate_search
+
+        find_candidates, threads = make_candidate_search(embeddings, keep, accelerator), 1
     neighbors = np.empty((len(rows), k), np.int32)
     similarity = np.empty((len(rows), k), np.float32)
 
     def search(span: tuple[int, int]) -> tuple[int, int]:
         queries = rows[span[0] : span[1]]
-        best = np.full((len(queries), keep), -np.inf, np.float32)
-        ids = np.full((len(queries), keep), -1, np.int32)
-        query_vectors = embeddings.take(queries)
-        tile = np.empty((len(queries), GALLERY_ROWS), np.float32)
-        for start, stop in spans(n_images, GALLERY_ROWS):
-            width = stop - start
-            # Ragged last tiles get their own buffer: BLAS writes only into contiguous memory without a copy.
-            out = tile if width == GALLERY_ROWS else np.empty((len(queries), width), np.float32)
-            np.matmul(query_vectors, embeddings.block(start, stop).T, out=out)
-            _keep_best(out, queries, start, best, ids)
+        best, ids = find_candidates(queries)
         ends = np.stack([np.repeat(queries, keep), ids.ravel()], axis=1)
         exact = similarities(embeddings, ends).reshape(ids.shape)
         sort_rows(exact, ids)
@@ -75,6 +84,21 @@ def search_rows(
     for _, done in map_blocks(search, spans(len(rows), QUERY_ROWS), threads):
         progress(step, done, len(rows))
     return neighbors, similarity
+
+
+def _find_candidates(embeddings: Embeddings, keep: int, queries: IntArray) -> tuple[FloatArray, IntArray]:
+    """The `keep` best similarities and ids of every query, best first."""
+    best = np.full((len(queries), keep), -np.inf, np.float32)
+    ids = np.full((len(queries), keep), -1, np.int32)
+    query_vectors = embeddings.take(queries)
+    tile = np.empty((len(queries), GALLERY_ROWS), np.float32)
+    for start, stop in spans(embeddings.n_images, GALLERY_ROWS):
+        width = stop - start
+        # Ragged last tiles get their own buffer: BLAS writes only into contiguous memory without a copy.
+        out = tile if width == GALLERY_ROWS else np.empty((len(queries), width), np.float32)
+        np.matmul(query_vectors, embeddings.block(start, stop).T, out=out)
+        _keep_best(out, queries, start, best, ids)
+    return best, ids
 
 
 def _search_in_full(embeddings: Embeddings, query: int, k: int) -> tuple[IntArray, FloatArray]:

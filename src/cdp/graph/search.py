@@ -1,4 +1,4 @@
-"""Which search answers, and how well: the front door of the room."""
+"""Which k-NN search is used, exact or approximate, and its recall."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def knn_graph(
     *,
     seed: int = 0,
     threads: int = 0,
+    device: str = "auto",
     progress: Progress = no_progress,
 ) -> KnnGraph:
     """The k nearest neighbors of every image by cosine similarity (paper, section 3.1.i).
@@ -38,10 +39,11 @@ def knn_graph(
             exact up to 50,000 images.
         seed: of the approximate search and of the sample.
         threads: 0 = all cores. The graph does not depend on it.
+        device: where the exact search computes: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
         progress: called as the work goes on.
     """
-    held = embeddings if isinstance(embeddings, Embeddings) else Embeddings(np.asarray(embeddings))
-    return knn_graphs([held], k, method, seed=seed, threads=threads, progress=progress)[0]
+    model = embeddings if isinstance(embeddings, Embeddings) else Embeddings(np.asarray(embeddings))
+    return knn_graphs([model], k, method, seed=seed, threads=threads, device=device, progress=progress)[0]
 
 
 def knn_graphs(
@@ -52,10 +54,15 @@ def knn_graphs(
     names: Sequence[str] | None = None,
     seed: int = 0,
     threads: int = 0,
+    device: str = "auto",
     progress: Progress = no_progress,
 ) -> list[KnnGraph]:
     """`knn_graph` for several models of the same images; an approximate search is set up once for all."""
-    return list(each_knn_graph(models, k, method, names=names, seed=seed, threads=threads, progress=progress))
+    return list(
+        each_knn_graph(
+            models, k, method, names=names, seed=seed, threads=threads, device=device, progress=progress
+        )
+    )
 
 
 def each_knn_graph(
@@ -66,23 +73,24 @@ def each_knn_graph(
     names: Sequence[str] | None = None,
     seed: int = 0,
     threads: int = 0,
+    device: str = "auto",
     progress: Progress = no_progress,
 ) -> Iterator[KnnGraph]:
-    """`knn_graphs`, one at a time, so that each can be put in a safe place before the next is begun."""
+    """`knn_graphs`, one at a time, so that each can be saved before the next is begun."""
     with ExitStack() as stack:
         worker = None
         for position, embeddings in enumerate(models):
             step = f"k-NN graph {names[position]}" if names else "k-NN graph"
             check_k(k, embeddings.n_images)
             if choose_method(method, embeddings.n_images) == "exact":
-                yield exact_graph(embeddings, k, threads=threads, progress=progress, step=step)
+                yield exact_graph(embeddings, k, threads=threads, device=device, progress=progress, step=step)
                 continue
             from cdp.graph.nndescent import NNDescentWorker
 
             progress(step, 0, 0)
             worker = worker or stack.enter_context(NNDescentWorker())
             graph = worker.search(embeddings, k, seed)
-            recall = measure_recall(embeddings, graph, seed=seed, threads=threads)
+            recall = measure_recall(embeddings, graph, seed=seed, threads=threads, device=device)
             progress(step, embeddings.n_images, embeddings.n_images)
             yield KnnGraph(graph.neighbors, graph.similarity, graph.method, recall)
 
@@ -106,12 +114,14 @@ def check_k(k: int, n_images: int) -> None:
         )
 
 
-def measure_recall(embeddings: Embeddings, graph: KnnGraph, *, seed: int = 0, threads: int = 0) -> float:
+def measure_recall(
+    embeddings: Embeddings, graph: KnnGraph, *, seed: int = 0, threads: int = 0, device: str = "auto"
+) -> float:
     """Share of the true k nearest neighbors that the graph has, on a random sample of 1,000 rows."""
     n_images = embeddings.n_images
     generator = np.random.default_rng(seed)
     size = min(_RECALL_SAMPLE, n_images)
     rows: IntArray = np.sort(generator.choice(n_images, size, replace=False)).astype(np.int32)
-    _, true_similarity = search_rows(embeddings, rows, graph.k, threads=threads)
+    _, true_similarity = search_rows(embeddings, rows, graph.k, threads=threads, device=device)
     # A neighbor counts as found if it is at least as similar as the k-th true one: ties are not mistakes.
     return float(np.mean(graph.similarity[rows] >= true_similarity[:, -1:]))

@@ -1,4 +1,4 @@
-"""Stages 1 and 3 of the paper on the user's own images: the only room that imports torch.
+"""Stages 1 and 3 of the paper on the user's own images, with torch.
 
 Names are loaded on first use, so importing this package imports nothing heavy.
 """

@@ -8,18 +8,11 @@ from torch import Tensor, nn
 
 from cdp.errors import InputError
 from cdp.nets.torchvision_guard import import_timm
-from cdp.nets.trunks import TrunkEntry, register_trunk
+from cdp.nets.trunks import HeadKind, MakeTrunk, TrunkEntry, register_trunk
 
 _CLASSIFIERS = (
-    "fc",
-    "head",
-    "classifier",
-    "last_linear",
-    "classif",
-    "pre_logits",
-    "head_drop",
-    "global_pool",
-)
+    "fc", "head", "classifier", "last_linear", "classif", "pre_logits", "head_drop", "global_pool",
+)  # fmt: skip
 
 
 class TimmTrunk(nn.Module):
@@ -38,28 +31,20 @@ class TimmTrunk(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """The last map, (b, c, h, w)."""
-        answer: Tensor = self.model.forward_features(images)
-        if answer.ndim == 3:  # tokens (b, n, c) of a transformer
-            return answer.transpose(1, 2).unsqueeze(-1)
-        if answer.shape[1] != self.n_features and answer.shape[-1] == self.n_features:  # (b, h, w, c)
-            return answer.permute(0, 3, 1, 2)
-        return answer
+        features: Tensor = self.model.forward_features(images)
+        if features.ndim == 3:  # tokens (b, n, c) of a transformer
+            return features.transpose(1, 2).unsqueeze(-1)
+        if features.shape[1] != self.n_features and features.shape[-1] == self.n_features:  # (b, h, w, c)
+            return features.permute(0, 3, 1, 2)
+        return features
 
 
 class TinyNasnetA(nn.Module):
     """The paper's base: NASNet-A-Large kept to its stem, cells 0-1, one reduction and cells 6-7."""
 
     _KEPT = (
-        "conv0",
-        "cell_stem_0",
-        "cell_stem_1",
-        "cell_0",
-        "cell_1",
-        "reduction_cell_0",
-        "cell_6",
-        "cell_7",
-        "act",
-    )
+        "conv0", "cell_stem_0", "cell_stem_1", "cell_0", "cell_1", "reduction_cell_0", "cell_6", "cell_7", "act",
+    )  # fmt: skip
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -79,8 +64,8 @@ class TinyNasnetA(nn.Module):
         reduced = parts.reduction_cell_0(cell_1, cell_0)
         cell_6 = parts.cell_6(reduced, cell_0)
         cell_7 = parts.cell_7(cell_6, reduced)
-        answer: Tensor = parts.act(cell_7)
-        return answer
+        features: Tensor = parts.act(cell_7)
+        return features
 
 
 @register_trunk("nasnet_a_tiny", head="conv_stride2", group="paper", least_size=64)
@@ -89,68 +74,37 @@ def nasnet_a_tiny(channels: int) -> nn.Module:
     return TinyNasnetA(channels)
 
 
-@register_trunk("vgg16", head="fc2048", group="paper", least_size=32)
-def vgg16(channels: int) -> nn.Module:
-    """VGG16 without batch normalization."""
-    return TimmTrunk("vgg16", channels)
+def _timm_maker(name: str, **settings: Any) -> MakeTrunk:
+    def make(channels: int) -> nn.Module:
+        return TimmTrunk(name, channels, **settings)
+
+    return make
 
 
-@register_trunk("resnet18", group="paper")
-def resnet18(channels: int) -> nn.Module:
-    """ResNet18."""
-    return TimmTrunk("resnet18", channels)
+def _register(name: str, about: str, head: HeadKind = "conv", least_size: int = 32, **settings: Any) -> None:
+    register = register_trunk(name, head=head, group="paper", least_size=least_size, about=about)
+    register(_timm_maker(name, **settings))
 
 
-@register_trunk("resnet34", group="paper")
-def resnet34(channels: int) -> nn.Module:
-    """ResNet34."""
-    return TimmTrunk("resnet34", channels)
-
-
-@register_trunk("inception_v3", group="paper", least_size=75)
-def inception_v3(channels: int) -> nn.Module:
-    """Inception V3."""
-    return TimmTrunk("inception_v3", channels, aux_logits=False)
-
-
-@register_trunk("resnet50", group="paper")
-def resnet50(channels: int) -> nn.Module:
-    """ResNet50."""
-    return TimmTrunk("resnet50", channels)
-
-
-@register_trunk("resnet101", group="paper")
-def resnet101(channels: int) -> nn.Module:
-    """ResNet101."""
-    return TimmTrunk("resnet101", channels)
-
-
-@register_trunk("inception_resnet_v2", group="paper", least_size=75)
-def inception_resnet_v2(channels: int) -> nn.Module:
-    """Inception-ResNet V2."""
-    return TimmTrunk("inception_resnet_v2", channels)
-
-
-@register_trunk("densenet121", head="fc", group="paper")
-def densenet121(channels: int) -> nn.Module:
-    """DenseNet121."""
-    return TimmTrunk("densenet121", channels)
+_register("vgg16", "VGG16 without batch normalization.", "fc2048")
+_register("resnet18", "ResNet18.")
+_register("resnet34", "ResNet34.")
+_register("inception_v3", "Inception V3.", least_size=75, aux_logits=False)
+_register("resnet50", "ResNet50.")
+_register("resnet101", "ResNet101.")
+_register("inception_resnet_v2", "Inception-ResNet V2.", least_size=75)
+_register("densenet121", "DenseNet121.", "fc")
 
 
 def timm_entry(name: str) -> TrunkEntry | None:
     """An entry for any model that timm knows by that name, else None."""
-    timm = import_timm()
-    if not timm.is_model(name):
+    if not import_timm().is_model(name):
         return None
-
-    def make(channels: int) -> nn.Module:
-        return TimmTrunk(name, channels)
-
-    return TrunkEntry(name, make, "conv", 1, "timm", f"timm's {name}")
+    return TrunkEntry(name, _timm_maker(name), "conv", 1, "timm", f"timm's {name}")
 
 
 def make_trunk(entry: TrunkEntry, channels: int, size: int) -> nn.Module:
-    """The trunk for images of that size; transformers of timm are told the size."""
+    """The trunk for images of that size; transformers of timm are made for one size."""
     if size < entry.least_size:
         raise InputError(
             f"network {entry.name!r} needs images of {entry.least_size} pixels a side or more, --size is {size}; "

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from cdp.errors import InputError
 from cdp.files import replacing
@@ -27,6 +27,15 @@ class RunKey:
     key: str
     classes: tuple[int, ...]
 
+    def difference(self, classes: Sequence[int]) -> str:
+        """How a run of another key differs, for an error message."""
+        if tuple(classes) == self.classes:
+            return "with other settings or images"
+        there, here = (
+            " and ".join(f"{one:,}" for one in some) or "no" for some in (tuple(classes), self.classes)
+        )
+        return f"for {there} classes, there are {here} now"
+
 
 def save_checkpoint(
     folder: Path, objective: Objective, optimizer: torch.optim.SGD, step: int, run: RunKey
@@ -36,7 +45,10 @@ def save_checkpoint(
     if not objective.world.is_first:
         return
     tensors = {_MODEL + name: tensor for name, tensor in state.items()}
-    tensors |= {_MOMENTUM + name: tensor for name, tensor in _momenta(objective, optimizer).items()}
+    for name, parameter in objective.named_parameters():
+        momentum = optimizer.state.get(parameter, {}).get("momentum_buffer")
+        if momentum is not None:
+            tensors[_MOMENTUM + name] = momentum
     current = folder / CHECKPOINT
     if current.exists():
         with replacing(folder / PREVIOUS, "the last checkpoint is kept") as partial:
@@ -45,12 +57,14 @@ def save_checkpoint(
                 os.link(current, partial)
             except OSError:  # not every file system has hard links
                 shutil.copy2(current, partial)
-    about = {"step": step, "key": run.key, "classes": run.classes}
-    write_tensors(current, tensors, about)
+    write_tensors(current, tensors, {"step": step, "key": run.key, "classes": run.classes})
 
 
 def load_checkpoint(folder: Path, objective: Objective, optimizer: torch.optim.SGD, run: RunKey) -> int:
-    """Fill network, classifiers and momenta from the folder's checkpoint; the number of steps done."""
+    """Fill network, classifiers and momenta from the folder's checkpoint; the number of steps done.
+
+    Tensors are read to main memory and copied from there, so it does not matter which device wrote them.
+    """
     file = folder / CHECKPOINT
     if not file.exists():
         return 0
@@ -58,16 +72,10 @@ def load_checkpoint(folder: Path, objective: Objective, optimizer: torch.optim.S
     if (folder / PREVIOUS).exists():
         way_out = f"rename {folder / PREVIOUS} to {CHECKPOINT} to go on from the one before, or {way_out}"
     tensors, about = read_tensors(file, way_out)
-    classes = tuple(about.get("classes", ()))
-    if classes != run.classes:
-        raise InputError(
-            f"{file}: trained for {_and(classes)} classes, there are {_and(run.classes)} now; use the manifest and "
-            "labels it was started with, another --out, or start again with --force."
-        )
     if about.get("key") != run.key:
         raise InputError(
-            f"{file}: belongs to a run with other settings or images; repeat the settings it was started with, "
-            "choose another --out, or start again with --force."
+            f"{file}: trained {run.difference(about.get('classes', ()))}; use the settings, manifest and labels it "
+            "was started with, another --out, or start again with --force."
         )
     model = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items() if name.startswith(_MODEL)}
     load_strictly(objective, objective.own_state(model), file)
@@ -82,16 +90,3 @@ def discard_checkpoints(folder: Path) -> None:
     """Remove what a finished run no longer needs."""
     for name in (CHECKPOINT, PREVIOUS):
         (folder / name).unlink(missing_ok=True)
-
-
-def _momenta(objective: Objective, optimizer: torch.optim.SGD) -> dict[str, Tensor]:
-    momenta = {}
-    for name, parameter in objective.named_parameters():
-        buffer = optimizer.state.get(parameter, {}).get("momentum_buffer")
-        if buffer is not None:
-            momenta[name] = buffer
-    return momenta
-
-
-def _and(numbers: tuple[int, ...]) -> str:
-    return " and ".join(f"{number:,}" for number in numbers) or "no"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,6 @@ from cdp.errors import InputError
 from cdp.nets.backbones import make_trunk
 from cdp.nets.seeds import seed_for
 from cdp.nets.trunks import HeadKind, TrunkEntry, find_trunk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Output = Literal["paper", "E"]
 _CONV_WIDTH = 256
@@ -70,7 +67,7 @@ def count_parameters(name: str, *, size: int, classes: int, channels: int = 3, d
     with torch.device("meta"):
         network = build_network(name, size=size, channels=channels, dimensions=dimensions, seed=None)
         classifier = nn.Linear(dimensions, classes)
-    return sum(parameter.numel() for parameter in _parameters(network, classifier))
+    return sum(one.numel() for module in (network, classifier) for one in module.parameters())
 
 
 def initialize(module: nn.Module, seed: int) -> None:
@@ -96,30 +93,25 @@ def initialize(module: nn.Module, seed: int) -> None:
                     nn.init.trunc_normal_(parameter, std=0.02, generator=generator)
 
 
-def _parameters(*modules: nn.Module) -> Iterable[nn.Parameter]:
-    for module in modules:
-        yield from module.parameters()
-
-
 def _map_shape(entry: TrunkEntry, trunk: nn.Module, channels: int, size: int) -> tuple[int, int, int]:
     """Shape (c, h, w) of the trunk's map, found by sending one empty image through."""
     device = next(trunk.parameters()).device
     was_training = trunk.training
     try:
         with torch.no_grad():
-            answer: Any = trunk.eval()(torch.zeros(1, channels, size, size, device=device))
+            features: Any = trunk.eval()(torch.zeros(1, channels, size, size, device=device))
     except RuntimeError as error:
         raise InputError(
-            f"network {entry.name!r} cannot digest images of {size} x {size} x {channels} ({error}); "
+            f"network {entry.name!r} cannot take images of {size} x {size} x {channels} ({error}); "
             "choose another --size."
         ) from None
     trunk.train(was_training)
-    if not isinstance(answer, Tensor) or answer.ndim != 4 or min(answer.shape) < 1:
-        shape = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+    if not isinstance(features, Tensor) or features.ndim != 4 or min(features.shape) < 1:
+        shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         raise InputError(
             f"network {entry.name!r} gives {shape} for one image; a trunk gives a map (b, c, h, w)."
         )
-    return answer.shape[1], answer.shape[2], answer.shape[3]
+    return features.shape[1], features.shape[2], features.shape[3]
 
 
 def _make_head(

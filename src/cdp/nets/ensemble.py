@@ -15,7 +15,7 @@ _ROWS_PER_BLOCK = 65_536
 
 
 def ensemble(views: Views, models: Sequence[str]) -> Views:
-    """Views with one model: the unit vectors of the chosen models concatenated and divided by sqrt(their number).
+    """Views with one model: the unit vectors of some models concatenated and divided by sqrt(their number).
 
     The similarity of two images is then the mean of the models' similarities.
 
@@ -23,13 +23,13 @@ def ensemble(views: Views, models: Sequence[str]) -> Views:
         views: the models' views.
         models: `base` and names of committee members.
     """
-    chosen = dict(zip(views.names, views, strict=True))
+    known = dict(zip(views.names, views, strict=True))
     for name in models:
-        if name not in chosen:
-            raise InputError(f"ensemble: no model {name!r} in these views; they are {', '.join(chosen)}.")
+        if name not in known:
+            raise InputError(f"ensemble: no model {name!r} in these views; they are {', '.join(known)}.")
     if len(models) < 2 or len(set(models)) != len(models):
         raise InputError("ensemble: name two or more different models.")
-    parts = [chosen[name] for name in models]
+    parts = [known[name] for name in models]
     vectors = np.empty((views.n_images, sum(part.dimensions for part in parts)), np.float32)
     for start, stop in spans(views.n_images, _ROWS_PER_BLOCK):
         whole: FloatArray = np.concatenate([part.block(start, stop) for part in parts], axis=1)

@@ -6,18 +6,19 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.lib.format import open_memmap
 from torch.nn import functional
 
-from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.devices import resolve_device
+from cdp.errors import InputError, OutputExistsError
 from cdp.files import disk_errors, put_in_place, refuse_link, sweep, write_text
 from cdp.nets.augment import center_crop
-from cdp.nets.pixels import Look, fingerprint, stream_pixels
+from cdp.nets.pixels import PixelFormat, check_free_space, fingerprint, stream_pixels
 from cdp.nets.recipe import key_of
 from cdp.nets.weights import TrainedNetwork, load_network
 from cdp.parallel import spans
@@ -27,13 +28,10 @@ from cdp.types import Views
 from cdp.types.arrays import ByteArray, FloatArray
 from cdp.types.manifest import Manifest
 
+_Files: TypeAlias = dict[str, TrainedNetwork]
+"""The networks by the file that each fills, without `.npy`; the base first."""
 
-@dataclass(frozen=True)
-class _Job:
-    """One network and the file it fills."""
-
-    trained: TrainedNetwork
-    file: str
+_FLUSH_EVERY = 16
 
 
 def extract_views(
@@ -47,7 +45,7 @@ def extract_views(
     batch: int = 256,
     threads: int = 0,
     force: bool = False,
-    device: torch.device | None = None,
+    device: str = "auto",
     progress: Progress = no_progress,
 ) -> Views:
     """Views of a manifest's images, row = manifest row, one unit vector per image and network.
@@ -64,27 +62,31 @@ def extract_views(
         batch: images per forward pass; the rows of a file are cut into such blocks.
         threads: decoding threads.
         force: replace `out` if it is there.
-        device: where to compute.
-        progress: told how many images are done.
+        device: where to compute: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
+        progress: called with how many images are done.
     """
     target = Path(out).absolute()
     sweep(target.parent, target.name)
     refuse_link(target, out)
     if target.exists() and not force:
         raise OutputExistsError(f"{out} is there already; choose another folder or replace it with --force.")
+    on = resolve_device(device)
     names = [base, *choose_members(Path(networks), base, members)]
-    jobs = [
-        _Job(load_network(Path(networks) / name), f"committee/{name}" if name != base else "base")
+    files = {
+        f"committee/{name}" if name != base else "base": load_network(Path(networks) / name, on)
         for name in names
-    ]
+    }
     work = target.with_name(f".{target.name}.embedding")
-    checksums = {job.trained.name: job.trained.checksum for job in jobs}
-    key = key_of(fingerprint(manifest), checksums, [job.file for job in jobs], flip, batch)
+    checksums = {network.name: network.checksum for network in files.values()}
+    # The device is not part of the key: half-done work may go on elsewhere.
+    key = key_of(fingerprint(manifest), checksums, list(files), flip, batch)
     with disk_errors(out, f"what is done is kept in {work}"):
-        _open_work(work, key, jobs, len(manifest))
-        for look, group in _by_look(jobs).items():
-            _fill_group(work, look, group, manifest, flip, batch, threads, device, progress)
-        _finish(work, target, manifest, jobs, checksums, flip, force)
+        _open_work(work, key, files, len(manifest))
+        for pixel_format, group in _by_format(files).items():
+            _embed_group(work, pixel_format, group, manifest, flip, batch, threads, progress)
+        settings = {"committee": names[1:], "base": base, "flip": flip, "device": str(on)}
+        _write_views(work, manifest, files, settings)
+        put_in_place(work, target, force=force)
     return Views.load(target)
 
 
@@ -103,7 +105,7 @@ def choose_members(networks: Path, base: str, members: Sequence[str] | None) -> 
 
 
 def embed_block(trained: TrainedNetwork, pixels: ByteArray, flip: bool) -> FloatArray:
-    """Unit vectors of decoded images, float32 (b, dimensions)."""
+    """Unit vectors of decoded images, float32 (b, dimensions), computed where the network is."""
     device = next(trained.network.parameters()).device
     with torch.inference_mode():
         images = center_crop(torch.from_numpy(pixels), trained.recipe.size).to(device)
@@ -112,91 +114,72 @@ def embed_block(trained: TrainedNetwork, pixels: ByteArray, flip: bool) -> Float
         vectors = functional.normalize(trained.network(images))
         if flip:
             vectors = functional.normalize(vectors + functional.normalize(trained.network(images.flip(-1))))
-        answer: FloatArray = vectors.cpu().numpy()
-    return answer
+        on_cpu: FloatArray = vectors.cpu().numpy()
+    return on_cpu
 
 
-def _open_work(work: Path, key: str, jobs: Sequence[_Job], n_images: int) -> None:
+def _open_work(work: Path, key: str, files: _Files, n_images: int) -> None:
+    """Empty arrays to fill; where they are there for the same key they stay as they are."""
     if (work / "key.txt").exists() and (work / "key.txt").read_text() == key:
         return
     shutil.rmtree(work, ignore_errors=True)
+    widths = {file: network.network.dimensions for file, network in files.items()}
+    work.parent.mkdir(parents=True, exist_ok=True)
+    check_free_space(work.parent, 4 * n_images * sum(widths.values()), "the embeddings")
     (work / "committee").mkdir(parents=True)
-    n_bytes = sum(4 * n_images * job.trained.network.dimensions for job in jobs)
-    free = shutil.disk_usage(work).free
-    if free < n_bytes:
-        shutil.rmtree(work, ignore_errors=True)
-        raise StoreError(
-            f"{work.parent}: the embeddings need {n_bytes / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; free space "
-            "or choose another --out."
-        )
-    for job in jobs:
-        shape = (n_images, job.trained.network.dimensions)
-        open_memmap(work / f"{job.file}.npy", "w+", np.float32, shape).flush()
+    for file, width in widths.items():
+        open_memmap(work / f"{file}.npy", "w+", np.float32, (n_images, width)).flush()
     (work / "key.txt").write_text(key)
 
 
-def _by_look(jobs: Sequence[_Job]) -> dict[Look, list[_Job]]:
+def _by_format(files: _Files) -> dict[PixelFormat, _Files]:
     """Networks that see the images in the same form share the decoding."""
-    groups: dict[Look, list[_Job]] = {}
-    for job in jobs:
-        groups.setdefault(Look.of(job.trained.recipe), []).append(job)
+    groups: dict[PixelFormat, _Files] = {}
+    for file, network in files.items():
+        groups.setdefault(PixelFormat.of(network.recipe), {})[file] = network
     return groups
 
 
-def _fill_group(
+def _embed_group(
     work: Path,
-    look: Look,
-    jobs: Sequence[_Job],
+    pixel_format: PixelFormat,
+    files: _Files,
     manifest: Manifest,
     flip: bool,
     batch: int,
     threads: int,
-    device: torch.device | None,
     progress: Progress,
 ) -> None:
-    done_file = work / f"done-{key_of(look)}.json"
+    done_file = work / f"done-{key_of(pixel_format)}.json"
     done = json.loads(done_file.read_text()) if done_file.exists() else 0
-    arrays = [np.load(work / f"{job.file}.npy", mmap_mode="r+") for job in jobs]
-    for job in jobs:
-        if device is not None:
-            job.trained.network.to(device)
+    arrays = [np.load(work / f"{file}.npy", mmap_mode="r+") for file in files]
     blocks = [span for span in spans(len(manifest), batch) if span[0] >= done]
-    with closing(stream_pixels(manifest, look, blocks, threads)) as stream:
+    with closing(stream_pixels(manifest, pixel_format, blocks, threads)) as stream:
         for start, pixels in stream:
-            for job, array in zip(jobs, arrays, strict=True):
-                array[start : start + len(pixels)] = embed_block(job.trained, pixels, flip)
             done = start + len(pixels)
-            if (start // batch) % 16 == 15 or done == len(manifest):
+            for network, array in zip(files.values(), arrays, strict=True):
+                array[start:done] = embed_block(network, pixels, flip)
+            if (start // batch + 1) % _FLUSH_EVERY == 0 or done == len(manifest):
                 for array in arrays:
                     array.flush()
                 write_text(done_file, json.dumps(done))
-            progress(f"embed {look.size} x {look.size}", done, len(manifest))
+            progress(f"embed {pixel_format.size} x {pixel_format.size}", done, len(manifest))
 
 
-def _finish(
-    work: Path,
-    target: Path,
-    manifest: Manifest,
-    jobs: Sequence[_Job],
-    checksums: Mapping[str, str],
-    flip: bool,
-    force: bool,
-) -> None:
-    arrays = {job.file: np.load(work / f"{job.file}.npy", mmap_mode="r") for job in jobs}
+def _write_views(work: Path, manifest: Manifest, files: _Files, settings: Mapping[str, Any]) -> None:
+    """All that makes a folder of views of the filled arrays."""
+    arrays = {file: np.load(work / f"{file}.npy", mmap_mode="r") for file in files}
     np.save(work / "identities.npy", manifest.identities)
-    arrays["identities"] = manifest.identities
-    (work / "paths.txt").write_text("".join(f"{place}\n" for place in manifest.locations), encoding="utf-8")
-    members = [job.trained.name for job in jobs[1:]]
+    paths = "".join(f"{location}\n" for location in manifest.locations)
+    (work / "paths.txt").write_text(paths, encoding="utf-8")
     write_card(
         work,
         "Views",
-        f"Views: {len(manifest):,} images, base {jobs[0].trained.name}, committee of {len(members)}",
-        {"committee": members, "base": jobs[0].trained.name, "flip": flip},
+        f"Views: {len(manifest):,} images, base {settings['base']}, committee of {len(files) - 1}",
+        settings,
         {"manifest": fingerprint(manifest)}
-        | {f"network/{name}": f"crc32 {checksum}" for name, checksum in checksums.items()},
-        arrays,
+        | {f"network/{network.name}": f"crc32 {network.checksum}" for network in files.values()},
+        {**arrays, "identities": manifest.identities},
     )
-    del arrays
     for left in [*work.glob("done-*.json"), work / "key.txt"]:
         left.unlink()
-    put_in_place(work, target, force=force)

@@ -10,12 +10,12 @@ import numpy as np
 from scipy import sparse
 
 from cdp.errors import InputError
-from cdp.nets.devices import World
+from cdp.nets.label_spaces import NO_PIXELS, LabelSpace
 from cdp.nets.loop import LoopOptions, train_network
 from cdp.nets.losses import check_classes
 from cdp.nets.pixels import fingerprint
+from cdp.nets.processes import joined_world
 from cdp.nets.recipe import Recipe
-from cdp.nets.spaces import Space
 from cdp.nets.supervised import Member, labeled_space, shared_pixels
 from cdp.types import Labels
 from cdp.types.arrays import LongArray
@@ -37,10 +37,8 @@ class PseudoPart:
     soft: sparse.csr_array | None = None
 
     def __post_init__(self) -> None:
-        for what, n_rows in (
-            ("labels", len(self.labels)),
-            ("soft labels", len(self.manifest) if self.soft is None else self.soft.shape[0]),
-        ):
+        n_soft = len(self.manifest) if self.soft is None else self.soft.shape[0]
+        for what, n_rows in (("labels", len(self.labels)), ("soft labels", n_soft)):
             if n_rows != len(self.manifest):
                 raise InputError(
                     f"There are {n_rows:,} {what} for the {len(self.manifest):,} rows of the manifest; "
@@ -63,7 +61,7 @@ def train_joint(
     labeled_share: float | None = None,
     memory_budget: int | float | str = "2GB",
     threads: int = 0,
-    world: World | None = None,
+    device: str = "auto",
     options: LoopOptions | None = None,
 ) -> Path:
     """Train one network on the labeled part and any number of pseudo-labeled parts.
@@ -81,46 +79,48 @@ def train_joint(
             share is 0 is not read at all, so a lambda of 1 is supervised training, bit for bit.
         memory_budget: most memory for decoded images, per part.
         threads: decoding threads.
-        world: the processes that train together.
+        device: where to compute: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
         options: checkpoints, log, progress.
 
     Returns:
         The network's folder.
     """
-    recipe, world, options = recipe or Recipe(), world or World(), options or LoopOptions()
+    recipe, options = recipe or Recipe(), options or LoopOptions()
     if labeled_share is not None and not 0 <= labeled_share <= 1:
         raise InputError(f"lambda={labeled_share}: lambda is the weight of the labeled part, from 0 to 1.")
-    member = Member.parse(network)
-    spaces = [labeled_space(labeled, None), *(_pseudo_space(index, part) for index, part in enumerate(parts))]
-    weighted = _weigh(spaces, labeled_share)
+    member, folder = Member.parse(network), Path(out)
+    spaces = [labeled_space(labeled), *(_pseudo_space(index, part) for index, part in enumerate(parts))]
     manifests = [labeled, *(part.manifest for part in parts)]
-    place, used, made_from = Path(out), [], {}
-    for space, manifest in zip(weighted, manifests, strict=True):
-        if space.weight > 0:
-            pixels = shared_pixels(manifest, recipe, place, memory_budget, threads, world, options)
-            used.append(replace(space, pixels=pixels))
-            made_from[space.name] = fingerprint(manifest)
-    return train_network(
-        place / member.name,
-        member.network,
-        member.own(recipe),
-        used,
-        made_from=made_from,
-        world=world,
-        options=options,
-    )
+    used, made_from = [], {}
+    with joined_world(device) as world:
+        for space, manifest in zip(_weigh(spaces, labeled_share), manifests, strict=True):
+            if space.weight > 0:
+                pixels = shared_pixels(
+                    manifest, recipe, folder, memory_budget, threads, world, options.progress
+                )
+                used.append(replace(space, pixels=pixels))
+                made_from[space.name] = space.source
+        return train_network(
+            folder / member.name,
+            member.network,
+            member.with_seed(recipe),
+            used,
+            made_from=made_from,
+            world=world,
+            options=options,
+        )
 
 
-def _pseudo_space(index: int, part: PseudoPart) -> Space:
+def _pseudo_space(index: int, part: PseudoPart) -> LabelSpace:
     name = "pseudo" if index == 0 else f"pseudo{index + 1}"
     rows = np.flatnonzero(part.labels.labels >= 0)
     if not len(rows):
         raise InputError(
             f"{name}: every image was discarded; label with a lower threshold, or leave this part out."
         )
-    check_classes(part.labels.n_identities)
-    targets: LongArray | sparse.csr_array = part.labels.labels[rows].astype(np.int64)
     n_classes = part.labels.n_identities
+    check_classes(n_classes)
+    targets: LongArray | sparse.csr_array = part.labels.labels[rows].astype(np.int64)
     if part.soft is not None:
         targets = sparse.csr_array(part.soft[rows])
         n_classes = int(part.soft.shape[1])
@@ -129,14 +129,12 @@ def _pseudo_space(index: int, part: PseudoPart) -> Space:
             raise InputError(
                 f"{name}: row {empty[0]} has a label but no soft label; make both again together."
             )
-    held = np.empty((0, 1, 1, 1), np.uint8)
-    return Space(name, held, rows, targets, n_classes, 1.0, fingerprint(part.manifest))
+    return LabelSpace(name, NO_PIXELS, rows, targets, n_classes, 1.0, fingerprint(part.manifest))
 
 
-def _weigh(spaces: Sequence[Space], labeled_share: float | None) -> list[Space]:
+def _weigh(spaces: Sequence[LabelSpace], labeled_share: float | None) -> list[LabelSpace]:
     """Weights of the losses; pseudo-labeled parts divide 1 - lambda by their images."""
-    n_labeled = len(spaces[0])
-    n_pseudo = sum(len(space) for space in spaces[1:])
+    n_labeled, n_pseudo = len(spaces[0]), sum(len(space) for space in spaces[1:])
     if not n_pseudo:
         return list(spaces)
     share = n_labeled / (n_labeled + n_pseudo) if labeled_share is None else labeled_share

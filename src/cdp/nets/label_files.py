@@ -20,7 +20,7 @@ def read_pseudo_part(manifest: Manifest, path: Path, *, soft: bool = False) -> P
     Args:
         manifest: the images that were labeled.
         path: the labels.
-        soft: use `soft_labels.npz` of the folder (`cdp label --depth`).
+        soft: use `soft_labels.npz` of the folder (`cdp label --soft-depth`).
     """
     if path.is_dir():
         labels = Labels.load(path)
@@ -45,9 +45,13 @@ def _read_soft(path: Path) -> sparse.csr_array:
     try:
         return sparse.csr_array(sparse.load_npz(file))
     except FileNotFoundError:
-        raise InputError(f"{file}: there are no soft labels; make them with cdp label --depth 3.") from None
+        raise InputError(
+            f"{file}: there are no soft labels; make them with cdp label --soft-depth 3."
+        ) from None
     except (ValueError, OSError, KeyError, zipfile.BadZipFile):
-        raise InputError(f"{file}: damaged or not a sparse matrix; run cdp label --depth again.") from None
+        raise InputError(
+            f"{file}: damaged or not a sparse matrix; run cdp label --soft-depth again."
+        ) from None
 
 
 def _compare_paths(manifest: Manifest, folder: Path) -> None:
@@ -60,10 +64,10 @@ def _compare_paths(manifest: Manifest, folder: Path) -> None:
     if "path" not in parquet.read_schema(table).names:
         return
     paths = parquet.read_table(table, columns=["path"]).column("path").to_pylist()
-    for row, (told, here) in enumerate(zip(paths, manifest.locations, strict=False)):
-        # The same images may lie behind another prefix; a folder and a name tell them apart well enough.
-        if told != here and Path(told).parts[-2:] != Path(here).parts[-2:]:
+    for row, (labeled, here) in enumerate(zip(paths, manifest.locations, strict=False)):
+        # The same images may lie behind another prefix; a folder and a name are enough to recognize them.
+        if labeled != here and Path(labeled).parts[-2:] != Path(here).parts[-2:]:
             raise InputError(
-                f"{folder}: its row {row} is about {told}, the manifest's is {here}; give the manifest that was "
+                f"{folder}: its row {row} is about {labeled}, the manifest's is {here}; give the manifest that was "
                 "embedded and labeled."
             )

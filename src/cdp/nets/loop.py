@@ -19,20 +19,14 @@ from torch.nn.parallel import DistributedDataParallel
 from cdp.errors import CdpError, InputError
 from cdp.files import disk_errors, refuse_link
 from cdp.nets.checkpoints import RunKey, discard_checkpoints, load_checkpoint, save_checkpoint
-from cdp.nets.devices import World
-from cdp.nets.journal import Journal, last_loss, read_journal
+from cdp.nets.label_spaces import Batch, LabelSpace, Plan
 from cdp.nets.objective import Objective
+from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, key_of
 from cdp.nets.schedules import SCHEDULES
 from cdp.nets.seeds import seed_for
-from cdp.nets.spaces import Batch, Plan, Space
-from cdp.nets.weights import (
-    WEIGHTS,
-    NetworkSettings,
-    SpaceSettings,
-    read_network_settings,
-    write_tensors,
-)
+from cdp.nets.training_log import TrainingLog, last_loss, read_log
+from cdp.nets.weights import WEIGHTS, NetworkSettings, SpaceSettings, read_network_settings, write_tensors
 from cdp.progress import Progress, no_progress
 from cdp.store import write_card
 
@@ -46,7 +40,7 @@ class LoopOptions:
         log_every: steps between lines of the log.
         tensorboard: write TensorBoard files too.
         force: throw away what is in the folder.
-        progress: told how many images of how many are done.
+        progress: called with how many images of how many are done.
     """
 
     checkpoint_every: int = 0
@@ -56,15 +50,28 @@ class LoopOptions:
     progress: Progress = no_progress
 
 
+@dataclass(frozen=True)
+class _Run:
+    """The training of one network: what all its steps share."""
+
+    folder: Path
+    name: str
+    recipe: Recipe
+    plan: Plan
+    key: RunKey
+    world: World
+    options: LoopOptions
+
+
 def train_network(
     folder: Path,
     name: str,
     recipe: Recipe,
-    spaces: Sequence[Space],
+    spaces: Sequence[LabelSpace],
     *,
     made_from: Mapping[str, str],
-    world: World | None = None,
-    options: LoopOptions | None = None,
+    world: World,
+    options: LoopOptions,
 ) -> Path:
     """Train one network from scratch, or go on where a killed run stopped; its folder.
 
@@ -72,104 +79,79 @@ def train_network(
     randomness is a function of seed and step, so on CPU a rerun after `kill -9` gives the same weights as an
     uninterrupted run with the same number of threads.
     """
-    world, options = world or World(), options or LoopOptions()
-    run = RunKey(
+    # The device is not part of the key: a run may go on elsewhere.
+    key = RunKey(
         key_of(name, recipe.as_dict(), [space.key for space in spaces]),
         tuple(space.n_classes for space in spaces),
     )
     if world.is_first:
-        _make_room(folder, options.force)
+        _make_folder(folder, options.force)
     world.wait()
-    if _is_finished(folder, run):
-        return folder
-    with disk_errors(folder, "the last checkpoint is kept"):
-        _train(folder, name, recipe, spaces, made_from, world, options, run)
+    if not _is_finished(folder, key):
+        with disk_errors(folder, "the last checkpoint is kept"):
+            _train(_Run(folder, name, recipe, Plan(spaces, recipe, world), key, world, options), made_from)
     return folder
 
 
-def _train(
-    folder: Path,
-    name: str,
-    recipe: Recipe,
-    spaces: Sequence[Space],
-    made_from: Mapping[str, str],
-    world: World,
-    options: LoopOptions,
-    run: RunKey,
-) -> None:
-    plan = Plan(spaces, recipe, world)
+def _train(run: _Run, made_from: Mapping[str, str]) -> None:
+    plan, world = run.plan, run.world
     if plan.smallest_batch < 2 * world.n_processes:
         raise InputError(
-            f"batch={recipe.batch}: some steps would have {plan.smallest_batch} of the {plan.n_images:,} images, and "
-            f"normalization needs two on each of {world.n_processes} processes; choose a larger --batch."
+            f"batch={run.recipe.batch}: some steps would have {plan.smallest_batch} of the {plan.n_images:,} images, "
+            f"and normalization needs two on each of {world.n_processes} processes; choose a larger --batch."
         )
-    objective = Objective(name, recipe, plan, world).to(world.device)
-    optimizer = make_optimizer(objective, recipe)
-    first_step = load_checkpoint(folder, objective, optimizer, run)
+    objective = Objective(run.name, run.recipe, plan, world).to(world.device)
+    optimizer = make_optimizer(objective, run.recipe)
+    first_step = load_checkpoint(run.folder, objective, optimizer, run.key)
     objective.set_step(first_step)
-    _run_steps(folder, name, recipe, plan, objective, optimizer, first_step, run, options)
+    _run_steps(run, objective, optimizer, first_step)
     state = objective.whole_state()
     if world.is_first:
         state = {name: tensor for name, tensor in state.items() if not name.endswith(".velocity")}
-        write_tensors(folder / WEIGHTS, state, {"key": run.key})
-        n_parameters = sum(tensor.numel() for tensor in objective.network.parameters())
-        _write_card(folder, name, recipe, plan, made_from, run, world, n_parameters)
-        discard_checkpoints(folder)
+        write_tensors(run.folder / WEIGHTS, state, {"key": run.key.key})
+        _write_card(run, made_from, sum(tensor.numel() for tensor in objective.network.parameters()))
+        discard_checkpoints(run.folder)
     world.wait()
 
 
 def make_optimizer(module: nn.Module, recipe: Recipe) -> torch.optim.SGD:
     """SGD with momentum; weight decay for weights, not for biases and normalizations."""
     parameters = list(module.parameters())
-    return torch.optim.SGD(
-        [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-        ],
-        lr=recipe.rate,
-        momentum=recipe.momentum,
-    )
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.SGD(groups, lr=recipe.rate, momentum=recipe.momentum)
 
 
-def _run_steps(
-    folder: Path,
-    name: str,
-    recipe: Recipe,
-    plan: Plan,
-    objective: Objective,
-    optimizer: torch.optim.SGD,
-    first_step: int,
-    run: RunKey,
-    options: LoopOptions,
-) -> None:
-    world = objective.world
-    model = _prepare(objective, recipe)
-    journal = Journal(folder, first_step, options.tensorboard) if world.is_first else None
+def _run_steps(run: _Run, objective: Objective, optimizer: torch.optim.SGD, first_step: int) -> None:
+    plan, recipe, options = run.plan, run.recipe, run.options
+    model = prepare_model(objective, recipe)
+    log = TrainingLog(run.folder, first_step, options.tensorboard) if run.world.is_first else None
     every = options.checkpoint_every or min(plan.steps_per_epoch, 1000)
-    n_all, seen = plan.n_steps * plan.n_images // plan.steps_per_epoch, 0
-    since, clock = _Interval(len(plan.spaces)), time.perf_counter()
+    n_all = plan.n_steps * plan.n_images // plan.steps_per_epoch
+    losses: list[Tensor] = []
+    n_images, clock = 0, time.perf_counter()
     objective.train()
     with plan.batches(first_step) as batches:
         for batch in batches:
             done = batch.step + 1
             rate = SCHEDULES[recipe.schedule](batch.step, plan.n_steps, recipe.rate)
-            parts = train_step(model, objective, optimizer, batch, rate, recipe)
-            since.add(parts, len(batch.images))
+            losses.append(train_step(model, objective, optimizer, batch, rate, recipe))
+            n_images += len(batch.images)
             is_checkpoint = done % every == 0 and done < plan.n_steps
             if done % options.log_every == 0 or is_checkpoint or done == plan.n_steps:
-                losses, n_images = since.close(world)
-                _refuse_divergence(losses, done, folder)
+                means, n_images = _over_processes(losses, n_images, run.world)
+                _refuse_divergence(means, done, run.folder)
                 now = time.perf_counter()
-                seen += n_images
-                if journal is not None:
-                    line = _line(plan, done, losses, rate, n_images / (now - clock))
-                    journal.write(line)
-                    options.progress(f"train {name}", n_all * done // plan.n_steps, n_all)
-                clock = now
+                if log is not None:
+                    log.write(_line(plan, done, means, rate, n_images / (now - clock)))
+                    options.progress(f"train {run.name}", n_all * done // plan.n_steps, n_all)
+                losses, n_images, clock = [], 0, now
             if is_checkpoint:
-                save_checkpoint(folder, objective, optimizer, done, run)
-    if journal is not None:
-        journal.close()
+                save_checkpoint(run.folder, objective, optimizer, done, run.key)
+    if log is not None:
+        log.close()
 
 
 def train_step(
@@ -194,12 +176,13 @@ def train_step(
         loss, parts = model(images, batch.counts, [target.to(device) for target in batch.targets])
     loss.backward()
     optimizer.step()
-    objective.learn(rate, recipe)
-    answer: Tensor = parts
-    return answer
+    objective.update_partial(rate, recipe)
+    losses: Tensor = parts
+    return losses
 
 
-def _prepare(objective: Objective, recipe: Recipe) -> nn.Module:
+def prepare_model(objective: Objective, recipe: Recipe) -> nn.Module:
+    """The objective as a step calls it: its memory order, compiled, shared between processes."""
     if recipe.channels_last:
         objective.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if recipe.compile:
@@ -207,10 +190,11 @@ def _prepare(objective: Objective, recipe: Recipe) -> nn.Module:
     if not objective.world.is_shared:
         return objective
     on_gpu = objective.world.device.type == "cuda"
-    ignored = [name for name, _ in objective.named_buffers()]
     # Running statistics are equal everywhere, and shards differ: neither is to be copied between processes.
     distributed_type: Any = DistributedDataParallel
-    distributed_type._set_params_and_buffers_to_ignore_for_model(objective, ignored)
+    distributed_type._set_params_and_buffers_to_ignore_for_model(
+        objective, [name for name, _ in objective.named_buffers()]
+    )
     return DistributedDataParallel(
         objective, device_ids=[objective.world.device] if on_gpu else None, broadcast_buffers=False
     )
@@ -222,26 +206,15 @@ def _precision(recipe: Recipe, device: torch.device) -> AbstractContextManager[A
     return torch.autocast(device.type, torch.bfloat16)
 
 
-class _Interval:
-    """Losses and images since the last line of the log."""
-
-    def __init__(self, n_spaces: int) -> None:
-        self.n_spaces = n_spaces
-        self.parts: list[Tensor] = []
-        self.n_images = 0
-
-    def add(self, parts: Tensor, n_images: int) -> None:
-        self.parts.append(parts)
-        self.n_images += n_images
-
-    def close(self, world: World) -> tuple[list[float], int]:
-        told = torch.cat([torch.stack(self.parts).mean(dim=0).double().cpu(), torch.tensor([self.n_images])])
-        if world.is_shared:
-            told = told.to(world.device)
-            distributed.all_reduce(told)
-            told[:-1] /= world.n_processes
-        self.parts, self.n_images = [], 0
-        return told[:-1].tolist(), int(told[-1])
+def _over_processes(losses: Sequence[Tensor], n_images: int, world: World) -> tuple[list[float], int]:
+    """Mean loss per label space over some steps, and their images, on all processes together."""
+    # To the CPU first: not every device has double precision.
+    totals = torch.cat([torch.stack(list(losses)).mean(dim=0).cpu().double(), torch.tensor([n_images])])
+    if world.is_shared:
+        totals = totals.to(world.device)
+        distributed.all_reduce(totals)
+        totals[:-1] /= world.n_processes
+    return totals[:-1].tolist(), int(totals[-1])
 
 
 def _line(plan: Plan, done: int, losses: list[float], rate: float, speed: float) -> dict[str, Any]:
@@ -262,7 +235,7 @@ def _refuse_divergence(losses: list[float], step: int, folder: Path) -> None:
         )
 
 
-def _make_room(folder: Path, force: bool) -> None:
+def _make_folder(folder: Path, force: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder; choose another --out.")
     with disk_errors(folder):
@@ -272,47 +245,33 @@ def _make_room(folder: Path, force: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def _is_finished(folder: Path, run: RunKey) -> bool:
+def _is_finished(folder: Path, key: RunKey) -> bool:
     if not (folder / "card.json").exists():
         return False
     settings = read_network_settings(folder)
-    if settings.key == run.key:
-        return True
-    classes = settings.classes
-    what = "other settings or images"
-    if classes != run.classes:
-        what = (
-            f"{' and '.join(map(str, classes))} classes, there are {' and '.join(map(str, run.classes))} now"
+    if settings.key != key.key:
+        raise InputError(
+            f"{folder}: holds a network trained {key.difference(settings.classes)}; choose another --out, or replace "
+            "it with --force."
         )
-    raise InputError(
-        f"{folder}: holds a network trained with {what}; choose another --out, or replace it with --force."
-    )
+    return True
 
 
-def _write_card(
-    folder: Path,
-    name: str,
-    recipe: Recipe,
-    plan: Plan,
-    made_from: Mapping[str, str],
-    run: RunKey,
-    world: World,
-    n_parameters: int,
-) -> None:
+def _write_card(run: _Run, made_from: Mapping[str, str], n_parameters: int) -> None:
+    plan = run.plan
     settings = NetworkSettings(
-        network=name,
+        network=run.name,
         parameters=n_parameters,
-        recipe=recipe,
+        recipe=run.recipe,
         spaces={
             space.name: SpaceSettings(len(space), space.n_classes, space.weight) for space in plan.spaces
         },
-        classes=run.classes,
-        key=run.key,
-        loss=last_loss(read_journal(folder)),
-        processes=world.n_processes,
+        classes=run.key.classes,
+        key=run.key.key,
+        loss=last_loss(read_log(run.folder)),
+        device=str(run.world.device),
+        processes=run.world.n_processes,
         threads=torch.get_num_threads(),
     )
-    summary = (
-        f"Network {name}: {recipe.dimensions} dimensions, {plan.n_images:,} images, {plan.n_steps:,} steps"
-    )
-    write_card(folder, "Network", summary, msgspec.to_builtins(settings), made_from)
+    summary = f"Network {run.name}: {run.recipe.dimensions} dimensions, {plan.n_images:,} images, {plan.n_steps:,} steps"
+    write_card(run.folder, "Network", summary, msgspec.to_builtins(settings), made_from)

@@ -1,8 +1,9 @@
-"""Classifiers with their loss, for our loop or anybody's: `loss = ArcFace(256, 1000)(embeddings, targets)`."""
+"""Classifiers with their loss, for our loop or any other: `loss = ArcFace(256, 1000)(embeddings, targets)`."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,29 +34,35 @@ class SoftTargets:
 
     def to(self, device: torch.device) -> SoftTargets:
         """The same on another device."""
-        return SoftTargets(
-            self.rows.to(device), self.columns.to(device), self.values.to(device), self.n_images
-        )
+        rows, columns, values = (part.to(device) for part in (self.rows, self.columns, self.values))
+        return SoftTargets(rows, columns, values, self.n_images)
 
 
 Targets = Tensor | SoftTargets
 
 
-class Softmax(nn.Module):
-    """A linear classifier with softmax cross-entropy, for one-hot or soft targets."""
+class _Classifier(nn.Module):
+    """One weight vector per class."""
 
-    def __init__(self, dimensions: int, n_classes: int, *, label_smoothing: float = 0.0) -> None:
+    def __init__(self, dimensions: int, n_classes: int, label_smoothing: float) -> None:
         super().__init__()
         check_classes(n_classes)
         self.weight = nn.Parameter(torch.empty(n_classes, dimensions))
-        self.bias = nn.Parameter(torch.zeros(n_classes))
         self.label_smoothing = label_smoothing
         nn.init.xavier_uniform_(self.weight)
 
     @property
     def n_classes(self) -> int:
-        """Number of identities told apart."""
+        """Number of identities."""
         return int(self.weight.shape[0])
+
+
+class Softmax(_Classifier):
+    """A linear classifier with softmax cross-entropy, for one-hot or soft targets."""
+
+    def __init__(self, dimensions: int, n_classes: int, *, label_smoothing: float = 0.0) -> None:
+        super().__init__(dimensions, n_classes, label_smoothing)
+        self.bias = nn.Parameter(torch.zeros(n_classes))
 
     def forward(self, embeddings: Tensor, targets: Targets, reduction: Reduction = "mean") -> Tensor:
         """The loss of a batch; `sum` for those who divide by another count than this batch's."""
@@ -63,26 +70,31 @@ class Softmax(nn.Module):
         return _cross_entropy(logits, targets, self.label_smoothing, reduction)
 
 
-class _MarginSoftmax(nn.Module):
+class _MarginSoftmax(_Classifier):
     """Softmax on cosines, the true class handicapped by a margin, all times a scale s."""
 
-    def __init__(
-        self, dimensions: int, n_classes: int, margin: float, scale: float, label_smoothing: float
-    ) -> None:
-        super().__init__()
-        check_classes(n_classes)
-        if scale <= 0:
-            raise InputError(f"{type(self).__name__}(scale={scale}): the scale is greater than 0, e.g. 64.")
-        self.weight = nn.Parameter(torch.empty(n_classes, dimensions))
-        self.margin = margin
-        self.scale = scale
-        self.label_smoothing = label_smoothing
-        nn.init.xavier_uniform_(self.weight)
+    default_margin: float
+    limit: float
+    unit: str
 
-    @property
-    def n_classes(self) -> int:
-        """Number of identities told apart."""
-        return int(self.weight.shape[0])
+    def __init__(
+        self,
+        dimensions: int,
+        n_classes: int,
+        *,
+        margin: float | None = None,
+        scale: float = 64.0,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(dimensions, n_classes, label_smoothing)
+        self.margin, self.scale = self.default_margin if margin is None else margin, scale
+        name = type(self).__name__
+        if not 0 <= self.margin < self.limit:
+            raise InputError(
+                f"{name}(margin={margin}): the margin is {self.unit}, e.g. {self.default_margin}."
+            )
+        if scale <= 0:
+            raise InputError(f"{name}(scale={scale}): the scale is greater than 0, e.g. 64.")
 
     def forward(self, embeddings: Tensor, targets: Targets, reduction: Reduction = "mean") -> Tensor:
         """The loss of a batch; `sum` for those who divide by another count than this batch's."""
@@ -108,18 +120,7 @@ class ArcFace(_MarginSoftmax):
     Where theta + m would pass pi, cos(theta) - m sin(m) goes on falling instead.
     """
 
-    def __init__(
-        self,
-        dimensions: int,
-        n_classes: int,
-        *,
-        margin: float = 0.5,
-        scale: float = 64.0,
-        label_smoothing: float = 0.0,
-    ) -> None:
-        if not 0 <= margin < math.pi / 2:
-            raise InputError(f"ArcFace(margin={margin}): the margin is an angle in [0, pi/2), e.g. 0.5.")
-        super().__init__(dimensions, n_classes, margin, scale, label_smoothing)
+    default_margin, limit, unit = 0.5, math.pi / 2, "an angle in [0, pi/2)"
 
     def handicap(self, cosines: Tensor) -> Tensor:
         """cos(theta + m)."""
@@ -134,30 +135,27 @@ class ArcFace(_MarginSoftmax):
 class CosFace(_MarginSoftmax):
     """Wang et al.: cos(theta) - m for the true class; m = 0.35 and s = 64 as published."""
 
-    def __init__(
-        self,
-        dimensions: int,
-        n_classes: int,
-        *,
-        margin: float = 0.35,
-        scale: float = 64.0,
-        label_smoothing: float = 0.0,
-    ) -> None:
-        if not 0 <= margin < 1:
-            raise InputError(f"CosFace(margin={margin}): the margin is a cosine in [0, 1), e.g. 0.35.")
-        super().__init__(dimensions, n_classes, margin, scale, label_smoothing)
+    default_margin, limit, unit = 0.35, 1.0, "a cosine in [0, 1)"
 
     def handicap(self, cosines: Tensor) -> Tensor:
         """cos(theta) - m."""
         return cosines - self.margin
 
 
+LOSSES: Mapping[str, type[Softmax] | type[_MarginSoftmax]] = {
+    "softmax": Softmax,
+    "arcface": ArcFace,
+    "cosface": CosFace,
+}
+"""By the names that a recipe knows."""
+
+
 def check_classes(n_classes: int) -> None:
-    """A classifier needs somebody to tell from somebody else."""
+    """Refuse fewer than two classes."""
     if n_classes < 2:
         raise InputError(
-            f"There is {n_classes} identity to learn from; telling people apart needs two or more. "
-            "Add identities to the manifest."
+            f"There is {n_classes} identity to learn from, and a classifier needs two or more; add identities to the "
+            "manifest."
         )
 
 
@@ -166,8 +164,8 @@ def _cross_entropy(logits: Tensor, targets: Targets, label_smoothing: float, red
         if len(targets) == 0:
             return logits.sum()  # 0, yet every parameter gets a gradient
         return functional.cross_entropy(logits, targets, label_smoothing=label_smoothing, reduction=reduction)
-    chances = functional.log_softmax(logits, dim=1)
-    loss = -(targets.values * chances[targets.rows, targets.columns]).sum()
+    logs = functional.log_softmax(logits, dim=1)
+    loss = -(targets.values * logs[targets.rows, targets.columns]).sum()
     if label_smoothing:
-        loss = (1 - label_smoothing) * loss - label_smoothing * chances.mean(dim=1).sum()
+        loss = (1 - label_smoothing) * loss - label_smoothing * logs.mean(dim=1).sum()
     return loss / max(1, targets.n_images) if reduction == "mean" else loss

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from cdp.errors import InputError
-from cdp.nets.devices import World, share_batch_norm
-from cdp.nets.losses import ArcFace, CosFace, Softmax, Targets
+from cdp.nets.label_spaces import LabelSpace, Plan
+from cdp.nets.losses import LOSSES, Targets
+from cdp.nets.processes import World, share_batch_norm
 from cdp.nets.recipe import Recipe
 from cdp.nets.seeds import seed_for
 from cdp.nets.sharded import PartialSoftmax, whole_tensor
-from cdp.nets.spaces import Plan, Space
 from cdp.nets.weights import build_for
 
 
@@ -49,11 +49,15 @@ class Objective(nn.Module):
             parts.append(loss if is_whole else self.world.n_processes * loss)
         return torch.stack(parts).sum(), torch.stack(parts).detach()
 
-    def learn(self, rate: float, recipe: Recipe) -> None:
-        """Let the classifiers that learn by themselves do so, after the backward pass."""
-        for classifier in self.classifiers:
-            if isinstance(classifier, PartialSoftmax):
-                classifier.learn(rate, recipe.momentum, recipe.weight_decay)
+    def update_partial(self, rate: float, recipe: Recipe) -> None:
+        """One step of SGD for the classifiers that no optimizer knows, after the backward pass."""
+        for classifier in self._partial().values():
+            classifier.update(rate, recipe.momentum, recipe.weight_decay)
+
+    def set_step(self, step: int) -> None:
+        """Tell the sampling classifiers how many steps are done."""
+        for classifier in self._partial().values():
+            classifier.step = step
 
     def whole_state(self) -> dict[str, Tensor]:
         """All tensors, sharded ones put together: the same whatever the number of processes."""
@@ -70,22 +74,21 @@ class Objective(nn.Module):
                 own[name] = own[name][part.first : part.last]
         return own
 
+    def _partial(self) -> dict[int, PartialSoftmax]:
+        return {
+            index: classifier
+            for index, classifier in enumerate(self.classifiers)
+            if isinstance(classifier, PartialSoftmax)
+        }
+
     def _shards(self) -> list[tuple[str, PartialSoftmax]]:
+        names = ("weight", "velocity")
         return [
-            (f"classifiers.{index}.{name}", part)
-            for index, part in enumerate(self.classifiers)
-            if isinstance(part, PartialSoftmax)
-            for name in ("weight", "velocity")
+            (f"classifiers.{index}.{name}", part) for index, part in self._partial().items() for name in names
         ]
 
-    def set_step(self, step: int) -> None:
-        """Tell the sampling classifiers where the run stands."""
-        for classifier in self.classifiers:
-            if isinstance(classifier, PartialSoftmax):
-                classifier.step = step
 
-
-def _make_classifier(space: Space, index: int, recipe: Recipe, world: World) -> nn.Module:
+def _make_classifier(space: LabelSpace, index: int, recipe: Recipe, world: World) -> nn.Module:
     seed = seed_for(recipe.seed, "classifier", index)
     is_soft = space.targets.ndim == 2
     if is_soft and (recipe.loss != "softmax" or recipe.is_partial):
@@ -97,12 +100,11 @@ def _make_classifier(space: Space, index: int, recipe: Recipe, world: World) -> 
         return PartialSoftmax(
             recipe.dimensions, space.n_classes, sample=recipe.sample_classes, seed=seed, world=world
         )
-    chosen: dict[str, float] = {"label_smoothing": recipe.label_smoothing}
+    options: dict[str, float] = {"label_smoothing": recipe.label_smoothing}
     if recipe.loss != "softmax":
-        chosen |= {"margin": recipe.margin} if recipe.margin else {}
-        chosen |= {"scale": recipe.logit_scale} if recipe.logit_scale else {}
-    kinds = {"softmax": Softmax, "arcface": ArcFace, "cosface": CosFace}
-    classifier: nn.Module = kinds[recipe.loss](recipe.dimensions, space.n_classes, **chosen)
+        options |= {"margin": recipe.margin} if recipe.margin else {}
+        options |= {"scale": recipe.logit_scale} if recipe.logit_scale else {}
+    classifier: nn.Module = LOSSES[recipe.loss](recipe.dimensions, space.n_classes, **options)
     generator = torch.Generator().manual_seed(seed)
     nn.init.xavier_uniform_(classifier.weight, generator=generator)  # type: ignore[arg-type]
     return classifier

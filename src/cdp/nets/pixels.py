@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
+import shutil
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -28,7 +28,7 @@ _ROWS_PER_BLOCK = 64
 
 
 @dataclass(frozen=True)
-class Look:
+class PixelFormat:
     """What form the images take: pixels a side, color or grey, and whether small ones may be enlarged."""
 
     size: int
@@ -37,7 +37,7 @@ class Look:
     least: int = 0
 
     @classmethod
-    def of(cls, recipe: Recipe) -> Look:
+    def of(cls, recipe: Recipe) -> PixelFormat:
         """The form that a recipe stores images in; the crop sets the least size."""
         return cls(recipe.stored_size, recipe.color, recipe.enlarge, recipe.size)
 
@@ -58,7 +58,7 @@ def fingerprint(manifest: Manifest) -> str:
 
 def decode_pixels(
     manifest: Manifest,
-    look: Look,
+    pixel_format: PixelFormat,
     *,
     folder: Path | None = None,
     memory_budget: int | float | str = "2GB",
@@ -69,14 +69,22 @@ def decode_pixels(
 
     Args:
         manifest: the images.
-        look: the form they take.
+        pixel_format: the form they take.
         folder: where to keep the array if it exceeds the budget, or always if the budget is 0.
         memory_budget: most bytes to hold in memory.
         threads: decoding threads.
-        progress: told how many images are done.
+        progress: called with how many images are done.
     """
-    shape = (len(manifest), *look.shape)
+    shape = (len(manifest), *pixel_format.shape)
     n_bytes = int(np.prod(shape))
+
+    def fill(pixels: ByteArray) -> None:
+        blocks = spans(len(manifest), _ROWS_PER_BLOCK)
+        with closing(stream_pixels(manifest, pixel_format, blocks, threads)) as stream:
+            for start, block in stream:
+                pixels[start : start + len(block)] = block
+                progress("decode images", start + len(block), len(manifest))
+
     if folder is None or n_bytes <= (parse_bytes(memory_budget) if memory_budget else 0):
         try:
             pixels = np.empty(shape, np.uint8)
@@ -84,45 +92,32 @@ def decode_pixels(
             raise InputError(
                 f"{len(manifest):,} images need {n_bytes / 1e9:.1f} GB; lower --memory-budget to keep them on disk."
             ) from None
-        _fill(pixels, manifest, look, threads, progress)
+        fill(pixels)
         return pixels
-    return _decode_to_disk(manifest, look, folder, shape, threads, progress)
-
-
-def _decode_to_disk(
-    manifest: Manifest,
-    look: Look,
-    folder: Path,
-    shape: tuple[int, ...],
-    threads: int,
-    progress: Progress,
-) -> ByteArray:
-    file = folder / f"pixels-{key_of(fingerprint(manifest), str(manifest.root), look)}.npy"
+    file = folder / f"pixels-{key_of(fingerprint(manifest), str(manifest.root), pixel_format)}.npy"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
-        if free < np.prod(shape):
-            raise StoreError(
-                f"{folder}: the decoded images need {np.prod(shape) / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; "
-                "free space, choose another --out or raise --memory-budget."
-            )
+        check_free_space(folder, n_bytes, "the decoded images", " or raise --memory-budget")
         with replacing(file) as partial:
-            pixels: ByteArray = open_memmap(partial, "w+", np.uint8, shape)
-            _fill(pixels, manifest, look, threads, progress)
-            pixels.flush()  # type: ignore[attr-defined]
+            on_disk = open_memmap(partial, "w+", np.uint8, shape)
+            fill(on_disk)
+            on_disk.flush()
     opened: ByteArray = np.load(file, mmap_mode="r", allow_pickle=False)
     return opened
 
 
-def _fill(pixels: ByteArray, manifest: Manifest, look: Look, threads: int, progress: Progress) -> None:
-    with closing(stream_pixels(manifest, look, spans(len(manifest), _ROWS_PER_BLOCK), threads)) as blocks:
-        for start, block in blocks:
-            pixels[start : start + len(block)] = block
-            progress("decode images", start + len(block), len(manifest))
+def check_free_space(folder: Path, n_bytes: int, what: str, way_out: str = "") -> None:
+    """Refuse, before the work starts, what the disk cannot hold."""
+    free = shutil.disk_usage(folder).free
+    if free < n_bytes:
+        raise StoreError(
+            f"{folder}: {what} need {n_bytes / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; free space, choose another "
+            f"--out{way_out}."
+        )
 
 
 def stream_pixels(
-    manifest: Manifest, look: Look, blocks: Sequence[tuple[int, int]], threads: int = 0
+    manifest: Manifest, pixel_format: PixelFormat, blocks: Sequence[tuple[int, int]], threads: int = 0
 ) -> Generator[tuple[int, ByteArray], None, None]:
     """(start, images) for every (start, stop) block, in order, decoded on threads a few blocks ahead."""
     reader = open_images(manifest)
@@ -131,7 +126,7 @@ def stream_pixels(
     pool = ThreadPoolExecutor(n_threads)
     try:
         for start, stop in blocks:
-            waiting.append((start, pool.submit(_decode_block, reader, look, start, stop)))
+            waiting.append((start, pool.submit(_decode_block, reader, pixel_format, start, stop)))
             if len(waiting) > 2 * n_threads:
                 first, future = waiting.pop(0)
                 yield first, future.result()
@@ -143,12 +138,14 @@ def stream_pixels(
         pool.shutdown()
 
 
-def _decode_block(reader: ImageReader, look: Look, start: int, stop: int) -> ByteArray:
-    block = np.empty((stop - start, *look.shape), np.uint8)
+def _decode_block(reader: ImageReader, pixel_format: PixelFormat, start: int, stop: int) -> ByteArray:
+    block = np.empty((stop - start, *pixel_format.shape), np.uint8)
     for row in range(start, stop):
-        if look.least and not look.enlarge:
-            _refuse_small(reader, row, look.least)
-        block[row - start] = reader.image(row, color=look.color, size=look.size).transpose(2, 0, 1)
+        if pixel_format.least and not pixel_format.enlarge:
+            _refuse_small(reader, row, pixel_format.least)
+        block[row - start] = reader.image(row, color=pixel_format.color, size=pixel_format.size).transpose(
+            2, 0, 1
+        )
     return block
 
 

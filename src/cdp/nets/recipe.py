@@ -1,11 +1,11 @@
-"""All settings of a training run: typed, checked, written to the card."""
+"""All settings of a training run: typed, checked, written to the network's card. No torch here."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from cdp.errors import InputError
 from cdp.settings import setting, settings_of
@@ -15,29 +15,23 @@ from cdp.settings import setting, settings_of
 class TrainingSettings:
     """How a network is trained, but for the seed; `Recipe` and the recipe sections of `cdp run` have these fields."""
 
+    section: ClassVar[str] = ""
+
     epochs: float = setting(
-        20,
-        "Passes over the images, more than 0.",
-        meaning="a number of passes over the images",
-        low=0,
-        high=1e6,
+        20, "Passes over the images.", meaning="a number of passes over the images", above=0, high=1e6
     )
     batch: int = setting(
-        128,
-        "Images per step, over all processes together.",
-        meaning="a number of images per step",
-        low=1,
-        high=1e7,
+        128, "Images per step, over all processes together.", meaning="a number of images", low=1, high=1e7
     )
     rate: float = setting(
         0.05, "Highest learning rate.", meaning="the highest learning rate", low=0, high=1e3
     )
-    momentum: float = setting(0.9, "Momentum of SGD.", meaning="the momentum of SGD, below 1", low=0, high=1)
+    momentum: float = setting(0.9, "Momentum of SGD.", meaning="the momentum of SGD", low=0, high=1)
     weight_decay: float = setting(5e-4, "Weight decay of SGD.", meaning="the weight decay", low=0, high=1)
     schedule: Literal["paper", "one_cycle"] = setting(
         "one_cycle", "A tenth of the rate at 2/3.5 and 3/3.5 of the run (paper), or one_cycle for short runs."
     )
-    size: int = setting(32, "Pixels a side that the network sees, 8 or more.")
+    size: int = setting(32, "Pixels a side that the network sees.", meaning="pixels a side", low=8)
     scale: int = setting(
         0, "Pixels a side an image is brought to before a crop of `size` is taken; 0 = the same, no crop."
     )
@@ -51,44 +45,24 @@ class TrainingSettings:
     margin: float = setting(0.0, "Margin of arcface and cosface; 0 = the loss's own.")
     logit_scale: float = setting(0.0, "Scale of the logits of arcface and cosface; 0 = the loss's own.")
     dropout: float = setting(
-        0.4,
-        "Share of the inputs dropped in the head of arcface (output E).",
-        meaning="the share of dropped inputs",
-        low=0,
-        high=1,
+        0.4, "Share of inputs dropped in the head of arcface (output E).", meaning="a share", low=0, high=1
     )
     label_smoothing: float = setting(
-        0.0,
-        "Share of the label spread over all classes.",
-        meaning="the share of the label spread over all classes",
-        low=0,
-        high=1,
+        0.0, "Share of the label spread over all classes.", meaning="a share of the label", low=0, high=1
     )
     flip: bool = setting(False, "Mirror half of the images.")
     shift: float = setting(
-        0.0,
-        "Most that an image is moved, as a share of its side.",
-        meaning="a share of the image's side",
-        low=0,
-        high=0.5,
+        0.0, "Most that an image is moved, as a share of its side.", meaning="a share", low=0, high=0.5
     )
     rotate: float = setting(
         0.0, "Most that an image is turned, in degrees.", meaning="degrees", low=0, high=180
     )
     zoom: float = setting(
-        0.0,
-        "Most that an image is scaled, as a share of its side.",
-        meaning="a share of the image's side",
-        low=0,
-        high=0.9,
+        0.0, "Most that an image is scaled, as a share of its side.", meaning="a share", low=0, high=0.9
     )
     enlarge: bool = setting(False, "Allow images smaller than the crop.")
     sample_classes: float = setting(
-        1.0,
-        "Share of the classes that one step sees, more than 0; 1 = all.",
-        meaning="a share of the classes",
-        low=0,
-        high=1,
+        1.0, "Share of the classes that one step sees; 1 = all.", meaning="a share", above=0, high=1
     )
     shard_classes: bool = setting(
         False, "Keep a part of every classifier on each process instead of all of it on all."
@@ -100,36 +74,20 @@ class TrainingSettings:
     compile: bool = setting(False, "Compile the network with torch.compile before training.")
 
     def __post_init__(self) -> None:
-        known = settings_of(type(self))
-        for name, one in known.items():
-            value = getattr(self, name)
-            if one.low is not None and one.high is not None and not one.holds(value):
-                raise InputError(
-                    f"{self._naming(name)}: {name} is {one.meaning}, from {one.low:g} to {one.high:g}."
-                )
-        for name in ("epochs", "sample_classes"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"{self._naming(name)}: {name} must be greater than 0.")
-        for name, one in known.items():
-            if one.choices and getattr(self, name) not in one.choices:
-                raise InputError(f"{self._naming(name)}: choose one of {', '.join(one.choices)}.")
-        if self.size < 8:
-            raise InputError(f"{self._naming('size')}: the network sees images of 8 pixels a side or more.")
+        before = f"{self.section}." if self.section else ""
+        for name, known in settings_of(type(self)).items():
+            # Checked, not converted: the hashes of unfinished runs hold the values as they were given.
+            known.convert(getattr(self, name), f"{before}{name}")
         if self.scale and self.scale < self.size:
             raise InputError(
-                f"{self._naming('scale', 'size')}: a crop of {self.size} does not fit into "
+                f"{before}scale = {self.scale}, {before}size = {self.size}: a crop of {self.size} does not fit into "
                 f"{self.scale}; scale is 0 or at least size."
             )
         if self.is_partial and (self.loss != "softmax" or self.label_smoothing):
             raise InputError(
-                f"{self._naming('sample_classes', 'shard_classes', values=False)}: these work with the softmax "
-                "loss without smoothing only."
+                f"{before}sample_classes, {before}shard_classes: these work with the softmax loss without "
+                "smoothing only."
             )
-
-    def _naming(self, *names: str, values: bool = True) -> str:
-        """`Recipe(scale=20, size=32)`, the beginning of an error message."""
-        inside = [f"{name}={getattr(self, name)!r}" if values else name for name in names]
-        return f"{type(self).__name__}({', '.join(inside)})"
 
     @property
     def stored_size(self) -> int:
@@ -153,29 +111,11 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class Recipe(TrainingSettings):
-    """How a network is trained.
-
-    Attributes:
-        epochs: passes over the images.
-        batch: images per step, over all processes together.
-        rate: highest learning rate; momentum, weight_decay: of SGD.
-        schedule: `paper` (a tenth at 2/3.5 and 3/3.5 of the run) or `one_cycle` for short runs.
-        size: pixels a side the network sees; scale: pixels a side the image is brought to before a crop of
-            `size` is taken, 0 = the same.
-        color: color or grey input.
-        dimensions: length of an embedding.
-        loss: softmax, arcface (with output E) or cosface; margin and logit_scale: 0 = the loss's own.
-        flip: mirror half of the images; shift, rotate, zoom: most that an image is moved (share of its side),
-            turned (degrees) and scaled.
-        enlarge: allow images smaller than the crop.
-        sample_classes: share of the classes that one step sees; 1 = all of them.
-        shard_classes: keep a part of every classifier on each process instead of all of it on all.
-        seed: of initialization, order and augmentation.
-    """
+    """How a network is trained, with the seed; see `TrainingSettings` for the fields."""
 
     seed: int = setting(0, "Of initialization, order and augmentation.")
 
 
 def key_of(*parts: Any) -> str:
-    """A short name for a set of settings, to tell whether a half-done run is this run."""
+    """A short hash of settings, to tell whether a half-done run is this run."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]

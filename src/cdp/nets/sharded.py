@@ -7,22 +7,22 @@ import torch
 from torch import Tensor, distributed, nn
 
 from cdp.errors import InputError
-from cdp.nets.devices import World, summed
 from cdp.nets.losses import Reduction, SoftTargets, Targets, check_classes
+from cdp.nets.processes import World, summed
 from cdp.nets.seeds import seed_for
 
 _ROWS_PER_SEED = 4096
 
 
 class PartialSoftmax(nn.Module):
-    """This process's share of a classifier, which learns by itself.
+    """This process's share of a classifier, which updates itself.
 
     Each process holds the classes first..last-1. A step gathers the embeddings of all processes, compares
-    them with the true classes that live here and a random share of the others, and adds up the softmax's
+    them with the true classes on this process and a random share of the others, and adds up the softmax's
     denominator over the processes. Only the compared rows learn, with momentum of their own, so neither a
     gradient nor logits of the whole classifier ever exist.
 
-    Use: `loss = head(embeddings, targets)`, `loss.backward()`, `head.learn(rate, momentum, weight_decay)`.
+    Use: `loss = head(embeddings, targets)`, `loss.backward()`, `head.update(rate, momentum, weight_decay)`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class PartialSoftmax(nn.Module):
         self.register_buffer("weight", torch.empty(self.last - self.first, dimensions))
         self.register_buffer("velocity", torch.zeros(self.last - self.first, dimensions))
         self.step = 0
-        self._chosen: Tensor | None = None
+        self._sampled: Tensor | None = None
         self._rows: Tensor | None = None
         self.reset(seed)
 
@@ -69,12 +69,12 @@ class PartialSoftmax(nn.Module):
         embeddings, targets = self._gather(embeddings, targets)
         here = (targets >= self.first) & (targets < self.last)
         own = targets[here] - self.first
-        self._choose(own)
+        self._sample(own)
         assert self._rows is not None
         logits = embeddings @ self._rows.T
-        place = own if self._chosen is None else torch.searchsorted(self._chosen, own)
+        column = own if self._sampled is None else torch.searchsorted(self._sampled, own)
         true = torch.zeros(len(targets), dtype=logits.dtype, device=logits.device)
-        true = true.masked_scatter(here, logits[here, place])
+        true = true.masked_scatter(here, logits[here, column])
         peak = logits.detach().max(dim=1).values if logits.shape[1] else true.new_full(true.shape, -1e30)
         if self.world.is_shared:
             distributed.all_reduce(peak, distributed.ReduceOp.MAX)
@@ -84,7 +84,7 @@ class PartialSoftmax(nn.Module):
         loss = (spread.log() + peak - true).sum()
         return loss / max(1, len(targets)) if reduction == "mean" else loss
 
-    def learn(self, rate: float, momentum: float, weight_decay: float) -> None:
+    def update(self, rate: float, momentum: float, weight_decay: float) -> None:
         """One step of SGD for the rows that were compared, after `backward`."""
         rows = self._rows
         if rows is None or rows.grad is None:
@@ -92,13 +92,13 @@ class PartialSoftmax(nn.Module):
         with torch.no_grad():
             # Every process differentiated the same loss, and the sums over processes added their shares up.
             slope = rows.grad / self.world.n_processes + weight_decay * rows
-            if self._chosen is None:
+            if self._sampled is None:
                 self.velocity.mul_(momentum).add_(slope)
                 self.weight.sub_(rate * self.velocity)
             else:
-                velocity = momentum * self.velocity[self._chosen] + slope
-                self.velocity[self._chosen] = velocity
-                self.weight[self._chosen] -= rate * velocity
+                velocity = momentum * self.velocity[self._sampled] + slope
+                self.velocity[self._sampled] = velocity
+                self.weight[self._sampled] -= rate * velocity
         self._rows = None
         self.step += 1
 
@@ -116,21 +116,21 @@ class PartialSoftmax(nn.Module):
         distributed.all_reduce(numbers)
         return summed(whole), numbers
 
-    def _choose(self, own: Tensor) -> None:
-        """Classes to compare with: the true ones that live here, and others up to the share."""
+    def _sample(self, own: Tensor) -> None:
+        """Classes to compare with: the true ones on this process, and others up to the share."""
         n_here = self.last - self.first
         n_wanted = max(1, round(self.sample * n_here)) if n_here else 0
         if n_wanted >= n_here:
-            self._chosen = None
+            self._sampled = None
             self._rows = self.weight.detach().requires_grad_()
             return
         present = torch.unique(own).cpu().numpy()
         generator = np.random.default_rng(seed_for(self.seed, "classes", self.step, self.first))
         drawn = generator.choice(n_here, n_wanted, replace=False)
         others = drawn[~np.isin(drawn, present)][: max(0, n_wanted - len(present))]
-        chosen = torch.from_numpy(np.sort(np.concatenate([present, others])))
-        self._chosen = chosen.to(self.weight.device)
-        self._rows = self.weight[self._chosen].requires_grad_()
+        sampled = torch.from_numpy(np.sort(np.concatenate([present, others])))
+        self._sampled = sampled.to(self.weight.device)
+        self._rows = self.weight[self._sampled].requires_grad_()
 
 
 def whole_tensor(part: Tensor, n_rows: int, first: int, world: World) -> Tensor:

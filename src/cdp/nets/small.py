@@ -8,13 +8,16 @@ from torch import Tensor, nn
 from cdp.nets.trunks import register_trunk
 
 
-def _convolve(inside: int, outside: int, side: int = 3, stride: int = 1, groups: int = 1) -> nn.Sequential:
-    """Convolution, batch normalization, ReLU."""
-    return nn.Sequential(
-        nn.Conv2d(inside, outside, side, stride, side // 2, groups=groups, bias=False),
-        nn.BatchNorm2d(outside),
-        nn.ReLU(inplace=True),
-    )
+def _convolve(inside: int, outside: int, side: int = 3, stride: int = 1, relu: bool = True) -> nn.Sequential:
+    """Convolution, batch normalization, and mostly ReLU."""
+    layers = [nn.Conv2d(inside, outside, side, stride, side // 2, bias=False), nn.BatchNorm2d(outside)]
+    return nn.Sequential(*layers, *([nn.ReLU(inplace=True)] if relu else []))
+
+
+def _squeeze(inside: int, outside: int, stride: int = 1) -> nn.Sequential:
+    """ReLU, 1x1 convolution, batch normalization."""
+    convolution = nn.Conv2d(inside, outside, 1, stride, bias=False)
+    return nn.Sequential(nn.ReLU(), convolution, nn.BatchNorm2d(outside))
 
 
 class _Residual(nn.Module):
@@ -23,12 +26,9 @@ class _Residual(nn.Module):
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
         self.first = _convolve(inside, outside, 3, stride)
-        self.second = nn.Sequential(nn.Conv2d(outside, outside, 3, 1, 1, bias=False), nn.BatchNorm2d(outside))
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or inside != outside:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside)
-            )
+        self.second = _convolve(outside, outside, relu=False)
+        is_same = stride == 1 and inside == outside
+        self.shortcut = nn.Identity() if is_same else _convolve(inside, outside, 1, stride, relu=False)
 
     def forward(self, images: Tensor) -> Tensor:
         return torch.relu(self.second(self.first(images)) + self.shortcut(images))
@@ -54,21 +54,17 @@ class _Inception(nn.Module):
         super().__init__()
         self.single = _convolve(inside, width, 1)
         self.three = nn.Sequential(_convolve(inside, width // 2, 1), _convolve(width // 2, width))
-        self.twice = nn.Sequential(
-            _convolve(inside, width // 4, 1),
-            _convolve(width // 4, width // 2),
-            _convolve(width // 2, width // 2),
-        )
+        double = (_convolve(width // 4, width // 2), _convolve(width // 2, width // 2))
+        self.twice = nn.Sequential(_convolve(inside, width // 4, 1), *double)
         self.pooled = nn.Sequential(nn.AvgPool2d(3, 1, 1), _convolve(inside, width // 2, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        return torch.cat(
-            [self.single(images), self.three(images), self.twice(images), self.pooled(images)], dim=1
-        )
+        branches = (self.single, self.three, self.twice, self.pooled)
+        return torch.cat([branch(images) for branch in branches], dim=1)
 
 
 class _Separable(nn.Sequential):
-    """ReLU, depthwise and pointwise convolution, batch normalization: NASNet's building stone."""
+    """ReLU, depthwise and pointwise convolution, batch normalization: NASNet's building block."""
 
     def __init__(self, inside: int, outside: int, side: int, stride: int = 1) -> None:
         super().__init__(
@@ -87,12 +83,7 @@ class _Cell(nn.Module):
 
     def __init__(self, inside: int, before: int, width: int, stride: int = 1, before_stride: int = 1) -> None:
         super().__init__()
-        self.squeeze = nn.Sequential(
-            nn.ReLU(), nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width)
-        )
-        self.squeeze_before = nn.Sequential(
-            nn.ReLU(), nn.Conv2d(before, width, 1, before_stride, bias=False), nn.BatchNorm2d(width)
-        )
+        self.squeeze, self.squeeze_before = _squeeze(inside, width), _squeeze(before, width, before_stride)
         self.three = _Separable(width, width, 3, stride)
         self.five = _Separable(width, width, 5, stride)
         self.three_before = _Separable(width, width, 3, stride)
@@ -111,7 +102,7 @@ class _SmallNasnet(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(channels, 24, 3, 2, 1, bias=False), nn.BatchNorm2d(24))
+        self.stem = _convolve(channels, 24, 3, 2, relu=False)
         self.cell_0 = _Cell(24, 24, 20)
         self.reduction_0 = _Cell(60, 24, 40, stride=2)
         self.cell_1 = _Cell(120, 60, 40, before_stride=2)
@@ -128,12 +119,8 @@ class _SmallNasnet(nn.Module):
 @register_trunk("small_resnet", group="small", least_size=16)
 def small_resnet(channels: int) -> nn.Module:
     """Three residual blocks."""
-    return nn.Sequential(
-        _convolve(channels, 32, 3, 2),
-        _Residual(32, 32, 1),
-        _Residual(32, 64, 2),
-        _Residual(64, 128, 2),
-    )
+    blocks = _Residual(32, 32, 1), _Residual(32, 64, 2), _Residual(64, 128, 2)
+    return nn.Sequential(_convolve(channels, 32, 3, 2), *blocks)
 
 
 @register_trunk("small_densenet", group="small", least_size=16)

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from cdp.errors import InputError, name_rows
-from cdp.nets.devices import World
+from cdp.nets.label_spaces import NO_PIXELS, LabelSpace
 from cdp.nets.loop import LoopOptions, train_network
 from cdp.nets.losses import check_classes
-from cdp.nets.pixels import Look, decode_pixels, fingerprint
+from cdp.nets.pixels import PixelFormat, decode_pixels, fingerprint
+from cdp.nets.processes import World, joined_world
 from cdp.nets.recipe import Recipe
-from cdp.nets.spaces import Space
 from cdp.nets.trunks import find_trunk
+from cdp.progress import Progress, no_progress
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
 
@@ -43,7 +44,7 @@ class Member:
         """Of its folder, and of its embeddings in Views."""
         return self.network if self.seed is None else f"{self.network}-{self.seed}"
 
-    def own(self, recipe: Recipe) -> Recipe:
+    def with_seed(self, recipe: Recipe) -> Recipe:
         """The recipe with this member's seed: its own, moved by the recipe's.
 
         Moved, so that `vgg` and `vgg:1` are never the same network, whatever the recipe's seed, and a repetition with
@@ -60,90 +61,96 @@ def train_supervised(
     recipe: Recipe | None = None,
     memory_budget: int | float | str = "2GB",
     threads: int = 0,
-    world: World | None = None,
+    device: str = "auto",
     options: LoopOptions | None = None,
 ) -> list[Path]:
     """Train networks on a labeled manifest, one after another; the images are decoded once.
+
+    Under torchrun all processes call this, each with a part of every batch.
 
     Args:
         manifest: images with identities; images without one (-1) are not used.
         networks: `NAME` or `NAME:SEED`; the same name with several seeds makes a homogeneous committee.
         out: folder; each network gets a folder of its name in it.
         recipe: settings; a network's own seed is added to a thousand times the recipe's.
-        memory_budget: most memory for decoded images; beyond it they are kept on disk in `out`.
+        memory_budget: most memory for decoded images; beyond it they are kept in `out`.
         threads: decoding threads.
-        world: the processes that train together.
+        device: where to compute: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
         options: checkpoints, log, progress.
 
     Returns:
-        One folder per network.
+        The networks' folders, in order.
     """
-    recipe, world, options = recipe or Recipe(), world or World(), options or LoopOptions()
+    recipe, options = recipe or Recipe(), options or LoopOptions()
     members = [Member.parse(text) for text in networks]
     names = [member.name for member in members]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"--network {name} is given twice; add seeds, e.g. {name}:1 and {name}:2.")
     for member in members:
+        if names.count(member.name) > 1:
+            raise InputError(
+                f"--network {member.name} is given twice; add seeds, e.g. {member.network}:1 and {member.network}:2."
+            )
         find_trunk(member.network)
-    space = labeled_space(manifest, None)
-    place = Path(out)
-    pixels = shared_pixels(manifest, recipe, place, memory_budget, threads, world, options)
-    space = replace(space, pixels=pixels)
-    folders = []
-    for member in members:
-        own = member.own(recipe)
-        folders.append(
+    space = labeled_space(manifest)
+    made_from = {"manifest": fingerprint(manifest)}
+    with joined_world(device) as world:
+        pixels = shared_pixels(manifest, recipe, Path(out), memory_budget, threads, world, options.progress)
+        return [
             train_network(
-                place / member.name,
+                Path(out) / member.name,
                 member.network,
-                own,
-                [space],
-                made_from={"manifest": fingerprint(manifest)},
+                member.with_seed(recipe),
+                [replace(space, pixels=pixels)],
+                made_from=made_from,
                 world=world,
                 options=options,
             )
-        )
-    return folders
+            for member in members
+        ]
 
 
-def labeled_space(manifest: Manifest, pixels: ByteArray | None, name: str = "labeled") -> Space:
-    """The label space of a manifest's own identities."""
+def labeled_space(manifest: Manifest) -> LabelSpace:
+    """The label space of a manifest's own identities; its images are not decoded yet."""
     classes = manifest.classes
     rows = np.flatnonzero(classes >= 0)
     if not len(rows):
-        raise InputError(f"{name}: no image of the manifest has an identity; fill in its identity column.")
+        raise InputError("labeled: no image of the manifest has an identity; fill in its identity column.")
     check_classes(manifest.n_identities)
-    alone = manifest.sizes == 1
-    if alone.any():
-        numbers = np.unique(manifest.identities[rows])[alone]
+    single = manifest.sizes == 1
+    if single.any():
+        numbers = np.unique(manifest.identities[rows])[single]
         where = np.flatnonzero(np.isin(manifest.identities, numbers))
         warnings.warn(
-            f"{name}: {int(alone.sum()):,} of {manifest.n_identities:,} identities have one image only "
-            f"({name_rows(where)}); they are trained on, but teach little.",
+            f"labeled: {int(single.sum()):,} of {manifest.n_identities:,} identities have one image only "
+            f"({name_rows(where)}); they are trained on, but help little.",
             stacklevel=2,
         )
-    held = np.empty((0, 1, 1, 1), np.uint8) if pixels is None else pixels
-    return Space(name, held, rows, classes[rows], manifest.n_identities, 1.0, fingerprint(manifest))
+    return LabelSpace(
+        "labeled", NO_PIXELS, rows, classes[rows], manifest.n_identities, 1.0, fingerprint(manifest)
+    )
 
 
 def shared_pixels(
     manifest: Manifest,
     recipe: Recipe,
-    place: Path,
+    out: Path,
     memory_budget: int | float | str,
     threads: int,
     world: World,
-    options: LoopOptions,
+    progress: Progress,
 ) -> ByteArray:
     """The decoded images; several processes share one file, which the first one writes."""
-    budget = 0 if world.is_shared else memory_budget
-    folder, look = place / ".pixels", Look.of(recipe)
-    if world.is_first:
-        pixels = decode_pixels(
-            manifest, look, folder=folder, memory_budget=budget, threads=threads, progress=options.progress
+
+    def decode(progress: Progress) -> ByteArray:
+        return decode_pixels(
+            manifest,
+            PixelFormat.of(recipe),
+            folder=out / ".pixels",
+            memory_budget=0 if world.is_shared else memory_budget,
+            threads=threads,
+            progress=progress,
         )
+
+    if world.is_first:
+        pixels = decode(progress)
     world.wait()
-    if not world.is_first:
-        pixels = decode_pixels(manifest, look, folder=folder, memory_budget=budget, threads=threads)
-    return pixels
+    return pixels if world.is_first else decode(no_progress)

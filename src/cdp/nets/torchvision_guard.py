@@ -1,4 +1,4 @@
-"""The one door to torch and timm: it names a missing extra, and heals a torchvision without its operators."""
+"""Import of torch and timm: names a missing extra, and works around a torchvision without its operators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def import_timm() -> Any:
     """timm, also where torchvision was built for another torch.
 
     timm always imports torchvision. With a CPU torch, torchvision's compiled operators may be absent, and its
-    import dies on the missing schema of `nms`. We never call such an operator, so declaring the two schemas
+    import fails on the missing schema of `nms`. We never call such an operator, so declaring the two schemas
     is enough. On a healthy machine the first import works and nothing else happens.
     """
     require("torch")
@@ -39,7 +39,7 @@ def import_timm() -> Any:
             raise
         _declare_operators()
     except ImportError:
-        pass  # timm says it better
+        pass  # timm's own import says so
     return require("timm")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import runpy
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cdp.errors import CdpError, InputError
+from cdp.settings import did_you_mean
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,7 +27,7 @@ class TrunkEntry:
         name: what is typed.
         make: channels (1 or 3) -> a module from images (b, channels, s, s) to a map (b, c, h, w).
         head: the embedding head: `conv` is the paper's (1x1 convolution, then a fully connected layer).
-        least_size: fewest pixels a side it can digest.
+        least_size: fewest pixels a side it can take.
         group: `paper`, `small`, `yours` or `timm`.
         about: one line for the list.
     """
@@ -66,7 +66,8 @@ def register_trunk(
         known = _ENTRIES.get(name)
         if known is not None and known.make.__qualname__ != make.__qualname__:
             raise InputError(f"register_trunk({name!r}): this name is taken; choose another.")
-        _ENTRIES[name] = TrunkEntry(name, make, head, least_size, group, about or _first_line(make))
+        first_line = (make.__doc__ or "").strip().split("\n")[0]
+        _ENTRIES[name] = TrunkEntry(name, make, head, least_size, group, about or first_line)
         return make
 
     return register
@@ -81,13 +82,11 @@ def find_trunk(name: str) -> TrunkEntry:
 
     entry = timm_entry(name)
     if entry is None:
-        near = difflib.get_close_matches(name, entries, n=1)
         hint = (
-            f"Did you mean {near[0]}?"
-            if near
-            else "cdp networks lists the names; one of your own needs --trunks FILE."
+            did_you_mean(name, entries)
+            or " cdp networks lists the names; one of your own needs --trunks FILE."
         )
-        raise InputError(f"network {name!r} is not known here and not in timm. {hint}")
+        raise InputError(f"network {name!r} is not known here and not in timm.{hint}")
     return entry
 
 
@@ -114,7 +113,3 @@ def _entries() -> dict[str, TrunkEntry]:
     ranks = {"paper": 0, "small": 1, "yours": 2}
     ordered = sorted(_ENTRIES.values(), key=lambda entry: ranks.get(entry.group, 3))
     return {entry.name: entry for entry in ordered}
-
-
-def _first_line(make: MakeTrunk) -> str:
-    return (make.__doc__ or "").strip().split("\n")[0]

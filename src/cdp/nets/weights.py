@@ -38,7 +38,7 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
 
 
 def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and what was said about them; a damaged file is an error that names the way out."""
+    """Tensors, on the CPU, and their description; a damaged file is an error that names the way out."""
     safetensors = require("safetensors")
     try:
         with safetensors.safe_open(str(file), framework="pt") as opened:
@@ -46,9 +46,9 @@ def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str,
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputError(f"{file}: there is no such file; {way_out}.") from None
+    except MemoryError:
+        raise
     except Exception as error:
-        if isinstance(error, MemoryError):
-            raise
         raise StoreError(f"{file} is damaged ({error}); {way_out}.") from None
     if "crc32" in about and about["crc32"] != _checksum(tensors):
         raise StoreError(f"{file} is damaged (its contents changed after it was written); {way_out}.")
@@ -57,26 +57,18 @@ def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str,
 
 def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], file: Path) -> None:
     """Fill a module; a missing, superfluous or misshapen tensor is named."""
-    wanted = module.state_dict()
+    wanted, another = module.state_dict(), "these weights belong to another network"
     for name, tensor in wanted.items():
         if name not in tensors:
-            raise InputError(f"{file}: tensor {name!r} is missing; these weights belong to another network.")
-        if tensors[name].shape != tensor.shape:
-            hint = "these weights belong to another network or size"
-            if name.startswith("classifiers."):
-                hint = (
-                    f"they were trained for {tensors[name].shape[0]:,} classes, there are {tensor.shape[0]:,} "
-                    "here; use the manifest they were trained on, or another folder"
-                )
+            raise InputError(f"{file}: tensor {name!r} is missing; {another}.")
+        shape, needed = tuple(tensors[name].shape), tuple(tensor.shape)
+        if shape != needed:
             raise InputError(
-                f"{file}: tensor {name!r} has shape {tuple(tensors[name].shape)}, {tuple(tensor.shape)} is "
-                f"needed; {hint}."
+                f"{file}: tensor {name!r} has shape {shape}, {needed} is needed; {another} or size."
             )
     extra = next((name for name in tensors if name not in wanted), None)
     if extra is not None:
-        raise InputError(
-            f"{file}: tensor {extra!r} has no place here; these weights belong to another network."
-        )
+        raise InputError(f"{file}: tensor {extra!r} has no place here; {another}.")
     module.load_state_dict(dict(tensors), strict=True)
 
 
@@ -99,7 +91,7 @@ class NetworkSettings(msgspec.Struct, frozen=True):
         key: of settings and images, to tell whether a folder holds this run.
         loss: at the end.
         parameters: how many the network has; None in old cards.
-        processes, threads: that trained it.
+        device, processes, threads: that trained it; the key does not depend on them.
     """
 
     network: str
@@ -109,6 +101,7 @@ class NetworkSettings(msgspec.Struct, frozen=True):
     key: str
     loss: float | None
     parameters: int | None = None
+    device: str = "cpu"
     processes: int = 1
     threads: int = 1
 
@@ -130,16 +123,16 @@ class TrainedNetwork:
     checksum: str
 
 
-def load_network(folder: str | Path) -> TrainedNetwork:
-    """A trained network from the folder that `cdp train` or `cdp join` wrote."""
+def load_network(folder: str | Path, device: torch.device | str = "cpu") -> TrainedNetwork:
+    """A trained network, on the device, from the folder that `cdp train` or `cdp join` wrote."""
     settings = read_network_settings(folder)
     file = Path(folder) / WEIGHTS
     tensors, about = read_tensors(file, "train this network again")
     network = build_for(settings.network, settings.recipe)
-    prefix = "network."
-    own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    own = {name[8:]: tensor for name, tensor in tensors.items() if name.startswith("network.")}
     load_strictly(network, own, file)
-    return TrainedNetwork(file.parent.name, network.eval(), settings.recipe, str(about.get("crc32", "")))
+    checksum = str(about.get("crc32", ""))
+    return TrainedNetwork(file.parent.name, network.eval().to(device), settings.recipe, checksum)
 
 
 def read_network_settings(folder: str | Path) -> NetworkSettings:

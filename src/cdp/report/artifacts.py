@@ -1,155 +1,154 @@
-"""What of a run folder the page is made from: labels, accepted pairs, images, and what the mediator learned."""
+"""What the page is made from besides the record: labels, accepted pairs, images, and the mediator's weights."""
 
 from __future__ import annotations
 
 import base64
+import csv
 import io
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+import numpy as np
 from PIL import Image
 
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.mlp import PaperMLP
 from cdp.data.images import open_images
 from cdp.data.manifest_tables import read_table
-from cdp.errors import InputError, StoreError, install_command
-from cdp.store import load, read_card
+from cdp.errors import InputError
+from cdp.store import load
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Manifest
-from cdp.types.arrays import FloatArray
+from cdp.types.arrays import FloatArray, LongArray
 
 SIDE = 56
-RUN_FORMAT = 1
+_TRIED = 16
+Loaded = TypeVar("Loaded")
 Thumbnail = Callable[[int], str | None]
-
-
-def no_thumbnail(row: int) -> None:
-    """For a run whose images are not at hand."""
 
 
 @dataclass(frozen=True, eq=False)
 class Artifacts:
-    """The artifacts of a run; each may be missing, and the page says so.
+    """What was made of n images; each may be missing, and the page says so.
 
     Attributes:
-        manifest: the unlabeled images, in the order of the labels; their identities are the truth, where known.
         labels: the pseudo-identities.
         consensus: the accepted pairs.
-        base_graph: the base network's neighbors of the unlabeled images.
+        base_graph: the base model's neighbors.
         weights: float32 (inputs, hidden), the first layer of the mediator.
-        thumbnail: row -> a data URI of the image, or None if it cannot be read.
+        images: where the images lie, and their true identities, where known.
+        identities: int64 (n,), the true identities where the images are not known by path; -1 = unknown.
     """
 
-    manifest: Manifest | None = None
     labels: Labels | None = None
     consensus: ConsensusGraph | None = None
     base_graph: KnnGraph | None = None
     weights: FloatArray | None = None
-    thumbnail: Thumbnail = no_thumbnail
+    images: Manifest | None = None
+    identities: LongArray | None = None
 
     def __post_init__(self) -> None:
-        counts = {
-            "unlabeled.csv": None if self.manifest is None else self.manifest.n_images,
-            "labels": None if self.labels is None else self.labels.n_images,
-            "consensus": None if self.consensus is None else self.consensus.n_images,
+        parts = {
+            "images": self.images,
+            "labels": self.labels,
+            "consensus": self.consensus,
+            "base graph": self.base_graph,
         }
-        known = {name: number for name, number in counts.items() if number is not None}
-        if len(set(known.values())) > 1:
-            said = ", ".join(f"{name} {number:,}" for name, number in known.items())
-            raise InputError(f"The run folder speaks of different numbers of images ({said}); run it again.")
+        counts = {name: part.n_images for name, part in parts.items() if part is not None}
+        counts |= {} if self.identities is None else {"identities": len(self.identities)}
+        if len(set(counts.values())) > 1:
+            found = ", ".join(f"{name} {number:,}" for name, number in counts.items())
+            raise InputError(f"The folder speaks of different numbers of images ({found}); make it again.")
 
-
-def read_run(folder: Path) -> dict[str, Any]:
-    """What a run wrote about itself.
-
-    Raises:
-        InputError: this is not the folder of a run, or one of a newer cdp.
-        StoreError: run.json is damaged.
-    """
-    file = folder / "run.json"
-    try:
-        run = json.loads(file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(
-            f"{folder}: no run.json there; give the folder that `cdp run --out` wrote."
-        ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise StoreError(f"{file} is damaged; run the recipe again, finished stages are kept.") from None
-    if not isinstance(run, dict) or run.get("kind") != "Run" or not isinstance(run.get("format"), int):
-        raise InputError(f"{file}: not written by `cdp run`; give the folder that `cdp run --out` wrote.")
-    if run["format"] > RUN_FORMAT:
-        raise InputError(
-            f"{folder} was written by a newer cdp ({run.get('cdp')}); fetch the newer source and run {install_command()}."
+    @property
+    def truth(self) -> LongArray | None:
+        """The true identities, -1 = unknown."""
+        return (
+            self.identities if self.identities is not None or self.images is None else self.images.identities
         )
-    return run
+
+    def path(self, row: int) -> str:
+        """Where an image lies; `row 17` if that is not known."""
+        return f"row {row}" if self.images is None else self.images.locations[row]
+
+    def identity(self, number: int) -> str:
+        """The name of an identity, else its number."""
+        names = None if self.images is None else self.images.names
+        return (names[number] if names is not None and number < len(names) else "") or str(number)
 
 
-def read_artifacts(folder: Path, base: str | None = None) -> Artifacts:
-    """The artifacts in a run folder; `base` names the network whose neighbors are looked for."""
-    manifest = (
-        read_table(folder / "parts" / "unlabeled.csv")
-        if (folder / "parts" / "unlabeled.csv").is_file()
-        else None
-    )
-    labels = load(folder / "labels", Labels) if (folder / "labels").is_dir() else None
-    return Artifacts(
-        manifest=manifest,
-        labels=labels,
-        consensus=load(folder / "consensus", ConsensusGraph) if (folder / "consensus").is_dir() else None,
-        base_graph=None if labels is None else _base_graph(folder / "graphs", base, labels.n_images),
-        weights=_weights(folder / "mediator"),
-        thumbnail=no_thumbnail if manifest is None else thumbnails(manifest),
-    )
-
-
-def accepted_only(run: Mapping[str, Any], artifacts: Artifacts) -> Artifacts:
-    """Without the pairs that were only kept to speak against joining groups, as average grouping keeps them."""
-    labels = (run.get("results") or {}).get("labels") or {}
-    graph, bar = artifacts.consensus, labels.get("threshold")
-    if graph is None or bar is None or labels.get("setting") != "join_above":
+def read_run_artifacts(folder: Path) -> Artifacts:
+    """The artifacts in a run's folder: `labels/`, and the true identities in `parts/unlabeled.csv`."""
+    artifacts = read_label_artifacts(folder / "labels")
+    table = folder / "parts" / "unlabeled.csv"
+    if not table.is_file():
         return artifacts
-    kept = graph.doubt < 1 - bar
-    return replace(artifacts, consensus=ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images))
+    part, listed = read_table(table), artifacts.images
+    if listed is None:
+        # The table of a run on embeddings names rows of arrays, which are no images.
+        return replace(artifacts, identities=part.identities)
+    if len(listed) == len(part) and listed.locations != part.locations:
+        part = Manifest(listed.locations, part.identities, part.names, listed.root)
+    return replace(artifacts, images=part)
 
 
-def _weights(folder: Path) -> FloatArray | None:
-    if not folder.is_dir():
+def read_label_artifacts(folder: Path, identities: LongArray | None = None) -> Artifacts:
+    """The artifacts in a labels folder, as `cdp label --out` and `cdp run` write it.
+
+    Args:
+        folder: with `labels.npy` and the folders `consensus`, `mediator` and `base_graph`. The paths in `labels.csv`, if
+            there are any, are as the views had them, so relative ones start from the working folder.
+        identities: int64 (n,), the true ones, if known.
+    """
+    table, images = folder / "labels.csv", None
+    if table.is_file():
+        with table.open(encoding="utf-8", newline="") as stream:
+            has_paths = "path" in next(csv.reader(stream), [])
+        images = read_table(table, root=".") if has_paths else None
+    mediator = _load(folder / "mediator", Mediator)
+    return Artifacts(
+        labels=_load(folder, Labels),
+        consensus=_load(folder / "consensus", ConsensusGraph),
+        base_graph=_load(folder / "base_graph", KnnGraph),
+        weights=None if mediator is None else first_layer(mediator),
+        images=images,
+        identities=identities,
+    )
+
+
+def _load(folder: Path, kind: type[Loaded]) -> Loaded | None:
+    return load(folder, kind) if (folder / "card.json").is_file() else None
+
+
+def first_layer(mediator: Mediator) -> FloatArray | None:
+    """The weights that the mediator's inputs meet first, float32 (inputs, hidden); None of another classifier."""
+    if not isinstance(mediator.classifier, PaperMLP):
         return None
-    classifier = load(folder, Mediator).classifier
-    if not isinstance(classifier, PaperMLP):
-        return None
-    weights: FloatArray = classifier.weights_[0][0]
+    weights: FloatArray = mediator.classifier.weights_[0][0]
     return weights
 
 
-def _base_graph(folder: Path, base: str | None, n_images: int) -> KnnGraph | None:
-    """The base network's graph over the unlabeled images, wherever below graphs/ it was put."""
-    for card in sorted(folder.rglob("card.json")):
-        place = card.parent.relative_to(folder)
-        if base is not None and base not in place.parts:
-            continue
-        about = read_card(card.parent)
-        if about.kind == "KnnGraph" and about.arrays["neighbors"].shape[0] == n_images:
-            return load(card.parent, KnnGraph)
-    return None
+def thumbnails(images: Manifest | None) -> Thumbnail | None:
+    """A function from rows to small pictures as data URIs, None for one that cannot be read.
 
-
-def thumbnails(manifest: Manifest) -> Thumbnail:
-    """A function from rows to small pictures as data URIs; an image that cannot be read gives None."""
-    images = open_images(manifest)
+    None instead of a function if there are no pictures at all: the images are not known by path, or not one of
+    a sample can be read.
+    """
+    if images is None:
+        return None
+    reader = open_images(images)
 
     @cache
     def thumbnail(row: int) -> str | None:
         try:
-            pixels = images.image(row, size=SIDE)
+            pixels = reader.image(row, size=SIDE)
         except InputError:
             return None
         stream = io.BytesIO()
         Image.fromarray(pixels).save(stream, "JPEG", quality=78, optimize=True)
         return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
 
-    return thumbnail
+    sample = np.unique(np.linspace(0, images.n_images - 1, _TRIED).astype(np.int64)).tolist()
+    return thumbnail if any(thumbnail(row) is not None for row in sample) else None

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from cdp.report.markup import Html
-from cdp.report.svg import Bar, bar_chart, matrix_chart
-from cdp.report.words import (
-    count,
-    counted,
-    figure,
-    interval,
-    paragraph,
-    percent,
-    rate_name,
-    section,
-    side_by_side,
-    table,
-    with_interval,
-)
+from cdp.report.recognition_words import bar_of, measures, with_interval
+from cdp.report.svg import bar_figure, matrix_chart
+from cdp.report.words import UNKNOWN, count, counted, figure, paragraph, percent, section, side_by_side, table
+from cdp.types.run_record import Agreement, Committee, Figure, Member
 
 _TITLE = "The committee"
 
 
-def committee_section(run: Mapping[str, Any]) -> Html:
+def committee_section(committee: Committee | None) -> Html:
     """Own figures of every member, and the agreement of their graphs."""
-    committee = (run.get("results") or {}).get("committee") or {}
-    members = list(committee.get("members") or [])
-    agreement = committee.get("agreement") or {}
-    agreement = agreement if agreement.get("matrix") else None
-    if not members and not agreement:
-        return section(
-            "committee", _TITLE, paragraph("This run kept no figures of single committee members.")
-        )
+    if committee is None or not (committee.members or committee.agreement):
+        return section("committee", _TITLE, paragraph("Nothing was measured about single models."))
+    members, agreement = committee.members, committee.agreement
+    if agreement is not None and len(agreement.names) < 2:
+        agreement = None
     return section(
         "committee",
         _TITLE,
@@ -41,89 +27,67 @@ def committee_section(run: Mapping[str, Any]) -> Html:
         side_by_side(
             _bars(
                 "Rank-1 alone",
-                "rank1",
-                members,
                 "How well each network recognizes people by itself, with 95 % intervals.",
+                members,
+                [member.rank1 for member in members],
             ),
             _bars(
                 "Edge precision",
-                "edge_precision",
+                "Of the edges in the model's neighbor graph of the unlabeled images, the share that joins one identity.",
                 members,
-                "Of the edges in the network's neighbor graph of the unlabeled images, the share that joins one identity.",
+                [Figure(value=member.edge_precision) for member in members],
             ),
-            _agreement(agreement),
+            None if agreement is None else _agreement(agreement),
         ),
-        _table(members) if members else None,
+        _table(committee) if members else None,
     )
 
 
-def _sentence(members: Sequence[Mapping[str, Any]], agreement: Mapping[str, Any] | None) -> str:
-    others = sum(member.get("role") != "base" for member in members)
-    start = ""
-    if members:
-        start = (
-            f"A base network and {counted(others, 'committee member')}, trained alike on the labeled part."
-        )
-    if not agreement or len(agreement["names"]) < 2:
-        return start or "Networks that look at the same images."
-    matrix = agreement["matrix"]
-    pairs = [
-        matrix[row][column]
-        for row in range(len(matrix))
-        for column in range(len(matrix))
-        if row != column and matrix[row][column] is not None
-    ]
-    if not pairs:
-        return start
-    mean = sum(pairs) / len(pairs)
+def _sentence(members: Sequence[Member], agreement: Agreement | None) -> str:
+    others = sum(member.role != "base" for member in members)
+    start = f"A base model and {counted(others, 'committee member')}." if members else ""
+    shares = [] if agreement is None else [
+        share
+        for at, row in enumerate(agreement.matrix)
+        for other, share in enumerate(row)
+        if at != other and share is not None
+    ]  # fmt: skip
+    if not shares:
+        return start or "Models that look at the same images."
     return (
-        f"{start} On average {percent(mean)} of one network's edges are edges of another's: the less they agree by "
-        "habit, the more it means when they do."
+        f"{start} On average {percent(sum(shares) / len(shares))} of one model's edges are edges of another's: the less "
+        "they agree by habit, the more it means when they do."
     ).strip()
 
 
-def _bars(title: str, key: str, members: Sequence[Mapping[str, Any]], reading: str) -> Html | None:
-    bars = []
-    for member in members:
-        figures = member.get(key)
-        if not isinstance(figures, Mapping):
-            figures = {"value": figures}
-        kind = "m-cdp" if member.get("role") == "base" else "m-labeled"
-        name = f"{member['name']} (base)" if member.get("role") == "base" else member["name"]
-        bars.append(
-            Bar(name, figures.get("value"), figures.get("low"), figures.get("high"), kind, interval(figures))
-        )
-    if not any(bar.value is not None for bar in bars):
+def _bars(title: str, reading: str, members: Sequence[Member], figures: Sequence[Figure]) -> Html | None:
+    if all(one.value is None for one in figures):
         return None
-    words = "; ".join(f"{bar.name} {percent(bar.value)}" for bar in bars)
-    return figure(bar_chart(f"{title}: {words}", bars, percent, 1.0), reading, title)
+    bars = [
+        bar_of(f"{member.name} (base)", one, "m-cdp")
+        if member.role == "base"
+        else bar_of(member.name, one, "m-labeled")
+        for member, one in zip(members, figures, strict=True)
+    ]
+    return bar_figure(title, reading, bars, percent, 1.0)
 
 
-def _agreement(agreement: Mapping[str, Any] | None) -> Html | None:
-    if not agreement or len(agreement["names"]) < 2:
-        return None
+def _agreement(agreement: Agreement) -> Html:
     return figure(
-        matrix_chart("Shared edges in %", agreement["names"], agreement["matrix"]),
+        matrix_chart("Shared edges in %", agreement.names, agreement.matrix),
         "Of the edges of the row's graph, how many % are edges of the column's graph too. Columns carry the numbers "
         "of the rows.",
         "How often they agree",
     )
 
 
-def _table(members: Sequence[Mapping[str, Any]]) -> Html:
-    rates = next(([rate["fpr"] for rate in member["tpr"]] for member in members if member.get("tpr")), [])
-    rows = []
-    for member in members:
-        by_rate = {rate["fpr"]: rate for rate in member.get("tpr") or []}
-        rows.append(
-            [
-                member["name"],
-                str(member.get("role") or ""),
-                count(member.get("parameters")),
-                with_interval(member.get("rank1")),
-                *(with_interval(by_rate.get(fpr)) for fpr in rates),
-                percent(member.get("edge_precision")),
-            ]
-        )
-    header = ["network", "role", "parameters", "rank-1", *map(rate_name, rates), "edge precision"]
-    return table(header, rows, "Every network by itself", words=2)
+def _table(committee: Committee) -> Html:
+    members = list(committee.members)
+    if (best := committee.ensemble) is not None:
+        members.append(Member(name=" + ".join(best.names), role="ensemble", rank1=best.rank1, tpr=best.tpr))
+    columns = {"model": [member.name for member in members], "role": [member.role for member in members]}
+    columns["parameters"] = [count(member.parameters) for member in members]
+    columns |= {name: [with_interval(one) for one in found] for name, found in measures(members).items()}
+    columns["edge precision"] = [percent(member.edge_precision) for member in members]
+    known = {name: cells for name, cells in columns.items() if set(cells) != {UNKNOWN}}
+    return table(list(known), list(zip(*known.values(), strict=True)), "Every model by itself", words=2)

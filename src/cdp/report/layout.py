@@ -32,7 +32,7 @@ def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, seed: int = 0
         rows = np.flatnonzero(component == which)
         inside = edges[component[edges[:, 0]] == which]
         own = _springs(len(rows), np.searchsorted(rows, inside), rounds, generator)
-        positions[rows] = own + _free_place(placed, own)
+        positions[rows] = own + _free_shift(placed, own)
         placed = np.concatenate([placed, positions[rows]])
     return positions
 
@@ -40,30 +40,30 @@ def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, seed: int = 0
 def _springs(n_nodes: int, edges: LongArray, rounds: int, generator: np.random.Generator) -> DoubleArray:
     """Fruchterman and Reingold: near nodes repel by 1/d, edges attract by d², steps shrink; centered at 0.
 
-    As in the grid variant of their paper, far nodes do not repel; else two groups joined by one edge fly apart.
+    As in the grid variant of their paper, far nodes do not repel; else two groups joined by one edge drift away from each other.
     """
     if n_nodes == 1:
         return np.zeros((1, 2))
-    places = generator.normal(size=(n_nodes, 2)) * np.sqrt(n_nodes) / 2
+    positions = generator.normal(size=(n_nodes, 2)) * np.sqrt(n_nodes) / 2
     for step in np.linspace(0.1 * np.sqrt(n_nodes) + 0.1, 0.005, rounds):
-        apart = places[:, None] - places[None]
-        length = np.maximum(np.sqrt((apart**2).sum(axis=2)), 0.01)
+        between = positions[:, None] - positions[None]
+        length = np.maximum(np.sqrt((between**2).sum(axis=2)), 0.01)
         near = np.where(length < _REACH, 1 / length**2, 0)
-        force = (apart * near[..., None]).sum(axis=1)
-        along = places[edges[:, 0]] - places[edges[:, 1]]
+        force = (between * near[..., None]).sum(axis=1)
+        along = positions[edges[:, 0]] - positions[edges[:, 1]]
         pull = along * np.sqrt((along**2).sum(axis=1, keepdims=True))
         np.subtract.at(force, edges[:, 0], pull)
         np.add.at(force, edges[:, 1], pull)
         strength = np.maximum(np.sqrt((force**2).sum(axis=1, keepdims=True)), 1e-9)
-        places += force / strength * np.minimum(strength, step)
-    places -= places.mean(axis=0)
-    # Every component gets the room it needs for its number of nodes, however tight its springs are.
-    nearest = np.sqrt(((places[:, None] - places[None]) ** 2).sum(axis=2)) + 9 * np.eye(n_nodes)
-    scaled: DoubleArray = places * (0.62 / max(float(np.median(nearest.min(axis=1))), 1e-6))
+        positions += force / strength * np.minimum(strength, step)
+    positions -= positions.mean(axis=0)
+    # Every component gets the area it needs for its number of nodes, however tight its springs are.
+    nearest = np.sqrt(((positions[:, None] - positions[None]) ** 2).sum(axis=2)) + 9 * np.eye(n_nodes)
+    scaled: DoubleArray = positions * (0.62 / max(float(np.median(nearest.min(axis=1))), 1e-6))
     return scaled
 
 
-def _free_place(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
+def _free_shift(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
     """The first shift on a spiral that keeps a component clear of all nodes placed; wider than high, like a page."""
     shift = np.zeros(2)
     if not len(placed):

@@ -3,63 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from cdp.report.artifacts import Artifacts
-from cdp.report.markup import Html, element, join
-from cdp.report.svg import LEVELS, Bar, bar_chart, level_of, line, picture, rectangle, text
-from cdp.report.words import figure, paragraph, section, side_by_side, table
+from cdp.report.markup import Html, join
+from cdp.report.svg import LEVELS, Bar, bar_figure, level_of, line, picture, rectangle, text
+from cdp.report.words import UNKNOWN, figure, folded, paragraph, scrolling, section, side_by_side, table
 from cdp.types.arrays import FloatArray
+from cdp.types.run_record import Importance, MediatorFigures, Results
 
 _TITLE = "What the mediator learned"
 _CELL, _PITCH = 12, 14
 
 
-def mediator_section(run: Mapping[str, Any], artifacts: Artifacts) -> Html:
-    """Heat map of the weights and permutation importance; a sentence if pairs were accepted by vote."""
-    learned = (run.get("results") or {}).get("mediator")
-    if not learned:
-        return section(
-            "mediator",
-            _TITLE,
-            paragraph(
-                "This run accepted pairs by vote: a pair counts if enough members see it as neighbors. Nothing was "
-                "learned, so there are no weights to show."
-            ),
-        )
-    columns: list[str] = list(learned.get("columns") or [])
-    blocks: dict[str, list[int]] = dict(learned.get("blocks") or {})
-    importance = [entry for entry in learned.get("importance") or [] if entry["drop"] is not None]
-    weights = artifacts.weights
-    if weights is not None and (len(columns) != len(weights) or not _covers(blocks, len(columns))):
+def mediator_section(results: Results, weights: FloatArray | None) -> Html:
+    """Heat map of the weights and permutation importance; a sentence if nothing was fitted."""
+    mediator = results.mediator
+    if mediator is None:
+        how = "No mediator was fitted, so there are no weights to show."
+        if results.labels.setting == "vote_threshold":
+            how = f"Pairs were accepted by vote: a pair counts if enough members see it as neighbors. {how}"
+        return section("mediator", _TITLE, paragraph(how))
+    columns, blocks = mediator.columns, mediator.blocks
+    is_covered = sorted(column for block in blocks.values() for column in block) == list(range(len(columns)))
+    if weights is not None and (len(columns) != len(weights) or not is_covered):
         weights = None
     return section(
         "mediator",
         _TITLE,
-        paragraph(_sentence(importance, len(columns)), class_="lead"),
-        side_by_side(_importance(importance), None if weights is None else _strength(weights, blocks)),
-        paragraph("The weights of this mediator are not in the run folder.", class_="note")
+        paragraph(_sentence(mediator), class_="lead"),
+        side_by_side(_importance(mediator.importance)),
+        paragraph("The weights of this mediator are not at hand.", class_="note")
         if weights is None
         else join([heat_map(weights, columns, blocks), _mean_table(weights, columns, blocks)]),
     )
 
 
-def _covers(blocks: Mapping[str, Sequence[int]], n_columns: int) -> bool:
-    return sorted(column for block in blocks.values() for column in block) == list(range(n_columns))
-
-
-def _sentence(importance: Sequence[Mapping[str, Any]], n_columns: int) -> str:
-    start = f"A small network weighs {n_columns} opinions about every pair."
-    if not importance:
+def _sentence(mediator: MediatorFigures) -> str:
+    start = f"A small network weighs {len(mediator.columns)} opinions about every pair."
+    drop, block = max(((one.drop or 0.0, one.block) for one in mediator.importance), default=(None, ""))
+    if drop is None:
         return start
-    most = max(importance, key=lambda entry: entry["drop"])
-    if most["drop"] <= 0:
+    if drop <= 0:
         return f"{start} It can do without any single kind of them: what one says, the others say too."
     return (
-        f"{start} It relies most on {_name(most['block'])}: with these inputs shuffled among the pairs, its average "
-        f"precision falls by {most['drop']:.3f}."
+        f"{start} It relies most on {_name(block)}: with these inputs shuffled among the pairs, its average precision "
+        f"falls by {drop:.3f}."
     )
 
 
@@ -67,49 +56,26 @@ def _name(block: str) -> str:
     return block.replace("_", " ")
 
 
-def _importance(importance: Sequence[Mapping[str, Any]]) -> Html | None:
-    if not importance:
-        return None
+def _importance(importance: Sequence[Importance]) -> Html | None:
     bars = [
-        Bar(
-            _name(entry["block"]),
-            entry["drop"],
-            None if entry.get("sd") is None else entry["drop"] - entry["sd"],
-            None if entry.get("sd") is None else entry["drop"] + entry["sd"],
-            note="" if entry.get("sd") is None else f"± {entry['sd']:.3f}",
-        )
-        for entry in importance
+        Bar(_name(one.block), one.drop)
+        if one.drop is None or one.sd is None
+        else Bar(_name(one.block), one.drop, one.drop - one.sd, one.drop + one.sd, note=f"± {one.sd:.3f}")
+        for one in importance
     ]
-    words = "; ".join(f"{bar.name} {bar.value:.3f}" for bar in bars)
-    return figure(
-        bar_chart(f"Permutation importance: {words}", bars, _three_decimals),
+    if not bars:
+        return None
+    return bar_figure(
+        "Importance of each kind of input",
         "All inputs of one kind are shuffled among the pairs. The bar is how far average precision falls; the thin "
         "line is one standard deviation over repeats. Kinds that say the same can each look unimportant.",
-        "Importance of each kind of input",
-    )
-
-
-def _strength(weights: FloatArray, blocks: Mapping[str, Sequence[int]]) -> Html:
-    bars = [
-        Bar(
-            _name(block),
-            float(np.abs(weights[list(members)]).mean()) if members else None,
-            kind="m-labeled",
-            note=f"{len(members)} inputs",
-        )
-        for block, members in blocks.items()
-    ]
-    words = "; ".join(f"{bar.name} {_three_decimals(bar.value)}" for bar in bars)
-    return figure(
-        bar_chart(f"Mean size of the weights: {words}", bars, _three_decimals),
-        "Mean size of the first-layer weights per input. Weights say what the network listens to, importance says "
-        "what its answer depends on; a loud input that repeats others is not important.",
-        "Weight of each kind of input",
+        bars,
+        _three_decimals,
     )
 
 
 def _three_decimals(value: float | None) -> str:
-    return "—" if value is None else f"{value:.3f}".replace("-", "−")
+    return UNKNOWN if value is None else f"{value:.3f}".replace("-", "−")
 
 
 def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Html:
@@ -135,24 +101,16 @@ def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, S
                 value = float(weights[column, unit])
                 level = level_of(value, most)
                 if level:
-                    sign = "p" if value > 0 else "n"
-                    shapes.append(_cell(left + _CELL * at, y, f"heat {sign}{level}"))
+                    kind = f"heat {'p' if value > 0 else 'n'}{level}"
+                    shapes.append(rectangle(left + _CELL * at, y, _CELL - 1, _CELL + 1, kind))
             length = (bars - 40) * float(strength[column]) / widest
             shapes.append(rectangle(right, y + 1, length, _CELL - 2, "m-cdp"))
             shapes.append(text(right + length + 4, y + _PITCH - 4, f"{strength[column]:.2f}", "small"))
             y += _PITCH
-    drawn = picture(
-        right + bars,
-        y + 4,
-        f"First-layer weights: {len(columns)} inputs by {hidden} hidden units, largest {most:.2f}",
-        *shapes,
-        natural=True,
-    )
-    box = element(
-        "div", drawn, class_="scroll", tabindex="0", role="region", aria_label="first-layer weights"
-    )
+    title = f"First-layer weights: {len(columns)} inputs by {hidden} hidden units, largest {most:.2f}"
+    drawn = picture(right + bars, y + 4, title, *shapes, natural=True)
     return figure(
-        join([box, _scale(most)]),
+        join([scrolling(drawn, "first-layer weights"), _scale(most)]),
         "Every row is an input, every column a hidden unit, strongest on the left. Blue raises the unit, orange "
         "lowers it, blank does nothing. Inputs are standardized, so weights compare; the bars on the right are the "
         "mean size of an input's weights.",
@@ -161,16 +119,8 @@ def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, S
     )
 
 
-def _cell(x: float, y: float, kind: str) -> Html:
-    return element("rect", x=x, y=y, width=_CELL - 1, height=_CELL + 1, class_=kind)
-
-
 def _scale(most: float) -> Html:
-    steps = [
-        *(f"n{level}" for level in range(LEVELS, 0, -2)),
-        "p0",
-        *(f"p{level}" for level in range(2, LEVELS + 1, 2)),
-    ]
+    steps = [f"{'n' if level < 0 else 'p'}{abs(level)}" for level in range(-LEVELS, LEVELS + 1, 2)]
     shapes: list[Html] = [rectangle(60 + 20 * at, 2, 20, 12, f"heat {step}") for at, step in enumerate(steps)]
     end = 60 + 20 * len(steps)
     shapes += [
@@ -183,15 +133,11 @@ def _scale(most: float) -> Html:
 
 def _mean_table(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Html:
     strength = np.abs(weights).mean(axis=1)
+    largest = np.abs(weights).max(axis=1, initial=0.0)
     rows = [
-        [
-            columns[column],
-            _name(block),
-            f"{strength[column]:.3f}",
-            f"{float(np.abs(weights[column]).max()):.3f}",
-        ]
+        [columns[column], _name(block), f"{strength[column]:.3f}", f"{largest[column]:.3f}"]
         for block, members in blocks.items()
         for column in members
     ]
     inner = table(["input", "kind", "mean |weight|", "largest |weight|"], rows, "Weights per input", words=2)
-    return element("details", element("summary", "Weights per input, in numbers"), inner)
+    return folded("Weights per input, in numbers", inner)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from itertools import pairwise
 
 from cdp.report.artifacts import Artifacts
 from cdp.report.committee import committee_section
@@ -17,6 +16,7 @@ from cdp.report.runtime import recipe_section, runtime_section
 from cdp.report.style import style_sheet
 from cdp.report.survey import survey_groups
 from cdp.report.words import count, paragraph
+from cdp.types.run_record import RunRecord
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _NAVIGATION = {
@@ -31,41 +31,43 @@ _NAVIGATION = {
 }
 
 
-def build_page(run: Mapping[str, Any], artifacts: Artifacts) -> str:
+def build_page(record: RunRecord, artifacts: Artifacts) -> str:
     """The report as one HTML page that needs nothing else: no network, no scripts, pictures inside.
 
     Args:
-        run: what run.json says; parts that are missing or null become a sentence instead of a figure.
-        artifacts: labels, accepted pairs, images and weights of the run, as far as they are there.
+        record: what run.json says, or as much of it as labeling alone can tell; parts that are missing become a
+            sentence instead of a figure.
+        artifacts: labels, accepted pairs, images and weights, as far as they are there.
 
     Returns:
         the page; the same input gives the same text.
     """
     survey = None
     if artifacts.labels is not None:
-        truth = None if artifacts.manifest is None else artifacts.manifest.identities
-        survey = survey_groups(artifacts.labels, truth, artifacts.consensus, artifacts.base_graph)
-    body = (
-        _header(run),
-        element(
-            "nav",
-            element("div", *(element("a", title, href=f"#{name}") for name, title in _NAVIGATION.items())),
-            aria_label="Sections",
-        ),
-        element(
-            "main",
-            headline_section(run),
-            labels_section(run),
-            groups_section(artifacts, survey),
-            graph_section(artifacts, survey),
-            mediator_section(run, artifacts),
-            committee_section(run),
-            runtime_section(run),
-            recipe_section(run),
-        ),
-        element("footer", f"Made by cdp {run.get('cdp') or ''} from run.json and the artifacts beside it."),
+        survey = survey_groups(artifacts.labels, artifacts.truth, artifacts.consensus, artifacts.base_graph)
+    results = record.results
+    sections = [
+        headline_section(record),
+        labels_section(results),
+        groups_section(artifacts, survey),
+        graph_section(artifacts, survey),
+        mediator_section(results, artifacts.weights),
+        committee_section(results.committee),
+        runtime_section(record),
+        recipe_section(record),
+    ]
+    links = [
+        element("a", title, href=f"#{name}")
+        for (name, title), shown in zip(_NAVIGATION.items(), sections, strict=True)
+        if shown.startswith("<section")
+    ]
+    return html_document(
+        f"{_name(record)}: report of cdp",
+        _header(record),
+        element("nav", element("div", *links), aria_label="Sections"),
+        element("main", *sections),
+        element("footer", f"Made by cdp {record.cdp} from the run's record and its artifacts."),
     )
-    return html_document(f"{_name(run)}: report of cdp run", *body)
 
 
 def html_document(title: str, *body: str | None) -> str:
@@ -83,23 +85,25 @@ def html_document(title: str, *body: str | None) -> str:
     return f"<!doctype html>\n{element('html', head, element('body', *body), lang='en')}\n"
 
 
-def _header(run: Mapping[str, Any]) -> Html:
-    parts = run.get("parts") or {}
+def _header(record: RunRecord) -> Html:
     counts = [
-        f"{name} {count(part.get('images'))} images"
-        + (f" of {count(part['identities'])} identities" if part.get("identities") is not None else "")
-        for name, part in parts.items()
-        if part and part.get("images")
+        f"{name} {count(part.images)} images"
+        + (f" of {count(part.identities)} identities" if part.identities is not None else "")
+        for name, part in record.parts.items()
     ]
     return element(
         "header",
-        element("h1", f"Consensus-driven propagation: {_name(run)}"),
+        element("h1", f"Consensus-driven propagation: {_name(record)}"),
         paragraph("; ".join(counts) + ".", class_="note") if counts else None,
+        element("ul", *(element("li", note) for note in record.notes), class_="notes")
+        if record.notes
+        else None,
     )
 
 
-def _name(run: Mapping[str, Any]) -> str:
-    """What the run is called: the name of its recipe, as the command gave it."""
-    words = str(run.get("command") or "").split()
-    recipes = [word for word in words if word.endswith(".toml")]
-    return recipes[0].replace("\\", "/").rpartition("/")[2].removesuffix(".toml") if recipes else "a run"
+def _name(record: RunRecord) -> str:
+    """What the run is called: its recipe or else its folder, as the command gave it."""
+    words = record.command.replace("\\", "/").split()
+    files = [word for word in words if word.endswith(".toml")]
+    files += [folder for option, folder in pairwise(words) if option == "--out"]
+    return files[0].rstrip("/").rpartition("/")[2].removesuffix(".toml") if files else "a run"

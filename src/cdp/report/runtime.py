@@ -1,103 +1,97 @@
-"""What the run took and what exactly was run: time, memory, versions, recipe."""
+"""What the run took and what exactly was run: time, memory, device, versions, recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from cdp.report.markup import Html, element
-from cdp.report.svg import Bar, bar_chart
-from cdp.report.words import (
-    counted,
-    figure,
-    paragraph,
-    seconds,
-    section,
-    side_by_side,
-    size_in_memory,
-    table,
-)
+from cdp.report.svg import Bar, bar_figure
+from cdp.report.words import counted, folded, paragraph, seconds, section, side_by_side, size_in_memory, table
+from cdp.types.run_record import RunRecord, StageRecord
 
 
-def runtime_section(run: Mapping[str, Any]) -> Html:
-    """Seconds and peak memory per stage."""
-    stages = list(run.get("stages") or [])
+def runtime_section(record: RunRecord) -> Html:
+    """Seconds and peak memory per kind of stage; a stage that tells of inner steps counts as those."""
+    stages = record.stages
     if not stages:
         return section("runtime", "Time and memory", paragraph("This run recorded no stages."))
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    time = [Bar(name, value) for name, value in _seconds_by_kind(stages).items()]
+    peaks: dict[str, int] = {}
     for stage in stages:
-        groups.setdefault(stage.get("group") or stage["name"], []).append(stage)
-    time = [
-        Bar(name, sum(stage.get("seconds") or 0 for stage in held), note=_stages(held))
-        for name, held in groups.items()
-    ]
-    peaks = [
-        Bar(
-            name,
-            max((stage["peak_memory"] for stage in held if stage.get("peak_memory")), default=None),
-            kind="m-labeled",
-        )
-        for name, held in groups.items()
-    ]
-    rows = [
-        [
-            stage["name"],
-            stage.get("group") or "",
-            seconds(stage.get("seconds")),
-            size_in_memory(stage.get("peak_memory")),
-            "kept from before" if stage.get("fresh") else "computed",
-        ]
-        for stage in stages
-    ]
-    inner = table(["stage", "group", "time", "peak memory", "in this run"], rows, "Every stage", words=2)
+        if stage.peak_memory:
+            kind = stage.group or stage.name
+            peaks[kind] = max(stage.peak_memory, peaks.get(kind, 0))
+    memory = [Bar(name, peak, kind="m-labeled") for name, peak in peaks.items()]
     return section(
         "runtime",
         "Time and memory",
-        paragraph(_sentence(run, time), class_="lead"),
+        paragraph(_sentence(record, time), class_="lead"),
         side_by_side(
-            figure(
-                bar_chart(
-                    "Time: " + "; ".join(f"{bar.name} {seconds(bar.value)}" for bar in time), time, seconds
-                ),
-                "Seconds of all stages of one kind together, whether computed now or kept from an earlier call.",
+            bar_figure(
                 "Time",
+                "Seconds of all stages of one kind together, whether computed now or kept from an earlier call.",
+                time,
+                seconds,
             ),
-            figure(
-                bar_chart(
-                    "Memory: " + "; ".join(f"{bar.name} {size_in_memory(bar.value)}" for bar in peaks),
-                    peaks,
-                    size_in_memory,
-                ),
-                "The most memory the process held while a stage of this kind was running.",
+            bar_figure(
                 "Peak memory",
+                "The most memory the process held while a stage of this kind was running.",
+                memory,
+                size_in_memory,
             )
-            if any(bar.value is not None for bar in peaks)
+            if memory
             else None,
         ),
-        element("details", element("summary", f"All {counted(len(stages), 'stage')}, in numbers"), inner),
+        folded(f"All {counted(len(stages), 'stage')}, in numbers", _stage_table(stages)),
     )
 
 
-def _stages(held: Sequence[Mapping[str, Any]]) -> str:
-    return f"in {len(held)} stages" if len(held) > 1 else ""
+def _seconds_by_kind(stages: Sequence[StageRecord]) -> dict[str, float]:
+    """Kind of stage or inner step -> seconds; what the steps of a stage leave of its time counts as its kind's."""
+    total: dict[str, float] = {}
+    for stage in stages:
+        rest = stage.seconds - sum(stage.steps.values())
+        for name, value in stage.steps.items():
+            total[name] = total.get(name, 0.0) + value
+        if not stage.steps or rest > 0.05:
+            kind = stage.group or stage.name
+            total[kind] = total.get(kind, 0.0) + rest
+    return total
 
 
-def _sentence(run: Mapping[str, Any], time: Sequence[Bar]) -> str:
+def _sentence(record: RunRecord, time: Sequence[Bar]) -> str:
     longest = max(time, key=lambda bar: bar.value or 0)
-    total = run.get("seconds")
-    cores = run.get("cores")
-    on = f" on {counted(cores, 'core')}" if cores else ""
-    whole = f"The run took {seconds(total)}{on}. " if total is not None else ""
+    cores = f" on {counted(record.cores, 'core')}" if record.cores else ""
+    device = f"; networks and exact search ran on {record.device}" if record.device else ""
+    whole = f"The run took {seconds(record.seconds)}{cores}{device}. " if record.seconds is not None else ""
     return f"{whole}The longest part was {longest.name} ({seconds(longest.value)})."
 
 
-def recipe_section(run: Mapping[str, Any]) -> Html:
+def _stage_table(stages: Sequence[StageRecord]) -> Html:
+    rows = []
+    for stage in stages:
+        origin = "kept from before" if stage.fresh else "computed"
+        rows.append(
+            [stage.name, stage.group, seconds(stage.seconds), size_in_memory(stage.peak_memory), origin]
+        )
+        rows += [[f"– {name}", stage.group, seconds(value), "", ""] for name, value in stage.steps.items()]
+    return table(["stage", "group", "time", "peak memory", "in this run"], rows, "Every stage", words=2)
+
+
+def recipe_section(record: RunRecord) -> Html:
     """What to type to get the same again."""
-    facts = [("command", run.get("command")), ("seed", run.get("seed")), ("cores", run.get("cores"))]
-    facts += [("started", run.get("started")), ("cdp", run.get("cdp"))]
-    facts += list((run.get("versions") or {}).items())
-    rows = [[name, str(value)] for name, value in facts if value is not None]
-    recipe = run.get("recipe_text")
+    facts = {
+        "command": record.command,
+        "seed": record.seed,
+        "cores": record.cores,
+        "device": record.device,
+        "started": record.started,
+        "cdp": " ".join(filter(None, [record.cdp, record.commit])),
+    }
+    rows = [
+        [name, str(value)] for name, value in (facts | record.versions).items() if value not in (None, "")
+    ]
+    settings = [[name, str(value)] for name, value in record.differences.items()]
     return section(
         "recipe",
         "How to get the same again",
@@ -105,7 +99,10 @@ def recipe_section(run: Mapping[str, Any]) -> Html:
             "The command, the seed and the versions that made these figures; the recipe has every setting."
         ),
         table(["what", "value"], rows, "The run", words=2),
-        element("details", element("summary", "The recipe"), element("pre", recipe, tabindex="0"))
-        if recipe
+        table(["setting", "value"], settings, "Settings that are not at their defaults", words=2)
+        if settings
+        else None,
+        folded("The recipe", element("pre", record.recipe_text, tabindex="0"))
+        if record.recipe_text
         else None,
     )

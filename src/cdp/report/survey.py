@@ -1,4 +1,4 @@
-"""What can be said of every group: whose it is, who is in it wrongly, which discarded images it misses."""
+"""What is known about every group: its majority, its wrong members, the discarded images it misses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdp.types.arrays import BoolArray, DoubleArray, LongArray
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """n images in C groups, looked at one group at a time.
+    """What is known about n images in C groups.
 
     Attributes:
         labels: int64 (n,), -1 = discarded.
@@ -20,8 +20,8 @@ class Survey:
         sizes: int64 (C,).
         confidence: float64 (C,), mean over the members.
         majority: int64 (C,), the most frequent known identity (the smallest number among equals); -1 if unknown.
-        wrong: bool (n,), labeled images known to be someone else than their group's majority.
-        home: int64 (n,), for a discarded image the group it would belong to, -1 if there is none. Where
+        wrong: bool (n,), labeled images known to be of another identity than their group's majority.
+        expected: int64 (n,), for a discarded image the group it would belong to, -1 if there is none. Where
             identities are known: the largest group whose majority is the image's identity. Else the group of
             its surest accepted pair, or of its nearest neighbor with a label.
         n_wrong: int64 (C,), wrong members.
@@ -34,7 +34,7 @@ class Survey:
     confidence: DoubleArray
     majority: LongArray
     wrong: BoolArray
-    home: LongArray
+    expected: LongArray
     n_wrong: LongArray
     n_missed: LongArray
 
@@ -45,7 +45,7 @@ class Survey:
 
     def missed(self, group: int) -> LongArray:
         """Discarded rows that belong to a group."""
-        return np.flatnonzero(self.home == group)
+        return np.flatnonzero(self.expected == group)
 
     def split_identities(self) -> list[tuple[int, LongArray]]:
         """Identities that are the majority of several groups, most groups first, with their groups, largest first."""
@@ -64,7 +64,7 @@ def survey_groups(
     consensus: ConsensusGraph | None = None,
     base_graph: KnnGraph | None = None,
 ) -> Survey:
-    """Look at every group once; identities that are all unknown count as none."""
+    """The survey of all groups; identities that are all unknown count as none."""
     found = labels.labels.astype(np.int64)
     truth = None if identities is None or not (identities >= 0).any() else identities
     sizes = labels.sizes.astype(np.int64)
@@ -73,14 +73,14 @@ def survey_groups(
     majority = np.full(len(sizes), -1, np.int64)
     wrong = np.zeros(len(found), np.bool_)
     if truth is None:
-        home = _home_by_neighbors(found, consensus, base_graph)
+        expected = _expected_by_neighbors(found, consensus, base_graph)
     else:
         majority = _majorities(found, truth, len(sizes))
         wrong[kept] = (truth[kept] >= 0) & (truth[kept] != majority[found[kept]])
-        home = _home_by_identity(found, truth, majority, sizes)
+        expected = _expected_by_identity(found, truth, majority, sizes)
     n_wrong = np.bincount(found[wrong], minlength=len(sizes)).astype(np.int64)
-    n_missed = np.bincount(home[home >= 0], minlength=len(sizes)).astype(np.int64)
-    return Survey(found, truth, sizes, confidence, majority, wrong, home, n_wrong, n_missed)
+    n_missed = np.bincount(expected[expected >= 0], minlength=len(sizes)).astype(np.int64)
+    return Survey(found, truth, sizes, confidence, majority, wrong, expected, n_wrong, n_missed)
 
 
 def _majorities(found: LongArray, truth: LongArray, n_groups: int) -> LongArray:
@@ -93,35 +93,37 @@ def _majorities(found: LongArray, truth: LongArray, n_groups: int) -> LongArray:
     return majority
 
 
-def _home_by_identity(found: LongArray, truth: LongArray, majority: LongArray, sizes: LongArray) -> LongArray:
+def _expected_by_identity(
+    found: LongArray, truth: LongArray, majority: LongArray, sizes: LongArray
+) -> LongArray:
     known = np.flatnonzero(majority >= 0)
     order = known[np.lexsort((-known, sizes[known]))]
-    home = np.full(len(found), -1, np.int64)
-    lost = (found < 0) & (truth >= 0)
-    if order.size and lost.any():
-        names, places = np.unique(truth, return_inverse=True)
+    expected = np.full(len(found), -1, np.int64)
+    discarded = (found < 0) & (truth >= 0)
+    if order.size and discarded.any():
+        names, numbers = np.unique(truth, return_inverse=True)
         group_of = np.full(len(names), -1, np.int64)
         group_of[np.searchsorted(names, majority[order])] = order
-        home[lost] = group_of[places[lost]]
-    return home
+        expected[discarded] = group_of[numbers[discarded]]
+    return expected
 
 
-def _home_by_neighbors(
+def _expected_by_neighbors(
     found: LongArray, consensus: ConsensusGraph | None, base_graph: KnnGraph | None
 ) -> LongArray:
-    home = np.full(len(found), -1, np.int64)
-    lost = found < 0
+    expected = np.full(len(found), -1, np.int64)
+    discarded = found < 0
     if base_graph is not None:
-        rows = np.flatnonzero(lost)
+        rows = np.flatnonzero(discarded)
         neighbors = base_graph.neighbors[rows]
         near = np.where(neighbors >= 0, found[neighbors], -1)
         first = (near >= 0).argmax(axis=1)
-        home[rows] = near[np.arange(len(rows)), first]
+        expected[rows] = near[np.arange(len(rows)), first]
     if consensus is not None:
         ends = np.concatenate([consensus.ids, consensus.ids[:, ::-1]]).astype(np.int64)
         doubt = np.concatenate([consensus.doubt, consensus.doubt])
-        usable = lost[ends[:, 0]] & ~lost[ends[:, 1]]
+        usable = discarded[ends[:, 0]] & ~discarded[ends[:, 1]]
         ends, doubt = ends[usable], doubt[usable]
         order = np.argsort(-doubt, kind="stable")
-        home[ends[order, 0]] = found[ends[order, 1]]
-    return home
+        expected[ends[order, 0]] = found[ends[order, 1]]
+    return expected

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cdp.report.markup import Html, element
-from cdp.report.words import UNKNOWN
+from cdp.report.words import UNKNOWN, figure
 
 WIDTH = 360
 LEVELS = 10
+Series = tuple[str, str, Sequence[float | None]]
 
 
 def picture(width: float, height: float, title: str, *shapes: str | None, natural: bool = False) -> Html:
@@ -28,15 +29,9 @@ def picture(width: float, height: float, title: str, *shapes: str | None, natura
         natural: keep one unit = one pixel (in a box that scrolls) instead of shrinking with the page.
     """
     size = {"width": width, "height": height} if natural else {}
-    return element(
-        "svg",
-        element("title", title),
-        *shapes,
-        viewBox=f"0 0 {width:g} {height:g}",
-        role="img",
-        class_="natural" if natural else None,
-        **size,
-    )
+    kind = "natural" if natural else None
+    box = f"0 0 {width:g} {height:g}"
+    return element("svg", element("title", title), *shapes, viewBox=box, role="img", class_=kind, **size)
 
 
 def text(x: float, y: float, words: str, kind: str | None = None, anchor: str | None = None) -> Html:
@@ -46,20 +41,14 @@ def text(x: float, y: float, words: str, kind: str | None = None, anchor: str | 
 
 def rectangle(x: float, y: float, width: float, height: float, kind: str, hint: str | None = None) -> Html:
     """A filled rectangle; `hint` is shown when it is pointed at."""
-    return element(
-        "rect",
-        element("title", hint) if hint else None,
-        x=x,
-        y=y,
-        width=max(width, 0),
-        height=height,
-        class_=kind,
-    )
+    words = element("title", hint) if hint else None
+    return element("rect", words, x=x, y=y, width=max(width, 0), height=height, class_=kind)
 
 
-def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Html:
-    """A straight line."""
-    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
+def line(x1: float, y1: float, x2: float, y2: float, kind: str, hint: str | None = None) -> Html:
+    """A straight line; `hint` is shown when it is pointed at."""
+    words = element("title", hint) if hint else None
+    return element("line", words, x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
 
 
 @dataclass(frozen=True)
@@ -85,12 +74,11 @@ def bar_chart(
         printed: how a value is written.
         top: where the axis ends; the largest value if 0.
     """
-    ends = [end for bar in bars for end in (bar.value, bar.high) if end is not None]
-    top = top or max(ends, default=0) or 1.0
-    ends_negative = min([end for bar in bars for end in (bar.value, bar.low) if end is not None], default=0)
-    bottom = min(0.0, ends_negative)
+    ends = [end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None]
+    top = top or max([0.0, *ends]) or 1.0
+    bottom = min([0.0, *ends])
 
-    def place(value: float) -> float:
+    def across(value: float) -> float:
         return WIDTH * (min(max(value, bottom), top) - bottom) / (top - bottom)
 
     shapes: list[Html] = []
@@ -103,18 +91,25 @@ def bar_chart(
         shapes.append(rectangle(0, y + 19, WIDTH, 10, "track"))
         if bar.value is None:
             continue
-        start, end = sorted((place(0), place(bar.value)))
-        shapes.append(
-            rectangle(start, y + 19, end - start, 10, bar.kind, f"{bar.name}: {printed(bar.value)}")
-        )
+        start, end = sorted((across(0), across(bar.value)))
+        hint = f"{bar.name}: {printed(bar.value)}"
+        shapes.append(rectangle(start, y + 19, end - start, 10, bar.kind, hint))
         if bar.low is not None and bar.high is not None:
-            low, high = place(bar.low), place(bar.high)
+            low, high = across(bar.low), across(bar.high)
             shapes += [
                 line(low, y + 24, high, y + 24, "whisker"),
                 line(low, y + 20, low, y + 28, "whisker"),
                 line(high, y + 20, high, y + 28, "whisker"),
             ]
     return picture(WIDTH, 38 * len(bars), title, *shapes)
+
+
+def bar_figure(
+    title: str, caption: str, bars: Sequence[Bar], printed: Callable[[float | None], str], top: float = 0
+) -> Html:
+    """A bar chart with its title and how to read it; its title for screen readers has name and number of every bar."""
+    spoken = [f"{bar.name} {printed(bar.value)}" + (f" ({bar.note})" if bar.note else "") for bar in bars]
+    return figure(bar_chart(f"{title}: {'; '.join(spoken)}", bars, printed, top), caption, title)
 
 
 def paired_bars(title: str, names: Sequence[str], series: Sequence[tuple[str, str, Sequence[int]]]) -> Html:
@@ -147,11 +142,7 @@ def stacked_bar(title: str, parts: Sequence[tuple[str, str, int]]) -> Html:
 
 
 def curve_chart(
-    title: str,
-    xs: Sequence[float],
-    series: Sequence[tuple[str, str, Sequence[float | None]]],
-    mark: float | None,
-    axis: str,
+    title: str, xs: Sequence[float], series: Sequence[Series], mark: float | None, axis: str
 ) -> Html:
     """Shares against a setting, with a line where the setting was chosen; a series is (name, class, values)."""
     left, right, top, bottom = 34, 8, 14, 200

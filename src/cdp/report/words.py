@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from cdp.report.markup import Html, element, join
 
@@ -13,26 +12,6 @@ UNKNOWN = "—"
 def percent(value: float | None) -> str:
     """`93.7 %`."""
     return UNKNOWN if value is None else f"{100 * value:.1f} %"
-
-
-def points(value: float) -> str:
-    """`+4.2 points`: a difference of two shares."""
-    return f"{100 * value:+.1f} points".replace("-", "−")
-
-
-def interval(figure: Mapping[str, Any] | None) -> str:
-    """`88.0 to 98.0 %`; empty if there is none."""
-    if figure is None or figure.get("low") is None or figure.get("high") is None:
-        return ""
-    return f"{100 * figure['low']:.1f} to {100 * figure['high']:.1f} %"
-
-
-def with_interval(figure: Mapping[str, Any] | None) -> str:
-    """`93.0 % (88.0 to 98.0 %)`."""
-    if figure is None or figure.get("value") is None:
-        return UNKNOWN
-    around = interval(figure)
-    return percent(figure["value"]) + (f" ({around})" if around else "")
 
 
 def count(value: float | None) -> str:
@@ -68,48 +47,41 @@ def size_in_memory(value: float | None) -> str:
     return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
 
 
-def rate_name(fpr: float) -> str:
-    """`TPR at FPR 0.1 %`."""
-    return f"TPR at FPR {100 * fpr:g} %"
-
-
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], caption: str | None = None, words: int = 1
 ) -> Html:
     """A table in a box that scrolls by itself; the first `words` columns are words, the others numbers."""
-    head = element(
-        "tr",
-        *(
-            element("th", name, scope="col", class_=None if at < words else "n")
-            for at, name in enumerate(header)
-        ),
+
+    def line(cells: Sequence[str], scope: str) -> Html:
+        made = []
+        for at, cell in enumerate(cells):
+            tag, of = ("th", scope) if scope == "col" or at == 0 else ("td", None)
+            made.append(element(tag, cell, scope=of, class_=None if at < words else "n"))
+        return element("tr", *made)
+
+    inner = element(
+        "table",
+        element("caption", caption) if caption else None,
+        element("thead", line(header, "col")),
+        element("tbody", *(line(row, "row") for row in rows)),
     )
-    body = [
-        element(
-            "tr",
-            *(
-                element("th", cell, scope="row")
-                if at == 0
-                else element("td", cell, class_=None if at < words else "n")
-                for at, cell in enumerate(row)
-            ),
-        )
-        for row in rows
-    ]
-    named = element("caption", caption) if caption else None
-    inner = element("table", named, element("thead", head), element("tbody", *body))
-    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
+    return scrolling(inner, caption or "table")
+
+
+def scrolling(inner: Html, name: str) -> Html:
+    """A box that scrolls sideways by itself, so that the page does not."""
+    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=name)
+
+
+def folded(title: str, inner: Html) -> Html:
+    """What is shown only when it is asked for."""
+    return element("details", element("summary", title), inner)
 
 
 def tile(value: str, name: str, note: str = "") -> Html:
     """One number in large type with what it is."""
-    return element(
-        "div",
-        element("b", value),
-        element("span", name),
-        element("small", note) if note else None,
-        class_="tile",
-    )
+    remark = element("small", note) if note else None
+    return element("div", element("b", value), element("span", name), remark, class_="tile")
 
 
 def paragraph(*pieces: str | None, class_: str | None = None) -> Html:
@@ -123,15 +95,18 @@ def section(name: str, title: str, *pieces: str | None) -> Html:
     return element("section", heading, *pieces, id=name, aria_labelledby=f"{name}-title")
 
 
-def figure(picture: str, caption: str, title: str | None = None, wide: bool = False) -> Html:
-    """A picture and how to read it."""
-    return element(
-        "figure",
-        element("h3", title) if title else None,
-        picture,
-        element("figcaption", caption),
-        class_="wide" if wide else None,
-    )
+def figure(
+    picture: str,
+    caption: str,
+    title: str | None = None,
+    wide: bool = False,
+    entries: Sequence[tuple[str, str]] = (),
+) -> Html:
+    """A picture, what its colors mean (as for `legend`), and how to read it."""
+    heading = element("h3", title) if title else None
+    colors = legend(entries) if entries else None
+    kind = "wide" if wide else None
+    return element("figure", heading, picture, colors, element("figcaption", caption), class_=kind)
 
 
 def side_by_side(*pieces: str | None) -> Html:
@@ -141,11 +116,8 @@ def side_by_side(*pieces: str | None) -> Html:
 
 def legend(entries: Sequence[tuple[str, str]]) -> Html:
     """Swatches and their meaning: (CSS class, words)."""
-    return element(
-        "p",
-        *(
-            element("span", element("i", class_=f"swatch {kind}", aria_hidden="true"), words)
-            for kind, words in entries
-        ),
-        class_="legend",
-    )
+    swatches = [
+        element("span", element("i", class_=f"swatch {kind}", aria_hidden="true"), words)
+        for kind, words in entries
+    ]
+    return element("p", *swatches, class_="legend")

@@ -1,15 +1,14 @@
-"""At the edge: a run folder in, a page out."""
+"""At the edge: a record and artifacts in, a page out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cdp.errors import OutputExistsError
 from cdp.files import write_text
-from cdp.report.artifacts import accepted_only, read_artifacts, read_run
+from cdp.report.artifacts import Artifacts, read_run_artifacts
 from cdp.report.page import build_page
+from cdp.types.run_record import RunRecord, read_run_record
 
 
 def write_report(folder: Path, out: Path | None = None, *, force: bool = False) -> Path:
@@ -29,13 +28,10 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
     target = own if out is None else out
     if target.exists() and not force and target.resolve() != own.resolve():
         raise OutputExistsError(f"{target} is there already; choose another name or replace it with --force.")
-    run = read_run(folder)
-    page = build_page(run, accepted_only(run, read_artifacts(folder, _base(run))))
-    write_text(target, page)
+    write_page(read_run_record(folder / "run.json"), read_run_artifacts(folder), target)
     return target
 
 
-def _base(run: Mapping[str, Any]) -> str | None:
-    """The name of the base network's folder."""
-    told = ((run.get("results") or {}).get("headline") or {}).get("network")
-    return None if told is None else str(told)
+def write_page(record: RunRecord, artifacts: Artifacts, file: Path) -> None:
+    """Write the report, whole or not at all; a page that is there is replaced."""
+    write_text(file, build_page(record, artifacts))

@@ -352,15 +352,14 @@ def write_run_record(file: str | Path, record: RunRecord) -> None:
         InputError: a value has the wrong type; the message names its key.
         StoreError: the disk is full or the file may not be written.
     """
-    from cdp.data.manifest_tables import writing_file
+    from cdp.files import write_bytes
 
     text = msgspec.json.encode(record, enc_hook=_as_plain)
     try:
         msgspec.json.decode(text, type=RunRecord)
     except msgspec.ValidationError as error:
         raise InputError(f"{file}: {_problem(error)}; nothing was written.") from None
-    with writing_file(file, force=True) as partial:
-        partial.write_bytes(msgspec.json.format(text, indent=2) + b"\n")
+    write_bytes(file, msgspec.json.format(text, indent=2) + b"\n")
 
 
 def read_json(file: Path, kind: Any) -> Any:

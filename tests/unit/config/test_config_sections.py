@@ -46,14 +46,14 @@ def test_the_networks_recipe_is_what_it_was():
     }  # fmt: skip
     assert repr(Recipe().epochs) == "20"
     for wrong, message in {
-        ("rate", -1): "Recipe(rate=-1): rate is the highest learning rate, from 0 to 1000.",
-        ("epochs", 0): "Recipe(epochs=0): epochs must be greater than 0.",
-        ("loss", "x"): "Recipe(loss='x'): choose one of softmax, arcface, cosface.",
-        ("size", 4): "Recipe(size=4): the network sees images of 8 pixels a side or more.",
+        ("rate", -1): "rate = -1: the highest learning rate from 0 to 1000.",
+        ("epochs", 0): "epochs = 0: a number of passes over the images, above 0 and at most 1e+06.",
+        ("loss", "x"): 'loss = "x": choose one of softmax, arcface, cosface.',
+        ("size", 4): "size = 4: pixels a side, 8 or more.",
         (
             "scale",
             20,
-        ): "Recipe(scale=20, size=32): a crop of 32 does not fit into 20; scale is 0 or at least size.",
+        ): "scale = 20, size = 32: a crop of 32 does not fit into 20; scale is 0 or at least size.",
     }.items():
         with pytest.raises(InputError) as caught:
             replace(Recipe(), **dict([wrong]))
@@ -61,16 +61,16 @@ def test_the_networks_recipe_is_what_it_was():
     with pytest.raises(InputError) as caught:
         Recipe(shard_classes=True, label_smoothing=0.1)
     assert str(caught.value) == (
-        "Recipe(sample_classes, shard_classes): these work with the softmax loss without smoothing only."
+        "sample_classes, shard_classes: these work with the softmax loss without smoothing only."
     )
 
 
 @pytest.mark.parametrize(
     ("section", "wrong", "message"),
     [
-        (TrainSection, {"epochs": 0}, "train.epochs = 0: epochs must be greater than 0."),
-        (TrainSection, {"zoom": 1}, "train.zoom = 1: a share of the image's side from 0 to 0.9."),
-        (TrainSection, {"momentum": 2}, "train.momentum = 2: the momentum of SGD, below 1, from 0 to 1. Did you mean 0.02?"),
+        (TrainSection, {"epochs": 0}, "train.epochs = 0: a number of passes over the images, above 0 and at most 1e+06."),
+        (TrainSection, {"zoom": 1}, "train.zoom = 1: a share from 0 to 0.9."),
+        (TrainSection, {"momentum": 2}, "train.momentum = 2: the momentum of SGD from 0 to 1. Did you mean 0.02?"),
         (
             JointSection,
             {"scale": 20},

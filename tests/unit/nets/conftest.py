@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="the networks need the extra nets")
 
 import torch
 
-from cdp.nets import registry
+from cdp.nets import trunks
 from cdp.nets.recipe import Recipe
 from cdp.nets.trunks import network_names, register_trunk
 from cdp.types.manifest import Manifest
@@ -33,7 +33,7 @@ def thumb(channels: int) -> torch.nn.Module:
 def _one_thread_and_no_new_names(monkeypatch):
     torch.set_num_threads(1)
     network_names()
-    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
+    monkeypatch.setattr(trunks, "_ENTRIES", dict(trunks._ENTRIES))
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,11 @@ import torch
 
 from cdp.errors import InputError
 from cdp.nets.augment import augment, center_crop, draw_numbers, to_float
-from cdp.nets.devices import World
-from cdp.nets.pixels import Look, decode_pixels, stream_pixels
+from cdp.nets.label_spaces import LabelSpace, Plan
+from cdp.nets.pixels import PixelFormat, decode_pixels, stream_pixels
+from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe
 from cdp.nets.schedules import one_cycle_rate, paper_rate
-from cdp.nets.spaces import Plan, Space
 from cdp.types.manifest import Manifest
 
 
@@ -75,43 +75,43 @@ def test_mirrored_images_are_exactly_mirrored(images, kind):
 
 
 def test_decoding_to_memory_and_to_disk_agree(people, tmp_path):
-    look = Look(16)
-    held = decode_pixels(people, look, threads=1)
-    kept = decode_pixels(people, look, folder=tmp_path / "pixels", memory_budget=0, threads=2)
+    pixel_format = PixelFormat(16)
+    held = decode_pixels(people, pixel_format, threads=1)
+    kept = decode_pixels(people, pixel_format, folder=tmp_path / "pixels", memory_budget=0, threads=2)
     assert isinstance(kept, np.memmap)
     assert held.shape == (48, 3, 16, 16)
     np.testing.assert_array_equal(held, kept)
-    again = decode_pixels(people, look, folder=tmp_path / "pixels", memory_budget=0)
+    again = decode_pixels(people, pixel_format, folder=tmp_path / "pixels", memory_budget=0)
     np.testing.assert_array_equal(held, again)
     assert not list((tmp_path / "pixels").glob(".*.partial*"))
-    grey = decode_pixels(people, Look(16, color=False))
+    grey = decode_pixels(people, PixelFormat(16, color=False))
     assert grey.shape == (48, 1, 16, 16)
 
 
 def test_streaming_keeps_the_order(people):
-    blocks = list(stream_pixels(people, Look(16), [(8, 16), (16, 40)], 2))
+    blocks = list(stream_pixels(people, PixelFormat(16), [(8, 16), (16, 40)], 2))
     assert [start for start, _ in blocks] == [8, 16]
     np.testing.assert_array_equal(
-        np.concatenate([block for _, block in blocks]), decode_pixels(people, Look(16))[8:40]
+        np.concatenate([block for _, block in blocks]), decode_pixels(people, PixelFormat(16))[8:40]
     )
 
 
 def test_an_image_smaller_than_the_crop_is_named(people):
     with pytest.raises(InputError, match=r"row 0 .*16 x 16 pixels, the crop 24 x 24.*--enlarge"):
-        decode_pixels(people, Look.of(Recipe(size=24)), threads=1)
-    assert decode_pixels(people, Look.of(Recipe(size=24, enlarge=True))).shape[-1] == 24
+        decode_pixels(people, PixelFormat.of(Recipe(size=24)), threads=1)
+    assert decode_pixels(people, PixelFormat.of(Recipe(size=24, enlarge=True))).shape[-1] == 24
 
 
 def test_an_unreadable_image_stops_with_its_path_and_row(people, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
     broken = Manifest((*people.locations[:3], str(tmp_path / "broken.png")), [0, 0, 0, 0], None, people.root)
     with pytest.raises(InputError, match=r"row 3 .*broken.png"):
-        decode_pixels(broken, Look.of(Recipe(size=16)))
+        decode_pixels(broken, PixelFormat.of(Recipe(size=16)))
 
 
 def make_space(name, n_images, weight=1.0):
     pixels = np.zeros((n_images, 1, 8, 8), np.uint8)
-    return Space(name, pixels, np.arange(n_images), np.arange(n_images) % 3, 3, weight)
+    return LabelSpace(name, pixels, np.arange(n_images), np.arange(n_images) % 3, 3, weight)
 
 
 @pytest.mark.parametrize("sizes", [(50,), (50, 333), (1000, 7, 31)])
@@ -120,9 +120,9 @@ def test_an_epoch_sees_every_image_once_and_no_batch_is_a_leftover(sizes):
     for epoch in range(2):
         steps = range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch)
         for index, size in enumerate(sizes):
-            seen = np.concatenate([plan.places(index, step) for step in steps])
+            seen = np.concatenate([plan.positions(index, step) for step in steps])
             assert sorted(seen) == list(range(size))
-        totals = [sum(len(plan.places(index, step)) for index in range(len(sizes))) for step in steps]
+        totals = [sum(len(plan.positions(index, step)) for index in range(len(sizes))) for step in steps]
         assert max(totals) - min(totals) <= len(sizes)
         assert max(totals) <= 64 + len(sizes)
     assert not np.array_equal(plan.order(0, 0), plan.order(0, 1))
@@ -134,16 +134,16 @@ def test_processes_share_every_batch_without_overlap():
     pair = [Plan([space], recipe, World(rank, 2)) for rank in range(2)]
     for step in range(alone.steps_per_epoch):
         shared = [plan.gather(step)[0][0] for plan in pair]
-        assert sorted(np.concatenate(shared)) == sorted(alone.places(0, step))
+        assert sorted(np.concatenate(shared)) == sorted(alone.positions(0, step))
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"epochs": 0}, "epochs must be greater than 0"),
-        ({"rate": -1}, "rate is the highest learning rate"),
+        ({"epochs": 0}, "epochs = 0: a number of passes over the images, above 0"),
+        ({"rate": -1}, "rate = -1: the highest learning rate"),
         ({"schedule": "cosine"}, "choose one of paper, one_cycle"),
-        ({"size": 4}, "8 pixels a side or more"),
+        ({"size": 4}, "size = 4: pixels a side, 8 or more"),
         ({"size": 32, "scale": 28}, "does not fit into 28"),
         ({"loss": "arcface", "sample_classes": 0.1}, "softmax loss without smoothing only"),
     ],

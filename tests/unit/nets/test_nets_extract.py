@@ -11,7 +11,7 @@ from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.nets.augment import center_crop
 from cdp.nets.ensemble import ensemble
 from cdp.nets.extract import extract_views
-from cdp.nets.pixels import Look, decode_pixels
+from cdp.nets.pixels import PixelFormat, decode_pixels
 from cdp.nets.supervised import train_supervised
 from cdp.nets.weights import load_network
 from cdp.types import Views
@@ -37,7 +37,7 @@ def trained(people, tmp_path_factory):
 def by_hand(folder, manifest):
     """One image at a time, straight from the definition."""
     network = load_network(folder)
-    pixels = decode_pixels(manifest, Look.of(network.recipe))
+    pixels = decode_pixels(manifest, PixelFormat.of(network.recipe))
     vectors = []
     with torch.inference_mode():
         for image in pixels:
@@ -64,7 +64,7 @@ def test_views_row_by_row(trained, strangers, tmp_path):
 def test_flips_are_averaged(trained, people, tmp_path):
     flipped = extract_views(trained, people, tmp_path / "a", base="thumb", members=[], flip=True)
     network = load_network(trained / "thumb")
-    images = center_crop(torch.from_numpy(decode_pixels(people, Look(16))), 16)
+    images = center_crop(torch.from_numpy(decode_pixels(people, PixelFormat(16))), 16)
     with torch.inference_mode():
         one, two = (
             torch.nn.functional.normalize(network.network(side)) for side in (images, images.flip(-1))
@@ -136,7 +136,7 @@ def test_views_are_not_written_through_a_link(trained, people, tmp_path):
     ("change", "error", "words"),
     [
         ({"recipe": {"size": "16"}}, StoreError, "Expected `int`, got `str`"),
-        ({"recipe": {"size": 2}}, StoreError, "8 pixels a side or more"),
+        ({"recipe": {"size": 2}}, StoreError, "size = 2: pixels a side, 8 or more"),
         ({"recipe": None}, StoreError, "Expected `object`, got `null`"),
         (
             {"recipe": {"sorcery": 1}},

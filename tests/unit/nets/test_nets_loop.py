@@ -15,9 +15,9 @@ from scipy import sparse
 from cdp.data.merge import merge_manifests
 from cdp.errors import CdpError, InputError, MissingExtraError, StoreError
 from cdp.nets.joint import PseudoPart, train_joint
-from cdp.nets.journal import read_journal
 from cdp.nets.loop import LoopOptions
 from cdp.nets.supervised import Member, train_supervised
+from cdp.nets.training_log import read_log
 from cdp.nets.weights import WEIGHTS, load_network
 from cdp.types import Labels
 from cdp.types.manifest import Manifest
@@ -46,7 +46,9 @@ def same_weights(one: Path, other: Path) -> bool:
 
 
 def each_step(progress=None, **more):
-    return LoopOptions(checkpoint_every=2, log_every=1, **({"watch": progress} if progress else {}), **more)
+    return LoopOptions(
+        checkpoint_every=2, log_every=1, **({"progress": progress} if progress else {}), **more
+    )
 
 
 def test_stopped_anywhere_and_run_again_gives_the_same_weights(people, quick, tmp_path):
@@ -58,8 +60,8 @@ def test_stopped_anywhere_and_run_again_gives_the_same_weights(people, quick, tm
         (again,) = train_supervised(people, ["thumb"], out, recipe=quick, options=each_step())
         assert same_weights(whole, again)
         # 12 steps, each once, although some ran twice
-        assert [line["step"] for line in read_journal(again)] == list(range(1, 13))
-        losses = [[line["loss"] for line in read_journal(folder)] for folder in (whole, again)]
+        assert [line["step"] for line in read_log(again)] == list(range(1, 13))
+        losses = [[line["loss"] for line in read_log(folder)] for folder in (whole, again)]
         assert losses[0] == losses[1]
 
 
@@ -80,7 +82,7 @@ def test_members_differ_whatever_the_seed_of_the_recipe(people, quick, out, seed
 def test_it_learns(people, quick, out):
     recipe = replace(quick, epochs=15, loss="softmax", rate=0.02, rotate=0, zoom=0)
     (folder,) = train_supervised(people, ["thumb"], out, recipe=recipe)
-    log = read_journal(folder)
+    log = read_log(folder)
     assert log[-1]["loss"] < 0.3 < 1.5 < log[0]["loss"]
     assert {"step", "epoch", "loss", "losses", "rate", "images_per_second"} == set(log[0])
     assert not list(folder.glob("checkpoint*"))
@@ -106,7 +108,7 @@ def test_a_checkpoint_of_another_run_is_refused(people, quick, out):
         train_supervised(people, ["thumb"], out, recipe=quick, options=each_step(pull_the_plug_at(5)))
     with pytest.raises(InputError, match="trained for 6 classes, there are 4 now"):
         train_supervised(people.take(people.identities < 4), ["thumb"], out, recipe=quick)
-    with pytest.raises(InputError, match="other settings or images; repeat the settings"):
+    with pytest.raises(InputError, match="other settings or images; use the settings"):
         train_supervised(people, ["thumb"], out, recipe=replace(quick, shift=0.0))
 
 
@@ -310,5 +312,5 @@ def test_half_precision_stays_close(people, quick, out):
     recipe = replace(quick, loss="softmax", precision="bfloat16", epochs=1)
     (half,) = train_supervised(people, ["thumb"], out / "half", recipe=recipe)
     (full,) = train_supervised(people, ["thumb"], out / "full", recipe=replace(recipe, precision="float32"))
-    losses = [read_journal(folder)[-1]["loss"] for folder in (half, full)]
+    losses = [read_log(folder)[-1]["loss"] for folder in (half, full)]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)

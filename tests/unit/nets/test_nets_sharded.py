@@ -29,7 +29,7 @@ def test_all_classes_on_one_process_is_plain_softmax_and_sgd():
         targets = torch.randint(0, 7, (11,), generator=generator)
         loss = head(vectors, targets)
         loss.backward()
-        head.learn(0.3, 0.9, 0.01)
+        head.update(0.3, 0.9, 0.01)
         expected, weight, velocity = twin_step(
             weight, velocity, vectors.double().numpy(), targets.numpy(), 0.3, 0.9, 0.01
         )
@@ -43,23 +43,23 @@ def test_a_sample_holds_every_true_class_and_only_the_sample_learns():
     targets = torch.tensor([3, 500, 999, 3])
     vectors = torch.randn(4, 5, requires_grad=True)
     loss = head(vectors, targets)
-    chosen = head._chosen.clone()
+    chosen = head._sampled.clone()
     logits = vectors.detach() @ before[chosen].T
     places = torch.searchsorted(chosen, targets)
     torch.testing.assert_close(loss.detach(), torch.nn.functional.cross_entropy(logits, places))
     loss.backward()
     assert vectors.grad.abs().sum() > 0
-    head.learn(0.1, 0.9, 0.0)
+    head.update(0.1, 0.9, 0.0)
     assert len(chosen) == 20
     assert set(targets.tolist()) <= set(chosen.tolist())
     changed = (head.weight != before).any(dim=1).nonzero()[:, 0]
     assert set(changed.tolist()) <= set(chosen.tolist())
     head(vectors, targets)
-    assert not torch.equal(head._chosen, chosen)
+    assert not torch.equal(head._sampled, chosen)
 
 
 def test_initialization_does_not_depend_on_the_number_of_processes():
-    from cdp.nets.devices import World
+    from cdp.nets.processes import World
 
     whole = PartialSoftmax(4, 9001, seed=5).weight
     parts = [PartialSoftmax(4, 9001, seed=5, world=World(rank, 3)).weight for rank in range(3)]

@@ -24,11 +24,11 @@ def slow_survey(labels, truth):
         for row, label in enumerate(labels):
             if label == group and truth[row] >= 0 and truth[row] != majority[group]:
                 wrong.add(row)
-    home = []
+    expected = []
     for label, who in zip(labels, truth, strict=True):
         mine = [group for group in sizes if label < 0 and who >= 0 and majority[group] == who]
-        home.append(min(mine, key=lambda group: (-sizes[group], group)) if mine else -1)
-    return majority, wrong, home
+        expected.append(min(mine, key=lambda group: (-sizes[group], group)) if mine else -1)
+    return majority, wrong, expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -41,15 +41,15 @@ def test_the_survey_agrees_with_its_slow_twin(rows):
         assert survey.identities is None
         assert not survey.wrong.any()
         return
-    majority, wrong, home = slow_survey(labels.labels.tolist(), truth.tolist())
+    majority, wrong, expected = slow_survey(labels.labels.tolist(), truth.tolist())
     assert survey.majority.tolist() == [majority[group] for group in range(labels.n_identities)]
     assert set(np.flatnonzero(survey.wrong).tolist()) == wrong
-    assert survey.home.tolist() == home
+    assert survey.expected.tolist() == expected
     for group in range(labels.n_identities):
         members = survey.members(group).tolist()
         assert sorted(members) == np.flatnonzero(labels.labels == group).tolist()
         assert survey.n_wrong[group] == len(wrong & set(members))
-        assert survey.n_missed[group] == len(survey.missed(group)) == home.count(group)
+        assert survey.n_missed[group] == len(survey.missed(group)) == expected.count(group)
     several = {who for who, number in Counter(majority.values()).items() if number > 1 and who >= 0}
     assert {who for who, _ in survey.split_identities()} == several
 
@@ -59,9 +59,9 @@ def test_without_identities_a_discarded_image_goes_where_it_is_nearest():
     neighbors = np.array([[1], [0], [3], [2], [2], [0], [4]])
     base = KnnGraph(neighbors, np.full((7, 1), 0.5, np.float32))
     accepted = ConsensusGraph(np.array([[0, 1], [2, 3], [1, 4], [3, 4]]), np.array([0.1, 0.1, 0.2, 0.3]), 7)
-    assert survey_groups(labels, None).home.tolist() == [-1] * 7
-    assert survey_groups(labels, None, None, base).home.tolist() == [-1, -1, -1, -1, 1, 0, -1]
-    assert survey_groups(labels, None, accepted, base).home.tolist() == [-1, -1, -1, -1, 0, 0, -1]
+    assert survey_groups(labels, None).expected.tolist() == [-1] * 7
+    assert survey_groups(labels, None, None, base).expected.tolist() == [-1, -1, -1, -1, 1, 0, -1]
+    assert survey_groups(labels, None, accepted, base).expected.tolist() == [-1, -1, -1, -1, 0, 0, -1]
 
 
 def test_the_graph_shows_mistakes_and_never_more_than_there_is_room_for():
@@ -70,11 +70,11 @@ def test_the_graph_shows_mistakes_and_never_more_than_there_is_room_for():
     found[found == 7] = 8
     found[[0, 50, 100]] = -1
     survey = survey_groups(Labels.from_array(found), truth)
-    chosen = choose_groups(survey, 80)
+    groups = choose_groups(survey, 80)
     joined = int(survey.labels[np.flatnonzero(truth == 7)[0]])
-    assert joined in chosen
-    assert survey.sizes[chosen].sum() <= 80
-    assert len(set(chosen)) == len(chosen) >= 8
+    assert joined in groups
+    assert survey.sizes[groups].sum() <= 80
+    assert len(set(groups)) == len(groups) >= 8
 
 
 def test_neighbors_never_share_a_color():
@@ -92,19 +92,19 @@ def test_neighbors_never_share_a_color():
         assert len({colors[at] for at in np.flatnonzero(groups == group)}) == 3
 
 
-def test_nodes_are_apart_and_the_same_every_time():
+def test_nodes_keep_clear_of_one_another_and_the_same_every_time():
     # Three cliques of six; two of them joined by one edge; two nodes alone.
     cliques = [(a + base, b + base) for base in (0, 6, 12) for a in range(6) for b in range(a)]
     edges = np.array([*cliques, (0, 6)])
-    places = place_nodes(20, edges)
-    np.testing.assert_array_equal(places, place_nodes(20, edges))
-    apart = np.sqrt(((places[:, None] - places[None]) ** 2).sum(axis=2)) + 9 * np.eye(20)
-    assert apart.min() > 0.3
+    positions = place_nodes(20, edges)
+    np.testing.assert_array_equal(positions, place_nodes(20, edges))
+    distance = np.sqrt(((positions[:, None] - positions[None]) ** 2).sum(axis=2)) + 9 * np.eye(20)
+    assert distance.min() > 0.3
     # Nodes of different components keep clear of one another.
-    assert apart[:12, 12:].min() > 1.29
-    inside = max(apart[a, b] for a, b in cliques)
+    assert distance[:12, 12:].min() > 1.29
+    inside = max(distance[a, b] for a, b in cliques)
     assert inside < 3
-    assert apart[0, 6] < 5
+    assert distance[0, 6] < 5
     assert place_nodes(0, np.empty((0, 2), np.int64)).shape == (0, 2)
 
 

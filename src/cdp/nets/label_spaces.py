@@ -16,16 +16,19 @@ from scipy import sparse
 
 from cdp.errors import InputError
 from cdp.nets.augment import augment, draw_numbers
-from cdp.nets.devices import World
 from cdp.nets.losses import SoftTargets, Targets
+from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, key_of
 from cdp.nets.seeds import seed_for
 from cdp.store import hash_array
 from cdp.types.arrays import ByteArray, LongArray
 
+NO_PIXELS: ByteArray = np.empty((0, 1, 1, 1), np.uint8)
+"""Of a label space whose images are not decoded yet."""
+
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class LabelSpace:
     """Images that share a classifier.
 
     Attributes:
@@ -62,22 +65,18 @@ class Space:
         """A hash of everything that bears on the training."""
         soft: Any = self.targets
         if isinstance(soft, sparse.csr_array):
-            told = [hash_array(part) for part in (soft.data, soft.indices, soft.indptr)]
+            targets = [hash_array(part) for part in (soft.data, soft.indices, soft.indptr)]
         else:
-            told = [hash_array(soft)]
-        return key_of(self.source, self.pixels.shape, hash_array(self.rows), told, self.weight)
+            targets = [hash_array(soft)]
+        return key_of(self.source, self.pixels.shape, hash_array(self.rows), targets, self.weight)
 
-    def take_targets(self, places: LongArray) -> Targets:
+    def take_targets(self, positions: LongArray) -> Targets:
         """The targets of some of the rows, as tensors."""
         if not isinstance(self.targets, sparse.csr_array):
-            return torch.from_numpy(self.targets[places])
-        part = self.targets[places].tocoo()
-        return SoftTargets(
-            torch.from_numpy(part.row.astype(np.int64)),
-            torch.from_numpy(part.col.astype(np.int64)),
-            torch.from_numpy(part.data.astype(np.float32)),
-            len(places),
-        )
+            return torch.from_numpy(self.targets[positions])
+        part = self.targets[positions].tocoo()
+        rows, columns = (torch.from_numpy(one.astype(np.int64)) for one in (part.row, part.col))
+        return SoftTargets(rows, columns, torch.from_numpy(part.data.astype(np.float32)), len(positions))
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Plan:
     epoch's steps, so every batch holds the spaces in proportion and none is a leftover of a few images.
     """
 
-    def __init__(self, spaces: Sequence[Space], recipe: Recipe, world: World) -> None:
+    def __init__(self, spaces: Sequence[LabelSpace], recipe: Recipe, world: World) -> None:
         self.spaces, self.recipe, self.world = tuple(spaces), recipe, world
         self.n_images = sum(len(space) for space in spaces)
         self.steps_per_epoch = math.ceil(self.n_images / recipe.batch)
@@ -117,7 +116,7 @@ class Plan:
         generator = np.random.default_rng(seed_for(self.recipe.seed, "order", index, epoch))
         return generator.permutation(len(self.spaces[index]))
 
-    def places(self, index: int, step: int) -> LongArray:
+    def positions(self, index: int, step: int) -> LongArray:
         """Positions among the space's rows that a step uses, on all processes together."""
         epoch, within = divmod(step, self.steps_per_epoch)
         n_images = len(self.spaces[index])
@@ -125,30 +124,27 @@ class Plan:
         stop = (within + 1) * n_images // self.steps_per_epoch
         return self.order(index, epoch)[start:stop]
 
-    def gather(self, step: int) -> tuple[list[LongArray], list[ByteArray]]:
-        """This process's positions and raw images of a step, per space."""
-        mine = [self.places(index, step)[self._mine] for index in range(len(self.spaces))]
-        images = [
-            np.asarray(space.pixels[space.rows[places]])
-            for space, places in zip(self.spaces, mine, strict=True)
-        ]
-        return mine, images
-
     @property
     def _mine(self) -> slice:
         return slice(self.world.rank, None, self.world.n_processes)
 
-    def finish(self, step: int, places: list[LongArray], images: list[ByteArray]) -> Batch:
-        """Augment and convert what `gather` fetched."""
-        changed = []
+    def gather(self, step: int) -> tuple[list[LongArray], list[ByteArray]]:
+        """This process's positions and raw images of a step, per space."""
+        mine = [self.positions(index, step)[self._mine] for index in range(len(self.spaces))]
+        return mine, [
+            np.asarray(space.pixels[space.rows[own]]) for space, own in zip(self.spaces, mine, strict=True)
+        ]
+
+    def finish(self, step: int, positions: list[LongArray], images: list[ByteArray]) -> Batch:
+        """Augment, on this process's device, what `gather` fetched."""
+        augmented = []
         for index, raw in enumerate(images):
             seed = seed_for(self.recipe.seed, "augment", index, step)
-            numbers = draw_numbers(seed, len(self.places(index, step)))[self._mine]
-            images_there = torch.from_numpy(raw).to(self.world.device)
-            changed.append(augment(images_there, numbers, self.recipe))
-        targets = [space.take_targets(where) for space, where in zip(self.spaces, places, strict=True)]
-        whole = torch.cat(changed) if len(changed) > 1 else changed[0]
-        return Batch(step, whole, tuple(map(len, places)), tuple(targets))
+            numbers = draw_numbers(seed, len(self.positions(index, step)))[self._mine]
+            augmented.append(augment(torch.from_numpy(raw).to(self.world.device), numbers, self.recipe))
+        targets = [space.take_targets(own) for space, own in zip(self.spaces, positions, strict=True)]
+        whole = torch.cat(augmented) if len(augmented) > 1 else augmented[0]
+        return Batch(step, whole, tuple(map(len, positions)), tuple(targets))
 
     @contextmanager
     def batches(self, first_step: int) -> Iterator[Iterator[Batch]]:

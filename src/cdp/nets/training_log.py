@@ -1,4 +1,4 @@
-"""What a run says while it goes on: JSON lines, and TensorBoard for those who ask."""
+"""What a run logs: JSON lines, and TensorBoard for those who ask."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cdp.nets.torchvision_guard import require
 LOG = "log.jsonl"
 
 
-class Journal:
+class TrainingLog:
     """One line per interval; lines after the checkpoint that a run goes on from are taken back."""
 
     def __init__(self, folder: Path, first_step: int, tensorboard: bool = False) -> None:
         self.file = folder / LOG
-        kept = [line for line in read_journal(folder) if line["step"] <= first_step]
+        kept = [line for line in read_log(folder) if line["step"] <= first_step]
         write_text(self.file, "".join(json.dumps(line) + "\n" for line in kept))
         self._board: Any = None
         if tensorboard:
@@ -35,18 +35,16 @@ class Journal:
                 self._board.add_scalar(name, line[name], line["step"])
 
     def close(self) -> None:
-        """Let go of TensorBoard's file."""
+        """Close TensorBoard's file."""
         if self._board is not None:
             self._board.close()
 
 
-def read_journal(folder: str | Path) -> list[dict[str, Any]]:
+def read_log(folder: str | Path) -> list[dict[str, Any]]:
     """All whole lines of a run's log; one cut off by a kill is left out."""
     file = Path(folder) / LOG
-    if not file.exists():
-        return []
     lines: list[dict[str, Any]] = []
-    for text in file.read_text(encoding="utf-8").splitlines():
+    for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
             lines.append(json.loads(text))
         except json.JSONDecodeError:

@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
+from cdp.devices import resolve_device
+from cdp.errors import InputError
+
 
 @dataclass(frozen=True)
 class World:
@@ -37,25 +40,36 @@ class World:
 
 
 @contextmanager
-def joined_world() -> Iterator[World]:
-    """The world that torchrun describes (gloo on CPU, nccl on GPUs), or this process alone."""
+def joined_world(device: str = "auto") -> Iterator[World]:
+    """The processes that torchrun describes (gloo on CPUs, nccl on GPUs), or this one alone."""
     n_processes = int(os.environ.get("WORLD_SIZE", "1"))
-    has_gpu = torch.cuda.is_available()
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    device = torch.device("cuda", local) if has_gpu else torch.device("cpu")
-    if has_gpu:
-        torch.cuda.set_device(device)
+    own = _own_device(device, n_processes)
+    if own.type == "cuda":
+        torch.cuda.set_device(own)
     if n_processes == 1:
-        yield World(device=device)
+        yield World(device=own)
         return
     opened_here = not distributed.is_initialized()
     if opened_here:
-        distributed.init_process_group("nccl" if has_gpu else "gloo")
+        distributed.init_process_group("nccl" if own.type == "cuda" else "gloo")
     try:
-        yield World(distributed.get_rank(), n_processes, device)
+        yield World(distributed.get_rank(), n_processes, own)
     finally:
         if opened_here:
             distributed.destroy_process_group()
+
+
+def _own_device(name: str, n_processes: int) -> torch.device:
+    """The device of this process; of several processes each has a GPU of its own, or all have the CPU."""
+    device = resolve_device(name)
+    if n_processes == 1 or device.type in ("cpu", "meta"):
+        return device
+    if device.type != "cuda" or name.startswith("cuda:"):
+        raise InputError(
+            f"device={name!r}: {n_processes} processes cannot share one device; choose cuda, where each has a GPU "
+            "of its own, or cpu."
+        )
+    return resolve_device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
 
 
 class _Sum(torch.autograd.Function):
