@@ -148,9 +148,7 @@ def _link_images(ids: IntArray, probability: DoubleArray, n_images: int) -> _Lin
             first[image] = 2 * link + side
             n_links[image] += 1
     present = np.ones(n_pairs, np.int32)
-    return _Links(
-        ends, probability.copy(), present, probability.copy(), table, first, following, n_links
-    )
+    return _Links(ends, probability.copy(), present, probability.copy(), table, first, following, n_links)
 
 
 @kernel
@@ -160,7 +158,7 @@ def _move_link(links: _Links, entry: int, gone: int, kept: int) -> int:
     third = links.ends[link, 1 - side]
     _remove(links.table, links.ends, _look_up(links.table, links.ends, gone, third))
     slot = _look_up(links.table, links.ends, kept, third)
-    other = links.table[slot]
+    other: int = links.table[slot]
     if other >= 0:
         links.total[other] += links.total[link]
         links.present[other] += links.present[link]
@@ -192,7 +190,7 @@ def _agglomerate(
     # Not a list comprehension: with one, the compiler drops writes to arrays of the named tuple as dead code.
     for link in range(len(probability)):
         if probability[link] > join_above:
-            heap.append((-probability[link], -probability[link], link))
+            heap.append((-probability[link], -probability[link], link))  # noqa: PERF401
     heapq.heapify(heap)
     while len(heap) > 0:
         best, _, link = heapq.heappop(heap)

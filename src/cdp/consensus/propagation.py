@@ -195,7 +195,15 @@ def _merge_by_doubt(
             node_of[a] = n_images + merge
             merge += 1
         merge_of[row] = node_of[a] - n_images
-    return left[:merge], right[:merge], height[:merge], lowest[:merge], n_below[:merge], parent[:merge], merge_of
+    return (
+        left[:merge],
+        right[:merge],
+        height[:merge],
+        lowest[:merge],
+        n_below[:merge],
+        parent[:merge],
+        merge_of,
+    )
 
 
 @kernel
