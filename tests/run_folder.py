@@ -2,38 +2,26 @@
 
 from pathlib import Path
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 from PIL import Image, ImageDraw
 
-from cdp import candidate_pairs, measure_labels, measure_pairs
-from cdp.consensus.pair_features import collect_opinions
 from cdp.consensus.settings import ConsensusSettings, plain
-from cdp.evaluate.agreement import agreement
-from cdp.evaluate.importance import permutation_importance
 from cdp.lab.synthetic import synthetic_views
-from cdp.labeling.pipeline import Labeling, label
-from cdp.types import ALL_INPUTS, Fate, Manifest, Views
-from cdp.types.opinions import block_columns
+from cdp.labeling.figures import measure_labeling
+from cdp.labeling.output import write_labeling
+from cdp.labeling.pipeline import label
+from cdp.types import ALL_INPUTS, Manifest, Views
 from cdp.types.run_record import (
-    Agreement,
     Committee,
     Figure,
-    GroupScores,
     Headline,
-    Importance,
-    LabelFigures,
-    MediatorFigures,
-    Member,
     ModelFigures,
-    PairScores,
     PartRecord,
     RateFigure,
     RecognitionFigures,
-    Results,
     RunRecord,
     StageRecord,
-    TrueFigures,
     write_run_record,
 )
 
@@ -45,12 +33,10 @@ def make_run_folder(folder: Path) -> RunRecord:
     split = synthetic_views(150, 7.0, labeled=0.6, members=2, dimensions=24, noise=0.75, junk=0.06, seed=3)
     settings = ConsensusSettings.of("paper", k=8, inputs=ALL_INPUTS, max_size=40, tune=True)
     made = label(split.unlabeled, settings, labeled=[split.labeled])
+    results = measure_labeling(made, split.unlabeled, names=list(NETWORKS))
     folder.mkdir(parents=True, exist_ok=True)
-    draw_images(folder, split.unlabeled.identities)
-    made.labels.save(folder / "labels")
-    made.accepted.save(folder / "labels" / "consensus")
-    made.mediator.save(folder / "labels" / "mediator")
-    made.graphs["base"].save(folder / "labels" / "base_graph")
+    images = draw_images(folder, split.unlabeled.identities)
+    write_labeling(folder / "labels", made, results, paths=images.locations)
     record = RunRecord(
         cdp="0.1.0",
         command="cdp run recipes/small-faces.toml --out work/small-faces",
@@ -70,12 +56,10 @@ def make_run_folder(folder: Path) -> RunRecord:
             "distractors": PartRecord(images=1000, identities=100),
         },
         stages=stages(made.seconds),
-        results=Results(
+        results=replace(
+            results,
             headline=headline(split.labeled.n_images, made.labels.labels >= 0),
-            labels=label_results(split.unlabeled, made),
-            tuning=made.tuning,
-            mediator=mediator_results(split.unlabeled, made),
-            committee=committee(made),
+            committee=with_recognition(results.committee),
         ),
         notes=list(made.notes),
     )
@@ -85,42 +69,6 @@ def make_run_folder(folder: Path) -> RunRecord:
 
 def part_of(views: Views) -> PartRecord:
     return PartRecord(images=views.n_images, identities=len(np.unique(views.identities)))
-
-
-def label_results(views: Views, made: Labeling) -> LabelFigures:
-    labels, figures = made.labels, measure_labels(made.labels, views.identities)
-    pairs = measure_pairs(made.accepted, candidate_pairs(made.graphs["base"]), views.identities)
-    return LabelFigures(
-        setting=made.settings.bar_key,
-        threshold=made.settings.bar,
-        coverage=labels.coverage,
-        identities_found=labels.n_identities,
-        fates={fate.name.lower(): int((labels.fate == fate).sum()) for fate in Fate},
-        sizes=labels.sizes.tolist(),
-        true=TrueFigures(
-            identities_true=figures.identities_true,
-            identities_true_shared=figures.identities_true_shared,
-            identities_found=figures.identities_found,
-            sizes=np.unique(views.identities, return_counts=True)[1].tolist(),
-            sizes_found=labels.sizes.tolist(),
-            pairs=msgspec.convert(pairs, PairScores, from_attributes=True),
-            discards_kept=msgspec.convert(figures.discards_kept, GroupScores, from_attributes=True),
-            discards_removed=msgspec.convert(figures.discards_removed, GroupScores, from_attributes=True),
-        ),
-    )
-
-
-def mediator_results(views: Views, made: Labeling) -> MediatorFigures:
-    pairs = candidate_pairs(made.graphs["base"])
-    matrix = collect_opinions(pairs, views, list(made.graphs.values()), ALL_INPUTS).matrix(ALL_INPUTS)
-    ends = views.identities[pairs.ids]
-    found = permutation_importance(made.mediator, matrix, ends[:, 0] == ends[:, 1], seed=0, repeats=3)
-    return MediatorFigures(
-        columns=made.mediator.columns,
-        blocks=block_columns(made.mediator.committee, made.mediator.inputs),
-        training_pairs=made.mediator.training,
-        importance=[Importance(**one._asdict()) for one in found],
-    )
 
 
 def figure(value: float, spread: float) -> Figure:
@@ -154,22 +102,18 @@ def headline(n_labeled: int, is_labeled) -> Headline:
     )
 
 
-def committee(made: Labeling) -> Committee:
-    known = [(1_388_896, 0.513, 0.61), (1_106_112, 0.474, 0.57), (962_304, 0.452, 0.55)]
-    return Committee(
-        members=[
-            Member(
-                name=name,
-                role="member" if at else "base",
-                parameters=parameters,
-                rank1=figure(rank1, 0.03),
-                tpr=rates(0.03, rank1 - 0.04, rank1 - 0.2),
-                edge_precision=edges,
-            )
-            for at, (name, (parameters, rank1, edges)) in enumerate(zip(NETWORKS, known, strict=True))
-        ],
-        agreement=Agreement(names=list(NETWORKS), matrix=agreement(list(made.graphs.values())).tolist()),
-    )
+def with_recognition(committee: Committee) -> Committee:
+    known = [(1_388_896, 0.513), (1_106_112, 0.474), (962_304, 0.452)]
+    members = [
+        replace(
+            member,
+            parameters=parameters,
+            rank1=figure(rank1, 0.03),
+            tpr=rates(0.03, rank1 - 0.04, rank1 - 0.2),
+        )
+        for member, (parameters, rank1) in zip(committee.members, known, strict=True)
+    ]
+    return replace(committee, members=members)
 
 
 def stages(steps: dict[str, float]) -> list[StageRecord]:
@@ -196,7 +140,7 @@ def stages(steps: dict[str, float]) -> list[StageRecord]:
     ]
 
 
-def draw_images(folder: Path, identities) -> None:
+def draw_images(folder: Path, identities) -> Manifest:
     """A face of two or three shapes per identity; every image a little shifted and of its own brightness."""
     (folder / "images").mkdir()
     generator = np.random.default_rng(11)
@@ -218,7 +162,9 @@ def draw_images(folder: Path, identities) -> None:
             pen.ellipse((x + side * gap - 2, y - 3, x + side * gap + 2, y + 1), fill=(20, 20, 30))
         pen.line((x - gap, y + 8, x + gap, y + 8 + int(own.integers(-2, 3))), fill=(120, 30, 40), width=2)
         image.save(folder / "images" / f"{row:04d}.png")
-    locations = tuple(f"images/{row:04d}.png" for row in range(len(identities)))
+    locations = tuple(f"../images/{row:04d}.png" for row in range(len(identities)))
     names = tuple(f"person {number}" for number in range(int(identities.max()) + 1))
+    manifest = Manifest(locations, identities, names, str(folder / "parts"))
     (folder / "parts").mkdir()
-    Manifest(locations, identities, names, str(folder)).save(folder / "parts" / "unlabeled.csv")
+    manifest.save(folder / "parts" / "unlabeled.csv")
+    return manifest

@@ -239,7 +239,7 @@ def _write_report(
         results=results,
         notes=list(labeling.notes),
     )
-    write_page(record, read_label_artifacts(folder), folder / "report.html")
+    write_page(record, read_label_artifacts(folder, unlabeled.identities), folder / "report.html")
     progress("report", 1, 1)
 
 

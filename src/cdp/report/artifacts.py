@@ -6,7 +6,7 @@ import base64
 import csv
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -80,24 +80,30 @@ class Artifacts:
 
 
 def read_run_artifacts(folder: Path) -> Artifacts:
-    """The artifacts in a run's folder: `labels/`, and `parts/unlabeled.csv` for the images."""
+    """The artifacts in a run's folder: `labels/`, and the true identities in `parts/unlabeled.csv`."""
+    artifacts = read_label_artifacts(folder / "labels")
     table = folder / "parts" / "unlabeled.csv"
-    return read_label_artifacts(folder / "labels", read_table(table) if table.is_file() else None)
+    if not table.is_file():
+        return artifacts
+    part, listed = read_table(table), artifacts.images
+    if listed is None:
+        # The table of a run on embeddings names rows of arrays, which are no images.
+        return replace(artifacts, identities=part.identities)
+    if len(listed) == len(part) and listed.locations != part.locations:
+        part = Manifest(listed.locations, part.identities, part.names, listed.root)
+    return replace(artifacts, images=part)
 
 
-def read_label_artifacts(
-    folder: Path, images: Manifest | None = None, identities: LongArray | None = None
-) -> Artifacts:
+def read_label_artifacts(folder: Path, identities: LongArray | None = None) -> Artifacts:
     """The artifacts in a labels folder, as `cdp label --out` and `cdp run` write it.
 
     Args:
-        folder: with `labels.npy` and the folders `consensus`, `mediator` and `base_graph`.
-        images: those that were labeled; unless given, the paths in `labels.csv` are taken, if it has any. They are
-            as the views had them, so relative ones start from the working folder.
-        identities: the true ones, if known and not in `images`.
+        folder: with `labels.npy` and the folders `consensus`, `mediator` and `base_graph`. The paths in `labels.csv`, if
+            there are any, are as the views had them, so relative ones start from the working folder.
+        identities: int64 (n,), the true ones, if known.
     """
-    table = folder / "labels.csv"
-    if images is None and table.is_file():
+    table, images = folder / "labels.csv", None
+    if table.is_file():
         with table.open(encoding="utf-8", newline="") as stream:
             has_paths = "path" in next(csv.reader(stream), [])
         images = read_table(table, root=".") if has_paths else None

@@ -24,10 +24,8 @@ def headline_section(record: RunRecord) -> Html:
     """Bars with intervals, the share of the gap closed, and one sentence; a sentence only if nothing was measured."""
     headline = record.results.headline
     if headline is None or not headline.models:
-        return paragraph(
-            "Recognition was not measured: that takes networks trained by this run, and probe images.",
-            class_="note",
-        )
+        words = "Recognition was not measured: that takes networks trained by this run, and probe images."
+        return paragraph(words, class_="note")
     models = {model.key: model for model in headline.models}
     charts = []
     for name, figures in measures(headline.models).items():
@@ -55,9 +53,8 @@ def headline_section(record: RunRecord) -> Html:
 
 def verdict(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) -> str:
     """The result in words, whether it pleases or not."""
-    before, after, best = (
-        models[key].rank1 if key in models else Figure() for key in ("labeled", "cdp", "all")
-    )
+    rank1 = {key: model.rank1 for key, model in models.items()}
+    before, after, best = (rank1.get(key, Figure()) for key in ("labeled", "cdp", "all"))
     if before.value is None or after.value is None:
         return "The run has no figures with and without pseudo-labels to compare."
     was, is_now = percent(before.value), percent(after.value)

@@ -107,13 +107,8 @@ def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, S
             shapes.append(rectangle(right, y + 1, length, _CELL - 2, "m-cdp"))
             shapes.append(text(right + length + 4, y + _PITCH - 4, f"{strength[column]:.2f}", "small"))
             y += _PITCH
-    drawn = picture(
-        right + bars,
-        y + 4,
-        f"First-layer weights: {len(columns)} inputs by {hidden} hidden units, largest {most:.2f}",
-        *shapes,
-        natural=True,
-    )
+    title = f"First-layer weights: {len(columns)} inputs by {hidden} hidden units, largest {most:.2f}"
+    drawn = picture(right + bars, y + 4, title, *shapes, natural=True)
     return figure(
         join([scrolling(drawn, "first-layer weights"), _scale(most)]),
         "Every row is an input, every column a hidden unit, strongest on the left. Blue raises the unit, orange "

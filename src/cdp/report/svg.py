@@ -15,6 +15,7 @@ from cdp.report.words import UNKNOWN, figure
 
 WIDTH = 360
 LEVELS = 10
+Series = tuple[str, str, Sequence[float | None]]
 
 
 def picture(width: float, height: float, title: str, *shapes: str | None, natural: bool = False) -> Html:
@@ -141,11 +142,7 @@ def stacked_bar(title: str, parts: Sequence[tuple[str, str, int]]) -> Html:
 
 
 def curve_chart(
-    title: str,
-    xs: Sequence[float],
-    series: Sequence[tuple[str, str, Sequence[float | None]]],
-    mark: float | None,
-    axis: str,
+    title: str, xs: Sequence[float], series: Sequence[Series], mark: float | None, axis: str
 ) -> Html:
     """Shares against a setting, with a line where the setting was chosen; a series is (name, class, values)."""
     left, right, top, bottom = 34, 8, 14, 200

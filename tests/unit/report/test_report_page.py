@@ -12,6 +12,7 @@ import pytest
 from cdp import ConsensusGraph, Labels
 from cdp.consensus.mediator import Mediator
 from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.labeling.output import write_tables
 from cdp.report.artifacts import Artifacts, first_layer, read_label_artifacts, read_run_artifacts, thumbnails
 from cdp.report.graph_view import MOST_NODES
 from cdp.report.headline import verdict
@@ -269,30 +270,37 @@ def test_labels_alone_have_a_report(made_run, artifacts, tmp_path):
         stages=[StageRecord(name="label", seconds=3.0, steps={"graphs": 1.0, "groups": 2.0})],
         parts={"unlabeled": PartRecord(images=artifacts.labels.n_images)},
     )  # fmt: skip
-    images = Manifest(artifacts.images.locations, artifacts.truth, root=artifacts.images.root)
-    shown = read_label_artifacts(made_run[0] / "labels", blind(replace(artifacts, images=images)).images)
-    write_page(record, shown, tmp_path / "report.html")
+    write_page(record, blind(artifacts), tmp_path / "report.html")
     page = check((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "Consensus-driven propagation: groups unlabeled" in page.text
     assert "mean probability above which groups are joined" in page.text
     assert "First-layer weights" in page.text
     assert "Nothing was measured about single models." in page.text
     assert len(page.images) > 20
-    without = check(build_page(record, read_label_artifacts(made_run[0] / "labels")))
+    without = check(build_page(record, replace(artifacts, images=None)))
     assert without.images == []
     assert "listed by row" in without.text
 
 
-def test_paths_are_taken_from_the_table_of_labels(made_run, artifacts, tmp_path):
-    folder = tmp_path / "labels"
-    shutil.copytree(made_run[0] / "labels", folder)
-    rows = [f'{row},"{path}",0' for row, path in enumerate(artifacts.images.locations)]
-    (folder / "labels.csv").write_text("\n".join(['"row","path","label"', *rows]))
-    found = read_label_artifacts(folder)
-    assert found.images.locations == artifacts.images.locations
-    assert found.images.root == "."
-    (folder / "labels.csv").write_text('"row","label"\n0,0\n')
-    assert read_label_artifacts(folder).images is None
+def test_where_the_images_lie_and_whose_they_are(made_run, artifacts, tmp_path):
+    folder, labels = tmp_path / "run", tmp_path / "run" / "labels"
+    shutil.copytree(made_run[0], folder)
+    assert read_run_artifacts(folder).images.names == artifacts.images.names
+    alone = read_label_artifacts(labels, artifacts.truth)
+    assert (alone.images.locations, alone.images.root) == (artifacts.images.locations, ".")
+    assert alone.truth is artifacts.truth
+    # Of embeddings, the part's table names rows, and the paths are those that the views had.
+    rows = tuple(f"views/base.npy!{row}" for row in range(len(artifacts.images)))
+    (folder / "parts" / "unlabeled.csv").unlink()
+    Manifest(rows, artifacts.truth, artifacts.images.names).save(folder / "parts" / "unlabeled.csv")
+    found = read_run_artifacts(folder)
+    assert (found.images.locations, found.images.root) == (artifacts.images.locations, ".")
+    np.testing.assert_array_equal(found.truth, artifacts.truth)
+    assert found.identity(5) == artifacts.identity(5)
+    write_tables(labels, artifacts.labels, None)
+    found = read_run_artifacts(folder)
+    assert found.images is None
+    np.testing.assert_array_equal(found.truth, artifacts.truth)
 
 
 def test_notes_are_shown_on_top(full, record, artifacts):
@@ -562,4 +570,3 @@ def test_what_is_read_from_the_folder(made_run, artifacts, tmp_path):
     shutil.copytree(folder, tmp_path / "run" / "labels")
     shutil.move(tmp_path / "run" / "labels" / "base_graph", tmp_path / "run" / "graphs")
     assert read_run_artifacts(tmp_path / "run").base_graph is None
-    assert read_run_artifacts(tmp_path / "run").images is None
