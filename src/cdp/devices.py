@@ -11,8 +11,6 @@ from cdp.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     import torch
 
-DEVICE_HELP = "Where to compute: auto, cpu, cuda, cuda:1 or mps; auto = a GPU if there is one."
-
 
 def resolve_device(name: str) -> torch.device:
     """The device that a name stands for; `auto` is the first GPU, or the CPU where there is none.

@@ -39,11 +39,11 @@ def test_figures_of_methods_and_of_cdp(cdp, home):
     output = cdp(
         "unlabeled --tune-on labeled --learn-from labeled --methods finch,hierarchical_single --k 5 --out all.json"
     )
-    for words in ("hierarchical_single", "similarity 0.", "cdp, the paper's inputs", "Written to all.json"):
+    for words in ("hierarchical_single", "similarity 0.", "cdp, preset paper", "Written to all.json"):
         assert words in output
     found = json.loads((home / "all.json").read_text())
     assert [row["name"] for row in found["rows"]] == [
-        "finch", "hierarchical_single", "cdp, the paper's inputs", "cdp, with common neighbors",
+        "finch", "hierarchical_single", "cdp, preset best", "cdp, preset paper",
     ]  # fmt: skip
     assert (found["format"], found["k"], found["model"], found["tune_on"]) == (1, 5, "base", "labeled")
     for row in found["rows"]:
@@ -76,16 +76,12 @@ def test_another_model_or_all_of_them(cdp, home):
             "nameless: these views carry no identities, which tuning",
         ),
         (
-            "unlabeled --tune-on labeled --model nobody --k 5 --out x.json",
-            "--model nobody: these views have base, member1; or say ensemble.",
+            "unlabeled --tune-on labeled --model missing --k 5 --out x.json",
+            "--model missing: these views have base, member1; or say ensemble.",
         ),
         (
-            "unlabeled --tune-on labeled --out missing/x.json",
-            "missing/x.json: its folder is not there; make it first.",
-        ),
-        (
-            "unlabeled --tune-on labeled --out labeled",
-            "labeled is a folder, not a file; choose a name such as",
+            "unlabeled --tune-on labeled --out labeled --force",
+            "labeled is a folder or a device, not a file; choose another name.",
         ),
         (
             "unlabeled --tune-on labeled --out there.json",
@@ -93,7 +89,7 @@ def test_another_model_or_all_of_them(cdp, home):
         ),
         (
             "unlabeled --tune-on narrow --k 5 --out x.json",
-            "'base' has 8 dimensions in narrow and 16 in unlabeled; were they embedded by the same network?",
+            "narrow has base (8 dimensions), unlabeled has base (16 dimensions); both must be",
         ),
     ],
 )

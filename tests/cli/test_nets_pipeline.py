@@ -53,7 +53,8 @@ def test_from_folders_to_a_jointly_trained_network(pictures, tmp_path):
     assert views.paths is not None
     assert views.paths[0].endswith("person020/0.png")
     labels = tmp_path / "labels"
-    cdp("label", tmp_path / "unknown", "--vote", "--k", "5", "--depth", "2", "--out", labels, "--quiet")
+    words = ["--mediator", "vote", "--k", "5", "--soft-depth", "2", "--out", labels, "--quiet"]
+    cdp("label", tmp_path / "unknown", *words)
     joined = ["join", known, unknown, "--network", "small_resnet", *RECIPE, *QUICK]
     cdp(*joined, "--labels", labels, "--out", tmp_path / "joint")
     cdp(*joined, "--labels", labels, "--soft", "--out", tmp_path / "soft")
@@ -121,7 +122,13 @@ def test_mistakes_are_one_sentence(pictures, tmp_path):
     said = cdp(
         "train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--set", "momentum=x", code=2
     )
-    assert "'x' is not a float" in said
+    assert 'momentum = "x": a number is needed.' in said
+    said = cdp(
+        "train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--device", "cuda:9", code=2
+    )
+    assert "device='cuda:9': there is no such device here; choose from auto, cpu" in said
+    said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--zoom", "2", code=2)
+    assert "--zoom = 2: a share from 0 to 0.9." in said
 
 
 def test_kill_9_and_run_again_gives_the_same_weights(pictures, tmp_path):

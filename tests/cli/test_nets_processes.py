@@ -63,7 +63,7 @@ def pictures(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("more", [(), ("--set", "shard_classes=true")], ids=["plain", "sharded"])
+@pytest.mark.parametrize("more", [(), ("--shard-classes",)], ids=["plain", "sharded"])
 def test_two_processes_follow_one(pictures, tmp_path, more):
     losses, weights = train_alone(tmp_path / "one", pictures, *more)
     shared_losses, shared_weights = train_as_two(tmp_path / "two", pictures, *more)

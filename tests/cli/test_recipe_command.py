@@ -59,8 +59,8 @@ def test_check_shows_what_differs(workplace):
         "mine.toml: this recipe can be run.",
         "Not at its default:",
         f'  data.images       = "{workplace.resolve() / "faces"}"  (default "")',
-        "  split.probes      = 0.1  (default 0.0)",
-        "  split.distractors = 0.1  (default 0.0)",
+        "  split.probes      = 0.1  (default -1.0)",
+        "  split.distractors = 0.1  (default -1.0)",
         "  train.epochs      = 5.0  (default 20)",
         "  evaluation.bound  = false  (default true)",
     ]
@@ -72,7 +72,7 @@ def test_check_shows_what_differs(workplace):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("mine.toml", "mine.toml: data.images and data.labeled are both empty: name the images"),
+        ("mine.toml", "mine.toml: data.images, data.embeddings and data.labeled are all empty: name what"),
         (
             "mine.toml --epochs 3",
             "--epochs is in [train] and [joint]; write --train.epochs or --joint.epochs.",
@@ -82,7 +82,7 @@ def test_check_shows_what_differs(workplace):
             "nope: no such file or folder; relative",
         ),
         (
-            "mine.toml --data.images drawn --network x",
+            "mine.toml --data.images faces --network x",
             "mine.toml: base.network: network 'x' is not known here",
         ),
         ("mine.toml more", "more: not expected here; a key of the recipe is set by --SECTION.KEY VALUE"),

@@ -13,4 +13,4 @@ def test_the_example_of_the_docs_runs_and_gives_its_figures(capsys):
     found = names["found"]
     assert found.rate() == 0.425
     np.testing.assert_allclose(found.cmc()[1][:3], [0.425, 0.546, 0.600], atol=5e-4)
-    assert "not told apart" in capsys.readouterr().out
+    assert "no significant difference" in capsys.readouterr().out

@@ -43,7 +43,7 @@ def cdp(*words, code=0):
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recognition")
     drawn_images.draw(folder / "all", 11, 6)
-    # Parts of one manifest keep its identity numbers, so that nobody is probe and distractor.
+    # Parts of one manifest keep its identity numbers, so that no identity is both probe and distractor.
     everybody = read_manifest(folder / "all")
     everybody.take(np.arange(36)).save(folder / "known.csv")
     everybody.take(np.arange(36, 66)).save(folder / "others.csv")

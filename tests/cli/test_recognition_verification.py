@@ -196,7 +196,7 @@ def test_bad_options(tmp_path):
     assert "the embeddings need names too" in run(*net, *pairs, code=2)
     assert "--detector-scores goes with --ijb" in run(*net, *pairs, "--detector-scores", code=2)
     assert "need --list" in run(*net, *pairs, "--suffix", "x", code=2)
-    assert "write numbers parted by commas" in run(*net, *pairs, "--fprs", "a", code=2)
+    assert "write numbers separated by commas" in run(*net, *pairs, "--fprs", "a", code=2)
     (tmp_path / "short.txt").write_text("a.jpg\n")
     assert "1 names for the 120 rows" in run(*net, *pairs, "--list", tmp_path / "short.txt", code=2)
 

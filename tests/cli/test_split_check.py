@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from cdp.cli.images import parse_share
+from cdp.cli.image_commands import parse_share
 from cdp.cli.main import app
 from cdp.data.manifests import read_manifest
 from cdp.errors import InputError
@@ -79,13 +79,13 @@ def test_check_of_good_pictures(pictures):
 
 def test_check_lists_what_cannot_be_read(pictures, tmp_path):
     (pictures / "p03" / "2.png").write_bytes(picture(1)[:-30])
-    result = cdp("check", pictures, "--list", tmp_path / "unreadable.csv", "--n-jobs", 1)
+    result = cdp("check", pictures, "--list", tmp_path / "unreadable.csv", "--threads", 1)
     assert result.exit_code == 2
     assert "row 7 (p03/2.png): the image cannot be decoded" in result.stdout
     assert "1 of 48 images cannot be read; leave them out with cdp split --skip" in result.stderr
-    result = cdp("check", pictures, "--list", tmp_path / "unreadable.csv", "--n-jobs", 1)
+    result = cdp("check", pictures, "--list", tmp_path / "unreadable.csv", "--threads", 1)
     assert "is there already" in result.stderr
-    result = cdp("check", pictures, "--json", "--quiet", "--n-jobs", 1)
+    result = cdp("check", pictures, "--json", "--quiet", "--threads", 1)
     assert result.exit_code == 2
     assert [one["row"] for one in json.loads(result.stdout)["unreadable"]] == [7]
     out = tmp_path / "parts"
@@ -97,7 +97,7 @@ def test_check_lists_what_cannot_be_read(pictures, tmp_path):
 def test_split_can_leave_out_the_unreadable_itself(pictures, tmp_path):
     (pictures / "p03" / "2.png").write_bytes(b"")
     out = tmp_path / "parts"
-    result = cdp("split", pictures, "--out", out, "--skip-unreadable", "--n-jobs", 1)
+    result = cdp("split", pictures, "--out", out, "--skip-unreadable", "--threads", 1)
     assert result.exit_code == 0
     assert "1 unreadable images were left out" in result.stdout
     assert "../set/p03/2.png" in (out / "unreadable.csv").read_text()

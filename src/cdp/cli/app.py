@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -78,3 +78,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as J
 
 OVERRIDABLE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Context settings of a command whose unknown options are keys of a recipe; they arrive in `context.args`."""
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table on standard output; columns whose name starts with > are aligned to the right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

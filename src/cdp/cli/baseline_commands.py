@@ -1,69 +1,258 @@
-"""`cdp baselines`: options here, work elsewhere, nothing heavy imported."""
+"""`cdp baselines`: other clustering methods, tuned, and CDP on the same embeddings; figures written and printed."""
 
 from __future__ import annotations
 
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from cdp.cli.app import QuietOption, app, plain_errors
+from cdp.cli.app import QuietOption, SeedOption, app, plain_errors, print_table
+from cdp.cli.derived_options import Given, with_settings
+from cdp.consensus.settings import PRESETS, ConsensusSettings, SearchSettings
+from cdp.engine import Engine
+from cdp.errors import InputError, OutputExistsError
+from cdp.settings import settings_of
+
+if TYPE_CHECKING:
+    from cdp.lab.baselines.baseline import Baseline
+    from cdp.lab.baselines.measure import BaselineFigures
+    from cdp.progress import Progress
+    from cdp.types import Embeddings, KnnGraph, Views
+    from cdp.types.arrays import LongArray
+
+    Part = tuple[Embeddings, KnnGraph, LongArray]
+    Row = tuple[BaselineFigures, float]
+    """A method's figures, and how many seconds its tuning (of CDP: its learning) took before."""
+
+FORMAT = 1
 
 
 @app.command()
+@with_settings(SearchSettings, Engine, without=["device"])
+@plain_errors()
 def baselines(
     unlabeled: Annotated[
-        Path, typer.Argument(help="Views of the images to label, with identities to measure against.")
+        Path, Argument(help="Views of the images to label, with identities to measure against.")
     ],
     tune_on: Annotated[
-        Path, typer.Option(help="Views with identities on which every method's settings are tuned.")
+        Path, Option(help="Views with identities on which every method's settings are tuned.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="JSON file to write; must not exist unless --force.")],
+    out: Annotated[Path, Option("--out", help="JSON file to write; must not exist unless --force.")],
+    given: Given,
     methods: Annotated[
         str | None,
-        typer.Option(
-            help="Which methods, by commas [default: all but leiden and infomap, which are extras to install]."
-        ),
+        Option(help="Which methods, by commas [default: all but leiden and infomap, which are extras]."),
     ] = None,
     learn_from: Annotated[
-        Path | None,
-        typer.Option(help="Views of a labeled part: adds rows for CDP, whose mediator learns here."),
+        Path | None, Option(help="Views of a labeled part: adds a row per preset of CDP, which learns here.")
     ] = None,
     model: Annotated[
-        str, typer.Option(help="Whose embeddings the methods get: base, a member's name, or ensemble.")
+        str, Option(help="Whose embeddings the methods get: base, a member's name, or ensemble.")
     ] = "base",
-    k: Annotated[int, typer.Option(help="Neighbors per image in every graph.")] = 20,
-    method: Annotated[
-        str, typer.Option(help="k-NN search: auto (exact up to 50,000 images), exact or nndescent.")
-    ] = "auto",
-    memory_budget: Annotated[
-        str, typer.Option(help="Memory for all pairs in hierarchical clustering, and for CDP's blocks.")
-    ] = "1GB",
-    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
-    threads: Annotated[int, typer.Option(help="Threads, where a method uses several; 0 = all cores.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file if it is there.")] = False,
+    seed: SeedOption = 0,
+    force: Annotated[bool, Option("--force", help="Replace the output file if it is there.")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Label by other clustering methods, tuned, beside CDP: quality, seconds and memory on the same embeddings."""
-    with plain_errors():
-        from cdp.cli.baselines import BaselineSettings, compare_baselines
+    from cdp import __version__
+    from cdp.files import replacing, write_json
+    from cdp.parallel import count_threads
+    from cdp.progress import progress_bars
 
-        compare_baselines(
-            BaselineSettings(
-                unlabeled=unlabeled,
-                tune_on=tune_on,
-                out=out,
-                methods=None
-                if methods is None
-                else tuple(m.strip() for m in methods.split(",") if m.strip()),
-                learn_from=learn_from,
-                model=model,
-                k=k,
-                method=method,
-                memory_budget=memory_budget,
-                seed=seed,
-                threads=threads,
-                force=force,
-                quiet=quiet,
+    search = SearchSettings(**{name: given[name] for name in settings_of(SearchSettings) if name in given})
+    engine = Engine(**{name: given[name] for name in settings_of(Engine) if name in given})
+    prepared = _prepare_methods(methods, engine.memory_budget, seed)
+    if out.exists() and not force:
+        raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
+    # Opened first: that the output cannot be written must not be found out after an hour of work.
+    with replacing(out) as file:
+        views = {path: _read(path) for path in (unlabeled, tune_on, learn_from) if path is not None}
+        if learn_from is not None:
+            _check_same_models(views, learn_from, unlabeled)
+        embeddings = {path: _choose_model(views[path], model) for path in (tune_on, unlabeled)}
+        _check_same_models(views, tune_on, unlabeled, None if model == "ensemble" else [model])
+        with progress_bars(not quiet) as progress:
+            started = time.perf_counter()
+            tuning, measured = (
+                _add_graph(views[path], embeddings[path], search, seed, engine, progress)
+                for path in (tune_on, unlabeled)
             )
+            graph_seconds = time.perf_counter() - started
+            rows = _measure_methods(prepared, tuning, measured, progress)
+            if learn_from is not None:
+                rows += _measure_cdp(views[learn_from], views[unlabeled], search, seed, engine, progress)
+        result = {
+            "format": FORMAT,
+            "cdp": __version__,
+            "python": platform.python_version(),
+            "cores": count_threads(),
+            "unlabeled": str(unlabeled),
+            "tune_on": str(tune_on),
+            "learn_from": None if learn_from is None else str(learn_from),
+            "model": model,
+            **asdict(search),
+            "memory_budget": engine.memory_budget,
+            "seed": seed,
+            "threads": engine.threads,
+            "images": views[unlabeled].n_images,
+            "images_tuned_on": views[tune_on].n_images,
+            "graph_seconds": graph_seconds,
+            "rows": [{**figures.as_dict(), "tuning_seconds": seconds} for figures, seconds in rows],
+        }
+        write_json(file, result)
+    if not quiet:
+        _print_rows(rows)
+        cdp_row = (
+            "" if learn_from is None else "; CDP sees all models, and its last column is learning, not tuning"
         )
+        typer.echo(
+            f"The methods see {model!r} alone{cdp_row}. Seconds and memory are of the labeling, beyond embeddings "
+            f"and k-NN graphs.\nWritten to {out}."
+        )
+
+
+def _prepare_methods(names: str | None, memory_budget: str, seed: int) -> list[Baseline]:
+    import numpy as np
+
+    from cdp.lab.baselines.methods import BASELINES, make_baselines
+    from cdp.types import Embeddings
+
+    common = {"memory_budget": memory_budget, "seed": seed}
+    prepared = []
+    for method in make_baselines(names and [name.strip() for name in names.split(",") if name.strip()]):
+        if BASELINES[method.name].extra is not None:
+            # That a library is missing must not be found out after an hour of work.
+            method.label(Embeddings(np.eye(3)))
+        known = {name: value for name, value in common.items() if name in method.settings}
+        prepared.append(method.having(**known))
+    return prepared
+
+
+def _read(path: Path) -> Views:
+    from cdp.data.views import read_views
+
+    views = read_views(path)
+    if views.identities is None or not (views.identities >= 0).any():
+        raise InputError(f"{path}: these views carry no identities, which tuning and measuring need.")
+    return views
+
+
+def _choose_model(views: Views, model: str) -> Embeddings:
+    if model == "ensemble":
+        from cdp.nets.ensemble import ensemble
+
+        return ensemble(views, views.names).base
+    if model not in views.names:
+        raise InputError(f"--model {model}: these views have {', '.join(views.names)}; or say ensemble.")
+    return dict(zip(views.names, views, strict=True))[model]
+
+
+def _add_graph(
+    views: Views,
+    embeddings: Embeddings,
+    search: SearchSettings,
+    seed: int,
+    engine: Engine,
+    progress: Progress,
+) -> Part:
+    from cdp.graph.search import knn_graph
+
+    assert views.identities is not None, "looked for when they were read"
+    graph = knn_graph(
+        embeddings, search.k, search.method, seed=seed, threads=engine.threads, progress=progress
+    )
+    return embeddings, graph, views.identities
+
+
+def _check_same_models(
+    views: Mapping[Path, Views], one: Path, other: Path, names: Sequence[str] | None = None
+) -> None:
+    """Refuse parts that were not embedded by the same models."""
+    models = [
+        ", ".join(
+            f"{name} ({model.dimensions} dimensions)"
+            for name, model in zip(views[path].names, views[path], strict=True)
+            if names is None or name in names
+        )
+        for path in (one, other)
+    ]
+    if models[0] != models[1]:
+        raise InputError(
+            f"{one} has {models[0]}, {other} has {models[1]}; both must be embedded by the same networks."
+        )
+
+
+def _measure_methods(
+    methods: Sequence[Baseline], tuning: Part, measured: Part, progress: Progress
+) -> list[Row]:
+    """The rows of the other methods, tuned on one part and measured on the other."""
+    from cdp.lab.baselines.measure import measure_baselines
+    from cdp.lab.baselines.methods import tune
+
+    tuned, seconds = [], []
+    for done, method in enumerate(methods):
+        progress("tuning", done, len(methods))
+        started = time.perf_counter()
+        tuned.append(tune(method, *tuning))
+        seconds.append(time.perf_counter() - started)
+    progress("tuning", len(methods), len(methods))
+    return list(zip(measure_baselines(tuned, *measured, progress=progress), seconds, strict=True))
+
+
+def _measure_cdp(
+    labeled: Views, unlabeled: Views, search: SearchSettings, seed: int, engine: Engine, progress: Progress
+) -> list[Row]:
+    """The rows of CDP, one per preset; a preset that tunes holds out labeled identities for it."""
+    from cdp.lab.cdp_process import measure_cdp
+    from cdp.labeling.pipeline import label
+    from cdp.labeling.workspace import Workspace, find_graphs
+
+    assert unlabeled.identities is not None, "looked for when they were read"
+    graphs = find_graphs(unlabeled, search, seed=seed, work=Workspace(engine, progress=progress))
+    rows = []
+    for preset in PRESETS:
+        settings = ConsensusSettings.of(preset, **asdict(search))
+        labeling = label(
+            unlabeled,
+            settings,
+            labeled=[labeled],
+            # Tuning puts the held-out images among the unlabeled ones, so it needs graphs of its own.
+            graphs=None if settings.tune else graphs,
+            seed=seed,
+            workspace=Workspace(engine, progress=progress),
+        )
+        learning = sum(labeling.seconds.get(step, 0.0) for step in ("mediator", "tuning"))
+        labeling = replace(labeling, graphs=graphs)
+        rows.append(
+            (measure_cdp(f"cdp, preset {preset}", labeling, unlabeled, unlabeled.identities), learning)
+        )
+    return rows
+
+
+def _print_rows(rows: Sequence[Row]) -> None:
+    from cdp.cli.terminal import decimals, percent
+    from cdp.lab.baselines.methods import BASELINES
+
+    lines: list[Sequence[str]] = []
+    for figures, tuning_seconds in rows:
+        # CDP's first setting is its bar.
+        grid = BASELINES[figures.name].grid if figures.name in BASELINES else list(figures.settings)[:1]
+        tuned = ", ".join(f"{name} {figures.settings[name]}" for name in grid)
+        if figures.failure is not None:
+            lines.append((figures.name, tuned, "failed"))
+            continue
+        memory = "unknown" if figures.peak_bytes is None else f"{figures.peak_bytes / 1e6:.0f}"
+        scores = (figures.precision, figures.recall, figures.f, figures.bcubed_f, figures.nmi)
+        costs = (f"{figures.seconds:.2f}", memory, f"{tuning_seconds:.1f}")
+        lines.append((figures.name, tuned, *map(decimals, scores), percent(figures.coverage), *costs))
+    columns = (">precision", ">recall", ">F", ">BCubed", ">NMI", ">labeled", ">s", ">MB", ">tuning s")
+    print_table("Pseudo-labels: pairwise figures, discards as groups of one", ("", "tuned", *columns), lines)
+    for figures, _ in rows:
+        if figures.failure is not None:
+            typer.echo(figures.failure)

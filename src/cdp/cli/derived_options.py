@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
@@ -24,6 +24,7 @@ from cdp.settings import Setting, settings_of, shown
 Given: TypeAlias = dict[str, Any]
 """Values by the names of their settings, checked one by one; a setting that was not typed is absent."""
 
+Owner = TypeVar("Owner")
 Command: TypeAlias = Callable[..., None]
 
 
@@ -69,23 +70,32 @@ def with_settings(
     return decorate
 
 
+def settings_from(owner: Callable[..., Owner], given: Given) -> Owner:
+    """An owner made of those of the given values that are its settings; the others belong to other owners."""
+    known: Any = owner
+    return owner(**{name: given[name] for name in settings_of(known) if name in given})
+
+
 def option_name(name: str) -> str:
     """`--max-size` for `max_size`."""
     return f"--{name.replace('_', '-')}"
 
 
-def parse_list(one: Setting, text: str, option: str) -> list[Any]:
-    """The elements of a list that is written with commas."""
-    parts = [part.strip() for part in text.split(",")]
+def parse_text(one: Setting, text: str, option: str) -> Any:
+    """A setting's value from text: truths are true or false, lists are separated by commas."""
+    parse: Callable[[str], Any] = {"true": True, "false": False}.__getitem__ if one.kind is bool else one.kind
+    parts = [part.strip() for part in text.split(",") if part.strip()] if one.many else [text]
     try:
-        return [one.kind(part) for part in parts if part]
-    except ValueError:
-        raise InputError(f"{option} = {shown(text)}: {one.wanted} is needed, separated by commas.") from None
+        values = [parse(part) for part in parts]
+    except (KeyError, ValueError):
+        how = ", separated by commas" if one.many else ""
+        raise InputError(f"{option} = {shown(text)}: {one.wanted} is needed{how}.") from None
+    return one.convert(values if one.many else values[0], option)
 
 
 def _convert(one: Setting, value: Any) -> Any:
     option = option_name(one.name)
-    return one.convert(parse_list(one, value, option) if one.many else value, option)
+    return parse_text(one, value, option) if one.many else one.convert(value, option)
 
 
 def _signature(command: Command, known: Mapping[str, Setting], flags: Mapping[str, str]) -> inspect.Signature:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cdp.cli import (
+    artifact_commands,
     baseline_commands,
     face_commands,
     image_commands,
     label_commands,
-    net_commands,
+    network_commands,
     recipe_commands,
     recognition_commands,
     report_commands,
@@ -18,18 +17,26 @@ from cdp.cli import (
 )
 from cdp.cli.app import app
 
-COMMANDS = (
+TOPICS = (
     run_commands,
-    study_commands,
-    recipe_commands,
-    report_commands,
-    face_commands,
-    image_commands,
-    net_commands,
     label_commands,
+    artifact_commands,
+    report_commands,
+    recipe_commands,
+    image_commands,
+    network_commands,
     recognition_commands,
     baseline_commands,
+    study_commands,
+    face_commands,
 )
-"""Importing a module of commands adds them to the app, in this order in the help."""
+"""Importing a module adds its commands to the app; the help lists them in this order."""
 
-run: Callable[[], None] = app
+
+def _topic(command: object) -> int:
+    module = getattr(getattr(command, "callback", None), "__module__", "")
+    return next((at for at, topic in enumerate(TOPICS) if topic.__name__ == module), len(TOPICS))
+
+
+app.registered_commands.sort(key=_topic)
+run = app

@@ -17,7 +17,7 @@ _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 def parse_overrides(args: Sequence[str]) -> dict[str, Any]:
     """What the arguments set, by `section.key` (and `seed`); a key given twice has its last value.
 
-    A key is written `--section.key`, or `--key` where one section only has it; `-` and `_` are the same. The
+    A key is written `--section.key`, or `--key` where one section only, or [data], has it; `-` and `_` are the same. The
     value follows after a blank or `=`. Truths are also written `--key` and `--no-key`; lists are separated by
     commas; shares may be written `1/11`.
 
@@ -76,6 +76,8 @@ def _find_key(option: str, known: dict[str, Setting]) -> tuple[str, bool]:
         is_denied = bool(matches)
     if not matches:
         raise InputError(_unknown_option(option, name, known))
+    # `--labeled A` names images; the share of the same name is written out.
+    matches = [key for key in matches if key.startswith("data.")] or matches
     if len(matches) > 1:
         homes = listed([f"[{key.partition('.')[0]}]" for key in matches])
         denial = "--no-" if is_denied else "--"

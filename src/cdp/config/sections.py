@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.engine import Engine
 from cdp.nets.recipe import Recipe, TrainingSettings
-from cdp.settings import check_settings, setting, setting_like, shown
+from cdp.settings import check_settings, setting, setting_like
 
 
 @dataclass(frozen=True)

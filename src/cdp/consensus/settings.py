@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from cdp.errors import InputError
+from cdp.input_blocks import ALL_INPUTS, PAPER_INPUTS
 from cdp.settings import check_settings, did_you_mean, setting, settings_of
-from cdp.types.opinions import ALL_INPUTS, PAPER_INPUTS
 
 Slice = TypeVar("Slice")
 

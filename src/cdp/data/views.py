@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from cdp.data.array_files import file_size, naming, open_npy, open_parquet, read_npz, read_text, reading
+from cdp.data.manifest_tables import number_identities
 from cdp.errors import InputError, StoreError
 from cdp.types import Views
 from cdp.types.arrays import AnyArray
@@ -49,7 +50,7 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
         raise InputError(f"{path}: dim={dim} is not a row length; give the number of values per image.")
     with reading(path):
         parts = _read_parts(path, dim, base)
-    identities = None if parts.identities is None else _number_names(parts.identities, path)
+    identities = None if parts.identities is None else _number_names(parts.identities)
     with naming(path):
         views = Views(parts.base, parts.committee, identities, parts.paths)
     if dim is not None and views.base.dimensions != dim:
@@ -223,7 +224,7 @@ def _lines(file: Path) -> list[str]:
 def read_identities(file: Path) -> AnyArray:
     """One identity per image from .npy or text, numbers or names; -1 where unknown."""
     with reading(file):
-        return _number_names(_stored_identities(file), file)
+        return _number_names(_stored_identities(file))
 
 
 def read_identity_names(path: str | Path) -> AnyArray | None:
@@ -244,9 +245,10 @@ def read_identity_names(path: str | Path) -> AnyArray | None:
                 stored = _parquet_images(table)[0]
         elif file is not None and file.suffix != ".bin":
             stored = _stored_identities(file)
-    if stored is None or stored.dtype.kind not in "US" or _are_numbers(stored):
+    if stored is None or stored.dtype.kind not in "US":
         return None
-    return stored.astype(str).ravel()
+    texts = stored.astype(str).ravel()
+    return None if number_identities(texts.tolist())[1] is None else texts
 
 
 def _identity_file(folder: Path, base: str) -> Path | None:
@@ -269,24 +271,11 @@ def _stored_identities(file: Path) -> AnyArray:
     return np.array(lines)
 
 
-def _are_numbers(texts: AnyArray) -> bool:
-    # int() alone would read the names 1_23 and 12_3 as one number.
-    return all(text.removeprefix("-").isdecimal() for text in texts.astype(str).ravel())
-
-
-def _number_names(identities: AnyArray, file: Path) -> AnyArray:
+def _number_names(identities: AnyArray) -> AnyArray:
     """Names as numbers, so that -1 among names still means unknown; numbers as they are."""
     if identities.dtype.kind not in "US":
         return identities
-    if _are_numbers(identities):
-        try:
-            return identities.astype(np.int64)
-        except OverflowError:
-            raise InputError(
-                f"{file}: a number does not fit 64 bits; number the identities from 0."
-            ) from None
-    names, numbers = np.unique(identities.astype(str), return_inverse=True)
-    return np.where(names == "-1", -1, np.arange(len(names)))[numbers.reshape(identities.shape)]
+    return number_identities(identities.astype(str).ravel().tolist())[0].reshape(identities.shape)
 
 
 def _read_npz_views(file: Path, base: str | None) -> _Parts:

@@ -1,6 +1,6 @@
-"""How far luck may have moved a figure: resampling of identities, and the paired comparison of two models.
+"""Confidence intervals by resampling identities, and the paired comparison of two networks.
 
-Pairs of one person rise and fall together, so resampling pairs would promise far too narrow intervals. Here
+Pairs of one person rise and fall together, so resampling pairs would give far too narrow intervals. Here
 identities are drawn with replacement. The pairs of one person count as often as the person was drawn; a pair of
 two people counts as often as one was drawn times as often as the other was.
 """
@@ -8,6 +8,7 @@ two people counts as often as one was drawn times as often as the other was.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +18,7 @@ from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray
 LEVEL = 0.95
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """Where a figure lies in 95 % of the resamplings."""
 
     low: float
@@ -27,15 +27,15 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of two models, measured on the same resamplings.
+    """One figure of two networks, measured on the same resamplings.
 
     Attributes:
         name: which figure.
-        figure: of the model measured.
-        against: of the other model.
+        figure: of the network measured.
+        against: of the other network.
         difference: figure - against.
         interval: of the difference; None without resampling.
-        verdict: `better`, `worse`, or `not told apart` where the interval holds zero; None without an interval.
+        verdict: `better`, `worse`, or `no significant difference` where the interval holds zero; None without one.
     """
 
     name: str
@@ -47,28 +47,26 @@ class Comparison:
 
 
 def draw_identities(n_identities: int, seed: int, replicate: int) -> DoubleArray:
-    """How often every identity is drawn in one resampling, float64 (n,); the same for all models."""
+    """How often every identity is drawn in one resampling, float64 (n,); the same for all networks."""
     generator = np.random.default_rng([seed, replicate])
     drawn = generator.integers(0, n_identities, n_identities)
     return np.bincount(drawn, minlength=n_identities).astype(np.float64)
 
 
-def number_by_appearance(identities: AnyArray) -> tuple[LongArray, int]:
-    """Identities as 0..n-1 in the order they first appear, and n: names and numbers then draw the same lots."""
-    _, first, code = np.unique(identities, return_index=True, return_inverse=True)
-    place = np.empty(len(first), np.int64)
-    place[np.argsort(first)] = np.arange(len(first))
-    return place[code.ravel()], len(first)
+def number_by_appearance(identities: AnyArray) -> LongArray:
+    """Identities as 0..n-1 in the order they first appear, so that names and numbers are resampled alike."""
+    _, first, group = np.unique(identities, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[group.ravel()]
 
 
 def check_replicates(replicates: int) -> None:
-    """Too few resamplings make an interval that is itself luck."""
+    """Refuse so few resamplings that the interval itself would be chance."""
     if replicates < 0 or 0 < replicates < 20:
         raise InputError(f"replicates={replicates}: use 0 for no intervals, or at least 20 (usual: 1000).")
 
 
 def interval(values: DoubleArray) -> Interval | None:
-    """The middle 95 % of a figure's resamplings; None where there are none, or one is undefined in most."""
+    """The middle 95 % of a figure's resamplings; None where there are none, or most are undefined."""
     defined = values[np.isfinite(values)]
     if len(defined) < max(1, len(values) // 2):
         return None
@@ -85,18 +83,18 @@ def compare(
     *,
     lower_is_better: bool = False,
 ) -> Comparison:
-    """Is one model better than another, or was it luck? Both must have been resampled with one seed."""
-    difference = interval(replicates - against_replicates) if len(replicates) else None
+    """The difference of two networks' figures and whether it is significant; both resampled with one seed."""
+    difference = interval(replicates - against_replicates)
     verdict = None
     if difference is not None:
-        verdict = "not told apart"
+        verdict = "no significant difference"
         if difference.low > 0 or difference.high < 0:
             verdict = "better" if (difference.low > 0) != lower_is_better else "worse"
     return Comparison(name, figure, against, figure - against, difference, verdict)
 
 
 def joined_identities(ends: LongArray, same: BoolArray, n_images: int) -> LongArray:
-    """Identities as far as a list of pairs tells them: images joined by same pairs are one identity.
+    """Identities as far as a list of pairs gives them: images joined by same pairs are one identity.
 
     Images that no same pair joins count as identities of their own, so intervals come out a little too narrow
     where the list leaves out that two of them are one person.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from cdp.errors import InputError, name_rows
 from cdp.evaluate.bootstrap import (
+    LEVEL,
     Comparison,
     Interval,
     check_replicates,
@@ -49,34 +51,24 @@ class Identification:
         sizes: numbers of distractors, growing.
         n_better: int64 (len(sizes), m), distractors before the mate.
         left_out: why how many probes and distractors were left out.
-        replicates: float64 (r, f), resampled figures in the order of `figures`.
         ranks: the ranks reported.
+        replicates: float64 (r, f), resampled figures in the order of `figures`.
     """
 
     pairs: MatePairs
     sizes: tuple[int, ...]
     n_better: LongArray
-    left_out: dict[str, int] = field(default_factory=dict)
-    replicates: DoubleArray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
-    ranks: tuple[int, ...] = RANKS
+    left_out: dict[str, int]
+    ranks: tuple[int, ...]
+    replicates: DoubleArray = field(repr=False)
 
     @property
     def figures(self) -> list[RankRate]:
         """The rate at every size for rank 1, then at the largest size for the other ranks."""
         return [
-            RankRate(
-                self.sizes[size],
-                rank,
-                self.rate(rank, size),
-                interval(self.replicates[:, column]) if len(self.replicates) else None,
-            )
-            for column, (size, rank) in enumerate(self._columns())
+            RankRate(self.sizes[size], rank, self.rate(rank, size), interval(self.replicates[:, column]))
+            for column, (size, rank) in enumerate(_columns(self.sizes, self.ranks))
         ]
-
-    def _columns(self) -> list[tuple[int, int]]:
-        last = len(self.sizes) - 1
-        growth = [(size, 1) for size in range(len(self.sizes))]
-        return growth + [(last, rank) for rank in self.ranks if 1 < rank <= self.sizes[last]]
 
     def rate(self, rank: int = 1, size: int = -1) -> float:
         """Share of pairs whose mate has at most this rank, at the size with this position."""
@@ -89,15 +81,14 @@ class Identification:
 
     def cmc_band(self, ranks: LongArray, n_replicates: int, seed: int) -> tuple[AnyArray, AnyArray]:
         """Lower and upper end of the interval at some ranks, at the largest size."""
-        hits = [_by_identity(self.n_better[-1] < rank, self.pairs) for rank in ranks]
-        values = _resample(np.stack(hits, axis=1), self.pairs, n_replicates, seed)
-        low, high = np.quantile(values, [0.025, 0.975], axis=0)
+        values = _resample((self.n_better[-1] < rank for rank in ranks), self.pairs, n_replicates, seed)
+        low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
         return low, high
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         ranks, rates = self.cmc()
-        growth = len(self.sizes)
+        figures, growth = [asdict(figure) for figure in self.figures], len(self.sizes)
         return {
             "protocol": "identification",
             "probes": self.pairs.n_probes,
@@ -106,20 +97,16 @@ class Identification:
             "distractors": self.sizes[-1],
             "rank1": self.rate(),
             "left_out": dict(self.left_out),
-            "growth": [_rate_as_dict(figure) for figure in self.figures[:growth]],
-            "ranks": [_rate_as_dict(figure) for figure in (self.figures[growth - 1], *self.figures[growth:])],
+            "growth": figures[:growth],
+            "ranks": figures[growth - 1 :],
             "cmc": {"rank": ranks.tolist(), "rate": rates.tolist()},
         }
 
 
-def _rate_as_dict(figure: RankRate) -> dict[str, Any]:
-    band = figure.interval
-    return {
-        "distractors": figure.distractors,
-        "rank": figure.rank,
-        "rate": figure.rate,
-        "interval": None if band is None else [band.low, band.high],
-    }
+def _columns(sizes: Sequence[int], ranks: Sequence[int]) -> list[tuple[int, int]]:
+    """Position of the size, and rank, of every figure."""
+    last = len(sizes) - 1
+    return [(at, 1) for at in range(len(sizes))] + [(last, rank) for rank in ranks if 1 < rank <= sizes[last]]
 
 
 def growing_sizes(n_distractors: int) -> tuple[int, ...]:
@@ -146,17 +133,10 @@ def mate_pairs(identities: npt.ArrayLike) -> MatePairs:
             f"Identification: probes without a mate ({name_rows(alone)}; identities {shown}"
             f"{', ...' if alone.size > 5 else ''}); every probe needs another image of its identity."
         )
-    order = np.argsort(person, kind="stable")
-    probes, mates = [], []
-    for start, count in zip(np.cumsum(counts) - counts, counts, strict=True):
-        rows = order[start : start + count]
-        probe, mate = np.repeat(rows, count), np.tile(rows, count)
-        probes.append(probe[probe != mate])
-        mates.append(mate[probe != mate])
-    probe_of, mate_of = np.concatenate(probes), np.concatenate(mates)
-    by_probe = np.lexsort((mate_of, probe_of))
-    probe_of, mate_of = probe_of[by_probe], mate_of[by_probe]
-    return MatePairs(probe_of, mate_of, number_by_appearance(numbers)[0][probe_of], len(numbers))
+    people = np.split(np.argsort(person, kind="stable"), np.cumsum(counts)[:-1])
+    probes = np.repeat(np.arange(len(numbers)), counts[person] - 1)
+    mates = np.concatenate([people[own][people[own] != row] for row, own in enumerate(person)])
+    return MatePairs(probes, mates, number_by_appearance(numbers)[probes], len(numbers))
 
 
 def check_distractors(identities: npt.ArrayLike, distractor_identities: npt.ArrayLike) -> None:
@@ -171,16 +151,9 @@ def check_distractors(identities: npt.ArrayLike, distractor_identities: npt.Arra
         shown = ", ".join(str(person) for person in people[:5])
         raise InputError(
             f"Identification: distractors ({name_rows(rows)}) show identities of the probes ({shown}"
-            f"{', ...' if len(people) > 5 else ''}); leave these out, or, if the two are numbered apart, "
+            f"{', ...' if len(people) > 5 else ''}); leave these out, or, if the two are numbered separately, "
             "give the distractors without identities."
         )
-
-
-def keep_with_mates(identities: AnyArray) -> BoolArray:
-    """Which probes still have a mate, after noisy ones were left out."""
-    _, person, counts = np.unique(identities, return_inverse=True, return_counts=True)
-    kept: BoolArray = counts[person] > 1
-    return kept
 
 
 def measure_identification(
@@ -207,7 +180,7 @@ def measure_identification(
         identities: who every probe shows, numbers or names.
         distractors: embeddings of other people; a sequence of them measures every one as a list of its own, as
             the devkit's lists of 10 ... 1,000,000 are.
-        distractor_identities: where known, so that nobody is probe and distractor.
+        distractor_identities: where known, so that no identity is both.
         sizes: also measure with so many distractors, drawn at random, the larger draws holding the smaller
             [10, 100, ..., all]; not with a sequence.
         ranks: the ranks to report.
@@ -215,7 +188,7 @@ def measure_identification(
         replicates: resamplings of identities for intervals; 0 = none.
         seed: of the draws and of the resamplings.
         threads: 0 = all cores.
-        progress: told how many distractors are done.
+        progress: called with the number of distractors done.
     """
     check_replicates(replicates)
     people = np.asarray(identities)
@@ -224,33 +197,24 @@ def measure_identification(
     if not ranks or min(ranks) < 1:
         raise InputError(f"ranks={list(ranks)}: ranks count from 1.")
     pairs = mate_pairs(people)
-    if distractor_identities is not None:
-        check_distractors(people, distractor_identities)
+    count = partial(count_better, pairs, probes, threads=threads, progress=progress)
     if isinstance(distractors, Embeddings):
-        held = _check_sizes(sizes, distractors.n_images)
-        stages = _draw_stages(held, seed)
-        n_better = count_better(pairs, probes, distractors, stages, threads=threads, progress=progress)
+        if distractor_identities is not None:
+            check_distractors(people, distractor_identities)
+        measured = _check_sizes(sizes, distractors.n_images)
+        n_better = count(distractors, _draw_stages(measured, seed))
+    elif sizes is not None or distractor_identities is not None or not distractors:
+        raise InputError("Identification: sizes and identities do not go with several lists of distractors.")
     else:
-        if sizes is not None or distractor_identities is not None or not distractors:
-            raise InputError(
-                "Identification: sizes and identities do not go with several lists of distractors."
-            )
         lists = sorted(distractors, key=len)
-        held = tuple(len(part) for part in lists)
-        n_better = np.concatenate(
-            [
-                count_better(pairs, probes, part, [np.arange(len(part))], threads=threads, progress=progress)
-                for part in lists
-            ]
-        )
-    counted = Identification(
-        pairs, held, read_only(n_better), dict(left_out or {}), ranks=tuple(sorted(set(ranks)))
+        measured = tuple(map(len, lists))
+        n_better = np.concatenate([count(part, [np.arange(len(part))]) for part in lists])
+    reported = tuple(sorted(set(ranks)))
+    hits = (n_better[size] < rank for size, rank in _columns(measured, reported))
+    values = _resample(hits, pairs, replicates, seed)
+    return Identification(
+        pairs, measured, read_only(n_better), dict(left_out or {}), reported, read_only(values)
     )
-    if not replicates:
-        return counted
-    hits = [_by_identity(counted.n_better[size] < rank, pairs) for size, rank in counted._columns()]
-    values = _resample(np.stack(hits, axis=1), pairs, replicates, seed)
-    return Identification(pairs, held, counted.n_better, counted.left_out, read_only(values), counted.ranks)
 
 
 def _check_sizes(sizes: Sequence[int] | None, n_distractors: int) -> tuple[int, ...]:
@@ -273,19 +237,15 @@ def _draw_stages(sizes: tuple[int, ...], seed: int) -> list[LongArray]:
     return [np.sort(order[start:stop]) for start, stop in zip((0, *sizes[:-1]), sizes, strict=True)]
 
 
-def _by_identity(hit: BoolArray, pairs: MatePairs) -> DoubleArray:
-    hits: DoubleArray = np.bincount(pairs.identities, hit, pairs.n_identities).astype(np.float64)
-    return hits
-
-
-def _resample(hits: DoubleArray, pairs: MatePairs, replicates: int, seed: int) -> DoubleArray:
+def _resample(hits: Iterable[BoolArray], pairs: MatePairs, replicates: int, seed: int) -> DoubleArray:
     """Rates under resampled identities, (replicates, figures); the distractors stay as they are."""
     n_identities = pairs.n_identities
+    per_identity = np.stack([np.bincount(pairs.identities, hit, n_identities) for hit in hits], axis=1)
     totals = np.bincount(pairs.identities, minlength=n_identities).astype(np.float64)
-    values = np.empty((replicates, hits.shape[1]))
+    values = np.empty((replicates, per_identity.shape[1]))
     for start, stop in spans(replicates, 64):
         drawn = np.stack([draw_identities(n_identities, seed, at) for at in range(start, stop)])
-        values[start:stop] = (drawn @ hits) / (drawn @ totals)[:, None]
+        values[start:stop] = (drawn @ per_identity) / (drawn @ totals)[:, None]
     return values
 
 
@@ -299,14 +259,13 @@ def compare_identification(one: Identification, other: Identification) -> list[C
         raise InputError("Identification: only figures on the same probes and distractors can be compared.")
     if one.replicates.shape != other.replicates.shape:
         raise InputError("Identification: both must be resampled alike to be compared.")
-    none = np.empty(0)
     return [
         compare(
             f"rank-{mine.rank} rate, {mine.distractors:,} distractors",
             mine.rate,
             theirs.rate,
-            one.replicates[:, column] if len(one.replicates) else none,
-            other.replicates[:, column] if len(other.replicates) else none,
+            one.replicates[:, column],
+            other.replicates[:, column],
         )
         for column, (mine, theirs) in enumerate(zip(one.figures, other.figures, strict=True))
     ]

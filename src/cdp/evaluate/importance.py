@@ -1,4 +1,4 @@
-"""How much the mediator needs each kind of opinion: average precision lost when that kind is shuffled."""
+"""How much the mediator needs each kind of input: average precision lost when that kind is shuffled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cdp.types.arrays import FloatArray
 from cdp.types.opinions import block_columns
 
 
-class Judge(Protocol):
-    """What is needed of a mediator: who it listens to, to what, and its doubt about pairs."""
+class FittedMediator(Protocol):
+    """What is needed of a mediator: its committee, its inputs, and its doubt about pairs."""
 
     @property
     def committee(self) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ class Judge(Protocol):
 
 
 class Importance(NamedTuple):
-    """What one block is worth.
+    """Importance of one input block.
 
     Attributes:
         block: which kind of input.
@@ -42,7 +42,7 @@ class Importance(NamedTuple):
 
 
 def permutation_importance(
-    mediator: Judge, matrix: FloatArray, same: npt.ArrayLike, seed: int, repeats: int = 5
+    mediator: FittedMediator, matrix: FloatArray, same: npt.ArrayLike, seed: int, repeats: int = 5
 ) -> list[Importance]:
     """For every input block, how far average precision falls when its columns are shuffled among the pairs.
 
@@ -51,8 +51,8 @@ def permutation_importance(
     move at all. Blocks that repeat one another each look less important than they are together.
 
     Args:
-        mediator: a `Mediator` that has learned.
-        matrix: float32 (m, inputs), opinions about pairs; best about pairs it did not learn from.
+        mediator: a fitted `Mediator`.
+        matrix: float32 (m, inputs), features of pairs; best of pairs that it was not fitted to.
         same: bool (m,), whether the pair is one identity.
         seed: of the shuffling; every repeat shuffles all blocks alike.
         repeats: shuffles per block.
@@ -65,35 +65,29 @@ def permutation_importance(
     n_columns = sum(map(len, blocks.values()))
     if matrix.shape != (len(truth), n_columns):
         raise InputError(
-            f"permutation_importance: the opinions have shape {matrix.shape}, expected {(len(truth), n_columns)}: "
+            f"permutation_importance: the features have shape {matrix.shape}, expected {(len(truth), n_columns)}: "
             "a row per pair, a column per input of the mediator."
         )
     if not truth.any() or truth.all():
         kind = "one identity" if truth.any() else "two identities"
         raise InputError(
-            f"permutation_importance: all {len(truth):,} pairs are of {kind}; it takes both kinds to tell apart."
+            f"permutation_importance: all {len(truth):,} pairs are of {kind}; both kinds are needed."
         )
     if repeats < 1:
         raise InputError(f"permutation_importance(repeats={repeats}): shuffle at least once.")
+    from sklearn.metrics import average_precision_score
+
+    def precision(features: FloatArray) -> float:
+        return float(average_precision_score(truth, -mediator.doubt(features)))
+
     orders = [np.random.default_rng([seed, repeat]).permutation(len(matrix)) for repeat in range(repeats)]
-    whole = average_precision(mediator.doubt(matrix), truth)
+    whole = precision(matrix)
     found = []
     for block, columns in blocks.items():
         drops = []
         for order in orders if columns else ():
             shuffled = matrix.copy()
             shuffled[:, columns] = matrix[order][:, columns]
-            drops.append(whole - average_precision(mediator.doubt(shuffled), truth))
+            drops.append(whole - precision(shuffled))
         found.append(Importance(block, float(np.mean(drops or [0])), float(np.std(drops or [0]))))
     return found
-
-
-def average_precision(doubt: npt.ArrayLike, same: npt.ArrayLike) -> float:
-    """Mean over the true pairs of the precision among all pairs that are no more doubtful; ties count together."""
-    order = np.argsort(np.asarray(doubt), kind="stable")
-    ordered, truth = np.asarray(doubt)[order], np.asarray(same, np.bool_)[order]
-    last = np.concatenate([np.diff(ordered) != 0, [True]])
-    true_so_far = np.cumsum(truth)[last]
-    precision = true_so_far / (np.flatnonzero(last) + 1)
-    gained = np.diff(true_so_far, prepend=0)
-    return float((precision * gained).sum() / truth.sum())

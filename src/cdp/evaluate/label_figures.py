@@ -1,15 +1,14 @@
-"""Figures of labels: pairwise, BCubed, NMI, with discarded images counted as groups of one and left out."""
+"""Figures of labels: pairwise, BCubed, NMI; once with discarded images as groups of one, once without them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError
-from cdp.types import Fate, Labels
+from cdp.types import Labels
 from cdp.types.arrays import AnyArray, LongArray
 
 
@@ -22,7 +21,7 @@ class Score:
     f: float | None
 
     def weighted(self, recall_weight: float) -> float:
-        """F-beta: the mean in which recall is so many times as important as precision; 0 where nothing was counted."""
+        """F-beta, in which recall is `recall_weight` times as important as precision; 0 where nothing was counted."""
         precision, recall = self.precision or 0.0, self.recall or 0.0
         total = recall_weight**2 * precision + recall
         return (1 + recall_weight**2) * precision * recall / total if total else 0.0
@@ -38,7 +37,7 @@ class GroupFigures:
         identities: number of true identities among them.
         pairwise: over all pairs of images in one group.
         bcubed: averaged over images, so large groups do not drown small ones.
-        nmi: normalised mutual information, arithmetic mean.
+        nmi: normalized mutual information, arithmetic mean.
     """
 
     images: int
@@ -61,8 +60,6 @@ class LabelFigures:
         identities_true_shared: true identities with at least two images, the only ones that can be found.
         discards_kept: every discarded image counts as a group of one.
         discards_removed: discarded images are left out.
-        fates: how many images met each fate.
-        sizes: group sizes, found against true, in bins of doubling width: {"2": (found, true), "3-4": ...}.
     """
 
     images: int
@@ -72,24 +69,18 @@ class LabelFigures:
     identities_true_shared: int
     discards_kept: GroupFigures
     discards_removed: GroupFigures
-    fates: dict[str, int]
-    sizes: dict[str, tuple[int, int]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain dictionaries and lists, ready for JSON; undefined figures are null."""
-        return asdict(self)
 
 
 def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) -> LabelFigures:
     """Every figure of `labels` against the true identities (negative = unknown, not counted)."""
-    held = labels if isinstance(labels, Labels) else Labels.from_array(labels)
-    truth = np.asarray(identities, dtype=np.int64)
-    if truth.shape != (held.n_images,):
-        raise InputError(f"measure_labels: {truth.size:,} identities for {held.n_images:,} labels.")
+    given = labels if isinstance(labels, Labels) else Labels.from_array(labels)
+    truth = whole_numbers(identities, "measure_labels")
+    if truth.shape != (given.n_images,):
+        raise InputError(f"measure_labels: {truth.size:,} identities for {given.n_images:,} labels.")
     known = truth >= 0
     if not known.any():
         raise InputError("measure_labels: no identity is known, so there is nothing to compare with.")
-    found, true, fate = held.labels[known].astype(np.int64), truth[known], held.fate[known]
+    found, true = given.labels[known].astype(np.int64), truth[known]
     kept = found >= 0
     alone = found.max(initial=-1) + 1 + np.arange(len(found))
     true_sizes = np.unique(true, return_counts=True)[1]
@@ -101,19 +92,17 @@ def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) ->
         identities_true_shared=int((true_sizes > 1).sum()),
         discards_kept=_measure_groups(np.where(kept, found, alone), true),
         discards_removed=_measure_groups(found[kept], true[kept]),
-        fates={kind.name.lower(): int((fate == kind).sum()) for kind in Fate},
-        sizes=_size_bins(np.unique(found[kept], return_counts=True)[1], true_sizes),
     )
 
 
 def measure_among_others(labels: Labels, identities: npt.ArrayLike) -> Score:
-    """Pairwise figures of images whose identities are known as a whole, labeled in the midst of many others.
+    """Pairwise figures of images whose identities are known, labeled together with many others.
 
     Counting pairs among the known images only would see a tenth of the mistakes if a tenth of the images is known.
     So every image that shares a group with a known one counts, and the others are taken to be other people: all
     images of a known identity must be known.
     """
-    truth = np.asarray(identities, dtype=np.int64)
+    truth = whole_numbers(identities, "measure_among_others")
     known = truth >= 0
     if truth.shape != (labels.n_images,) or not known.any():
         raise InputError("measure_among_others: one identity per label is needed, and some must be known.")
@@ -129,6 +118,8 @@ def measure_among_others(labels: Labels, identities: npt.ArrayLike) -> Score:
 
 
 def _measure_groups(found: LongArray, true: LongArray) -> GroupFigures:
+    from sklearn.metrics import normalized_mutual_info_score
+
     n_images = len(found)
     if n_images == 0:
         undefined = Score(None, None, None)
@@ -151,8 +142,16 @@ def _measure_groups(found: LongArray, true: LongArray) -> GroupFigures:
             _ratio(together, _ordered_pairs(group_sizes)), _ratio(together, _ordered_pairs(person_sizes))
         ),
         bcubed=_score(bcubed_precision, bcubed_recall),
-        nmi=_nmi(person, group),
+        nmi=float(normalized_mutual_info_score(person, group, average_method="arithmetic")),
     )
+
+
+def whole_numbers(identities: npt.ArrayLike, caller: str) -> LongArray:
+    """Identities as int64; numbers with a fraction or NaN are refused, not cut."""
+    numbers = np.asarray(identities)
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise InputError(f"{caller}: identities are {numbers.dtype}; give whole numbers, -1 where unknown.")
+    return numbers.astype(np.int64)
 
 
 def _ordered_pairs(sizes: AnyArray) -> float:
@@ -168,23 +167,3 @@ def _score(precision: float | None, recall: float | None) -> Score:
         return Score(precision, recall, None)
     total = precision + recall
     return Score(precision, recall, 2 * precision * recall / total if total > 0 else 0.0)
-
-
-def _nmi(true: LongArray, found: LongArray) -> float:
-    from sklearn.metrics import normalized_mutual_info_score
-
-    return float(normalized_mutual_info_score(true, found, average_method="arithmetic"))
-
-
-def _size_bins(found: AnyArray, true: AnyArray) -> dict[str, tuple[int, int]]:
-    largest = int(max(found.max(initial=1), true.max(initial=1)))
-    bins: dict[str, tuple[int, int]] = {}
-    low = high = 1
-    while low <= largest:
-        name = str(low) if low == high else f"{low}-{high}"
-        bins[name] = (
-            int(((found >= low) & (found <= high)).sum()),
-            int(((true >= low) & (true <= high)).sum()),
-        )
-        low, high = high + 1, 2 * high
-    return bins

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError
+from cdp.evaluate.label_figures import whole_numbers
 from cdp.types import ConsensusGraph, Pairs
 from cdp.types.arrays import BoolArray, IntArray, LongArray
 
@@ -33,7 +33,7 @@ class PairFigures:
 
 def measure_pairs(graph: ConsensusGraph, candidates: Pairs, identities: npt.ArrayLike) -> PairFigures:
     """Number, precision, and recall among the candidates, of the accepted pairs."""
-    known = np.asarray(identities, dtype=np.int64)
+    known = whole_numbers(identities, "measure_pairs")
     if known.shape != (graph.n_images,) or candidates.n_images != graph.n_images:
         raise InputError(
             f"measure_pairs: the graph has {graph.n_images:,} images, the candidates {candidates.n_images:,}, "

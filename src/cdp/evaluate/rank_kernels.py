@@ -24,7 +24,7 @@ from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, LongArray, read_
 PROBE_ROWS = 512
 DISTRACTOR_ROWS = 4096
 _STEPS = 4096
-# Probes whose tables are held at a time: 32 MB.
+# Probes whose tables are in memory at a time: 32 MB.
 _TABLES = 4096
 # Similarities looked up in one go, so few that they stay in the processor's nearest cache.
 _STRIP = 256
@@ -78,7 +78,7 @@ def count_better(
         distractors: embeddings of other people.
         stages: rows of the distractors that join at every stage, rising; those of earlier stages stay.
         threads: 0 = all cores.
-        progress: told how many distractors are done.
+        progress: called with the number of distractors done.
     """
     if probes.dimensions != distractors.dimensions:
         raise InputError(
@@ -92,15 +92,8 @@ def count_better(
     starts = np.searchsorted(pairs.probes, np.arange(probes.n_images + 1))
     beaten = np.empty((len(stages), len(pairs)), np.int64)
     for start, stop in spans(probes.n_images, _TABLES):
-        part = _count_part(
-            probes.block(start, stop),
-            scores,
-            starts[start : stop + 1],
-            distractors,
-            stages,
-            threads,
-            progress,
-        )
+        own = starts[start : stop + 1]
+        part = _count_part(probes.block(start, stop), scores, own, distractors, stages, threads, progress)
         beaten[:, order[starts[start] : starts[stop]]] = part
     return beaten
 
@@ -147,19 +140,12 @@ def _count_part(
         cells[stage] += counted
         done += n_rows
         progress("distractors", done, sum(len(rows) for rows in stages))
-    beaten = np.empty((len(stages), len(scores)), np.int64)
-    for stage, total in enumerate(np.cumsum(cells, axis=0)):
-        _sum_above(total, starts, beaten[stage])
+    # A mate is beaten by all that was counted in its own cell and in the later cells of its probe.
+    counted_up_to = np.cumsum(np.cumsum(cells, axis=0), axis=1)
+    probe_of = np.repeat(np.arange(len(vectors)), np.diff(starts))
+    before, last = np.arange(len(scores)) + probe_of, starts[probe_of + 1] + probe_of
+    beaten: LongArray = counted_up_to[:, last] - counted_up_to[:, before]
     return beaten
-
-
-@kernel
-def _sum_above(cells: LongArray, starts: LongArray, beaten: LongArray) -> None:
-    for probe in range(len(starts) - 1):
-        total = 0
-        for place in range(starts[probe + 1] - 1, starts[probe] - 1, -1):
-            total += cells[place + 1 + probe]
-            beaten[place] = total
 
 
 @kernel
@@ -201,7 +187,7 @@ def _count_tile(
         probe = first_probe + row
         mates = scores[starts[probe] : starts[probe + 1]]
         table = tables[probe]
-        # Four counters per cell: a processor waits when it adds twice in a row to one place.
+        # Four counters per cell: a processor waits when it adds twice in a row to one address.
         counters = np.zeros(4 * (len(mates) + 1), np.int32)
         for start in range(0, tile.shape[1], _STRIP):
             values = tile[row, start : start + _STRIP]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, LongA
 _THRESHOLDS: DoubleArray = 1 - np.arange(0, 4, 0.01) / 2
 
 
-@dataclass(frozen=True, eq=False)
-class OrderedPairs:
+class OrderedPairs(NamedTuple):
     """Pairs, most similar first.
 
     Attributes:
@@ -35,8 +34,7 @@ class OrderedPairs:
     correct: BoolArray
 
 
-@dataclass(frozen=True, eq=False)
-class Walk:
+class Walk(NamedTuple):
     """What one walk found, at every FPR asked for.
 
     Attributes:
@@ -54,8 +52,7 @@ class Walk:
     accuracy: float
 
 
-@dataclass(frozen=True, eq=False)
-class Folds:
+class Folds(NamedTuple):
     """Accuracy and threshold of every fold, and which pairs were decided correctly."""
 
     accuracies: DoubleArray
@@ -89,22 +86,9 @@ def walk(pairs: OrderedPairs, weights: DoubleArray, fprs: DoubleArray) -> Walk:
     """
     order = np.argsort(fprs, kind="stable")
     tpr, accepts, thresholds = (np.empty(len(fprs)) for _ in range(3))
-    eer, accuracy = _walk(
-        pairs.similarity,
-        pairs.same,
-        pairs.one,
-        pairs.other,
-        pairs.ends_tie,
-        pairs.correct,
-        float(pairs.same.mean()),
-        weights,
-        fprs[order],
-        tpr,
-        accepts,
-        thresholds,
-    )
-    back = np.empty(len(fprs), np.int64)
-    back[order] = np.arange(len(fprs))
+    share_same = float(pairs.same.mean())
+    eer, accuracy = _walk(*pairs, share_same, weights, fprs[order], tpr, accepts, thresholds)
+    back = np.argsort(order)
     return Walk(tpr[back], accepts[back], thresholds[back], eer, accuracy)
 
 
@@ -183,7 +167,7 @@ def best_accuracy(pairs: OrderedPairs) -> tuple[float, float]:
 def fold_accuracies(similarity: FloatArray, same: BoolArray, folds: LongArray) -> Folds:
     """Accuracy of every fold at the threshold that is best on all other folds.
 
-    The thresholds tried are the field's own 400, so that figures can be held against published ones; of equally
+    The thresholds tried are the field's own 400, so that figures can be compared with published ones; of equally
     good ones the strictest is taken. A pair is accepted if its similarity is greater.
     """
     numbers = np.unique(folds)
@@ -196,9 +180,8 @@ def fold_accuracies(similarity: FloatArray, same: BoolArray, folds: LongArray) -
         refused = np.sort(similarity[inside & ~same].astype(np.float64))
         right[row] = len(accepted) - np.searchsorted(accepted, _THRESHOLDS, side="right")
         right[row] += np.searchsorted(refused, _THRESHOLDS, side="right")
-    chosen = np.argmax(right.sum(axis=0) - right, axis=1)
-    thresholds = _THRESHOLDS[chosen]
-    sizes = np.array([(folds == fold).sum() for fold in numbers])
-    own = thresholds[np.searchsorted(numbers, folds)]
-    correct: BoolArray = (similarity > own) == same
-    return Folds(right[np.arange(len(numbers)), chosen] / sizes, thresholds, correct)
+    best = np.argmax(right.sum(axis=0) - right, axis=1)
+    fold_of = np.searchsorted(numbers, folds)
+    correct: BoolArray = (similarity > _THRESHOLDS[best][fold_of]) == same
+    rates = right[np.arange(len(numbers)), best] / np.bincount(fold_of)
+    return Folds(rates, _THRESHOLDS[best], correct)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,15 @@ from cdp.evaluate.bootstrap import (
     joined_identities,
     number_by_appearance,
 )
-from cdp.evaluate.roc_kernels import Walk, best_accuracy, fold_accuracies, order_pairs, walk
+from cdp.evaluate.roc_kernels import (
+    Folds,
+    OrderedPairs,
+    Walk,
+    best_accuracy,
+    fold_accuracies,
+    order_pairs,
+    walk,
+)
 from cdp.graph.exact import similarities
 from cdp.parallel import map_blocks, spans
 from cdp.progress import Progress, no_progress
@@ -85,9 +93,9 @@ class FoldAccuracy:
 
     mean: float
     sd: float
+    interval: Interval | None
     folds: tuple[float, ...]
     thresholds: tuple[float, ...]
-    interval: Interval | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,45 +131,25 @@ class Verification:
     replicates: DoubleArray = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; what cannot be said is null."""
-        accuracy = self.accuracy
+        """Plain values, ready for JSON; what is undefined is null."""
+        tpr = {name_fpr(figure.fpr): asdict(figure) for figure in self.tpr}
+        for figure in tpr.values():
+            del figure["fpr"]
         return {
             "protocol": "verification",
             "pairs": self.pairs,
             "impostors": self.impostors,
             "identities": self.identities,
             "splits": self.splits,
-            "accuracy": None
-            if accuracy is None
-            else {
-                "mean": accuracy.mean,
-                "sd": accuracy.sd,
-                "interval": _plain(accuracy.interval),
-                "folds": list(accuracy.folds),
-                "thresholds": list(accuracy.thresholds),
-            },
+            "accuracy": None if self.accuracy is None else asdict(self.accuracy),
             "best_accuracy": {"accuracy": self.best_accuracy, "threshold": self.best_threshold},
-            "eer": {"eer": self.eer, "interval": _plain(self.eer_interval)},
-            "tpr": {
-                name_fpr(figure.fpr): {
-                    "tpr": figure.tpr,
-                    "sd": figure.sd,
-                    "false_accepts": figure.false_accepts,
-                    "threshold": figure.threshold,
-                    "interval": _plain(figure.interval),
-                    "reason": figure.reason,
-                }
-                for figure in self.tpr
-            },
+            "eer": {"eer": self.eer, "interval": self.eer_interval},
+            "tpr": tpr,
             "roc": {
                 name: [None if np.isnan(value) else float(value) for value in self.curve[:, column]]
                 for column, name in enumerate(("fpr", "tpr", "low", "high"))
             },
         }
-
-
-def _plain(band: Interval | None) -> list[float] | None:
-    return None if band is None else [band.low, band.high]
 
 
 def name_fpr(fpr: float) -> str:
@@ -185,7 +173,7 @@ def score_pairs(
         embeddings: of images or templates.
         ends: row numbers, (m, 2).
         same: whether a pair shows one identity, (m,).
-        identities: who every row shows (negative = unknown); without them same pairs tell who is one.
+        identities: who every row shows (negative = unknown); without them, images joined by same pairs are one.
         folds: the fold of every pair.
         threads: 0 = all cores.
     """
@@ -218,9 +206,9 @@ def _known_identities(given: AnyArray, rows: LongArray, same: BoolArray, n_image
     wrong = np.flatnonzero((one >= 0) & (other >= 0) & ((one == other) != same))
     if wrong.size:
         first = int(wrong[0])
-        said = "same" if same[first] else "different"
+        listed = "same" if same[first] else "different"
         raise InputError(
-            f"Verification: pair {first} (counted from 0; {wrong.size:,} such) is said to be {said}, but the "
+            f"Verification: pair {first} (counted from 0; {wrong.size:,} such) is listed as {listed}, but the "
             f"identities of its images are {one[first]} and {other[first]}; one of the two files is wrong."
         )
     unknown = people < 0
@@ -249,7 +237,7 @@ def measure_verification(
         replicates: resamplings of identities for the intervals; 0 = none.
         seed: of the resamplings.
         threads: 0 = all cores.
-        progress: told how many resamplings are done.
+        progress: called with the number of resamplings done.
     """
     check_replicates(replicates)
     parts = [splits] if isinstance(splits, ScoredPairs) else list(splits)
@@ -258,23 +246,18 @@ def measure_verification(
     wanted = sorted(fprs, reverse=True)
     # All points of the curve in one walk: the wanted ones first.
     points = np.array([*wanted, *_CURVE])
-    person, n_people = number_by_appearance(np.concatenate([part.identities.ravel() for part in parts]))
-    offsets = np.cumsum([0, *(part.identities.size for part in parts)])
+    person = number_by_appearance(np.concatenate([part.identities for part in parts])).reshape(-1, 2)
+    n_people = int(person.max()) + 1
+    people = np.split(person, np.cumsum([len(part.same) for part in parts])[:-1])
     folds = [
         None if part.folds is None else fold_accuracies(part.similarity, part.same, part.folds)
         for part in parts
     ]
     ordered = [
-        order_pairs(
-            part.similarity,
-            part.same,
-            person[start:stop].reshape(-1, 2),
-            None if fold is None else fold.correct,
-        )
-        for part, fold, start, stop in zip(parts, folds, offsets[:-1], offsets[1:], strict=True)
+        order_pairs(part.similarity, part.same, ends, None if fold is None else fold.correct)
+        for part, ends, fold in zip(parts, people, folds, strict=True)
     ]
-    once = np.ones(n_people)
-    walks = [walk(pairs, once, points) for pairs in ordered]
+    walks = [walk(pairs, np.ones(n_people), points) for pairs in ordered]
 
     def resample(replicate: int) -> DoubleArray:
         drawn = draw_identities(n_people, seed, replicate)
@@ -286,16 +269,30 @@ def measure_verification(
     for done, row in enumerate(map_blocks(resample, range(replicates), threads)):
         values[done] = row
         progress("resampling identities", done + 1, replicates)
+    return _figures(wanted, parts, n_people, folds, ordered, walks, values)
+
+
+def _figures(
+    wanted: Sequence[float],
+    parts: Sequence[ScoredPairs],
+    n_people: int,
+    folds: Sequence[Folds | None],
+    ordered: Sequence[OrderedPairs],
+    walks: Sequence[Walk],
+    values: DoubleArray,
+) -> Verification:
+    """The figures of all splits, from one walk each and the resampled values (accuracy, eer, tpr per point)."""
     bests = [best_accuracy(pairs) for pairs in ordered]
     impostors = [int((~part.same).sum()) for part in parts]
+    single = len(parts) == 1
     return Verification(
         pairs=sum(len(part.same) for part in parts),
         impostors=sum(impostors),
         identities=n_people,
         splits=len(parts),
-        accuracy=_accuracy(folds, values[:, 0]) if len(parts) == 1 else None,
+        accuracy=_accuracy(folds[0], values[:, 0]) if single else None,
         best_accuracy=float(np.mean([best for best, _ in bests])),
-        best_threshold=bests[0][1] if len(parts) == 1 else None,
+        best_threshold=bests[0][1] if single else None,
         eer=float(np.mean([one.eer for one in walks])),
         eer_interval=interval(values[:, 1]),
         tpr=tuple(_tpr(fpr, at, walks, min(impostors), values[:, 2 + at]) for at, fpr in enumerate(wanted)),
@@ -304,17 +301,12 @@ def measure_verification(
     )
 
 
-def _accuracy(folds: Sequence[Any], values: DoubleArray) -> FoldAccuracy | None:
-    fold = folds[0]
+def _accuracy(fold: Folds | None, values: DoubleArray) -> FoldAccuracy | None:
     if fold is None:
         return None
-    return FoldAccuracy(
-        float(fold.accuracies.mean()),
-        float(fold.accuracies.std()),
-        tuple(fold.accuracies.tolist()),
-        tuple(fold.thresholds.tolist()),
-        interval(values),
-    )
+    rates, thresholds = fold.accuracies, fold.thresholds
+    mean, sd = float(rates.mean()), float(rates.std())
+    return FoldAccuracy(mean, sd, interval(values), tuple(rates.tolist()), tuple(thresholds.tolist()))
 
 
 def _tpr(fpr: float, at: int, walks: Sequence[Walk], fewest: int, values: DoubleArray) -> TprAtFpr:
@@ -325,15 +317,8 @@ def _tpr(fpr: float, at: int, walks: Sequence[Walk], fewest: int, values: Double
             reason = "no false accept: the most similar impostor pairs tie"
         return TprAtFpr(fpr, None, None, 0, None, None, reason)
     rates = np.array([one.tpr[at] for one in walks])
-    several = len(walks) > 1
-    return TprAtFpr(
-        fpr,
-        float(rates.mean()),
-        float(rates.std()) if several else None,
-        accepts,
-        None if several else float(walks[0].thresholds[at]),
-        interval(values),
-    )
+    sd, threshold = (float(rates.std()), None) if len(walks) > 1 else (None, float(walks[0].thresholds[at]))
+    return TprAtFpr(fpr, float(rates.mean()), sd, accepts, threshold, interval(values))
 
 
 def _curve(walks: Sequence[Walk], values: DoubleArray, first: int) -> DoubleArray:
@@ -342,9 +327,7 @@ def _curve(walks: Sequence[Walk], values: DoubleArray, first: int) -> DoubleArra
     for at in range(len(_CURVE)):
         if min(one.false_accepts[first + at] for one in walks) > 0:
             table[at, 1] = np.mean([one.tpr[first + at] for one in walks])
-            band = interval(values[:, at])
-            if band is not None:
-                table[at, 2:] = band.low, band.high
+            table[at, 2:] = interval(values[:, at]) or np.nan
     return table
 
 
@@ -354,24 +337,19 @@ def compare_verification(one: Verification, other: Verification) -> list[Compari
         raise InputError("Verification: only figures on the same pairs can be compared.")
     if one.replicates.shape != other.replicates.shape:
         raise InputError("Verification: both must be resampled alike to be compared.")
-    found = []
-    if one.accuracy is not None and other.accuracy is not None:
-        found.append(
-            compare(
-                "accuracy",
-                one.accuracy.mean,
-                other.accuracy.mean,
-                one.replicates[:, 0],
-                other.replicates[:, 0],
-            )
-        )
-    found.append(
-        compare("eer", one.eer, other.eer, one.replicates[:, 1], other.replicates[:, 1], lower_is_better=True)
+    names = ["accuracy", "eer", *(f"tpr at fpr {name_fpr(figure.fpr)}" for figure in one.tpr)]
+    mine, theirs = (
+        [
+            None if each.accuracy is None else each.accuracy.mean,
+            each.eer,
+            *(figure.tpr for figure in each.tpr),
+        ]
+        for each in (one, other)
     )
-    for column, (mine, theirs) in enumerate(zip(one.tpr, other.tpr, strict=True), start=2):
-        if mine.tpr is not None and theirs.tpr is not None:
-            name = f"tpr at fpr {name_fpr(mine.fpr)}"
-            found.append(
-                compare(name, mine.tpr, theirs.tpr, one.replicates[:, column], other.replicates[:, column])
-            )
-    return found
+    return [
+        compare(name, figure, against, again, against_again, lower_is_better=name == "eer")
+        for name, figure, against, again, against_again in zip(
+            names, mine, theirs, one.replicates.T, other.replicates.T, strict=True
+        )
+        if figure is not None and against is not None
+    ]

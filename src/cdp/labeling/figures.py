@@ -87,11 +87,12 @@ def measure_label_figures(
         identities_found=labels.n_identities,
         fates={kind.name.lower(): int((labels.fate == kind).sum()) for kind in Fate},
         sizes=_sizes(kept),
-        true=_true_figures(labels, counted, pairs) if (counted >= 0).any() else None,
+        true=true_figures(labels, counted, pairs) if (counted >= 0).any() else None,
     )
 
 
-def _true_figures(labels: Labels, counted: LongArray, pairs: PairScores | None) -> TrueFigures:
+def true_figures(labels: Labels, counted: LongArray, pairs: PairScores | None = None) -> TrueFigures:
+    """Figures of labels against true identities; an image with identity -1 does not count."""
     figures = measure_labels(labels, counted)
     return TrueFigures(
         images=figures.images,

@@ -70,6 +70,7 @@ def find_graphs(
             names=[f"{part}{name}" for name in missing],
             seed=seed,
             threads=work.engine.threads,
+            device=work.engine.device,
             progress=work.progress,
         )
         for name, graph in zip(missing, searched, strict=True):

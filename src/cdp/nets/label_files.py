@@ -20,7 +20,7 @@ def read_pseudo_part(manifest: Manifest, path: Path, *, soft: bool = False) -> P
     Args:
         manifest: the images that were labeled.
         path: the labels.
-        soft: use `soft_labels.npz` of the folder (`cdp label --depth`).
+        soft: use `soft_labels.npz` of the folder (`cdp label --soft-depth`).
     """
     if path.is_dir():
         labels = Labels.load(path)
@@ -45,9 +45,13 @@ def _read_soft(path: Path) -> sparse.csr_array:
     try:
         return sparse.csr_array(sparse.load_npz(file))
     except FileNotFoundError:
-        raise InputError(f"{file}: there are no soft labels; make them with cdp label --depth 3.") from None
+        raise InputError(
+            f"{file}: there are no soft labels; make them with cdp label --soft-depth 3."
+        ) from None
     except (ValueError, OSError, KeyError, zipfile.BadZipFile):
-        raise InputError(f"{file}: damaged or not a sparse matrix; run cdp label --depth again.") from None
+        raise InputError(
+            f"{file}: damaged or not a sparse matrix; run cdp label --soft-depth again."
+        ) from None
 
 
 def _compare_paths(manifest: Manifest, folder: Path) -> None:

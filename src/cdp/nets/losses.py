@@ -90,7 +90,9 @@ class _MarginSoftmax(_Classifier):
         self.margin, self.scale = self.default_margin if margin is None else margin, scale
         name = type(self).__name__
         if not 0 <= self.margin < self.limit:
-            raise InputError(f"{name}(margin={margin}): the margin is {self.unit}, e.g. {self.default_margin}.")
+            raise InputError(
+                f"{name}(margin={margin}): the margin is {self.unit}, e.g. {self.default_margin}."
+            )
         if scale <= 0:
             raise InputError(f"{name}(scale={scale}): the scale is greater than 0, e.g. 64.")
 
@@ -140,7 +142,11 @@ class CosFace(_MarginSoftmax):
         return cosines - self.margin
 
 
-LOSSES: Mapping[str, type[Softmax] | type[_MarginSoftmax]] = {"softmax": Softmax, "arcface": ArcFace, "cosface": CosFace}
+LOSSES: Mapping[str, type[Softmax] | type[_MarginSoftmax]] = {
+    "softmax": Softmax,
+    "arcface": ArcFace,
+    "cosface": CosFace,
+}
 """By the names that a recipe knows."""
 
 

@@ -82,7 +82,10 @@ def find_trunk(name: str) -> TrunkEntry:
 
     entry = timm_entry(name)
     if entry is None:
-        hint = did_you_mean(name, entries) or " cdp networks lists the names; one of your own needs --trunks FILE."
+        hint = (
+            did_you_mean(name, entries)
+            or " cdp networks lists the names; one of your own needs --trunks FILE."
+        )
         raise InputError(f"network {name!r} is not known here and not in timm.{hint}")
     return entry
 

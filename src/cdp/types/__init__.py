@@ -1,10 +1,11 @@
 """The nouns: frozen, checked once in their constructor, passed along and never changed."""
 
+from cdp.input_blocks import ALL_INPUTS, PAPER_INPUTS
 from cdp.types.embeddings import Embeddings, Views
 from cdp.types.graphs import ConsensusGraph, KnnGraph, Pairs
 from cdp.types.labels import Fate, Labels
 from cdp.types.manifest import Manifest
-from cdp.types.opinions import ALL_INPUTS, PAPER_INPUTS, Opinions, column_names
+from cdp.types.opinions import Opinions, column_names
 
 __all__ = [
     "ALL_INPUTS",

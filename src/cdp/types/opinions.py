@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.errors import InputError
+from cdp.input_blocks import ALL_INPUTS, PAPER_INPUTS
 from cdp.types.arrays import BoolArray, FloatArray, read_only
-
-PAPER_INPUTS = ("relationship", "affinity", "distribution")
-ALL_INPUTS = (*PAPER_INPUTS, "common_neighbors")
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cdp.data.views import read_identities, read_views
+from cdp.data.views import read_identities, read_identity_names, read_views
 from cdp.errors import InputError
 from cdp.store import write_card
 from cdp.types import Embeddings, Views
@@ -280,7 +280,7 @@ class TestNpz:
         assert views.names == ("base", "c", "a")
         np.testing.assert_array_equal(views.base.source, vectors(4))
         np.testing.assert_array_equal(views.committee["a"].source, vectors(5, 2))
-        assert views.identities.tolist() == [1, 1, 2, 2, -1, 3]
+        assert views.identities.tolist() == [0, 0, 1, 1, -1, 2]
         assert views.paths == tuple("abcdef")
 
     def test_other_arrays_are_left_alone(self, tmp_path: Path) -> None:
@@ -459,7 +459,7 @@ class TestErrors:
         write(plain, {"identities.txt": "1\n2\n\n4\n5\n6\n"})
         refuses(plain, "identities.txt: line 3 is blank; write -1 for an unknown identity")
         write(plain, {"identities.txt": "1\n" * 5 + f"{2**64}\n"})
-        refuses(plain, "identities.txt: a number does not fit 64 bits")
+        assert read_views(plain).identities.tolist() == [0] * 5 + [1], "too long a number is a name"
         write(plain, {"identities.txt": ""})
         refuses(plain, "identities.txt: empty, one line per image is needed")
         (plain / "identities.txt").write_bytes(b"\xff\xfe1\n")
@@ -502,6 +502,24 @@ class TestErrors:
         assert read_identities(plain / "identities.npy").tolist() == [0, 0, 1, 1, -1, 2]
         with pytest.raises(InputError, match=r"gone.txt: cannot be read \(No such file or directory\)"):
             read_identities(plain / "gone.txt")
+
+    def test_numbers_written_as_text_are_the_same_numbers_in_every_layout(self, tmp_path: Path) -> None:
+        base, texts = np.eye(3, dtype=np.float32), ["10", "9", "-1"]
+        np.savez(tmp_path / "views.npz", base=base, identities=np.array(texts))
+        table = {"base": list(base), "identity": texts}
+        pq.write_table(pa.table(table), tmp_path / "views.parquet")
+        write(tmp_path / "views", {"base.npy": base, "identities.npy": np.array(texts)})
+        for name in ("views.npz", "views.parquet", "views"):
+            assert read_views(tmp_path / name).identities.tolist() == [10, 9, -1]
+            assert read_identity_names(tmp_path / name) is None
+
+    def test_names_can_be_compared_between_files(self, tmp_path: Path) -> None:
+        base = np.eye(2, dtype=np.float32)
+        np.savez(tmp_path / "one.npz", base=base, identities=np.array(["eve", "bob"]))
+        write(tmp_path / "two", {"base.npy": base, "meta.txt": "bob\nann\n"})
+        assert read_identity_names(tmp_path / "one.npz").tolist() == ["eve", "bob"]
+        assert read_identity_names(tmp_path / "two").tolist() == ["bob", "ann"]
+        assert read_identity_names(tmp_path / "two" / "meta.txt").tolist() == ["bob", "ann"]
 
     def test_views_load_reads_the_same(self, plain: Path) -> None:
         assert repr(Views.load(plain)) == repr(read_views(plain))

@@ -1,5 +1,6 @@
 import itertools
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_nothing_labeled_is_undefined_not_nan():
     assert figures.discards_removed.pairwise.f is None
     assert figures.discards_kept.pairwise.precision is None
     assert figures.discards_kept.pairwise.recall == 0
-    assert "NaN" not in json.dumps(figures.as_dict(), allow_nan=False)
+    assert json.loads(json.dumps(asdict(figures), allow_nan=False))["coverage"] == 0
 
 
 def test_unknown_identities_do_not_count():
@@ -70,11 +71,9 @@ def test_unknown_identities_do_not_count():
     assert figures.discards_kept.pairwise.f == 1.0
 
 
-def test_sizes_and_identities_are_told():
+def test_identities_are_counted():
     figures = measure_labels([0, 0, 1, 1, 1, -1], [0, 0, 0, 0, 0, 1])
-    assert figures.sizes == {"1": (0, 1), "2": (1, 0), "3-4": (1, 0), "5-8": (0, 1)}
     assert (figures.identities_found, figures.identities_true, figures.identities_true_shared) == (2, 2, 1)
-    assert figures.fates == {"labeled": 5, "no_accepted_pair": 1, "isolated": 0, "unsplittable": 0}
 
 
 def test_pairs_are_measured_among_candidates():
@@ -85,6 +84,15 @@ def test_pairs_are_measured_among_candidates():
     assert (figures.precision, figures.recall) == (0.5, 0.5)
     nothing = measure_pairs(ConsensusGraph(np.empty((0, 2), int), np.empty(0), 4), candidates, [1, 2, 3, 4])
     assert (nothing.precision, nothing.recall) == (None, None)
+
+
+@pytest.mark.parametrize("identities", [[0.5, 0.5, 1.0], [0.0, np.nan, 1.0], ["ann", "ann", "bob"]])
+def test_identities_that_are_no_whole_numbers_are_refused(identities):
+    with pytest.raises(InputError, match=r"measure_labels: identities are .*; give whole numbers, -1 where"):
+        measure_labels([0, 0, 1], identities)
+    graph, candidates = ConsensusGraph(np.array([[0, 1]]), np.zeros(1), 3), Pairs(np.array([[0, 1]]), 3)
+    with pytest.raises(InputError, match="measure_pairs: identities are"):
+        measure_pairs(graph, candidates, identities)
 
 
 def test_counts_must_match():

@@ -126,7 +126,7 @@ def test_intervals_hold_the_figure_and_do_not_depend_on_threads():
 
 
 def test_intervals_over_identities_are_wider_than_over_pairs():
-    """Few people in many pairs: pairs are no independent witnesses."""
+    """Few people in many pairs: pairs are not independent."""
     generator = np.random.default_rng(0)
     people = np.repeat(np.arange(10), 200)
     easy = generator.normal(size=10)
@@ -153,7 +153,7 @@ def test_comparison_is_paired():
     reverse = compare_verification(*measured[::-1])
     assert {line.verdict for line in reverse} == {"worse"}
     itself = compare_verification(measured[0], measured[0])
-    assert all(line.difference == 0 and line.verdict == "not told apart" for line in itself)
+    assert all(line.difference == 0 and line.verdict == "no significant difference" for line in itself)
 
 
 def test_splits_are_averaged():
@@ -211,7 +211,7 @@ def test_bad_pairs():
         InputError, match=r"pair 1 .* names images \[1, 4\], but the embeddings have rows 0 to 3"
     ):
         score_pairs(embeddings, [[0, 1], [1, 4]], [1, 0])
-    with pytest.raises(InputError, match="said to be same, but the identities of its images are 5 and 6"):
+    with pytest.raises(InputError, match="listed as same, but the identities of its images are 5 and 6"):
         score_pairs(embeddings, [[0, 1], [1, 2]], [1, 0], identities=[5, 6, 7, 8])
     with pytest.raises(InputError, match="both needed"):
         score_pairs(embeddings, [[0, 1]], [1])

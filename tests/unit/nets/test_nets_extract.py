@@ -136,7 +136,7 @@ def test_views_are_not_written_through_a_link(trained, people, tmp_path):
     ("change", "error", "words"),
     [
         ({"recipe": {"size": "16"}}, StoreError, "Expected `int`, got `str`"),
-        ({"recipe": {"size": 2}}, StoreError, "8 pixels a side or more"),
+        ({"recipe": {"size": 2}}, StoreError, "size = 2: pixels a side, 8 or more"),
         ({"recipe": None}, StoreError, "Expected `object`, got `null`"),
         (
             {"recipe": {"sorcery": 1}},

@@ -1,0 +1,420 @@
+"""`cdp networks`, `train`, `embed`, `join` and `ensemble`: images into networks into views."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from cdp.cli.app import (
+    ForceOption,
+    InterruptedRunError,
+    JsonOption,
+    OutOption,
+    QuietOption,
+    app,
+    plain_errors,
+)
+from cdp.cli.derived_options import Given, parse_text, settings_from, with_settings
+from cdp.cli.image_commands import ManifestArgument
+from cdp.engine import Engine
+from cdp.errors import InputError
+from cdp.nets.recipe import Recipe
+from cdp.settings import setting, settings_of
+
+if TYPE_CHECKING:
+    from cdp.nets.processes import World
+    from cdp.progress import Progress
+    from cdp.types import Views
+    from cdp.types.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the commands on images and networks take beside settings, device, threads and memory."""
+
+    root: str = setting("", "What relative paths in a table start from.")
+    skip: str = setting("", "Leave out the images listed by `cdp check --list`.")
+    trunks: str = setting("", "A Python file that registers trunks of your own.")
+    checkpoint_every: int = setting(0, "Steps between checkpoints; 0 = every epoch.", low=0)
+    tensorboard: bool = setting(False, "Write TensorBoard files too.")
+
+    def read(self, path: str) -> Manifest:
+        """A manifest, its paths from `root`, without the images of `skip`."""
+        from cdp.data.manifests import read_manifest
+
+        return read_manifest(path, root=self.root or None, skip=Path(self.skip) if self.skip else None)
+
+
+_FLAGS = {"color": "--color/--grey", "enlarge": "--enlarge", "tensorboard": "--tensorboard"}
+_NETWORKS_OUT = Annotated[
+    Path, typer.Option("--out", help="Folder for the networks; a killed run goes on here.")
+]
+_SET = Annotated[
+    list[str] | None, typer.Option("--set", help="KEY=VALUE: the same as --key VALUE; repeatable.")
+]
+_FORCE = Annotated[bool, typer.Option("--force", help="Throw away what is there and start again.")]
+
+
+@app.command()
+@with_settings(Recipe, RunOptions, only=("color", "dimensions", "trunks"), flags=_FLAGS)
+def networks(
+    given: Given,
+    classes: Annotated[int, typer.Option(help="Identities of the classifier.")] = 35012,
+    size: Annotated[int, typer.Option(help="Pixels a side.")] = 224,
+    json: JsonOption = False,
+) -> None:
+    """List every network with the number of its parameters, classifier included."""
+    with plain_errors():
+        rows = _count_parameters(classes, size, settings_from(Recipe, given), given.get("trunks"))
+        if json:
+            from json import dumps
+
+            print(dumps(rows, indent=2))
+            return
+        cells = [
+            (
+                row["name"],
+                "images too small" if row["parameters"] is None else f"{row['parameters'] / 1e6:.2f} M",
+                str(row["least_size"]),
+                row["about"],
+            )
+            for row in rows
+        ]
+        _print_table(
+            f"Networks at {size} x {size} with {classes:,} classes",
+            ("name", "parameters", "least size", "about"),
+            cells,
+        )
+        _say("Any other trunk of timm can be named too.")
+
+
+@app.command()
+@with_settings(Recipe, Engine, RunOptions, flags=_FLAGS)
+def train(
+    manifest: ManifestArgument,
+    out: _NETWORKS_OUT,
+    network: Annotated[
+        list[str] | None, typer.Option(help="NAME, or NAME:SEED for several of one kind; repeatable.")
+    ] = None,
+    *,
+    given: Given,
+    more: _SET = None,
+    force: _FORCE = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Stage 1: train a base model and a committee on labeled images, from scratch."""
+    with plain_errors():
+        if not network:
+            raise InputError("Name at least one --network; cdp networks lists them.")
+        with _training(given, more, force, quiet) as (options, shared, say):
+            from cdp.nets.supervised import train_supervised
+
+            say(train_supervised(options.read(manifest), network, out, **shared))
+
+
+@app.command()
+@with_settings(Recipe, Engine, RunOptions, flags=_FLAGS)
+def join(
+    labeled: ManifestArgument,
+    unlabeled: Annotated[list[str], typer.Argument(help="Manifests of the unlabeled parts.")],
+    out: _NETWORKS_OUT,
+    network: Annotated[str, typer.Option(help="NAME or NAME:SEED.")],
+    given: Given,
+    labels: Annotated[
+        list[Path] | None, typer.Option(help="Labels of an unlabeled part; one per part, in order.")
+    ] = None,
+    labeled_share: Annotated[
+        float | None,
+        typer.Option("--lambda", help="Weight of the labeled loss [default: its share of images]."),
+    ] = None,
+    soft: Annotated[bool, typer.Option("--soft", help="Use soft labels (cdp label --soft-depth).")] = False,
+    true_labels: Annotated[
+        bool, typer.Option("--true-labels", help="The upper bound: all true identities, one classifier.")
+    ] = False,
+    more: _SET = None,
+    force: _FORCE = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Stage 3: train one network from scratch on true and pseudo-labels together."""
+    with plain_errors():
+        files = labels or []
+        if true_labels and (files or soft or labeled_share is not None):
+            raise InputError("--true-labels goes without --labels, --soft and --lambda.")
+        if not true_labels and len(files) != len(unlabeled):
+            raise InputError(
+                f"{len(unlabeled)} unlabeled parts but {len(files)} --labels; give one --labels per part, in order."
+            )
+        with _training(given, more, force, quiet) as (options, shared, say):
+            from cdp.data.merge import merge_manifests
+            from cdp.nets.joint import train_joint
+            from cdp.nets.label_files import read_pseudo_part
+            from cdp.nets.supervised import train_supervised
+
+            known, parts = options.read(labeled), [options.read(path) for path in unlabeled]
+            if true_labels:
+                say(train_supervised(merge_manifests([known, *parts]), [network], out, **shared))
+                return
+            pseudo = [
+                read_pseudo_part(part, file, soft=soft) for part, file in zip(parts, files, strict=True)
+            ]
+            say([train_joint(known, pseudo, network, out, labeled_share=labeled_share, **shared)])
+
+
+@app.command()
+@with_settings(Engine, RunOptions, only=("device", "threads", "root", "skip", "trunks"))
+def embed(
+    manifest: ManifestArgument,
+    networks: Annotated[Path, typer.Option(help="The --out of cdp train or cdp join.")],
+    base: Annotated[str, typer.Option(help="Which of the networks is the base.")],
+    out: OutOption,
+    given: Given,
+    member: Annotated[
+        list[str] | None, typer.Option(help="A committee member; repeatable [default: all others].")
+    ] = None,
+    alone: Annotated[bool, typer.Option("--alone", help="The base only, no committee.")] = False,
+    flip: Annotated[bool, typer.Option("--flip", help="Average with the mirrored image.")] = False,
+    batch: Annotated[int, typer.Option(help="Images per forward pass.")] = 256,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Embed images with trained networks; row = manifest row. A killed run goes on where it was."""
+    with plain_errors():
+        members = [] if alone else member
+        views = embed_images(
+            manifest,
+            networks,
+            base,
+            out,
+            given,
+            members=members,
+            flip=flip,
+            batch=batch,
+            force=force,
+            quiet=quiet,
+        )
+        if not quiet:
+            _say(f"{views}\nWritten to {out}. Next: cdp label {out} …")
+
+
+@app.command()
+def ensemble(
+    views: Annotated[Path, typer.Argument(help="Views with several models.")],
+    models: Annotated[str, typer.Option(help="Models by commas, e.g. base,resnet18,vgg16.")],
+    out: OutOption,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """The paper's ensemble baseline: embeddings of several models side by side, as one model."""
+    with plain_errors():
+        from cdp.data.views import read_views
+        from cdp.nets.ensemble import ensemble as concatenate
+
+        made = concatenate(read_views(views), [name.strip() for name in models.split(",") if name.strip()])
+        made.save(out, force=force)
+        if not quiet:
+            _say(f"{made}\nWritten to {out}.")
+
+
+def embed_images(
+    manifest: str,
+    networks: Path,
+    base: str,
+    out: Path,
+    given: Given,
+    *,
+    members: Sequence[str] | None,
+    flip: bool = False,
+    batch: int = 256,
+    force: bool = False,
+    quiet: bool = False,
+) -> Views:
+    """Views of a manifest's images by trained networks; `given` are settings of Engine and RunOptions."""
+    options, engine = settings_from(RunOptions, given), settings_from(Engine, given)
+    with _torch(options, engine, quiet) as (world, progress):
+        if world.is_shared:
+            raise InputError("cdp embed runs as one process; start it without torchrun.")
+        from cdp.nets.extract import extract_views
+
+        return extract_views(
+            networks,
+            options.read(manifest),
+            out,
+            base=base,
+            members=members,
+            flip=flip,
+            batch=batch,
+            threads=engine.threads,
+            force=force,
+            device=engine.device,
+            progress=progress,
+        )
+
+
+class Embed(Protocol):
+    """Embeds images by a trained network; answers with the views' folder."""
+
+    def __call__(self, network: Path, images: Path) -> Path:
+        """Embed a manifest, a folder of images or an InsightFace pack."""
+
+
+@contextmanager
+def embedding(*, flip: bool, threads: int, quiet: bool, device: str = "auto") -> Iterator[Embed]:
+    """For `cdp eval … --network`: embeds into a temporary folder that is gone afterwards."""
+    with TemporaryDirectory(prefix="cdp-eval-") as home:
+
+        def embed(network: Path, images: Path) -> Path:
+            if not (network / "card.json").exists():
+                raise InputError(
+                    f"{network}: not a trained network; give its own folder, such as nets/small_resnet."
+                )
+            out = Path(mkdtemp(dir=home)) / "views"
+            manifest = _unpack(images, out.parent) if images.suffix == ".bin" else images
+            given = {"threads": threads, "device": device}
+            embed_images(
+                str(manifest), network.parent, network.name, out, given, members=[], flip=flip, quiet=quiet
+            )
+            return out
+
+        yield embed
+
+
+def _unpack(pack: Path, folder: Path) -> Path:
+    """The images of a verification pack as files and a manifest, in the pack's order."""
+    from cdp.data.verification_packs import read_verification_pack
+
+    manifest = folder / "images.csv"
+    with manifest.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["path", "identity"])
+        for row, content in enumerate(read_verification_pack(pack).images):
+            name = f"{row:06d}.png"
+            (folder / name).write_bytes(content)
+            rows.writerow([name, -1])
+    return manifest
+
+
+def _count_parameters(classes: int, size: int, recipe: Recipe, trunks: str | None) -> list[dict[str, Any]]:
+    from cdp.nets.torchvision_guard import require
+
+    require("torch")
+    from cdp.nets.embedding import count_parameters
+    from cdp.nets.trunks import find_trunk, load_trunks, network_names
+
+    if trunks:
+        load_trunks(trunks)
+    rows: list[dict[str, Any]] = []
+    for name in network_names():
+        entry, count = find_trunk(name), None
+        if size >= entry.least_size:
+            count = count_parameters(
+                name, size=size, classes=classes, channels=recipe.channels, dimensions=recipe.dimensions
+            )
+        facts = {"least_size": entry.least_size, "about": entry.about}
+        rows.append({"name": name, "group": entry.group, "parameters": count, **facts})
+    return rows
+
+
+@contextmanager
+def _training(
+    given: Given, more: Sequence[str] | None, force: bool, quiet: bool
+) -> Iterator[tuple[RunOptions, dict[str, Any], Callable[[Sequence[Path]], None]]]:
+    """The options, what every training function takes, and what prints the trained networks."""
+    known = settings_of(Recipe)
+    for entry in more or ():
+        name, equals, text = entry.partition("=")
+        if not equals or name not in known:
+            raise InputError(f"--set {entry}: write KEY=VALUE with a key from {', '.join(known)}.")
+        given = given | {name: parse_text(known[name], text, f"--set {name}")}
+    recipe, engine = settings_from(Recipe, given), settings_from(Engine, given)
+    options = settings_from(RunOptions, given)
+    with _torch(options, engine, quiet) as (world, progress):
+        from cdp.nets.loop import LoopOptions
+
+        loop = LoopOptions(
+            options.checkpoint_every, tensorboard=options.tensorboard, force=force, progress=progress
+        )
+        shared = {"recipe": recipe, "memory_budget": engine.memory_budget, "threads": engine.threads}
+        is_told = world.is_first and not quiet
+        yield (
+            options,
+            {**shared, "device": engine.device, "options": loop},
+            _print_trained if is_told else _ignore,
+        )
+
+
+@contextmanager
+def _torch(options: RunOptions, engine: Engine, quiet: bool) -> Iterator[tuple[World, Progress]]:
+    """Torch with its threads, the processes that torchrun started, the user's trunks and the progress bars."""
+    from cdp.nets.torchvision_guard import require
+
+    torch = require("torch")
+    from cdp.nets.processes import joined_world
+    from cdp.nets.trunks import load_trunks
+    from cdp.progress import progress_bars
+
+    if engine.threads:
+        torch.set_num_threads(engine.threads)
+    if options.trunks:
+        load_trunks(options.trunks)
+    with (
+        joined_world(engine.device) as world,
+        progress_bars(world.is_first and not quiet) as progress,
+        warnings.catch_warnings(),
+    ):
+        warnings.showwarning = _say_warning if world.is_first else _ignore
+        try:
+            yield world, progress
+        except KeyboardInterrupt:
+            raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
+
+
+def _print_trained(folders: Sequence[Path]) -> None:
+    from cdp.nets.weights import read_network_settings
+
+    cells = []
+    for folder in folders:
+        settings = read_network_settings(folder)
+        spaces = settings.spaces.values()
+        counts = (
+            " + ".join(f"{space.images:,}" for space in spaces),
+            " + ".join(f"{space.classes:,}" for space in spaces),
+        )
+        cells.append((settings.network, *counts, f"{settings.loss:.3f}", settings.device, str(folder)))
+    _print_table("Trained", ("network", "images", "classes", "loss at the end", "device", "folder"), cells)
+    where = folders[0].parent
+    _say(f"Next: cdp embed MANIFEST --networks {where} --base {folders[0].name} --out VIEWS")
+
+
+def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        is_text = name in ("name", "network", "about", "device", "folder")
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=name == "name")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _say(text: str, *, on_errors: bool = False) -> None:
+    from rich.console import Console
+
+    Console(stderr=on_errors).print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _say(f"Warning: {message}", on_errors=True)
+
+
+def _ignore(*_: Any, **__: Any) -> None:
+    return

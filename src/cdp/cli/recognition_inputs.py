@@ -1,0 +1,224 @@
+"""What `cdp eval verification` and `cdp eval identification` measure: embeddings, and the pairs or probes of a protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from pathlib import Path
+
+import numpy as np
+
+from cdp.cli.artifact_commands import read_true_identities
+from cdp.data.ijb import TemplateProtocol, ijba_splits, read_detector_scores, read_ijb_pack, read_ijba_split
+from cdp.data.image_names import ImageNames, name_some, read_image_names
+from cdp.data.lfw_pairs import read_pairs
+from cdp.data.megaface import (
+    is_noisy,
+    read_distractor_list,
+    read_features,
+    read_noise_list,
+    read_probe_list,
+)
+from cdp.data.verification_packs import read_verification_pack
+from cdp.data.views import read_identity_names, read_views
+from cdp.errors import InputError
+from cdp.evaluate.identification import check_distractors, mate_pairs
+from cdp.evaluate.templates import pool_templates
+from cdp.evaluate.verification import ScoredPairs, score_pairs
+from cdp.types import Embeddings, Views
+from cdp.types.arrays import AnyArray, BoolArray
+
+Probes = tuple[Embeddings, AnyArray, Embeddings | list[Embeddings], dict[str, int]]
+"""Probes, who they show, distractors (a list of them per size), and how much of what was left out."""
+
+
+def score_protocol(
+    path: Path,
+    flipped: Path | None,
+    image_list: Path | None,
+    suffix: str | None,
+    pairs: Path | None,
+    pack: Path | None,
+    ijba: Path | None,
+    ijb: Path | None,
+    identities: Path | None,
+    detector_scores: bool,
+    folds: int,
+    threads: int,
+) -> list[ScoredPairs]:
+    """The similarities one network gives to the pairs of the one protocol given; IJB-A has several splits."""
+    listed = None if image_list is None else read_image_names(image_list)
+    if ijba is not None:
+        return _score_ijba(ijba, path, flipped, listed, suffix, threads)
+    views, names = _read_embeddings(path, flipped, listed, suffix)
+    if ijb is not None:
+        protocol = read_ijb_pack(ijb, views.n_images, names)
+        weights = read_detector_scores(ijb, protocol) if detector_scores else None
+        return [_score_templates(protocol, views, weights, threads)]
+    people = views.identities if identities is None else read_true_identities(identities)
+    if pack is not None:
+        content = read_verification_pack(pack)
+        if views.n_images != len(content.images):
+            raise InputError(
+                f"{path}: {views.n_images:,} rows for the {len(content.images):,} images of {pack}; embed all of "
+                "them in the pack's order."
+            )
+        ends, same, fold_of = content.ends, content.same, content.folds(folds)
+    else:
+        assert pairs is not None, "one protocol was given"
+        rows = read_pairs(pairs, views.n_images, names, folds)
+        ends, same, fold_of = rows.ends, rows.same, rows.folds
+        people = rows.identities(views.n_images) if people is None else people
+    return [score_pairs(views.base, ends, same, identities=people, folds=fold_of, threads=threads)]
+
+
+def _score_templates(
+    protocol: TemplateProtocol, views: Views, weights: AnyArray | None, threads: int
+) -> ScoredPairs:
+    pooled = pool_templates(views.base, protocol.images, protocol.templates, protocol.media, weights)
+    return score_pairs(pooled, protocol.ends, protocol.same, identities=protocol.subjects, threads=threads)
+
+
+def _score_ijba(
+    ijba: Path, path: Path, flipped: Path | None, listed: ImageNames | None, suffix: str | None, threads: int
+) -> list[ScoredPairs]:
+    numbers = ijba_splits(ijba)
+    if not (path / "split1.npy").exists():
+        views, names = _read_embeddings(path, flipped, listed, suffix)
+        if names is None:
+            raise InputError(
+                f"{path}: which image is which row? Give --list FILE with one name (FILE or FILE#SIGHTING_ID) per "
+                "row, or a folder with split1.npy, split2.npy, ... in the order of the metadata."
+            )
+        splits = (read_ijba_split(ijba, number, names) for number in numbers)
+        return [_score_templates(split, views, None, threads) for split in splits]
+    parts = []
+    for number in numbers:
+        file = path / f"split{number}.npy"
+        views, _ = _read_embeddings(file, flipped and flipped / file.name, None, None)
+        split = read_ijba_split(ijba, number)
+        if views.n_images != len(split.images):
+            raise InputError(
+                f"{file}: {views.n_images:,} rows, but split {number} lists {len(split.images):,} images."
+            )
+        parts.append(_score_templates(split, views, None, threads))
+    return parts
+
+
+def _read_embeddings(
+    path: Path, flipped: Path | None, listed: ImageNames | None, suffix: str | None
+) -> tuple[Views, ImageNames | None]:
+    """One network's embeddings, those of the mirrored images added, and the names of the rows where known."""
+    if suffix is None:
+        views = read_views(path)
+    elif listed is None:
+        raise InputError("--suffix reads MegaFace feature files, which need --list FILE with the images.")
+    else:
+        views = Views(read_features(path, listed.names, suffix))
+    if listed is not None and len(listed.names) != views.n_images:
+        raise InputError(
+            f"{listed.source}: {len(listed.names):,} names for the {views.n_images:,} rows of {path}."
+        )
+    if flipped is not None:
+        base, mirrored = views.base.source, _read_embeddings(flipped, None, listed, suffix)[0].base.source
+        if mirrored.shape != base.shape:
+            raise InputError(
+                f"{flipped}: shape {mirrored.shape}, but {path} has {base.shape}; both must embed the same images."
+            )
+        summed = base.astype(np.float32) + mirrored.astype(np.float32)
+        views = Views(summed, identities=views.identities, paths=views.paths)
+    if listed is None and views.paths is not None:
+        listed = ImageNames(views.paths, f"the paths of {path}")
+    return views, listed
+
+
+def read_devkit(
+    probes: Path,
+    distractors: Path,
+    suffix: str,
+    probe_list: Path,
+    distractor_lists: Sequence[Path],
+    probe_noise: Path | None,
+    distractor_noise: Path | None,
+) -> Probes:
+    """What the MegaFace devkit's lists name, from feature files."""
+    listed = read_probe_list(probe_list)
+    people = np.array(listed.identities)
+    keep, left_out = _keep_probes(people, listed.paths, probe_noise)
+    kept, noisy = [], 0
+    for file in distractor_lists:
+        paths = read_distractor_list(file)
+        both = sorted(set(listed.paths) & set(paths))
+        if both and probes.resolve() == distractors.resolve():
+            raise InputError(f"{file}: {name_some(both)} is a probe too; leave it out.")
+        stays = _keep_clean(paths, len(paths), distractor_noise, "distractor")
+        kept.append(list(compress(paths, stays)))
+        noisy = max(noisy, int((~stays).sum()))
+    if distractor_noise is not None:
+        left_out["noisy distractors"] = noisy
+    return (
+        read_features(probes, list(compress(listed.paths, keep)), suffix),
+        people[keep],
+        [read_features(distractors, paths, suffix) for paths in kept],
+        left_out,
+    )
+
+
+def read_probes(
+    probes: Path,
+    distractors: Path,
+    identities: Path | None,
+    probe_noise: Path | None,
+    distractor_noise: Path | None,
+) -> Probes:
+    """Probes and distractors from views or arrays."""
+    views, others = read_views(probes), read_views(distractors)
+    people = views.identities if identities is None else read_true_identities(identities)
+    if people is None:
+        raise InputError(
+            f"{probes}: who do the probes show? Give --identities FILE or views that carry them."
+        )
+    if len(people) != views.n_images:
+        raise InputError(f"{probes}: {len(people):,} identities for {views.n_images:,} probes.")
+    if others.identities is not None:
+        names, other_names = (read_identity_names(path) for path in (identities or probes, distractors))
+        if names is not None and other_names is not None:
+            check_distractors(names, other_names)
+        elif names is None and other_names is None:
+            check_distractors(people, others.identities)
+    keep, left_out = _keep_probes(people, views.paths, probe_noise)
+    stays = _keep_clean(others.paths, others.n_images, distractor_noise, "distractor")
+    if distractor_noise is not None:
+        left_out["noisy distractors"] = int((~stays).sum())
+    gallery = others.base if stays.all() else Embeddings(others.base.source[stays])
+    return Embeddings(views.base.source[keep]), people[keep], gallery, left_out
+
+
+def _keep_probes(
+    people: AnyArray, paths: Sequence[str] | None, noise_file: Path | None
+) -> tuple[BoolArray, dict[str, int]]:
+    """Which probes stay, and why how many do not. A probe that never had a mate is an error, not noise."""
+    mate_pairs(people)
+    keep = _keep_clean(paths, len(people), noise_file, "probe")
+    if noise_file is None:
+        return keep, {}
+    noisy = int((~keep).sum())
+    _, person, counts = np.unique(people[keep], return_inverse=True, return_counts=True)
+    keep[keep] = counts[person] > 1
+    if not keep.any():
+        raise InputError(f"{noise_file}: no probe with a mate is left once its names are taken out.")
+    return keep, {"noisy probes": noisy, "probes whose mates are all noisy": int((~keep).sum()) - noisy}
+
+
+def _keep_clean(paths: Sequence[str] | None, n_images: int, noise_file: Path | None, what: str) -> BoolArray:
+    """Which images are not on a noise list; all where there is no list."""
+    if noise_file is None:
+        return np.ones(n_images, bool)
+    if paths is None:
+        raise InputError(
+            f"{noise_file} names images, so the {what}s need names too: add paths.txt to the views."
+        )
+    clean: BoolArray = ~is_noisy(paths, read_noise_list(noise_file))
+    if not clean.any():
+        raise InputError(f"{noise_file}: no {what} is left once its names are taken out.")
+    return clean
