@@ -13,7 +13,7 @@ import numpy as np
 
 from cdp.data.array_files import file_size, naming, open_npy, open_parquet, read_npz, read_text, reading
 from cdp.data.manifest_tables import number_identities
-from cdp.errors import InputError
+from cdp.errors import InputError, StoreError
 from cdp.types import Views
 from cdp.types.arrays import AnyArray
 
