@@ -216,14 +216,14 @@ def _show_plan(name: str, out: Path, jobs: Sequence[Job], *, as_json: bool) -> N
 def _listening(*, as_json: bool, quiet: bool) -> Iterator[StudyListener]:
     from cdp.cli.study_terminal import StudyLines, StudyTerminal
     from cdp.cli.terminal import warnings_as_lines
-    from cdp.lab.study.execute import NullStudyListener
+    from cdp.lab.study.execute import StudyListener
     from cdp.progress import make_bars
 
     with warnings_as_lines(as_json=as_json):
         if as_json:
             yield StudyLines()
         elif quiet:
-            yield NullStudyListener()
+            yield StudyListener()
         else:
             with make_bars(transient=True) as bars:
                 yield StudyTerminal(bars)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from cdp.cli.study_commands import left_in_words
 from cdp.cli.terminal import JsonLines, Terminal, say_line
 from cdp.lab.study.design import Variant
-from cdp.lab.study.execute import Left
+from cdp.lab.study.execute import Left, StudyListener
 from cdp.report.words import seconds
 from cdp.run.runner import Ran
 from cdp.run.stages import Record, Stage
 
 
-class StudyTerminal(Terminal):
+class StudyTerminal(Terminal, StudyListener):
     """A line per run; bars for what goes on."""
 
     def run_started(self, variant: Variant, seed: int, at: int, n_runs: int, left: Left) -> None:
@@ -38,7 +38,7 @@ class StudyTerminal(Terminal):
         )
 
 
-class StudyLines(JsonLines):
+class StudyLines(JsonLines, StudyListener):
     """One JSON object per line on standard output."""
 
     def run_started(self, variant: Variant, seed: int, at: int, n_runs: int, left: Left) -> None:
