@@ -27,7 +27,10 @@ def check_without_images(recipe: RunRecipe) -> None:
     for key in ("skip", "rotations"):
         if getattr(recipe.data, key):
             raise InputError(f"data.{key} is about images, and there are embeddings only: leave it out.")
-    for key, value, none in (("joint.rounds", recipe.joint.rounds, 1), ("train.folds", recipe.train.folds, 0)):
+    for key, value, none in (
+        ("joint.rounds", recipe.joint.rounds, 1),
+        ("train.folds", recipe.train.folds, 0),
+    ):
         if value > none:
             raise InputError(f"{key} trains networks, and there are embeddings only: set {key} = {none}.")
 
@@ -125,6 +128,16 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
         yield (
             f"consensus.quorum = {consensus.quorum}: the committee has {n_members} "
             f"member{'' if n_members == 1 else 's'}; ask for as many at most, or -1 for all."
+        )
+    if (
+        recipe.data.images
+        and consensus.inputs == ("relationship",)
+        and not n_members
+        and consensus.mediator == "mlp"
+    ):
+        yield (
+            "consensus.inputs has relationship only, which is about the committee, and committee.networks is empty: add "
+            "affinity, or members."
         )
     if consensus.mediator == "vote" and folds:
         yield (

@@ -35,10 +35,10 @@ def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
     Raises:
         InputError: the file is missing or no TOML, a key is not known, or a value is not what it should be.
     """
-    place = Path(file)
-    values = _anchor(_nested(_read_toml(place), str(place)), place.resolve().parent)
+    path = Path(file)
+    values = _anchor(_nested(_read_toml(path), str(path)), path.resolve().parent)
     given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
-    return _build(_merge(values, given), str(place))
+    return _build(_merge(values, given), str(path))
 
 
 def recipe_from_options(options: Sequence[str]) -> RunRecipe:

@@ -115,7 +115,11 @@ class _Stages:
         recipe = self.recipe
         tested = _TESTED_ON if self.settled.has_test else ()
         folds = range(1, recipe.train.folds + 1)
-        names = [*_TRAINED_ON, *tested, *(f"{kind}{fold}" for fold in folds for kind in ("fold", "without_fold"))]
+        names = [
+            *_TRAINED_ON,
+            *tested,
+            *(f"{kind}{fold}" for fold in folds for kind in ("fold", "without_fold")),
+        ]
         settings = SplitSettings(
             recipe.split, recipe.data.rotations, recipe.data.truth, recipe.train.folds, recipe.seed
         )
@@ -209,7 +213,12 @@ class _Stages:
             "evaluate",
             evaluation.measure_recognition,
             evaluation.RecognitionSettings(self.measure, pairs, base, self.recipe.seed),
-            (*_TRAINED_ON, "labels", *_TESTED_ON, *(name for one in tested.values() for name in one.seen(_TESTED_ON))),
+            (
+                *_TRAINED_ON,
+                "labels",
+                *_TESTED_ON,
+                *(name for one in tested.values() for name in one.seen(_TESTED_ON)),
+            ),
             {"recognition": "recognition.json"},
         )
 

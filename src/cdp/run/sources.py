@@ -110,7 +110,9 @@ def read_given_views(recipe: RunRecipe, path: str) -> Views:
     base, *committee = (open_npy(folder / f"{name}.npy") for name in names)
     with naming(folder):
         return Views(
-            base, dict(zip(names[1:], committee, strict=True)), np.asarray(open_npy(folder / "identities.npy"))
+            base,
+            dict(zip(names[1:], committee, strict=True)),
+            np.asarray(open_npy(folder / "identities.npy")),
         )
 
 
@@ -196,16 +198,16 @@ def settle(recipe: RunRecipe, facts: Facts) -> Settled:
         is_unseen = is_trained and settled.has_validation and not recipe.train.folds
         consensus = replace(consensus, train_on="validation" if is_unseen else "labeled")
     if is_trained and consensus.tune and not settled.has_validation:
-        # Of given embeddings some labeled identities are held out; networks have learned the labeled images by heart.
+        # Of given embeddings some labeled identities are held out; here the networks were trained on all of them.
         consensus = replace(consensus, tune=False)
         notes.append(
-            f"{consensus.bar_key} = {consensus.bar:g} was not tuned: there is no validation part; give data.validation, or "
-            "split.validation a share."
+            f"{consensus.bar_key} = {consensus.bar:g} was not tuned: there is no validation part; give "
+            f"{'split.validation a share' if recipe.data.is_split_here else 'data.validation'}."
         )
     if is_trained and not settled.has_test:
         notes.append(
-            "There are no probe images, so recognition was not measured; give data.test, or split.probes and "
-            "split.distractors a share."
+            "There are no probe images, so recognition was not measured; give data.test"
+            f"{', or split.probes and split.distractors a share' if recipe.data.is_split_here else ''}."
         )
     elif is_trained and recipe.evaluation.bound and not settled.has_bound:
         notes.append(
@@ -217,7 +219,11 @@ def settle(recipe: RunRecipe, facts: Facts) -> Settled:
 def settle_shares(recipe: RunRecipe, kind: Kind) -> RunRecipe:
     """Shares of the split that are left open: a validation part where it is used, a test part where networks are trained."""
     split, consensus = recipe.split, recipe.consensus
-    shares: dict[str, Any] = {"validation": split.validation, "probes": split.probes, "distractors": split.distractors}
+    shares: dict[str, Any] = {
+        "validation": split.validation,
+        "probes": split.probes,
+        "distractors": split.distractors,
+    }
     if not recipe.data.is_split_here:
         shares = dict.fromkeys(shares, 0.0)
     if shares["validation"] < 0:
