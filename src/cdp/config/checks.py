@@ -56,7 +56,7 @@ def _sources(recipe: RunRecipe) -> Iterator[str]:
                 "empty."
             )
     if data.embeddings:
-        for key in ("test", "skip", "rotations"):
+        for key in ("test", "probes", "templates", "skip", "rotations"):
             if getattr(data, key):
                 yield f"data.{key} is about images, and data.embeddings has none: leave it out."
 
@@ -81,8 +81,18 @@ def _shares(recipe: RunRecipe) -> Iterator[str]:
 
 def _tests(recipe: RunRecipe) -> Iterator[str]:
     data, split = recipe.data, recipe.split
-    if data.test and (split.probes > 0 or split.distractors > 0):
-        yield "split.probes and split.distractors do not go with data.test, which has both: set them to 0."
+    for one, other in (("probes", "distractors"), ("templates", "template_images")):
+        if bool(getattr(data, one)) != bool(getattr(data, other)):
+            lacking = other if getattr(data, one) else one
+            yield f"data.{one} and data.{other} go together: give data.{lacking} too, or leave out both."
+    if data.test and data.probes:
+        yield (
+            "data.test and data.probes are both given: test is cut into probes and distractors here, probes is cut already; "
+            "leave one of them empty."
+        )
+    if (data.test or data.probes) and (split.probes > 0 or split.distractors > 0):
+        given = "data.test, which has" if data.test else "data.probes and data.distractors, which are"
+        yield f"split.probes and split.distractors do not go with {given} both: set them to 0."
     if data.is_split_here and 0 in (split.probes, split.distractors) and split.probes != split.distractors:
         missing = "probes" if split.probes == 0 else "distractors"
         yield f"split.{missing} = 0: evaluation needs probes and distractors; give both a share, e.g. 0.1."

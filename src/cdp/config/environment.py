@@ -27,13 +27,17 @@ def check_paths(recipe: RunRecipe) -> None:
         ("embeddings", data.embeddings),
         ("validation", data.validation),
         ("test", data.test),
+        ("probes", data.probes),
+        ("distractors", data.distractors),
+        ("templates", data.templates),
+        ("template_images", data.template_images),
         ("root", data.root),
         ("skip", data.skip),
     ]
     for key, path in named:
         if not path or Path(path).exists():
             continue
-        if has_pattern(path) and key not in ("root", "skip"):
+        if has_pattern(path) and key not in ("root", "skip", "templates"):
             try:
                 shards_of(path)
             except InputError as error:
@@ -59,6 +63,8 @@ def source_kind(recipe: RunRecipe) -> Literal["images", "embeddings"]:
             *((f"unlabeled[{at}]", path) for at, path in enumerate(data.unlabeled)),
             ("validation", data.validation),
             ("test", data.test),
+            ("probes", data.probes),
+            ("distractors", data.distractors),
         )
         if path
     }

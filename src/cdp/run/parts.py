@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.config.sections import SplitSection
+from cdp.data.array_files import naming
 from cdp.data.merge import merge_manifests
 from cdp.data.rotations import families, rotated
 from cdp.data.split import split_by_identity
 from cdp.errors import InputError
+from cdp.evaluate.identification import check_distractors, mate_pairs
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
@@ -75,6 +77,8 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Part
         parts.append(validation)
     if "test images" in sources:
         probes, distractors = _cut_test(sources["test images"], split.test_probes, seed)
+    if "probe images" in sources:
+        probes, distractors = _number_together(sources["probe images"], sources["distractor images"])
     n_validation = 0 if validation is None else len(validation)
     return Parts(labeled, merge_manifests(parts), n_validation, probes, distractors)
 
@@ -104,6 +108,23 @@ def _cut_test(test: Manifest, share: float, seed: int) -> tuple[Manifest, Manife
     chosen = np.random.default_rng([seed, 1]).permutation(several)[:n_probes]
     is_probe = np.isin(known.identities, chosen)
     return known.take(is_probe), known.take(~is_probe)
+
+
+def _number_together(probes: Manifest, distractors: Manifest) -> tuple[Manifest, Manifest]:
+    """Probes and distractors of two sources with one numbering, checked before networks are trained for weeks.
+
+    Names are compared as names and numbers as numbers; where one side has names and the other numbers, nobody can be
+    found on both sides, and the distractors' identities are dropped.
+    """
+    if (probes.names is None) != (distractors.names is None):
+        distractors = without_identities(distractors)
+    both = merge_manifests([probes, distractors])
+    is_probe = np.arange(len(both)) < len(probes)
+    probes, distractors = both.take(is_probe), both.take(~is_probe)
+    with naming("data.probes, data.distractors"):
+        mate_pairs(probes.identities)
+        check_distractors(probes.identities, distractors.identities)
+    return probes, distractors
 
 
 def fold_of_rows(labeled: Manifest, folds: int, seed: int) -> LongArray:

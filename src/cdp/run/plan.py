@@ -12,11 +12,10 @@ from cdp.nets.recipe import TrainingSettings
 from cdp.run import evaluation, training
 from cdp.run.labeling import LabelSettings, Round, label_images
 from cdp.run.parts import SplitSettings
-from cdp.run.sources import Settled, source_names
+from cdp.run.sources import TEMPLATES, Settled, source_names
 from cdp.run.stages import Stage
 
 _TRAINED_ON = ("labeled", "unlabeled")
-_TESTED_ON = ("probes", "distractors")
 
 Labeler = Callable[[LabelSettings, tuple[str, ...]], list[Stage]]
 """The stages that make the labels of one round, from its settings and the artifacts it is made from."""
@@ -84,14 +83,14 @@ class _Stages:
     def __init__(self, settled: Settled, labeler: Labeler) -> None:
         self.settled = settled
         self.recipe = settled.recipe
+        self.tests = settled.test_parts
         self.labeler = labeler
 
     def of_embeddings(self) -> list[Stage]:
-        parts = _TRAINED_ON if not self.settled.has_test else (*_TRAINED_ON, *_TESTED_ON)
-        stages = [self.split(), self.views(parts)]
+        stages = [self.split(), self.views((*_TRAINED_ON, *self.tests))]
         needs = ("counts", *_TRAINED_ON, *(f"views of {part}" for part in _TRAINED_ON))
         stages += self.labeler(self.label_settings(Round(), self.settled.facts.models), needs)
-        if self.settled.has_test:
+        if self.tests:
             stages.append(self.view_figures())
         return stages
 
@@ -117,14 +116,14 @@ class _Stages:
             )
         tested = {"labeled": models[0], "cdp": Model("joint", recipe.base.network)}
         stages.append(self.join(tested["cdp"], "train with pseudo-labels", turns[-1]))
-        if not self.settled.has_test:
+        if not self.tests:
             return stages
         if recipe.evaluation.bound:
             tested["all"] = Model("bound", recipe.base.network)
             stages.append(self.bound(tested["all"]))
         members = models if recipe.evaluation.members else models[:1]
         for model in dict.fromkeys([*members, *tested.values()]):
-            stages.append(self.embed(model, _TESTED_ON))
+            stages.append(self.embed(model, self.tests))
         return [*stages, self.recognition(tested), self.member_figures(members)]
 
     def models(self, folder: str) -> list[Model]:
@@ -133,8 +132,9 @@ class _Stages:
 
     def split(self) -> Stage:
         recipe = self.recipe
-        tested = _TESTED_ON if self.settled.has_test else ()
-        makes = {name: f"parts/{name}.csv" for name in (*_TRAINED_ON, *tested)}
+        makes = {name: f"parts/{name}.csv" for name in (*_TRAINED_ON, *self.tests)}
+        if TEMPLATES in self.tests:
+            makes["protocol"] = "parts/protocol.npz"
         makes["counts"] = "parts/counts.json"
         for fold in range(1, recipe.train.folds + 1):
             makes |= {name: f"parts/{name}.csv" for name in (f"fold{fold}", f"without_fold{fold}")}
@@ -151,7 +151,7 @@ class _Stages:
             # Its tables say where images lie; those of drawn faces lie in this folder.
             is_shared=False,
             unmoved={
-                **dict.fromkeys(("labeled", *tested), ("split.use_parts", "folds")),
+                **dict.fromkeys(("labeled", *self.tests, "protocol"), ("split.use_parts", "folds")),
                 "unlabeled": ("folds",),
                 "counts": ("folds",),
             },
@@ -185,7 +185,7 @@ class _Stages:
 
     def embed(self, model: Model, parts: tuple[str, ...]) -> Stage:
         which = model.name if model.folder == "networks" else model.artifact
-        kind = "test" if parts == _TESTED_ON else "embed"
+        kind = "test" if parts == self.tests else "embed"
         return Stage(
             f"{kind} {which}",
             kind,
@@ -241,30 +241,38 @@ class _Stages:
         )
 
     def recognition(self, tested: Mapping[str, Model]) -> Stage:
-        needs = [*_TRAINED_ON, "labels", *_TESTED_ON]
-        needs += [name for model in tested.values() for name in model.seen(_TESTED_ON)]
+        needs = [*_TRAINED_ON, "labels", *self.tables()]
+        needs += [name for model in tested.values() for name in model.seen(self.tests)]
         pairs = tuple((key, model.artifact) for key, model in tested.items())
         return Stage(
             "measure recognition",
             "evaluate",
             evaluation.measure_recognition,
             evaluation.RecognitionSettings(
-                self.recipe.evaluation, pairs, folder_name(self.recipe.base.network), self.recipe.seed
+                self.recipe.evaluation,
+                pairs,
+                folder_name(self.recipe.base.network),
+                self.tests,
+                self.recipe.seed,
             ),
             tuple(needs),
             {"recognition": "recognition.json"},
         )
 
+    def tables(self) -> tuple[str, ...]:
+        """What the split says about the parts that networks are tested on."""
+        return (*self.tests, "protocol") if TEMPLATES in self.tests else self.tests
+
     def member_figures(self, members: Sequence[Model]) -> Stage:
-        needs = [*_TESTED_ON]
+        needs = [*self.tables()]
         for model in members:
-            needs += [model.artifact, *model.seen(_TESTED_ON)]
+            needs += [model.artifact, *model.seen(self.tests)]
         artifacts = tuple(model.artifact for model in members)
         return Stage(
             "measure members",
             "evaluate",
             evaluation.measure_members,
-            evaluation.MemberSettings(self.recipe.evaluation, artifacts, self.recipe.seed),
+            evaluation.MemberSettings(self.recipe.evaluation, artifacts, self.tests, self.recipe.seed),
             tuple(needs),
             {"member figures": "member_figures.json"},
         )
@@ -274,7 +282,9 @@ class _Stages:
             "measure members",
             "evaluate",
             evaluation.measure_views,
-            evaluation.MemberSettings(self.recipe.evaluation, self.settled.facts.models, self.recipe.seed),
-            (*_TESTED_ON, *(f"views of {part}" for part in _TESTED_ON)),
+            evaluation.MemberSettings(
+                self.recipe.evaluation, self.settled.facts.models, self.tests, self.recipe.seed
+            ),
+            (*self.tests, *(f"views of {part}" for part in self.tests)),
             {"member figures": "member_figures.json"},
         )

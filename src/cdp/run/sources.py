@@ -13,6 +13,8 @@ import numpy as np
 from cdp.config.environment import network_files, source_kind
 from cdp.config.sections import RunRecipe
 from cdp.data.array_files import open_npy
+from cdp.data.ijb import TemplateProtocol, read_templates
+from cdp.data.image_names import ImageNames
 from cdp.data.manifests import read_manifest
 from cdp.data.merge import merge_manifests
 from cdp.data.views import looks_like_views, read_views
@@ -20,6 +22,9 @@ from cdp.types import Views
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
+PROBE_PARTS = ("probes", "distractors")
+TEMPLATES = "templates"
+TEMPLATE_IMAGES = "template images"
 _VALIDATION_SHARE = 1 / 11
 _TEST_SHARE = 0.1
 
@@ -48,9 +53,11 @@ class Settled:
     notes: tuple[str, ...] = ()
 
     @property
-    def has_test(self) -> bool:
-        """Whether there are probes and distractors."""
-        return bool(self.recipe.data.test) or self.recipe.split.probes > 0
+    def test_parts(self) -> tuple[str, ...]:
+        """The parts that networks are tested on: probes and distractors, templates, both or none."""
+        data = self.recipe.data
+        has_probes = bool(data.test or data.probes) or self.recipe.split.probes > 0
+        return (*(PROBE_PARTS if has_probes else ()), *((TEMPLATES,) if data.templates else ()))
 
     @property
     def has_validation(self) -> bool:
@@ -60,15 +67,15 @@ class Settled:
 
 def source_names(recipe: RunRecipe) -> tuple[str, ...]:
     """The sources that a recipe reads, as artifact names."""
-    data = recipe.data
-    names = ["images"] if data.is_split_here else ["labeled images", "unlabeled images"]
-    if data.validation:
-        names.append("validation images")
-    return (*names, "test images") if data.test else tuple(names)
+    return tuple(name for name, paths in _sources(recipe).items() if any(paths))
 
 
 def source_paths(recipe: RunRecipe, name: str) -> tuple[str, ...]:
     """Where a source lies; the unlabeled one may lie in several places."""
+    return _sources(recipe)[name]
+
+
+def _sources(recipe: RunRecipe) -> dict[str, tuple[str, ...]]:
     data = recipe.data
     return {
         "images": (data.images or data.embeddings,),
@@ -76,13 +83,18 @@ def source_paths(recipe: RunRecipe, name: str) -> tuple[str, ...]:
         "unlabeled images": data.unlabeled,
         "validation images": (data.validation,),
         "test images": (data.test,),
-    }[name]
+        "probe images": (data.probes,),
+        "distractor images": (data.distractors,),
+        TEMPLATE_IMAGES: (data.template_images,),
+    }
 
 
 def read_source(recipe: RunRecipe, name: str) -> Manifest:
     """The manifest of a source: its images, or the rows of its embeddings, as `FILE!ROW`."""
     if source_kind(recipe) == "embeddings":
         return merge_manifests([_rows_of(recipe, path) for path in source_paths(recipe, name)])
+    if name == TEMPLATE_IMAGES:
+        return read_template_images(recipe)[0]
     data = recipe.data
     return merge_manifests(
         [
@@ -90,6 +102,17 @@ def read_source(recipe: RunRecipe, name: str) -> Manifest:
             for path in source_paths(recipe, name)
         ]
     )
+
+
+def read_template_images(recipe: RunRecipe) -> tuple[Manifest, list[TemplateProtocol]]:
+    """The images that the files of data.templates name, and the protocols with their rows among these images."""
+    data = recipe.data
+    given = read_manifest(data.template_images, root=data.root or None)
+    names = ImageNames(given.locations, f"data.template_images = {data.template_images}")
+    protocols = read_templates(data.templates, names)
+    used = np.unique(np.concatenate([one.images for one in protocols]))
+    images = Manifest(given.take(used).locations, np.full(len(used), -1), root=given.root)
+    return images, [replace(one, images=np.searchsorted(used, one.images)) for one in protocols]
 
 
 def read_given_views(recipe: RunRecipe, path: str) -> Views:
@@ -148,6 +171,9 @@ def settle(recipe: RunRecipe, facts: Facts | None = None) -> Settled:
     """Decide what the recipe leaves open (-1 and `auto`), and leave out what cannot be measured, with a sentence."""
     facts = facts or look_at(recipe)
     notes: list[str] = []
+    if facts.kind == "embeddings" and recipe.data.templates:
+        notes.append("data.templates was not used: its images can be embedded by networks of the run only.")
+        recipe = replace(recipe, data=replace(recipe.data, templates="", template_images=""))
     recipe = _settle_shares(recipe, facts, notes)
     consensus: dict[str, Any] = {}
     settled = Settled(recipe, facts)
@@ -163,14 +189,15 @@ def settle(recipe: RunRecipe, facts: Facts | None = None) -> Settled:
             )
     elif recipe.consensus.train_on == "auto":
         consensus["train_on"] = "labeled"
-    if facts.kind == "images" and not settled.has_test:
+    if facts.kind == "images" and PROBE_PARTS[0] not in settled.test_parts:
+        missing = "identification" if settled.test_parts else "recognition"
         notes.append(
-            "There are no probe images, so recognition was not measured; give data.test, or split.probes and "
-            "split.distractors a share."
+            f"There are no probe images, so {missing} was not measured; give data.test, data.probes and "
+            "data.distractors, or split.probes and split.distractors a share."
         )
-    can_bound = facts.kind == "images" and settled.has_test and facts.unlabeled_known and recipe.data.truth
-    if recipe.evaluation.bound and not can_bound:
-        if facts.kind == "images" and settled.has_test:
+    is_tested = facts.kind == "images" and bool(settled.test_parts)
+    if recipe.evaluation.bound and not (is_tested and facts.unlabeled_known and recipe.data.truth):
+        if is_tested:
             notes.append(
                 "The upper bound was left out: not every unlabeled image has a true identity to train on."
             )
@@ -183,7 +210,7 @@ def _settle_shares(recipe: RunRecipe, facts: Facts, notes: list[str]) -> RunReci
     split, consensus = recipe.split, recipe.consensus
     is_split = recipe.data.is_split_here
     wants_validation = is_split and (consensus.tune or consensus.train_on == "validation")
-    wants_test = is_split and not recipe.data.test and facts.kind == "images"
+    wants_test = is_split and not (recipe.data.test or recipe.data.probes) and facts.kind == "images"
     shares: dict[str, Any] = {}
     if split.validation < 0:
         shares["validation"] = _VALIDATION_SHARE if wants_validation else 0.0
