@@ -25,7 +25,8 @@ SMALL = [
     *("--joint.size", "16", "--joint.dimensions", "16", "--joint.epochs", "2", "--joint.batch", "16"),
     # A few patterns are not seven million faces.
     *("--consensus.k", "8", "--consensus.threshold", "0.5", "--consensus.max-size", "12"),
-    *("--evaluation.fpr", "0.1", "--evaluation.replicates", "20", "--engine.threads", "1"),
+    *("--evaluation.fpr", "0.1", "--evaluation.replicates", "20", "--evaluation.pairs", "2000"),
+    *("--engine.threads", "1"),
 ]
 
 
@@ -66,7 +67,12 @@ def test_the_recipe_is_the_papers(data, monkeypatch):
     np.testing.assert_allclose(each, 1 / 11)
     assert split.unlabeled_parts + 1 == 10
     consensus = recipe.consensus
-    assert (consensus.k, consensus.threshold, consensus.grouping, consensus.tune) == (20, 0.96, "components", False)
+    assert (consensus.k, consensus.threshold, consensus.grouping, consensus.tune) == (
+        20,
+        0.96,
+        "components",
+        False,
+    )
     assert recipe.evaluation.fpr == (0.001,)
 
 

@@ -206,7 +206,11 @@ class EvaluationSection(_Section):
         (0.01, 0.001), "False positive rates of verification.", meaning="a rate", above=0, below=1
     )
     replicates: int = setting(
-        1000, "Bootstrap replicates of the intervals; 0 = none.", meaning="a number of replicates", low=0
+        1000,
+        "Bootstrap replicates of the intervals; 0 = none.",
+        meaning="a number of replicates",
+        low=20,
+        also=0,
     )
     pairs: int = setting(200_000, "Most verification pairs.", meaning="a number of pairs", low=1)
     members: bool = setting(True, "Figures of each committee member too.")
