@@ -12,7 +12,17 @@ from pathlib import Path
 
 import cdp
 
-NAMES = ("consensus", "propagation", "memory", "neighbors", "startup", "lfw", "identification", "training")
+NAMES = (
+    "consensus",
+    "propagation",
+    "memory",
+    "neighbors",
+    "startup",
+    "lfw",
+    "presets",
+    "identification",
+    "training",
+)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import asdict
 
-from cdp.config.sections import EvaluationSection
+from cdp.config.sections import MeasureSettings
 from cdp.data.ijb import load_templates
 from cdp.evaluate.bootstrap import interval
 from cdp.evaluate.identification import measure_identification
@@ -43,14 +43,14 @@ class RecognitionSettings:
     """What the headline depends on.
 
     Attributes:
-        evaluation: what is measured.
+        measure: how.
         tested: (`labeled`, `cdp` or `all`, network's folder) of every network.
         base: name of that network.
         parts: what it is tested on: probes and distractors, templates, or both.
         seed: of pairs, draws and resamplings.
     """
 
-    evaluation: EvaluationSection
+    measure: MeasureSettings
     tested: tuple[tuple[str, str], ...]
     base: str
     parts: tuple[str, ...]
@@ -59,9 +59,10 @@ class RecognitionSettings:
 
 @dataclass(frozen=True)
 class MemberSettings:
-    """What the figures of single models depend on; see `RecognitionSettings`."""
+    """What the figures of single models depend on; `ensemble` is how many of the best are measured together."""
 
-    evaluation: EvaluationSection
+    measure: MeasureSettings
+    ensemble: int
     models: tuple[str, ...]
     parts: tuple[str, ...]
     seed: int
@@ -110,7 +111,7 @@ def measure_recognition(settings: RecognitionSettings, context: Context) -> None
     found = {}
     for done, (key, artifact) in enumerate(settings.tested):
         seen = {name: embeddings(folder, artifact, name) for name in settings.parts}
-        found[key] = recognize(settings.evaluation, settings.seed, context, seen)
+        found[key] = recognize(settings.measure, settings.seed, context, seen)
         context.progress("networks tested", done + 1, len(settings.tested))
     n_labeled, n_unlabeled = len(part(folder, "labeled")), len(part(folder, "unlabeled"))
     n_pseudo = int((Labels.load(folder / "labels").labels >= 0).sum())
@@ -133,13 +134,12 @@ def measure_recognition(settings: RecognitionSettings, context: Context) -> None
 @version(1)
 def measure_members(settings: MemberSettings, context: Context) -> None:
     """Write `member_figures.json`: every network by itself, and an ensemble of the best if asked for."""
+    folder = context.folder
     seen = {
-        artifact: {name: embeddings(context.folder, artifact, name) for name in settings.parts}
+        artifact: {name: embeddings(folder, artifact, name) for name in settings.parts}
         for artifact in settings.models
     }
-    parameters = [
-        read_card(context.folder / artifact).settings.get("parameters") for artifact in settings.models
-    ]
+    parameters = [read_card(folder / artifact).settings.get("parameters") for artifact in settings.models]
     _write_members(settings, context, seen, parameters)
 
 
@@ -159,16 +159,16 @@ def _write_members(
 ) -> None:
     members = []
     for done, (artifact, parts) in enumerate(seen.items()):
-        figures = recognize(settings.evaluation, settings.seed, context, parts).figures()
+        figures = recognize(settings.measure, settings.seed, context, parts).figures()
         members.append(Member(name=Path(artifact).name, parameters=parameters[done], **asdict(figures)))
         context.progress("networks tested", done + 1, len(seen))
-    n_best = min(settings.evaluation.ensemble, len(members))
+    n_best = min(settings.ensemble, len(members))
     ensemble = None
     if n_best >= 2:
         best = sorted(range(len(members)), key=lambda at: -(members[at].rank1.value or 0))[:n_best]
         models = [list(seen.values())[at] for at in best]
         joined = {name: _joined([one[name] for one in models]) for name in settings.parts}
-        figures = recognize(settings.evaluation, settings.seed, context, joined).figures()
+        figures = recognize(settings.measure, settings.seed, context, joined).figures()
         ensemble = Ensemble(names=[members[at].name for at in best], **asdict(figures))
     committee = Committee(members=members, ensemble=ensemble)
     write_json(context.folder / "member_figures.json", msgspec.to_builtins(committee))
@@ -182,7 +182,7 @@ def _joined(models: Sequence[Embeddings]) -> Embeddings:
 
 
 def recognize(
-    evaluation: EvaluationSection, seed: int, context: Context, seen: Mapping[str, Embeddings]
+    measure: MeasureSettings, seed: int, context: Context, seen: Mapping[str, Embeddings]
 ) -> Recognition:
     """Identification and verification of one network, by its embeddings of the parts it is tested on."""
     rank1, tpr, templates = None, {}, {}
@@ -193,28 +193,28 @@ def recognize(
             people,
             seen["distractors"],
             distractor_identities=others,
-            replicates=evaluation.replicates,
+            replicates=measure.replicates,
             seed=seed,
             threads=context.engine.threads,
         )
         # The first figures are rank-1, by growing numbers of distractors.
         rank1 = Resampled(found.rate(), _column(found.replicates, len(found.sizes) - 1))
-        tpr = _verify(evaluation, seed, context, [_pairs(seen["probes"], people, evaluation.pairs, seed)])
+        tpr = _verify(measure, seed, context, [_pairs(seen["probes"], people, measure.pairs, seed)])
     if TEMPLATES in seen:
         threads = context.engine.threads
         splits = load_templates(context.folder / "parts" / "protocol.npz")
         scored = [score_templates(split, seen[TEMPLATES], threads=threads) for split in splits]
-        templates = _verify(evaluation, seed, context, scored)
+        templates = _verify(measure, seed, context, scored)
     return Recognition(rank1, tpr, templates)
 
 
 def _verify(
-    evaluation: EvaluationSection, seed: int, context: Context, scored: Sequence[ScoredPairs]
+    measure: MeasureSettings, seed: int, context: Context, scored: Sequence[ScoredPairs]
 ) -> dict[float, Resampled]:
     found = measure_verification(
         scored,
-        fprs=evaluation.fpr,
-        replicates=evaluation.replicates,
+        fprs=measure.fpr,
+        replicates=measure.replicates,
         seed=seed,
         threads=context.engine.threads,
     )

@@ -8,9 +8,9 @@ from tests.drawn_images import draw_patterns
 from tests.recognition_reference import people, write_ijba
 
 from cdp.config.checks import check_recipe
-from cdp.config.environment import check_paths
+from cdp.config.environment import check_environment
 from cdp.config.reading import recipe_from
-from cdp.config.sections import EngineSection, EvaluationSection
+from cdp.config.sections import EngineSection, MeasureSettings
 from cdp.data.ijb import save_templates
 from cdp.errors import InputError
 from cdp.files import write_json
@@ -19,7 +19,7 @@ from cdp.run.evaluation import RecognitionSettings, measure_recognition, recogni
 from cdp.run.parts import SplitSettings, make_parts
 from cdp.run.plan import make_stages
 from cdp.run.run_recipe import hash_sources
-from cdp.run.sources import Facts, read_template_images, settle
+from cdp.run.sources import Facts, prepare, read_template_images, settle
 from cdp.run.stages import Context, Ledger
 from cdp.types import Embeddings, Fate, Labels, Views
 from cdp.types.manifest import Manifest
@@ -63,12 +63,12 @@ def test_what_does_not_go_together_is_refused(data, split, message):
         check_recipe(recipe_with({"images": "x", **data}, split=split))
 
 
-def test_embeddings_have_no_template_images():
-    with pytest.raises(InputError, match=r"data\.templates is about images"):
-        check_recipe(recipe_with({"embeddings": "x", **IJBA}))
-    settled = settle(recipe_with({**PARTS, **IJBA}), Facts("embeddings", models=("base",)))
-    assert settled.test_parts == ()
-    assert "data.templates was not used" in settled.notes[0]
+def test_embeddings_have_no_template_images(tmp_path):
+    Views(np.eye(3)).save(tmp_path / "views")
+    data = {key: str(tmp_path) for key in IJBA}
+    recipe = recipe_with({"embeddings": str(tmp_path / "views"), **data})
+    with pytest.raises(InputError, match=r"data\.templates is about images, and there are embeddings only"):
+        check_environment(recipe)
 
 
 def test_too_few_resamplings_are_refused_before_the_run():
@@ -79,14 +79,14 @@ def test_too_few_resamplings_are_refused_before_the_run():
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     recipe = recipe_with({"images": str(tmp_path), **MEGAFACE})
     with pytest.raises(InputError, match=r"data\.probes = p: no such file or folder"):
-        check_paths(recipe)
+        check_environment(recipe)
 
 
 def test_given_probes_take_no_share_of_the_images():
     settled = settle(recipe_with({"images": "x", **MEGAFACE}), Facts("images"))
     assert settled.test_parts == ("probes", "distractors")
     assert (settled.recipe.split.probes, settled.recipe.split.distractors) == (0, 0)
-    assert settled.recipe.evaluation.bound
+    assert settled.has_bound
 
 
 def test_templates_alone_are_a_test():
@@ -169,7 +169,7 @@ def split_file(ijba):
 
 def test_another_protocol_is_another_source(ijba, tmp_path):
     people_folder = draw_patterns(tmp_path / "people", n_identities=4, n_images=2).root
-    settled = settle(recipe_with({"images": people_folder, **ijba}))
+    settled = prepare(recipe_with({"images": people_folder, **ijba}))
     assert settled.test_parts == ("probes", "distractors", "templates")
     before = hash_sources(settled, Ledger(tmp_path / "run"))
     assert set(before) == {"images", "template images"}
@@ -215,8 +215,8 @@ def folder(tmp_path, ijba):
 def test_what_is_not_given_is_left_out(folder, parts, replicates):
     context = Context(folder, folder / "steps", EngineSection(threads=1), no_progress)
     tested = (("labeled", "networks/a"), ("cdp", "joint/a"), ("all", "bound/a"))
-    evaluation = EvaluationSection(fpr=(0.2,), replicates=replicates, pairs=500)
-    measure_recognition(RecognitionSettings(evaluation, tested, "a", parts, 0), context)
+    measure = MeasureSettings(fpr=(0.2,), replicates=replicates, pairs=500)
+    measure_recognition(RecognitionSettings(measure, tested, "a", parts, 0), context)
     headline = read_json(folder / "recognition.json", Headline)
     assert (headline.probes is None) == ("probes" not in parts)
     assert (headline.template_images is None) == ("templates" not in parts)
@@ -239,5 +239,5 @@ def test_templates_are_rows_of_the_embeddings(folder):
     )
     noise = np.random.default_rng(0).normal(0, 0.1, (len(person), 8))
     seen = {"templates": Embeddings((np.eye(8)[person] + noise).astype(np.float32))}
-    found = recognize(EvaluationSection(fpr=(0.1,), replicates=0), 0, context, seen).figures()
+    found = recognize(MeasureSettings(fpr=(0.1,), replicates=0), 0, context, seen).figures()
     assert found.templates[0].value == 1.0
