@@ -1,6 +1,7 @@
 """recipes/paper.toml: it can be run as it stands, and runs from end to end on small patterns with small networks."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from cdp.cli.main import app
 from cdp.config.reading import read_recipe
+from cdp.data.manifests import read_manifest
 from cdp.nets.trunks import network_names
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "paper.toml"
@@ -74,6 +76,35 @@ def test_the_recipe_is_the_papers(data, monkeypatch):
         False,
     )
     assert recipe.evaluation.fpr == (0.001,)
+
+
+def test_the_docs_make_tables_of_megaface(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    probes = {
+        "Ann/1.png": "Ann",
+        "Ann/2.png": "Ann",
+        "Ann/3.png": "Ann",
+        "Bob/1.png": "Bob",
+        "Bob/2.png": "Bob",
+    }
+    lists = {
+        "facescrub_features_list.json": {"path": list(probes), "id": list(probes.values())},
+        "megaface_features_list.json_1000000_1": {"path": ["1/17@N00/1.jpg", "1/17@N00/2.jpg"]},
+    }
+    for name, content in lists.items():
+        Path(name).write_text(json.dumps(content))
+    Path("facescrub_noises.txt").write_text("# noise\nAnn/2.png\nBob/1.png\n")
+    Path("megaface_noises.txt").write_text("17@N00/2.jpg\n")
+    for image in ("facescrub/Ann/1.png", "distractors/1/17@N00/1.jpg"):
+        Path(image).parent.mkdir(parents=True)
+        Path(image).write_bytes(b"")
+    page = (RECIPE.parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code, "docs/data.md", "exec"), {})
+    kept = read_manifest("facescrub.csv")
+    assert kept.locations == ("facescrub/Ann/1.png", "facescrub/Ann/3.png"), "Bob has lost his mate"
+    assert kept.names == ("Ann",)
+    assert read_manifest("distractors.csv").locations == ("distractors/1/17@N00/1.jpg",)
 
 
 @pytest.mark.slow
