@@ -22,7 +22,7 @@ from cdp.evaluate.label_figures import LabelFigures
 from cdp.lab.synthetic import SyntheticSplit
 from cdp.labeling.pipeline import Labeling
 from cdp.progress import make_bars
-from cdp.run.runner import Listener, NullListener
+from cdp.run.runner import Listener
 from cdp.run.stages import Record, Stage
 from cdp.types import Fate
 from cdp.types.run_record import Figure, GroupScores, Headline, Results, RunRecord, Score, TrueFigures
@@ -210,7 +210,7 @@ def listening(*, as_json: bool, quiet: bool) -> Iterator[Listener]:
         if as_json:
             yield JsonLines()
         elif quiet:
-            yield NullListener()
+            yield Listener()
         else:
             with make_bars(transient=True) as bars:
                 yield Terminal(bars)
