@@ -225,7 +225,7 @@ class EvaluationSection(_Section, MeasureSettings):
 
 @dataclass(frozen=True)
 class EngineSection(Engine):
-    """What a run may take of the machine; nothing here changes a result."""
+    """What a run may take of the machine; with other threads or another device, trained networks round differently."""
 
     section: ClassVar[str] = "engine"
     checkpoint_every: int = setting(
