@@ -33,7 +33,7 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
     """
     lines = []
     if commented:
-        hint = "Keys behind # are at their defaults. " if template else ""
+        hint = "Keys behind # are at their defaults; remove it to set one. " if template else ""
         lines += [f"# A recipe of `cdp run`. {hint}Relative paths start from the folder of this file.", ""]
     for section, owner in _parts(recipe):
         if section:
@@ -46,23 +46,24 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
                 lines += _comment(f"{one.help}{_limits(one)}")
             value = getattr(owner, name)
             is_default = value == _default(recipe, section, name, one)
-            lines.append(f"{'# ' if template and is_default else ''}{name} = {to_toml(value)}")
+            lines.append(f"{'#' if template and is_default else ''}{name} = {to_toml(value)}")
     return "\n".join(lines) + "\n"
 
 
 def _default(recipe: RunRecipe, section: str, name: str, one: Setting) -> Any:
+    """What a key is if it is not given; the preset has a say in it."""
     if section == "consensus" and name != "preset":
         return default_of(name, recipe.consensus.preset)
     return one.default
 
 
 def differences(recipe: RunRecipe) -> list[Difference]:
-    """The keys that are not at their defaults, in the order of the recipe."""
+    """The keys that are not at their defaults, or not at those of the preset, in the order of the recipe."""
     return [
-        Difference(f"{section}.{name}" if section else name, getattr(owner, name), one.default)
+        Difference(f"{section}.{name}" if section else name, getattr(owner, name), default)
         for section, owner in _parts(recipe)
         for name, one in settings_of(type(owner)).items()
-        if getattr(owner, name) != one.default
+        if getattr(owner, name) != (default := _default(recipe, section, name, one))
     ]
 
 

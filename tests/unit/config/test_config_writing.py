@@ -39,6 +39,27 @@ def test_bare_text_has_no_comments():
     assert recipe_from(tomllib.loads(text)) == RunRecipe(seed=2)
 
 
+def test_a_template_has_its_defaults_as_comments_which_a_preset_can_move():
+    recipe = recipe_from({"seed": 2, "consensus": {"preset": "paper", "k": 30}})
+    for commented in (True, False):
+        lines = write_recipe(recipe, commented=commented, template=True).splitlines()
+        assert [line for line in lines if line and line[0] not in "#["] == [
+            "seed = 2",
+            "k = 30",
+            'preset = "paper"',
+        ]
+        # Without its preset the rest would be that of the default.
+        assert '#grouping = "components"' in lines
+        assert recipe_from(tomllib.loads("\n".join(lines))) == recipe
+    text = write_recipe(RunRecipe(), template=True)
+    moved = recipe_from(tomllib.loads(text), {"consensus.preset": "paper"})
+    assert moved.consensus == recipe_from({"consensus": {"preset": "paper"}}).consensus
+    assert moved.consensus.grouping == "components"
+    # All that is commented out is a key and its value.
+    keys = "\n".join(line.removeprefix("#") for line in text.splitlines() if not line.startswith("# "))
+    assert recipe_from(tomllib.loads(keys)) == RunRecipe()
+
+
 def test_a_recipe_written_to_another_folder_means_the_same(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "mine.toml").write_text('[data]\nlabeled = "a"\nunlabeled = ["b", "../c"]\n')
@@ -58,6 +79,11 @@ def test_differences_from_the_defaults():
         ("consensus.k", 30),
     ]
     assert differences(recipe)[2].default == 20
+    paper = recipe_from({"consensus": {"preset": "paper", "grouping": "average"}})
+    assert [(one.key, one.value, one.default) for one in differences(paper)] == [
+        ("consensus.grouping", "average", "components"),
+        ("consensus.preset", "paper", "best"),
+    ]
 
 
 @pytest.mark.parametrize(
