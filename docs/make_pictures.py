@@ -46,40 +46,43 @@ def keep(figure: plt.Figure, name: str) -> None:
 
 
 def draw_pipeline() -> None:
-    """The method as one pipeline."""
-    figure, axes = plt.subplots(figsize=(10, 3.1))
-    axes.set(xlim=(0, 100), ylim=(0, 31))
+    """From images to labels and a better network."""
+    figure, axes = plt.subplots(figsize=(10.4, 3.4))
+    axes.set(xlim=(0, 104), ylim=(0, 34))
     axes.axis("off")
 
-    def box(left: float, bottom: float, width: float, height: float, text: str, color: str) -> None:
-        axes.add_patch(
-            FancyBboxPatch(
-                (left, bottom), width, height, boxstyle="round,pad=0.4", fc=color, ec="#444444", lw=1
-            )
+    def box(left: float, bottom: float, width: float, text: str, color: str) -> None:
+        shape = FancyBboxPatch(
+            (left, bottom), width, 6, boxstyle="round,pad=0.4", fc=color, ec="#444444", lw=1
         )
-        axes.text(left + width / 2, bottom + height / 2, text, ha="center", va="center", fontsize=9)
+        axes.add_patch(shape)
+        axes.text(left + width / 2, bottom + 3, text, ha="center", va="center", fontsize=9)
 
     def arrow(start: tuple[float, float], stop: tuple[float, float]) -> None:
         axes.add_patch(
             FancyArrowPatch(start, stop, arrowstyle="-|>", mutation_scale=12, color="#444444", lw=1)
         )
 
-    box(1, 22, 15, 6, "base model", "#d9e8f5")
-    box(1, 12.5, 15, 6, "committee 1 … N", "#e4eef7")
-    box(22, 22, 13, 6, "its k-NN graph", "#d9e8f5")
-    box(22, 12.5, 13, 6, "N k-NN graphs", "#e4eef7")
-    box(41, 22, 14, 6, "candidate pairs", "#fbf0d3")
-    box(41, 12.5, 14, 6, "opinions\n6N + 5 numbers", "#fbf0d3")
-    box(61, 12.5, 13, 6, "mediator\ndoubt per pair", "#f6dccb")
-    box(80, 12.5, 18, 6, "consensus graph\npairs with p > 0.96", "#dcefe5")
-    box(79, 1.5, 20, 6, "propagation\nlabel, fate, confidence", "#dcefe5")
-    box(39, 1.5, 35.5, 6, "labeled part: its pairs, known identities\n(the mediator learns here)", "#eeeeee")
+    box(1, 20, 13, "unlabeled\nimages", "#eeeeee")
+    box(1, 3, 13, "labeled\nimages", "#eeeeee")
+    box(20, 25, 17, "base model", "#d9e8f5")
+    box(20, 15, 17, "committee 1 … N", "#e4eef7")
+    box(43, 25, 15, "its k-NN graph", "#d9e8f5")
+    box(43, 15, 15, "N k-NN graphs", "#e4eef7")
+    box(64, 25, 15, "candidate pairs", "#fbf0d3")
+    box(64, 15, 15, "opinions\nabout each pair", "#fbf0d3")
+    box(85, 15, 17, "mediator\nprobability per pair", "#f6dccb")
+    box(85, 3, 17, "groups\nlabel, confidence", "#dcefe5")
+    box(43, 3, 36, "base network, trained again on both", "#d9e8f5")
     for start, stop in [
-        ((16.6, 25), (21.4, 25)), ((16.6, 15.5), (21.4, 15.5)), ((35.6, 25), (40.4, 25)), ((35.6, 15.5), (40.4, 15.5)),
-        ((48, 21.4), (48, 19.2)), ((55.6, 15.5), (60.4, 15.5)), ((74.6, 15.5), (79.4, 15.5)), ((89, 11.9), (89, 8.2)),
-        ((67.5, 8.2), (67.5, 11.9)),
+        ((14.6, 24), (19.4, 27)), ((14.6, 22), (19.4, 19)), ((37.6, 28), (42.4, 28)), ((37.6, 18), (42.4, 18)),
+        ((58.6, 28), (63.4, 28)), ((58.6, 18), (63.4, 18)), ((71.5, 24.4), (71.5, 21.8)), ((79.6, 18), (84.4, 18)),
+        ((93.5, 14.4), (93.5, 9.8)), ((84.4, 6), (79.8, 6)), ((14.6, 6), (42.4, 6)),
     ]:  # fmt: skip
         arrow(start, stop)
+    axes.plot([7.5, 7.5, 91, 91], [9.6, 12, 12, 12.4], color="#444444", lw=1, ls="--")
+    arrow((91, 12), (91, 14.4))
+    axes.text(16, 12.6, "known identities train the mediator and choose the bar", fontsize=8, color="#555555")
     keep(figure, "pipeline")
 
 
