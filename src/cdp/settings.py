@@ -73,6 +73,20 @@ class Setting:
             ends[1] = f"at most {self.high:g}"
         return " and ".join(end for end in ends if end)
 
+    @property
+    def limits(self) -> str:
+        """The range, and the value beside it: `0 or more, or -1`."""
+        return f"{self.range}, or {self.also:g}" if self.range and self.also is not None else self.range
+
+    @property
+    def facts(self) -> str:
+        """`1 or more; default: 20`: what help texts say after the sentence; empty when there is nothing to say."""
+        default = ",".join(map(str, self.default)) if self.many else shown(self.default).strip('"')
+        if self.kind is bool and not self.many:
+            default = "on" if self.default else "off"
+        facts = (self.limits, ", ".join(self.choices), f"default: {default}" if default else "")
+        return "; ".join(fact for fact in facts if fact)
+
     def convert(self, value: Any, key: str) -> Any:
         """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples.
 
@@ -83,7 +97,7 @@ class Setting:
             return self._convert_one(value, key)
         if not isinstance(value, list | tuple):
             raise InputError(f"{key} = {shown(value)}: {self.wanted} is needed, not {word_for(value)}.")
-        return tuple(self._convert_one(one, f"{key}[{place}]") for place, one in enumerate(value))
+        return tuple(self._convert_one(one, f"{key}[{index}]") for index, one in enumerate(value))
 
     def _convert_one(self, given: Any, key: str) -> Any:
         value: Any = given
@@ -124,13 +138,12 @@ class Setting:
     def _range_sentence(self) -> str:
         meaning = self.meaning or KINDS[self.kind]
         joint = " " if self.range.startswith("from") and "," not in meaning else ", "
-        also = f", or {self.also:g}" if self.also is not None else ""
-        return f"{meaning}{joint}{self.range}{also}" if self.range else f"{meaning} that is finite"
+        return f"{meaning}{joint}{self.limits}" if self.range else f"{meaning} that is finite"
 
     def _percent_hint(self, value: float) -> str:
         is_share = (self.high or self.below) == 1
         share = value / 100
-        if self.kind is float and is_share and 1 < value <= 100 and self.holds(share):
+        if self.kind is float and is_share and 2 <= value <= 100 and self.holds(share):
             return f" Did you mean {share:g}?"
         return ""
 

@@ -42,8 +42,8 @@ def label(
     unlabeled: Annotated[
         Path, typer.Argument(help="Views of the images to label: a folder, .npz, .parquet or .npy.")
     ],
+    *,
     out: OutOption,
-    given: Given,
     labeled: Annotated[
         Path | None,
         typer.Option(help="Views of the labeled part, with identities; the mediator is trained on it."),
@@ -77,15 +77,15 @@ def label(
     seed: SeedOption = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
+    given: Given,
 ) -> None:
     """Give every unlabeled image a pseudo-identity, or a reason why it has none.
 
     Settings that are not given come from --preset. Give --labeled or --trained-mediator, or use --mediator vote.
     """
     with plain_errors():
-        chosen = {name: value for name, value in given.items() if name not in settings_of(Engine)}
-        settings = ConsensusSettings.of(**chosen)
-        engine = Engine(**{name: value for name, value in given.items() if name not in chosen})
+        engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
+        settings = ConsensusSettings.of(**given)
         inputs = Inputs(unlabeled, labeled, validation, trained_mediator, tuple(knn or ()), base, dim)
         label_files(
             inputs, out, settings, engine, cache=cache, report=report, seed=seed, force=force, quiet=quiet

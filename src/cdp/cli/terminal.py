@@ -163,13 +163,18 @@ def _headline_table(headline: Headline) -> Table:
     table.add_column("rank-1", justify="right")
     for rate in headline.models[0].tpr:
         table.add_column(f"TPR at FPR {rate.fpr:g}", justify="right")
+    for rate in headline.models[0].templates:
+        table.add_column(f"of templates at {rate.fpr:g}", justify="right")
     for model in headline.models:
-        cells = [_figure(model.rank1, 1, 3), *(_figure(rate, 1, 3) for rate in model.tpr)]
+        cells = [
+            _figure(model.rank1, 1, 3),
+            *(_figure(rate, 1, 3) for rate in (*model.tpr, *model.templates)),
+        ]
         table.add_row(model.title, f"{model.images:,}", *cells)
     gap = headline.gap_closed
     if gap is not None:
         table.add_section()
-        shares = [_figure(gap.rank1, 100, 0), *(_figure(rate, 100, 0) for rate in gap.tpr)]
+        shares = [_figure(gap.rank1, 100, 0), *(_figure(rate, 100, 0) for rate in (*gap.tpr, *gap.templates))]
         table.add_row("share of the gap closed", "", *shares)
     return table
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from cdp.config.overrides import parse_overrides
-from cdp.config.sections import SECTIONS, RunRecipe
+from cdp.config.sections import SECTIONS, DataSection, RunRecipe
 from cdp.consensus.settings import with_preset
 from cdp.errors import InputError
 from cdp.settings import did_you_mean, listed, settings_of, shown, word_for
 
-PATH_KEYS = ("images", "labeled", "embeddings", "validation", "test", "root", "skip")
+PATH_KEYS = tuple(name for name, one in settings_of(DataSection).items() if one.kind is str and not one.many)
 """The keys of [data] that are one path; `unlabeled` is a list of them."""
 
 

@@ -1,13 +1,14 @@
-"""A recipe as TOML that reads back equal, and the table of all keys, both made from the fields."""
+"""A recipe as TOML that reads back equal, and the tables of all keys and settings, made from the fields."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from cdp.config.sections import SECTIONS, RunRecipe
-from cdp.consensus.settings import default_of
+from cdp.config.sections import SECTIONS, RunRecipe, TrainSection
+from cdp.consensus.settings import PRESETS, ConsensusSettings, default_of
+from cdp.engine import Engine
 from cdp.settings import Setting, settings_of
 
 _WIDTH = 100
@@ -67,24 +68,52 @@ def differences(recipe: RunRecipe) -> list[Difference]:
 
 
 def reference_table() -> str:
-    """Markdown: one table per section with every key, its default, what it may be and its help."""
+    """Markdown: one table per section with every key, its default, what it may be and its help.
+
+    Keys that are the same in `[train]` and `[joint]`, or stand in `settings_table`, are not repeated.
+    """
+    settings = ("Its other keys are in the [table of settings](settings.md#every-setting).", _tabled())
+    elsewhere = {
+        "joint": (
+            "Its other keys are those of [train] except folds, with the same defaults.",
+            settings_of(TrainSection),
+        ),
+        "consensus": settings,
+        "engine": settings,
+    }
     blocks = []
     for section, owner in _parts(RunRecipe()):
-        title = f"### [{section}]\n\n{about_section(section)}" if section else "### Outside the sections"
-        rows = ["| key | default | may be | |", "|---|---|---|---|"]
-        for name, one in settings_of(type(owner)).items():
-            cells = (f"`{name}`", _defaults(section, name, one), _what(one), one.help)
-            rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-        blocks.append(f"{title}\n\n" + "\n".join(rows))
+        note, known = elsewhere.get(section, ("", {}))
+        about = f"{about_section(section)} {note}".strip() if section else ""
+        title = f"### [{section}]\n\n{about}" if section else "### Outside the sections"
+        rows = [
+            (f"`{name}`", f"`{_neat(one.default)}`", _what(one), one.help)
+            for name, one in settings_of(type(owner)).items()
+            if known.get(name) != one
+        ]
+        blocks.append(f"{title}\n\n{_table(('key', 'default', 'may be', 'what it is'), rows)}")
     return "\n\n".join(blocks) + "\n"
 
 
-def _defaults(section: str, name: str, one: Setting) -> str:
-    """The default, and the paper's where that preset has another."""
-    default = f"`{_neat(one.default)}`"
-    if section != "consensus" or name == "preset" or default_of(name, "paper") == one.default:
-        return default
-    return f"{default}; paper: `{_neat(default_of(name, 'paper'))}`"
+def settings_table() -> str:
+    """Markdown: every setting of `CDP` and `cdp label` as each preset has it, what it may be and its help."""
+    rows = []
+    for name, one in _tabled().items():
+        papers = PRESETS["paper"].get(name, one.default)
+        other = "" if papers == one.default else f"`{_neat(papers)}`"
+        rows.append((f"`{name}`", f"`{_neat(one.default)}`", other, _what(one), one.help))
+    return _table(("setting", "`best`", "`paper`, where it differs", "may be", "what it is"), rows) + "\n"
+
+
+def _tabled() -> dict[str, Setting]:
+    known = {**settings_of(ConsensusSettings), **settings_of(Engine)}
+    del known["preset"]
+    return known
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in (titles, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(titles), *lines[1:]])
 
 
 def about_section(section: str) -> str:
@@ -116,17 +145,13 @@ def _comment(text: str) -> list[str]:
 def _limits(one: Setting) -> str:
     if one.choices:
         return f" ({'any of' if one.many else 'one of'} {', '.join(one.choices)})"
-    return f" ({_range(one)})" if one.range else ""
+    return f" ({one.limits})" if one.range else ""
 
 
 def _what(one: Setting) -> str:
     if one.choices:
         return f"{'any of ' if one.many else ''}{', '.join(f'`{choice}`' for choice in one.choices)}"
-    return f"{one.wanted}, {_range(one)}" if one.range else one.wanted
-
-
-def _range(one: Setting) -> str:
-    return f"{one.range}, or {one.also:g}" if one.also is not None else one.range
+    return f"{one.wanted}, {one.limits}" if one.range else one.wanted
 
 
 def _neat(value: Any) -> str:

@@ -52,7 +52,7 @@ def neighbor_distribution(graph: KnnGraph) -> tuple[FloatArray, FloatArray]:
     Paper, Eq. 3:  D_Ci(x) = {cos(F_Ci(x), F_Ci(x_k)), k = 1..K};  Eq. 4 uses E(D) and sigma(D).
 
     Deviation: the paper calls sigma(D) "variance" in words; here it is the standard deviation, as its symbol
-    says. Standardised inputs make the two equal to the mediator.
+    says. Standardized inputs make the two equal to the mediator.
 
     Returns:
         two float32 (n,); zero for an image without neighbors.
@@ -147,15 +147,15 @@ def prepare_features(
             raise InputError(
                 f"The k-NN graph of {name!r} has {graph.n_images:,} images, the views have {views.n_images:,}."
             )
-    chosen = check_inputs(inputs)
+    blocks = check_inputs(inputs)
     statistics = [neighbor_distribution(graph) for graph in graphs]
     ordered: tuple[IntArray, ...] = ()
-    if "common_neighbors" in chosen:
+    if "common_neighbors" in blocks:
         ordered = tuple(np.sort(graph.neighbors, axis=1) for graph in graphs)
     return FeatureSource(
         views=views,
         graphs=tuple(graphs),
-        inputs=chosen,
+        inputs=blocks,
         mean=np.stack([mean for mean, _ in statistics], axis=1),
         spread=np.stack([spread for _, spread in statistics], axis=1),
         ordered_neighbors=ordered,

@@ -6,9 +6,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import SECTIONS, RunRecipe
-from cdp.config.writing import differences, reference_table, to_toml, write_recipe
+from cdp.config.writing import differences, reference_table, settings_table, to_toml, write_recipe
+from cdp.consensus.settings import ConsensusSettings
+from cdp.engine import Engine
 from cdp.settings import settings_of
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -82,11 +86,20 @@ def test_differences_from_the_defaults():
     ]
 
 
-def test_the_page_about_recipes_is_up_to_date():
-    page = (DOCS / "recipes.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("page", "table"), [("recipes.md", reference_table), ("settings.md", settings_table)]
+)
+def test_the_pages_about_keys_and_settings_are_up_to_date(page, table):
     made = runpy.run_path(str(DOCS / "make_recipe_reference.py"))["with_reference"](page)
-    assert made == page, "run: python docs/make_recipe_reference.py"
-    assert reference_table() in page
+    assert made == (DOCS / page).read_text(encoding="utf-8"), "run: python docs/make_recipe_reference.py"
+    assert table() in made
+
+
+def test_the_table_of_settings_has_both_presets():
+    rows = settings_table().splitlines()
+    assert sum(row.startswith('| `grouping` | `"average"` | `"components"` |') for row in rows) == 1
+    assert sum(row.startswith("| `k` | `20` |  |") for row in rows) == 1
+    assert len(rows) == 2 + len(settings_of(ConsensusSettings)) - 1 + len(settings_of(Engine))
 
 
 def test_recipes_need_no_torch():
