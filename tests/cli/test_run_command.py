@@ -141,6 +141,11 @@ def record_of(out):
     return read_run_record(out / "run.json")
 
 
+def left_out(record):
+    """Notes about what was left out; so few images are always noted too."""
+    return [note for note in record.notes if not note.endswith("which is few.")]
+
+
 def test_a_run_ends_with_figures_a_record_and_a_page(finished):
     out, output = finished
     record = record_of(out)
@@ -156,7 +161,7 @@ def test_a_run_ends_with_figures_a_record_and_a_page(finished):
     assert record.results.labels.true.discards_kept.pairwise.f > 0.5
     names = ["small_resnet", "small_vgg", "small_inception"]
     assert [member.name for member in record.results.committee.members] == names
-    assert record.notes == []
+    assert left_out(record) == []
 
 
 def test_the_device_reaches_every_stage_that_computes_and_the_record(finished, devices):
@@ -284,7 +289,7 @@ def test_without_truth_there_is_no_bound_but_the_validation_part_still_chooses(f
     assert record.results.labels.true is None
     assert [model.key for model in record.results.headline.models] == ["labeled", "cdp"]
     assert record.results.headline.gap_closed is None
-    assert record.notes == [
+    assert left_out(record) == [
         "The upper bound was left out: not every unlabeled image has a true identity to train on."
     ]
 
@@ -307,7 +312,7 @@ def test_parts_that_are_split_already_run_with_what_there_is(parts, tmp_path):
     result = call(parts, "--out", str(tmp_path / "run"), *words)
     assert result.exit_code == 0, result.output
     record = record_of(tmp_path / "run")
-    assert record.notes == [
+    assert left_out(record) == [
         "join_above = 0.3 was not tuned: there is no validation part; give data.validation.",
         "There are no probe images, so recognition was not measured; give data.test.",
     ]
@@ -351,7 +356,7 @@ def test_a_folder_of_photos_runs_with_no_key_edited(tmp_path, monkeypatch):
     assert {"labeled", "unlabeled", "validation", "probes", "distractors"} == set(record.parts)
     assert [model.key for model in record.results.headline.models] == ["labeled", "cdp", "all"]
     assert record.results.tuning is not None
-    assert record.notes == []
+    assert left_out(record) == []
 
 
 def test_a_second_run_in_the_same_folder_is_refused(folder, copied):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -43,7 +44,7 @@ def make_record(
         command=command,
         recipe=recipe.as_dict(),
         recipe_text=write_recipe(recipe, commented=False),
-        differences={one.key: one.value for one in differences(recipe)},
+        differences={one.key: _plain(one.value) for one in differences(recipe)},
         versions=versions(),
         commit=commit(),
         cores=os.cpu_count() or 1,
@@ -68,6 +69,11 @@ def make_record(
         results=collect_results(folder, [one.stage for one in ran]),
         notes=[*settled.notes, *labels.get("notes", [])],
     )
+
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def collect_results(folder: Path, stages: Sequence[Stage]) -> Results:

@@ -136,7 +136,9 @@ def test_every_figure_of_the_run_is_on_the_page(full, record):
     expected += [f"{true.pairs.accepted:,} of {true.pairs.candidates:,} candidate pairs"]
     for point in results.tuning.curve:
         expected += [
-            f"{100 * value:.1f} %" for value in (point.f, point.precision, point.recall, point.coverage)
+            f"{100 * value:.1f} %"
+            for value in (point.f, point.precision, point.recall, point.coverage)
+            if value is not None
         ]
     expected += results.mediator.columns
     expected += [f"{one.drop:.3f}".replace("-", "−") for one in results.mediator.importance]
