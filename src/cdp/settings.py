@@ -73,6 +73,16 @@ class Setting:
             ends[1] = f"at most {self.high:g}"
         return " and ".join(end for end in ends if end)
 
+    @property
+    def facts(self) -> str:
+        """`1 or more; default: 20`: what help texts say after the sentence; empty when there is nothing to say."""
+        also = f" or {self.also:g}" if self.also is not None else ""
+        default = ",".join(map(str, self.default)) if self.many else shown(self.default).strip('"')
+        if self.kind is bool and not self.many:
+            default = "on" if self.default else "off"
+        limits = [f"{self.range}{also}" if self.range else "", ", ".join(self.choices)]
+        return "; ".join(fact for fact in (*limits, f"default: {default}" if default else "") if fact)
+
     def convert(self, value: Any, key: str) -> Any:
         """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples.
 
@@ -83,7 +93,7 @@ class Setting:
             return self._convert_one(value, key)
         if not isinstance(value, list | tuple):
             raise InputError(f"{key} = {shown(value)}: {self.wanted} is needed, not {word_for(value)}.")
-        return tuple(self._convert_one(one, f"{key}[{place}]") for place, one in enumerate(value))
+        return tuple(self._convert_one(one, f"{key}[{index}]") for index, one in enumerate(value))
 
     def _convert_one(self, given: Any, key: str) -> Any:
         value: Any = given

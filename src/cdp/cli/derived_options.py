@@ -125,13 +125,4 @@ def _annotation(one: Setting, flag: str | None) -> Any:
 
 def _help(one: Setting) -> str:
     """`Neighbors of each image. [1 or more; default: 20]`."""
-    also = f" or {one.also:g}" if one.also is not None else ""
-    facts = [f"{one.range}{also}" if one.range else "", ", ".join(one.choices)]
-    if one.many:
-        facts.append(f"default: {','.join(map(str, one.default))}" if one.default else "")
-    elif one.kind is bool:
-        facts.append(f"default: {'on' if one.default else 'off'}")
-    else:
-        facts.append(f"default: {shown(one.default).strip(chr(34))}" if one.default != "" else "")
-    inside = "; ".join(fact for fact in facts if fact)
-    return f"{one.help} [{inside}]" if inside else one.help
+    return f"{one.help} [{one.facts}]" if one.facts else one.help

@@ -22,9 +22,24 @@ def check_recipe(recipe: RunRecipe) -> None:
             raise InputError(sentence)
 
 
+def check_without_images(recipe: RunRecipe) -> None:
+    """Refuse what only images have, where a recipe starts from embeddings."""
+    for key in ("skip", "rotations"):
+        if getattr(recipe.data, key):
+            raise InputError(f"data.{key} is about images, and there are embeddings only: leave it out.")
+    for key, value, none in (("joint.rounds", recipe.joint.rounds, 1), ("train.folds", recipe.train.folds, 0)):
+        if value > none:
+            raise InputError(f"{key} trains networks, and there are embeddings only: set {key} = {none}.")
+
+
 def member_names(recipe: RunRecipe) -> list[str]:
     """`NAME` or `NAME:SEED` of the base, then of the committee."""
     return [recipe.base.network, *recipe.committee.networks]
+
+
+def network_names(recipe: RunRecipe) -> list[str]:
+    """The names of the folders of the base and the committee."""
+    return [folder_name(network) for network in member_names(recipe)]
 
 
 def folder_name(network: str) -> str:
@@ -55,10 +70,6 @@ def _sources(recipe: RunRecipe) -> Iterator[str]:
                 f"data.{key} goes with data.labeled; with data.{given[0]} the part comes from [split]: leave data.{key} "
                 "empty."
             )
-    if data.embeddings:
-        for key in ("test", "skip", "rotations"):
-            if getattr(data, key):
-                yield f"data.{key} is about images, and data.embeddings has none: leave it out."
 
 
 def _shares(recipe: RunRecipe) -> Iterator[str]:
@@ -81,13 +92,13 @@ def _shares(recipe: RunRecipe) -> Iterator[str]:
 
 def _tests(recipe: RunRecipe) -> Iterator[str]:
     data, split = recipe.data, recipe.split
-    if data.test and (split.probes > 0 or split.distractors > 0):
+    if data.is_split_here and data.test and (split.probes > 0 or split.distractors > 0):
         yield "split.probes and split.distractors do not go with data.test, which has both: set them to 0."
-    if data.is_split_here and 0 in (split.probes, split.distractors) and split.probes != split.distractors:
+    if data.is_split_here and 0 in (split.probes, split.distractors) and split.probes + split.distractors > 0:
         missing = "probes" if split.probes == 0 else "distractors"
         yield f"split.{missing} = 0: evaluation needs probes and distractors; give both a share, e.g. 0.1."
     if data.test and split.test_probes == 1:
-        yield "split.test_probes = 1: nobody is left to be a distractor; give a smaller share, e.g. 0.5."
+        yield "split.test_probes = 1: no distractors are left; give a smaller share, e.g. 0.5."
 
 
 def _networks(recipe: RunRecipe) -> Iterator[str]:
@@ -137,7 +148,3 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
             f"joint.rounds = {rounds} with train.folds = {folds}: networks of a later round have seen all labeled "
             "identities: set train.folds = 0, or joint.rounds = 1."
         )
-    if recipe.data.embeddings:
-        for key, value, none in (("joint.rounds", rounds, 1), ("train.folds", folds, 0)):
-            if value > none:
-                yield f"{key} trains networks, and data.embeddings has no images to train on: set {key} = {none}."

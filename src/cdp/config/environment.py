@@ -6,31 +6,34 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from cdp.config.checks import folder_name, member_names
+from cdp.config.checks import check_without_images, member_names
 from cdp.config.sections import RunRecipe
 from cdp.data.views import looks_like_views
 from cdp.errors import InputError
 
 
-def check_paths(recipe: RunRecipe) -> None:
-    """Refuse a path that is not there; nothing is read.
+def check_environment(recipe: RunRecipe) -> bool:
+    """Refuse a recipe whose files are not there or do not go together, or whose networks are not known.
+
+    Returns:
+        False if networks were not checked: there are none, or torch is not installed.
 
     Raises:
-        InputError: names the key and the path.
+        InputError: names the key and the path or network.
     """
+    check_paths(recipe)
+    if source_kind(recipe) == "images":
+        return check_networks(recipe)
+    check_without_images(recipe)
+    return False
+
+
+def check_paths(recipe: RunRecipe) -> None:
+    """Refuse a path that is not there; nothing is read."""
     from cdp.data.webdataset import has_pattern, shards_of
 
     data = recipe.data
-    named = [("images", data.images), ("labeled", data.labeled)]
-    named += [(f"unlabeled[{place}]", path) for place, path in enumerate(data.unlabeled)]
-    named += [
-        ("embeddings", data.embeddings),
-        ("validation", data.validation),
-        ("test", data.test),
-        ("root", data.root),
-        ("skip", data.skip),
-    ]
-    for key, path in named:
+    for key, path in [*_sources(recipe), ("root", data.root), ("skip", data.skip)]:
         if not path or Path(path).exists():
             continue
         if has_pattern(path) and key not in ("root", "skip"):
@@ -47,66 +50,50 @@ def check_paths(recipe: RunRecipe) -> None:
 
 def source_kind(recipe: RunRecipe) -> Literal["images", "embeddings"]:
     """What a recipe starts from, by looking at what lies there."""
-    data = recipe.data
-    if data.embeddings:
-        return "embeddings"
-    if data.images:
-        return "images"
+    if recipe.data.images and looks_like_views(recipe.data.images):
+        raise InputError(f"data.images = {recipe.data.images} holds embeddings: give it as data.embeddings.")
     kinds = {
-        key: looks_like_views(path)
-        for key, path in (
-            ("labeled", data.labeled),
-            *((f"unlabeled[{at}]", path) for at, path in enumerate(data.unlabeled)),
-            ("validation", data.validation),
-            ("test", data.test),
-        )
+        # A folder of NETWORK.npy does not look like views, nor does a test part of the same kind.
+        key: "embeddings" if recipe.data.embeddings or looks_like_views(path) else "images"
+        for key, path in _sources(recipe)
         if path
     }
     if len(set(kinds.values())) > 1:
-        images, views = (
-            next(key for key, kind in kinds.items() if kind is wanted) for wanted in (False, True)
-        )
+        first = {kind: f"data.{key}" for key, kind in reversed(kinds.items())}
         raise InputError(
-            f"data.{views} holds embeddings and data.{images} holds images: give all parts as images, or all as embeddings."
+            f"{first['embeddings']} holds embeddings and {first['images']} holds images: give all parts as images, or all "
+            "as embeddings."
         )
-    return "embeddings" if kinds["labeled"] else "images"
+    return "embeddings" if "embeddings" in kinds.values() else "images"
 
 
-def network_files(recipe: RunRecipe) -> dict[str, Path]:
-    """Whose rows are where, if data.embeddings is a folder of NETWORK.npy: `identities`, then every network by its name."""
-    folder = Path(recipe.data.embeddings)
-    names = ["identities", *map(folder_name, member_names(recipe))]
-    files = {name: folder / f"{name}.npy" for name in names}
-    for file in files.values():
-        if not file.is_file():
-            raise InputError(
-                f"data.embeddings: {file} is not there; give views (base.npy, committee/NAME.npy), or a folder with "
-                "identities.npy and one .npy per network, called as base.network and committee.networks call it."
-            )
-    return files
+def _sources(recipe: RunRecipe) -> list[tuple[str, str]]:
+    """Key and path of everything that may be read."""
+    data = recipe.data
+    return [
+        ("images", data.images),
+        ("embeddings", data.embeddings),
+        ("labeled", data.labeled),
+        *((f"unlabeled[{at}]", path) for at, path in enumerate(data.unlabeled)),
+        ("validation", data.validation),
+        ("test", data.test),
+    ]
 
 
 def check_networks(recipe: RunRecipe) -> bool:
-    """Refuse a network that nobody knows, or that cannot see images as small as the recipe's.
-
-    Returns:
-        False if nothing was checked, because torch is not installed.
-
-    Raises:
-        InputError: names the key and the network.
-    """
+    """Refuse a network that is not known, or that cannot see images as small as the recipe's; False without torch."""
     if find_spec("torch") is None:
         return False
     from cdp.nets.trunks import find_trunk
 
-    for place, text in enumerate(member_names(recipe)):
-        key = "committee.networks" if place else "base.network"
+    for at, text in enumerate(member_names(recipe)):
+        key = "committee.networks" if at else "base.network"
         name = text.partition(":")[0]
         try:
             entry = find_trunk(name)
         except InputError as error:
             raise InputError(f"{key}: {error}") from None
-        for section in (recipe.train,) if place else (recipe.train, recipe.joint):
+        for section in (recipe.train,) if at else (recipe.train, recipe.joint):
             if section.size < entry.least_size:
                 raise InputError(
                     f"{key}: {name} needs images of {entry.least_size} pixels a side or more, {section.section}.size "

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.engine import Engine
-from cdp.nets.recipe import Recipe, TrainingSettings
+from cdp.nets.recipe import TrainingSettings
 from cdp.settings import check_settings, setting, setting_like
 
 
@@ -23,7 +23,7 @@ class _Section:
 
 @dataclass(frozen=True)
 class DataSection(_Section):
-    """Where images come from: all in one place, or in parts that are split already."""
+    """Where images or embeddings come from: all together, or in parts that are split already."""
 
     section: ClassVar[str] = "data"
     images: str = setting(
@@ -58,7 +58,7 @@ class DataSection(_Section):
 
 @dataclass(frozen=True)
 class SplitSection(_Section):
-    """How data.images or data.embeddings is parted, with nobody on two sides."""
+    """How data.images or data.embeddings is parted; no identity is in two parts."""
 
     section: ClassVar[str] = "split"
     labeled: float = setting(
@@ -130,12 +130,6 @@ class _Training(_Section, TrainingSettings):
         check_settings(self, self.section)
         TrainingSettings.__post_init__(self)
 
-    def recipe(self, seed: int) -> Recipe:
-        """The same as `cdp.nets` wants it."""
-        return Recipe(
-            **{field.name: getattr(self, field.name) for field in fields(TrainingSettings)}, seed=seed
-        )
-
 
 @dataclass(frozen=True)
 class TrainSection(_Training):
@@ -184,11 +178,9 @@ class ConsensusSection(ConsensusSettings):
 
 
 @dataclass(frozen=True)
-class EvaluationSection(_Section):
-    """What is measured at the end."""
+class MeasureSettings:
+    """How recognition is measured."""
 
-    section: ClassVar[str] = "evaluation"
-    bound: bool = setting(True, "Train on all true labels too, where they are known: the upper bound.")
     fpr: tuple[float, ...] = setting(
         (0.01, 0.001), "False positive rates of verification.", meaning="a rate", above=0, below=1
     )
@@ -196,6 +188,14 @@ class EvaluationSection(_Section):
         1000, "Bootstrap replicates of the intervals; 0 = none.", meaning="a number of replicates", low=0
     )
     pairs: int = setting(200_000, "Most verification pairs.", meaning="a number of pairs", low=1)
+
+
+@dataclass(frozen=True)
+class EvaluationSection(_Section, MeasureSettings):
+    """What is measured at the end."""
+
+    section: ClassVar[str] = "evaluation"
+    bound: bool = setting(True, "Train on all true labels too, where they are known: the upper bound.")
     members: bool = setting(True, "Figures of each committee member too.")
     ensemble: int = setting(
         0,
@@ -218,7 +218,7 @@ class EngineSection(Engine):
 
 @dataclass(frozen=True)
 class RunRecipe:
-    """Everything that `cdp run` can be told; the same recipe and images give the same result."""
+    """Every setting of `cdp run`; the same recipe and images give the same result."""
 
     seed: int = setting(
         0, "Of the split, initialization, order and augmentation.", meaning="a whole number", low=0

@@ -17,6 +17,7 @@ where `present` is the number of pairs between A and B that are in the graph.
 from __future__ import annotations
 
 import heapq
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from cdp.consensus.propagation import measure_ties, number_groups
 from cdp.errors import InputError
 from cdp.kernels import kernel
 from cdp.types import ConsensusGraph, Fate, Labels
-from cdp.types.arrays import AnyArray, IntArray
+from cdp.types.arrays import DoubleArray, IntArray, LongArray
 
 
 def agglomerate(graph: ConsensusGraph, k: int, join_above: float = 0.3, max_size: int = 600) -> Labels:
@@ -101,7 +102,7 @@ def _look_up(table: IntArray, ends: IntArray, one: int, other: int) -> int:
 
 @kernel
 def _remove(table: IntArray, ends: IntArray, slot: int) -> None:
-    """Free a slot and move up what had to make way for it, so that the table never fills with tombstones."""
+    """Free a slot and move up what had to make way for it, so that the table never fills with deleted entries."""
     mask = len(table) - 1
     hole = slot
     slot = (hole + 1) & mask
@@ -114,32 +115,31 @@ def _remove(table: IntArray, ends: IntArray, slot: int) -> None:
     table[hole] = -1
 
 
-@kernel
-def _agglomerate(
-    ids: IntArray, probability: AnyArray, n_images: int, k: int, join_above: float, max_size: int
-) -> IntArray:
-    """The group of every image, named after one of its images.
+class _Links(NamedTuple):
+    """What lies between groups: for every link its two groups, the sum and the number of its pairs' probabilities."""
 
-    A link is what lies between two groups: the sum of its pairs' probabilities and their number. When two groups
-    are joined, the links of the one with fewer are handed to the other, so a link moves O(log m) times. A heap
-    holds one valid entry per link; a mean that fell since, because a group grew, is put back when it comes up.
-    """
+    ends: IntArray  # the two groups; a group is named after one of its images
+    total: DoubleArray
+    present: IntArray  # 0 = the link is gone
+    queued: DoubleArray  # its mean when it was last put into the heap
+    table: IntArray  # hash table: two groups -> link
+    first: LongArray  # the links of every group as a chain: entry 2 * link + side hangs in that of ends[link, side]
+    following: LongArray
+    n_links: LongArray
+
+
+@kernel
+def _link_images(ids: IntArray, probability: DoubleArray, n_images: int) -> _Links:
+    """Every pair as a link of two images, each a group of its own."""
     n_pairs = len(ids)
-    ends = ids.copy()
-    total = probability.copy()
-    present = np.ones(n_pairs, np.int32)
-    size = np.ones(n_images, np.int32)
-    parent = np.arange(n_images).astype(np.int32)
     n_slots = 8
     while n_slots < 2 * n_pairs:
         n_slots *= 2
+    ends = ids.copy()
     table = np.full(n_slots, -1, np.int32)
-    # The links of every group as a chain; entry 2 * link + side hangs in the chain of ends[link, side].
     first = np.full(n_images, -1, np.int64)
     following = np.full(2 * n_pairs, -1, np.int64)
     n_links = np.zeros(n_images, np.int64)
-    queued = total.copy()
-    heap = [(0.0, 0.0, 0) for _ in range(0)]
     for link in range(n_pairs):
         table[_look_up(table, ends, ends[link, 0], ends[link, 1])] = link
         for side in range(2):
@@ -147,57 +147,91 @@ def _agglomerate(
             following[2 * link + side] = first[image]
             first[image] = 2 * link + side
             n_links[image] += 1
-        if total[link] > join_above:
-            heap.append((-total[link], -total[link], link))
+    present = np.ones(n_pairs, np.int32)
+    return _Links(ends, probability.copy(), present, probability.copy(), table, first, following, n_links)
+
+
+@kernel
+def _move_link(links: _Links, entry: int, gone: int, kept: int) -> int:
+    """Hand a link of the group that is gone to the one that is kept; returns the link that now holds its pairs."""
+    link, side = entry // 2, entry % 2
+    third = links.ends[link, 1 - side]
+    _remove(links.table, links.ends, _look_up(links.table, links.ends, gone, third))
+    slot = _look_up(links.table, links.ends, kept, third)
+    other: int = links.table[slot]
+    if other >= 0:
+        links.total[other] += links.total[link]
+        links.present[other] += links.present[link]
+        links.present[link] = 0
+        return other
+    links.ends[link, side] = kept
+    links.table[slot] = link
+    links.following[entry] = links.first[kept]
+    links.first[kept] = entry
+    links.n_links[kept] += 1
+    return link
+
+
+@kernel
+def _agglomerate(
+    ids: IntArray, probability: DoubleArray, n_images: int, k: int, join_above: float, max_size: int
+) -> IntArray:
+    """The group of every image, named after one of its images.
+
+    When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m)
+    times. A heap holds one valid entry per link; a mean that fell since, because a group grew, is put back when it
+    comes up.
+    """
+    links = _link_images(ids, probability, n_images)
+    size = np.ones(n_images, np.int32)
+    parent = np.arange(n_images).astype(np.int32)
+    heap = [(0.0, 0.0, 0)]
+    heap.clear()
+    # Not a list comprehension: with one, the compiler drops writes to arrays of the named tuple as dead code.
+    for link in range(len(probability)):
+        if probability[link] > join_above:
+            heap.append((-probability[link], -probability[link], link))  # noqa: PERF401
     heapq.heapify(heap)
     while len(heap) > 0:
         best, _, link = heapq.heappop(heap)
-        if present[link] == 0 or -best != queued[link]:
+        if links.present[link] == 0 or -best != links.queued[link]:
             continue
-        kept = ends[link, 0]
-        gone = ends[link, 1]
-        mean = _mean(total[link], present[link], size[kept], size[gone], k)
-        if mean < queued[link]:
-            queued[link] = mean
+        kept = links.ends[link, 0]
+        gone = links.ends[link, 1]
+        mean = _mean(links.total[link], links.present[link], size[kept], size[gone], k)
+        if mean < links.queued[link]:
+            links.queued[link] = mean
             if mean > join_above:
-                heapq.heappush(heap, (-mean, -total[link], link))
+                heapq.heappush(heap, (-mean, -links.total[link], link))
             continue
         if size[kept] + size[gone] > max_size:
             continue
-        if n_links[kept] < n_links[gone]:
+        if links.n_links[kept] < links.n_links[gone]:
             kept, gone = gone, kept
-        _remove(table, ends, _look_up(table, ends, kept, gone))
-        present[link] = 0
+        _remove(links.table, links.ends, _look_up(links.table, links.ends, kept, gone))
+        links.present[link] = 0
         parent[gone] = kept
         size[kept] += size[gone]
-        entry = first[gone]
+        entry = links.first[gone]
         while entry >= 0:
-            moved = entry // 2
-            after = following[entry]
-            if present[moved] > 0:
-                third = ends[moved, 1 - entry % 2]
-                _remove(table, ends, _look_up(table, ends, gone, third))
-                slot = _look_up(table, ends, kept, third)
-                if table[slot] >= 0:
-                    total[table[slot]] += total[moved]
-                    present[table[slot]] += present[moved]
-                    present[moved] = 0
-                    moved = table[slot]
-                else:
-                    ends[moved, entry % 2] = kept
-                    table[slot] = moved
-                    following[entry] = first[kept]
-                    first[kept] = entry
-                    n_links[kept] += 1
-                mean = _mean(total[moved], present[moved], size[kept], size[third], k)
-                queued[moved] = mean
+            after = links.following[entry]
+            if links.present[entry // 2] > 0:
+                moved = _move_link(links, entry, gone, kept)
+                third = links.ends[moved, 0] + links.ends[moved, 1] - kept
+                mean = _mean(links.total[moved], links.present[moved], size[kept], size[third], k)
+                links.queued[moved] = mean
                 if mean > join_above:
-                    heapq.heappush(heap, (-mean, -total[moved], moved))
+                    heapq.heappush(heap, (-mean, -links.total[moved], moved))
             entry = after
-    for image in range(n_images):
+    _point_to_roots(parent)
+    return parent
+
+
+@kernel
+def _point_to_roots(parent: IntArray) -> None:
+    for image in range(len(parent)):
         root = image
         while parent[root] != root:
             root = parent[root]
         while parent[image] != root:
             parent[image], image = root, parent[image]
-    return parent

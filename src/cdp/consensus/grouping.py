@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from cdp.consensus.agglomeration import agglomerate
+from cdp.consensus.mediator import is_more_probable
 from cdp.consensus.propagation import propagate
 from cdp.consensus.settings import ConsensusSettings
+from cdp.consensus.vote import is_more_similar
 from cdp.types import ConsensusGraph, Labels
 
 
@@ -33,7 +33,10 @@ def accepted_pairs(scored: ConsensusGraph, labels: Labels, settings: ConsensusSe
 
 def at_bar(scored: ConsensusGraph, settings: ConsensusSettings) -> ConsensusGraph:
     """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own."""
-    if settings.grouping == "average":
+    if settings.mediator != "vote":
+        kept = is_more_probable(scored.doubt, settings.kept_above)
+    elif settings.grouping == "components":
+        kept = is_more_similar(scored.doubt, settings.vote_threshold)
+    else:
         return scored
-    kept = scored.doubt.astype(np.float64) < 1 - settings.bar
     return ConsensusGraph(scored.ids[kept], scored.doubt[kept], scored.n_images)

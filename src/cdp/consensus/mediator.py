@@ -17,7 +17,7 @@ from cdp.memory import rows_within
 from cdp.parallel import spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Pairs, column_names
-from cdp.types.arrays import FloatArray, IntArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, FloatArray, IntArray, LongArray
 from cdp.types.opinions import check_inputs
 
 # Fixed, whatever the memory budget: mini-batches and sums would otherwise depend on it.
@@ -37,7 +37,7 @@ class PairClassifier(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Mediator:
-    """A classifier that has learned, with all it must be told to be used on new images.
+    """A trained classifier of pairs, with all that is needed to use it on new images.
 
     A pair has no first image, and the paper does not say which end is n0. Taking the smaller id would make the
     answer depend on how the images happen to be numbered. So the classifier learns from pairs turned at random,
@@ -98,13 +98,20 @@ class Mediator:
         return doubt
 
 
+def is_more_probable(doubt: AnyArray, bar: float) -> BoolArray:
+    """Where the probability, given as doubt, is strictly greater than the bar, as in the paper, bool (m,)."""
+    # In float64, so that it is strictly greater next to certainty too.
+    probable: BoolArray = doubt.astype(np.float64) < 1 - bar
+    return probable
+
+
 def class_doubt(classifier: PairClassifier, matrix: FloatArray) -> FloatArray:
     """Probability of the class "different", taken as it is given rather than as 1 - the other."""
     classes = [int(kind) for kind in getattr(classifier, "classes_", [0, 1])]
     probabilities = np.asarray(classifier.predict_proba(matrix))
     if classes != [0, 1] or probabilities.shape != (len(matrix), 2):
         raise InputError(
-            f"The mediator must tell two classes apart; its predict_proba gave {probabilities.shape} "
+            f"The mediator's classifier must have the two classes 0 and 1; its predict_proba gave {probabilities.shape} "
             f"for {len(matrix)} pairs."
         )
     doubt: FloatArray = np.clip(probabilities[:, 0], 0, 1).astype(np.float32)
@@ -112,7 +119,7 @@ def class_doubt(classifier: PairClassifier, matrix: FloatArray) -> FloatArray:
 
 
 def turn_pairs(matrix: FloatArray, n_members: int, inputs: Sequence[str]) -> FloatArray | None:
-    """The same opinions with first and second image exchanged; None if no input tells them apart."""
+    """The same opinions with first and second image exchanged; None if no input depends on it."""
     if "distribution" not in inputs:
         return None
     n_models = n_members + 1

@@ -147,15 +147,15 @@ def prepare_features(
             raise InputError(
                 f"The k-NN graph of {name!r} has {graph.n_images:,} images, the views have {views.n_images:,}."
             )
-    chosen = check_inputs(inputs)
+    blocks = check_inputs(inputs)
     statistics = [neighbor_distribution(graph) for graph in graphs]
     ordered: tuple[IntArray, ...] = ()
-    if "common_neighbors" in chosen:
+    if "common_neighbors" in blocks:
         ordered = tuple(np.sort(graph.neighbors, axis=1) for graph in graphs)
     return FeatureSource(
         views=views,
         graphs=tuple(graphs),
-        inputs=chosen,
+        inputs=blocks,
         mean=np.stack([mean for mean, _ in statistics], axis=1),
         spread=np.stack([spread for _, spread in statistics], axis=1),
         ordered_neighbors=ordered,

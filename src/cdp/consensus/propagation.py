@@ -32,10 +32,10 @@ def propagate(graph: ConsensusGraph, max_size: int = 600, step: float = 0.1) -> 
 
     Returns:
         Labels. Images without an accepted pair, images that lose all their pairs while a component is split,
-        and components that fall apart altogether (all their pairs equally doubtful) stay without a label, as in
-        the paper; `fate` says which. The confidence of a labeled image says how firmly it is tied to its group:
-        the sum of the probabilities of its surviving pairs, divided by the largest number of such pairs that
-        any member of the group has. An image that hangs on by a single pair is where groups go wrong.
+        and components that lose all pairs at once (all equally doubtful) stay without a label, as in the paper;
+        `fate` says which. The confidence of a labeled image says how firmly it is tied to its group: the sum of
+        the probabilities of its surviving pairs, divided by the largest number of such pairs that any member of
+        the group has. An image that hangs on by a single pair is where groups go wrong.
     """
     if not 0 < step < 1:
         raise InputError(
@@ -134,7 +134,7 @@ def _find(parent: IntArray, node: int) -> int:
 class _Tree(NamedTuple):
     """Kruskal's merges. Nodes 0..n-1 are images, n.. are merges, children before parents.
 
-    Every edge is filed under the merge that held both its ends when it was met; the edges are laid out so that
+    Every edge is filed under the merge that both its ends were below when it was met; the edges are laid out so that
     those filed in a subtree are contiguous.
     """
 
@@ -147,47 +147,74 @@ class _Tree(NamedTuple):
     begin: LongArray  # its subtree's edges are filed[begin:end]
     end: LongArray
     filed: AnyArray  # doubts of all edges by subtree
-    place: LongArray  # where in `filed` each edge lies, edges in order of doubt
+    position: LongArray  # where in `filed` each edge lies, edges in order of doubt
 
 
 @kernel
 def _merge_tree(ends: IntArray, local: IntArray, doubt: AnyArray, n_images: int) -> _Tree:
-    n_edges = len(ends)
+    left, right, height, lowest, n_below, parent, merge_of = _merge_by_doubt(ends, local, doubt, n_images)
+    begin, end, position = _file_edges(left, right, parent, merge_of, n_images)
+    filed = np.empty(len(doubt), doubt.dtype)
+    filed[position] = doubt
+    return _Tree(left, right, height, lowest, n_below, parent, begin, end, filed, position)
+
+
+@kernel
+def _merge_by_doubt(
+    ends: IntArray, local: IntArray, doubt: AnyArray, n_images: int
+) -> tuple[IntArray, IntArray, AnyArray, AnyArray, IntArray, IntArray, LongArray]:
+    """Kruskal's merges, edges in order of doubt; the last array is the merge that each edge is filed under."""
     leader = np.arange(n_images).astype(np.int32)
     node_of = np.arange(n_images).astype(np.int32)
     left = np.empty(n_images, np.int32)
     right = np.empty(n_images, np.int32)
     height = np.empty(n_images, doubt.dtype)
     lowest = np.empty(n_images, doubt.dtype)
-    count = np.empty(n_images, np.int32)
+    n_below = np.zeros(n_images, np.int32)
     parent = np.full(n_images, -1, np.int32)
-    place = np.empty(n_edges, np.int64)
-    n_merges = 0
-    for row in range(n_edges):
+    merge_of = np.empty(len(ends), np.int64)
+    merge = 0
+    for row in range(len(ends)):
         a = _find(leader, local[ends[row, 0]])
         b = _find(leader, local[ends[row, 1]])
         if a != b:
-            left[n_merges] = node_of[a]
-            right[n_merges] = node_of[b]
-            height[n_merges] = doubt[row]
-            lowest[n_merges] = doubt[row]
-            count[n_merges] = 0
+            left[merge] = node_of[a]
+            right[merge] = node_of[b]
+            height[merge] = doubt[row]
+            lowest[merge] = doubt[row]
             for node in (node_of[a], node_of[b]):
                 if node < n_images:
-                    count[n_merges] += 1
+                    n_below[merge] += 1
                 else:
-                    count[n_merges] += count[node - n_images]
-                    lowest[n_merges] = min(lowest[n_merges], lowest[node - n_images])
-                    parent[node - n_images] = n_merges
+                    n_below[merge] += n_below[node - n_images]
+                    lowest[merge] = min(lowest[merge], lowest[node - n_images])
+                    parent[node - n_images] = merge
             if a > b:
                 a, b = b, a
             leader[b] = a
-            node_of[a] = n_images + n_merges
-            n_merges += 1
-        place[row] = node_of[a] - n_images
+            node_of[a] = n_images + merge
+            merge += 1
+        merge_of[row] = node_of[a] - n_images
+    return (
+        left[:merge],
+        right[:merge],
+        height[:merge],
+        lowest[:merge],
+        n_below[:merge],
+        parent[:merge],
+        merge_of,
+    )
+
+
+@kernel
+def _file_edges(
+    left: IntArray, right: IntArray, parent: IntArray, merge_of: LongArray, n_images: int
+) -> tuple[LongArray, LongArray, LongArray]:
+    """Where the edges of every subtree begin and end, and the position of every edge, so that a subtree is one span."""
+    n_merges = len(left)
     own = np.zeros(n_merges, np.int64)
-    for row in range(n_edges):
-        own[place[row]] += 1
+    for merge in merge_of:
+        own[merge] += 1
     below = own.copy()
     for merge in range(n_merges):
         if parent[merge] >= 0:
@@ -205,25 +232,13 @@ def _merge_tree(ends: IntArray, local: IntArray, doubt: AnyArray, n_images: int)
             if child >= n_images:
                 begin[child - n_images] = free
                 free += below[child - n_images]
-    filed = np.empty(n_edges, doubt.dtype)
-    free_place = begin.copy()
-    for row in range(n_edges):
-        merge = place[row]
-        place[row] = free_place[merge]
-        free_place[merge] += 1
-        filed[place[row]] = doubt[row]
-    return _Tree(
-        left[:n_merges],
-        right[:n_merges],
-        height[:n_merges],
-        lowest[:n_merges],
-        count[:n_merges],
-        parent[:n_merges],
-        begin,
-        end,
-        filed,
-        place,
-    )
+    next_free = begin.copy()
+    position = merge_of  # overwritten, so that millions of edges need no second array
+    for row in range(len(merge_of)):
+        merge = merge_of[row]
+        position[row] = next_free[merge]
+        next_free[merge] += 1
+    return begin, end, position
 
 
 @kernel
@@ -238,13 +253,13 @@ def _worst_doubt(tree: _Tree, doubt: AnyArray, component: int, bound: float) -> 
     row = np.searchsorted(doubt, bound) if bound < np.inf else len(doubt)
     for _ in range(end - begin):
         row -= 1
-        if row < 0 or begin <= tree.place[row] < end:
+        if row < 0 or begin <= tree.position[row] < end:
             break
     else:
         worst = -1.0
-        for place in range(begin, end):
-            if worst < tree.filed[place] < bound:
-                worst = tree.filed[place]
+        for edge in range(begin, end):
+            if worst < tree.filed[edge] < bound:
+                worst = tree.filed[edge]
         return worst
     return float(doubt[row])
 

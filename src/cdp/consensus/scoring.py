@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cdp.consensus.mediator import Mediator
+from cdp.consensus.mediator import Mediator, is_more_probable
 from cdp.consensus.pair_features import FeatureSource, extract_features
 from cdp.consensus.settings import GroupingSettings
 from cdp.consensus.vote import vote
@@ -16,8 +16,6 @@ from cdp.types import ConsensusGraph, Pairs
 from cdp.types.arrays import BoolArray, FloatArray
 
 _MOST_PAIRS_PER_BLOCK = 65_536
-# Pairs this much less probable than groups must be on average are as good as absent, and are not kept.
-_NEGLIGIBLE = 0.1
 
 
 def score_pairs(
@@ -31,8 +29,7 @@ def score_pairs(
 ) -> ConsensusGraph:
     """The pairs that groups are made from, with the doubt about each.
 
-    With grouping "components" these are the accepted ones; with "average" all that are not negligible, above a tenth of
-    `join_above`: the others count as improbable.
+    With grouping "components" these are the accepted ones; with "average" all that are not negligible.
 
     Args:
         pairs: candidates.
@@ -43,7 +40,6 @@ def score_pairs(
         progress: called as the work goes on.
     """
     engine = engine or Engine()
-    bar = _NEGLIGIBLE * settings.join_above if settings.grouping == "average" else settings.threshold
 
     def judge(span: tuple[int, int]) -> tuple[int, BoolArray, FloatArray]:
         opinions = extract_features(source, pairs.ids[span[0] : span[1]])
@@ -51,8 +47,7 @@ def score_pairs(
             accepted, doubt = vote(opinions, settings.quorum, settings.vote_threshold)
         else:
             doubt = mediator.doubt(opinions.matrix(mediator.inputs))
-            # 1 - threshold in float64: strictly greater, as in the paper, also next to certainty.
-            accepted = doubt.astype(np.float64) < 1 - bar
+            accepted = is_more_probable(doubt, settings.kept_above)
         return span[1], accepted, doubt[accepted]
 
     # Several blocks are under way at once, so each gets a share of the budget.

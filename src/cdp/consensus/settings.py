@@ -16,6 +16,7 @@ from cdp.input_blocks import ALL_INPUTS, PAPER_INPUTS
 from cdp.settings import check_settings, did_you_mean, setting, settings_of
 
 Slice = TypeVar("Slice")
+_NEGLIGIBLE = 0.1
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,15 @@ class GroupingSettings:
         below=1,
     )
 
+    @property
+    def kept_above(self) -> float:
+        """The mediator's probability that a pair must exceed to count when groups are made.
+
+        With grouping average a pair has no bar of its own; one this much less probable than groups must be on average
+        is as good as absent.
+        """
+        return _NEGLIGIBLE * self.join_above if self.grouping == "average" else self.threshold
+
 
 @dataclass(frozen=True)
 class TuningSettings:
@@ -143,7 +153,11 @@ class ConsensusSettings(
 
     @classmethod
     def of(cls, preset: str = "best", **given: Any) -> ConsensusSettings:
-        """The settings of a preset, with those given in their place."""
+        """The settings of a preset, except for those given."""
+        known = settings_of(cls)
+        for name in given:
+            if name not in known:
+                raise InputError(f"{name}: there is no such setting.{did_you_mean(name, known)}")
         return cls(**with_preset({"preset": preset, **given}))
 
     @property

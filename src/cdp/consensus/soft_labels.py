@@ -14,7 +14,7 @@ from cdp.types.arrays import DoubleArray, FloatArray, IntArray, LongArray
 def diffuse(graph: ConsensusGraph, labels: Labels, depth: int = 3, decay: float = 0.2) -> sparse.csr_array:
     """A distribution over pseudo-identities for every labeled image.
 
-    Where two groups were split apart but stay connected by accepted pairs, an image near the border belongs a
+    Where a component was split but its groups stay connected by accepted pairs, an image near the border belongs a
     little to both. "The label vectors are diffused from each node to their neighbors in breadth-first manner,
     with two hyper-parameters depth and decay. Finally on each node, the values of identities are normalized."
 
@@ -111,7 +111,7 @@ def _walk(
     queue = np.empty(n_images, np.int32)
     share = np.zeros(labels.max() + 1, np.float64)
     found = np.empty(len(share), np.int32)
-    # Not told by `share` being 0: decay ** step can vanish.
+    # `share` being 0 does not say it: decay ** step can vanish.
     found_by = np.full(len(share), -1, np.int32)
     for image in range(n_images):
         if labels[image] < 0:
@@ -133,8 +133,7 @@ def _walk(
                         n_found += 1
                     share[label] += weights[step]
                 if step + 1 < len(weights):
-                    for place in range(starts[here], starts[here + 1]):
-                        other = neighbors[place]
+                    for other in neighbors[starts[here] : starts[here + 1]]:
                         if reached_by[other] != image:
                             reached_by[other] = image
                             queue[filled] = other

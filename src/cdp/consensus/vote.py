@@ -32,8 +32,15 @@ def vote(opinions: Opinions, quorum: int = -1, vote_threshold: float = -1.0) -> 
     """
     n_members = len(opinions.committee)
     check_quorum(quorum, n_members)
-    similarity = opinions.affinity[:, 0]
     accepted = opinions.relationship.sum(axis=1) >= (n_members if quorum < 0 else quorum)
+    doubt = np.maximum(1 - opinions.affinity[:, 0], 0)
     if vote_threshold > -1:
-        accepted &= similarity > np.float32(vote_threshold)
-    return accepted, np.maximum(1 - similarity, 0)
+        accepted &= is_more_similar(doubt, vote_threshold)
+    return accepted, doubt
+
+
+def is_more_similar(doubt: FloatArray, vote_threshold: float) -> BoolArray:
+    """Where the base similarity, given as doubt, is strictly greater than the threshold, bool (m,)."""
+    # Both rounded alike, in float32: a similarity equal to the threshold never passes.
+    similar: BoolArray = doubt < np.float32(1) - np.float32(vote_threshold)
+    return similar

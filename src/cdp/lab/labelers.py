@@ -9,31 +9,29 @@ import msgspec
 import numpy as np
 
 from cdp.consensus.pairs import candidate_pairs
-from cdp.consensus.settings import TuningSettings, slice_of
 from cdp.errors import InputError
 from cdp.files import write_json, writing_folder
-from cdp.graph.search import knn_graph
 from cdp.lab.baselines.hierarchical import Hierarchical
 from cdp.lab.baselines.methods import BASELINES
 from cdp.lab.oracle import Mistakes, correct_by_truth
-from cdp.labeling.cache import Cache
 from cdp.labeling.figures import measure_label_figures
 from cdp.labeling.output import write_tables
 from cdp.labeling.pipeline import label
 from cdp.labeling.tuning import best_of, measure_point
-from cdp.labeling.workspace import Workspace
+from cdp.labeling.workspace import find_graphs
 from cdp.run.labeling import (
     LabelSettings,
     identities_to_count,
     label_images,
     read_part,
     validation_rows,
+    workspace,
 )
 from cdp.run.plan import Labeler, label_stage
 from cdp.run.stages import Context, Stage, version
 from cdp.run.training import part
 from cdp.store import fill
-from cdp.types import ConsensusGraph, Labels, Pairs
+from cdp.types import ConsensusGraph, Labels, Pairs, Views
 from cdp.types.arrays import BoolArray, IntArray, LongArray
 from cdp.types.run_record import Results, Tuning, read_json
 
@@ -43,7 +41,6 @@ class ClusteringSettings:
     """Hierarchical clustering of what the base sees; the similarity at which it stops is tuned where that is possible."""
 
     label: LabelSettings
-    tuning: TuningSettings
     merge_above: float
     memory_budget: str
 
@@ -52,10 +49,8 @@ def clustering(merge_above: float = 0.5, memory_budget: str = "2GB") -> Labeler:
     """The paper's clustering baseline instead of consensus."""
 
     def make(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
-        chosen = ClusteringSettings(
-            settings, slice_of(settings.consensus, TuningSettings), merge_above, memory_budget
-        )
-        return [Stage("label", "label", cluster_images, chosen, needs, {"labels": "labels"})]
+        own = ClusteringSettings(settings, merge_above, memory_budget)
+        return [Stage("label", "label", cluster_images, own, needs, {"labels": "labels"})]
 
     return make
 
@@ -64,34 +59,31 @@ def clustering(merge_above: float = 0.5, memory_budget: str = "2GB") -> Labeler:
 def cluster_images(settings: ClusteringSettings, context: Context) -> None:
     """Labels by hierarchical clustering of the base's embeddings, single images left out."""
     views = read_part(settings.label, context.folder, "unlabeled")
-    consensus = settings.label.consensus
-    graph = knn_graph(
-        views.base, consensus.k, consensus.method, seed=settings.label.seed, threads=context.engine.threads
-    )
+    consensus, base = settings.label.consensus, views.base
+    work, seed = workspace(context), settings.label.seed
+    graph = find_graphs(Views(base), consensus, seed=seed, work=work)["base"]
     method = Hierarchical(memory_budget=settings.memory_budget)
     tuning, bar = None, settings.merge_above
     rows = validation_rows(context.folder, views.n_images)
     identities = part(context.folder, "unlabeled").identities
-    if settings.tuning.tune and rows is not None:
+    if consensus.tune and rows is not None:
         known = np.where(rows, identities, -1)
         bars = [float(value) for value in BASELINES[method.name].grid["similarity"] if value is not None]
-        cuts = method.label_each(views.base, graph, [{"similarity": bar} for bar in bars])
+        cuts = method.label_each(base, graph, [{"similarity": bar} for bar in bars])
         points = [measure_point(bar, labels, known) for bar, labels in zip(bars, cuts, strict=True)]
-        tuning = best_of(points, settings.tuning.recall_weight)
+        tuning = best_of(points, consensus.recall_weight)
         bar = tuning.chosen
-    labels = method.having(similarity=bar).label(views.base, graph)
-    counted = identities_to_count(context.folder, identities)
-    _write(context.folder / "labels", labels, counted, "merge_above", bar, tuning)
+    labels = method.having(similarity=bar).label(base, graph)
+    _write(context.folder, labels, "merge_above", bar, tuning)
 
 
-def _write(
-    folder: Path, labels: Labels, counted: LongArray, setting: str, bar: float, tuning: Tuning | None
-) -> None:
-    results = Results(labels=measure_label_figures(labels, counted, setting, bar), tuning=tuning)
-    with writing_folder(folder, force=True) as output:
+def _write(folder: Path, labels: Labels, setting: str, bar: float, tuning: Tuning | None) -> None:
+    table = part(folder, "unlabeled")
+    figures = measure_label_figures(labels, identities_to_count(folder, table.identities), setting, bar)
+    with writing_folder(folder / "labels", force=True) as output:
         fill(output, labels)
-        write_tables(output, labels, None)
-        write_json(output / "metrics.json", msgspec.to_builtins(results))
+        write_tables(output, labels, table.locations)
+        write_json(output / "metrics.json", msgspec.to_builtins(Results(labels=figures, tuning=tuning)))
 
 
 @dataclass(frozen=True)
@@ -128,9 +120,7 @@ def correct_labels(settings: OracleSettings, context: Context) -> None:
     found = context.folder / "labels_found"
     labels = correct_by_truth(Labels.load(found), identities, settings.mistakes)
     before: Results = read_json(found / "metrics.json", Results)
-    counted = identities_to_count(context.folder, identities)
-    bar = before.labels.threshold or 0.0
-    _write(context.folder / "labels", labels, counted, before.labels.setting, bar, before.tuning)
+    _write(context.folder, labels, before.labels.setting, before.labels.threshold or 0.0, before.tuning)
 
 
 @dataclass(frozen=True)
@@ -149,8 +139,8 @@ def at_pair_recall(pair_recall: float) -> Labeler:
     """
 
     def make(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
-        chosen = PairRecallSettings(settings, pair_recall)
-        return [replace(label_stage(settings, needs)[0], body=label_at_recall, settings=chosen)]
+        own = PairRecallSettings(settings, pair_recall)
+        return [replace(label_stage(settings, needs)[0], body=label_at_recall, settings=own)]
 
     return make
 
@@ -164,7 +154,7 @@ def label_at_recall(settings: PairRecallSettings, context: Context) -> None:
         views,
         replace(consensus, tune=False, vote_threshold=-1.0),
         seed=settings.label.seed,
-        workspace=Workspace(context.engine, Cache(context.cache), context.progress),
+        workspace=workspace(context),
     )
     counted = identities_to_count(context.folder, part(context.folder, "unlabeled").identities)
     candidates = candidate_pairs(next(iter(everything.graphs.values())))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +17,11 @@ from cdp.engine import Engine
 from cdp.errors import InputError, NotFittedError
 from cdp.labeling.cache import Cache
 from cdp.labeling.pipeline import Fitted, Labeling, fit, label, replace_identities
-from cdp.labeling.tuning import hold_out
 from cdp.labeling.workspace import Graphs, Workspace
 from cdp.progress import Progress, progress_bars
 from cdp.settings import did_you_mean, settings_of
 from cdp.types import Embeddings, Labels, Views
+from cdp.types.arrays import BoolArray
 
 _SETTINGS = {name: one for name, one in settings_of(ConsensusSettings).items() if name != "preset"}
 _ENGINE = settings_of(Engine)
@@ -71,10 +72,10 @@ class CDP(BaseEstimator):  # type: ignore[misc]
 
     @property
     def settings(self) -> ConsensusSettings:
-        """The preset with what was given in its place."""
-        given = {name: getattr(self, name) for name in _SETTINGS if getattr(self, name) is not None}
-        if not isinstance(self.mediator, str | None):
-            del given["mediator"]
+        """Those of the preset, except for what was given."""
+        given = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
+        if not isinstance(self.mediator, str):
+            given.pop("mediator", None)
         return ConsensusSettings.of(self.preset, **given)
 
     @property
@@ -97,15 +98,11 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         Args:
             labeled: views of the labeled part, or one model's embeddings as an array.
             y: identities, if `labeled` does not carry them.
-            graphs: k-NN graphs of the labeled part, if they are there already and no identities are held out.
+            graphs: k-NN graphs of the labeled part, if they are there already; the bar is not tuned then.
             progress: called as the work goes on; bars are drawn if `verbose`.
         """
-        views = _as_views(labeled, y)
         with self._progress(progress) as shown:
-            self._fitted = self._fit(
-                [views] if views.identities is not None or self._must_learn else [], graphs, shown
-            )
-        self.mediator_ = self._fitted.mediator
+            self._fit(_as_views(labeled, y), graphs, shown)
         return self
 
     def predict(
@@ -119,28 +116,20 @@ class CDP(BaseEstimator):  # type: ignore[misc]
 
         Args:
             unlabeled: views by the same base and committee, in the same order, or one model's array.
-            graphs: k-NN graphs of the unlabeled part, if they are there already: base first, or by name. The bar is not
-                tuned then.
-            progress: called as the work goes on.
+            graphs: k-NN graphs of the unlabeled part, if they are there already: base first, or by name; the bar is
+                not tuned then.
+            progress: called as the work goes on; bars are drawn if `verbose`.
         """
-        fitted = getattr(self, "_fitted", None)
+        fitted: Fitted | None = getattr(self, "_fitted", None)
+        if fitted is None:
+            if self._must_learn:
+                raise NotFittedError(
+                    "CDP has not learned yet: call fit(labeled) first, give a trained mediator, or use "
+                    'mediator="vote".'
+                )
+            fitted = Fitted(self.mediator if isinstance(self.mediator, Mediator) else None)
         with self._progress(progress) as shown:
-            if fitted is None:
-                if self._must_learn:
-                    raise NotFittedError(
-                        "CDP has not learned yet: call fit(labeled) first, give a trained mediator, or use "
-                        'mediator="vote".'
-                    )
-                fitted = self._fit([], None, shown)
-            self.labeling_: Labeling = label(
-                _as_views(unlabeled, None),
-                self.settings,
-                fitted=fitted,
-                graphs=graphs,
-                seed=self.seed,
-                workspace=self._workspace(shown),
-            )
-        return self.labeling_.labels
+            return self._label(_as_views(unlabeled, None), fitted, shown, graphs=graphs)
 
     def fit_predict(
         self, X: Views | npt.ArrayLike, y: npt.ArrayLike | None = None, *, progress: Progress | None = None
@@ -150,80 +139,91 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         Returns `Labels`, which serves wherever a plain array of labels is expected; `labels_` is that array.
         """
         views = _as_views(X, y)
-        identities = views.identities
-        has_known = identities is not None and bool((identities >= 0).any())
-        if not has_known and self._must_learn:
+        identities = np.full(views.n_images, -1) if views.identities is None else views.identities
+        known = identities >= 0
+        if self._must_learn and not known.any():
             raise InputError(
-                'CDP learns from identities and none is given: give y, −1 where unknown, or use mediator="vote".'
+                'CDP learns from identities and none is given: give y, -1 where unknown, or use mediator="vote".'
             )
-        settings, mask, parts = self.settings, None, []
-        if has_known:
-            assert identities is not None
-            held_out = hold_out(identities, self.seed) if settings.tune else None
-            mask = held_out
-            rows = identities >= 0 if held_out is None else (identities >= 0) & ~held_out
-            parts = [views.take(rows)]
+        mask = None
         with self._progress(progress) as shown:
-            self._fitted = self._fit(parts, None, shown, hold_out_validation=False)
-            self.mediator_ = self._fitted.mediator
-            self.labeling_ = label(
-                views,
-                settings,
-                fitted=self._fitted,
-                validation=np.zeros(views.n_images, np.bool_) if mask is None else mask,
-                seed=self.seed,
-                workspace=self._workspace(shown),
-            )
-        self.labels_ = np.array(self.labeling_.labels.labels)
-        return self.labeling_.labels
+            fitted = self._fit(views.take(known) if known.any() else None, None, shown)
+            if fitted.validation is not None and fitted.validation.identities is not None:
+                # Held-out images are among these already, so their rows are given instead of their views.
+                mask = np.isin(identities, fitted.validation.identities)
+                fitted = replace(fitted, validation=None)
+            labels = self._label(views, fitted, shown, validation=mask)
+        self.labels_ = np.array(labels.labels)
+        return labels
 
     @property
     def _must_learn(self) -> bool:
         return not (isinstance(self.mediator, Mediator) or self.settings.mediator == "vote")
 
-    def _fit(
-        self,
-        parts: list[Views],
-        graphs: Graphs | None,
-        progress: Progress,
-        *,
-        hold_out_validation: bool = True,
-    ) -> Fitted:
-        if isinstance(self.mediator, Mediator):
-            return Fitted(self.mediator)
+    def _fit(self, labeled: Views | None, graphs: Graphs | None, progress: Progress) -> Fitted:
+        if self.train_on == "validation":
+            raise InputError(
+                'CDP(train_on="validation"): fit is given one part only, and trains on it; leave train_on out.'
+            )
         classifier = self.mediator
-        if not isinstance(classifier, str | None) and not hasattr(classifier, "predict_proba"):
+        if isinstance(classifier, Mediator):
+            self._fitted = Fitted(classifier)
+        elif isinstance(classifier, str | None) or hasattr(classifier, "predict_proba"):
+            self._fitted = fit(
+                [] if labeled is None else [labeled],
+                self.settings,
+                graphs=graphs,
+                classifier=None if isinstance(classifier, str) else classifier,
+                seed=self.seed,
+                workspace=Workspace(self.engine, Cache(), progress),
+            )
+        else:
             raise InputError(
                 f'CDP(mediator={classifier!r}): give "mlp", "vote", a trained Mediator, or a classifier with fit and '
                 "predict_proba."
             )
-        return fit(
-            parts,
-            self.settings,
-            graphs=graphs,
-            classifier=None if isinstance(classifier, str) else classifier,
-            hold_out_validation=hold_out_validation,
-            seed=self.seed,
-            workspace=self._workspace(progress),
-        )
+        self.mediator_ = self._fitted.mediator
+        return self._fitted
 
-    def _workspace(self, progress: Progress) -> Workspace:
-        return Workspace(self.engine, Cache(), progress)
+    def _label(
+        self,
+        views: Views,
+        fitted: Fitted,
+        progress: Progress,
+        *,
+        validation: BoolArray | None = None,
+        graphs: Graphs | None = None,
+    ) -> Labels:
+        self.labeling_: Labeling = label(
+            views,
+            self.settings,
+            fitted=fitted,
+            validation=validation,
+            graphs=graphs,
+            seed=self.seed,
+            workspace=Workspace(self.engine, Cache(), progress),
+        )
+        return self.labeling_.labels
 
     def _progress(self, progress: Progress | None) -> AbstractContextManager[Progress]:
         return nullcontext(progress) if progress is not None else progress_bars(self.verbose)
 
 
 def _signature() -> inspect.Signature:
-    """`preset`, then every setting by its name; None stands for the preset's value, which the annotation names."""
+    """`preset`, then every setting by its name; None stands for the preset's value, and the annotation says the range."""
 
-    def parameter(name: str, default: Any, annotation: Any) -> inspect.Parameter:
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    def parameter(name: str, default: Any, annotation: Any, facts: str = "") -> inspect.Parameter:
+        kind = Annotated[annotation | None, facts] if facts else annotation
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
+    settings = {**_SETTINGS, **_ENGINE}
     parameters = [
         inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-        inspect.Parameter("preset", inspect.Parameter.POSITIONAL_OR_KEYWORD, default="best", annotation=str),
-        *(parameter(name, None, one.kind | None) for name, one in {**_SETTINGS, **_ENGINE}.items()),
+        parameter("preset", "best", str).replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        *(
+            parameter(name, None, tuple[one.kind, ...] if one.many else one.kind, one.facts)  # type: ignore[name-defined]
+            for name, one in settings.items()
+        ),
         parameter("seed", 0, int),
         parameter("verbose", False, bool),
     ]

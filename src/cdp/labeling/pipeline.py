@@ -1,10 +1,10 @@
-"""From views and known identities to labels, step by step; whoever labels images calls `label`."""
+"""From views and known identities to labels, step by step: `label`, behind everything that labels images."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,17 +16,20 @@ from cdp.consensus.mediator import Mediator, PairClassifier, select_training_pai
 from cdp.consensus.pair_features import prepare_features
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.scoring import score_pairs
-from cdp.consensus.settings import (
-    ConsensusSettings,
-    GroupingSettings,
-    MediatorSettings,
-    slice_of,
-)
+from cdp.consensus.settings import ConsensusSettings, GroupingSettings, MediatorSettings, slice_of
 from cdp.consensus.soft_labels import diffuse, likely_pairs
 from cdp.errors import InputError
 from cdp.labeling.cache import Cache, step_key
-from cdp.labeling.tuning import FEWEST_IDENTITIES, count_shared, hold_out, lowest_bar, tune, with_bar
-from cdp.labeling.view_checks import check_mediator, check_same_committee, check_views, require_identities
+from cdp.labeling.tuning import (
+    FEWEST_IDENTITIES,
+    count_shared,
+    hold_out,
+    lowest_bar,
+    not_tuned,
+    tune,
+    with_bar,
+)
+from cdp.labeling.view_checks import check_labeled, check_mask, check_mediator, check_views
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs, search_inputs
 from cdp.memory import parse_bytes
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
@@ -110,28 +113,30 @@ def label(
     """
     work = workspace or Workspace()
     check_views(settings, unlabeled)
+    if not isinstance(validation, Views):
+        validation = check_mask(validation, unlabeled)
+    mask = None if isinstance(validation, Views) else validation
     notes: list[str] = []
-    if settings.tune and graphs is not None and not isinstance(validation, np.ndarray):
+    if settings.tune and graphs is not None and mask is None:
+        notes.append(not_tuned(settings, "given k-NN graphs do not have the images to choose it on"))
         settings = replace(settings, tune=False)
-        notes.append(
-            f"{settings.bar_key} = {settings.bar:g} was not tuned: given k-NN graphs do not have the images to choose it on."
-        )
-    with ExitStack() as stack:
-        mask = validation if isinstance(validation, np.ndarray) else None
-        trained_on = _training_part(settings, mask, networks_saw_labeled)
-        if fitted is None:
-            parts = labeled if trained_on == "labeled" or mask is None else [unlabeled.take(mask)]
-            has_validation = validation is not None
-            fitted = fit(parts, settings, seed=seed, workspace=work, hold_out_validation=not has_validation)
-        notes += fitted.notes
-        others = validation if isinstance(validation, Views) else fitted.validation
-        views = unlabeled
-        if settings.tune and mask is None and others is not None:
-            views = _put_among(unlabeled, others, stack, work)
-            mask = np.arange(views.n_images) >= unlabeled.n_images
-        found = find_graphs(views, settings, graphs, seed=seed, work=work)
+    elif isinstance(validation, Views) and not settings.tune:
+        notes.append(f"{settings.bar_key} was not chosen on the validation part: tune = false.")
+    if fitted is None:
+        parts = _training_parts(unlabeled, settings, labeled, validation, networks_saw_labeled)
+        fitted = fit(parts, settings, hold_out_validation=validation is None, seed=seed, workspace=work)
+    notes += fitted.notes
+    # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
+    check_mediator(fitted.mediator, unlabeled, settings)
+    others = validation if isinstance(validation, Views) else fitted.validation
+    if not settings.tune or mask is not None or others is None:
+        found = find_graphs(unlabeled, settings, graphs, seed=seed, work=work)
+        return _label_views(unlabeled, settings, fitted.mediator, found, mask, notes, work)
+    with _put_among(unlabeled, others, work) as views:
+        found = find_graphs(views, settings, seed=seed, work=work)
+        mask = np.arange(views.n_images) >= unlabeled.n_images
         whole = _label_views(views, settings, fitted.mediator, found, mask, notes, work)
-        return whole if views is unlabeled else _first_rows(whole, unlabeled.n_images)
+    return _first_rows(whole, unlabeled.n_images)
 
 
 def fit(
@@ -149,45 +154,43 @@ def fit(
     Args:
         labeled: views with identities; several if each was seen by networks of its own.
         settings: of section 3.1.
-        graphs: k-NN graphs of the labeled part, if it is one, whole, and they are there already.
+        graphs: k-NN graphs of the labeled part, if it is one and they are there already; then no identity is held out.
         classifier: instead of the paper's MLP, anything with `fit` and `predict_proba`.
         hold_out_validation: whether identities may be held out; not where there is a validation part.
         seed: of everything random.
         workspace: engine, cache and progress.
     """
-    work = workspace or Workspace()
-    is_vote = settings.mediator == "vote" and classifier is None
-    if is_vote and not labeled:
-        return Fitted(None, notes=("The bar was not tuned: no identity is known.",) if settings.tune else ())
-    for views in labeled:
-        check_views(settings, views)
-        require_identities(views, two=not is_vote)
-    if not labeled:
-        raise InputError(
-            "The mediator is trained on identities, and no labeled part is given; give one, give a trained mediator, "
-            'or use mediator = "vote", which needs none.'
-        )
-    check_same_committee(labeled)
-    validation, notes, parts = None, [], list(labeled)
+    is_vote = settings.mediator == "vote"
+    parts = [views for views in labeled if not is_vote or views.identities is not None]
+    check_labeled(parts, settings)
+    validation: Views | None = None
+    notes: tuple[str, ...] = ()
     if settings.tune and hold_out_validation and len(parts) == 1:
-        identities = parts[0].identities
-        assert identities is not None
-        # A vote needs no training, so that all labeled images can serve.
-        mask = np.ones(len(identities), np.bool_) if is_vote else hold_out(identities, seed)
-        if mask is None or count_shared(identities[mask]) < FEWEST_IDENTITIES:
-            notes.append(
-                f"{settings.bar_key} = {settings.bar:g} was not tuned: too few labeled identities have two images or more."
-            )
-        else:
-            parts, validation, graphs = (
-                [parts[0].take(~mask)] if not is_vote else [],
-                parts[0].take(mask),
-                None,
-            )
+        parts[0], validation, notes = _hold_out(parts[0], settings, graphs is not None, seed)
     if is_vote:
-        return Fitted(None, validation, tuple(notes))
-    mediator = _train(parts, settings, graphs, classifier, seed, work)
-    return Fitted(mediator, validation, tuple(notes))
+        return Fitted(None, validation, notes)
+    mediator = _train(parts, settings, graphs, classifier, seed, workspace or Workspace())
+    return Fitted(mediator, validation, notes)
+
+
+def _hold_out(
+    labeled: Views, settings: ConsensusSettings, has_graphs: bool, seed: int
+) -> tuple[Views, Views | None, tuple[str, ...]]:
+    """The images to train on, those to choose the bar on, and a note if there can be none."""
+    assert labeled.identities is not None
+    if settings.mediator == "vote":
+        # It is not trained, so all labeled images can serve.
+        validation = labeled if count_shared(labeled.identities) >= FEWEST_IDENTITIES else None
+    elif has_graphs:
+        why = "given k-NN graphs are of all labeled images, so that no identity can be held out"
+        return labeled, None, (not_tuned(settings, why),)
+    else:
+        mask = hold_out(labeled.identities, seed)
+        if mask is not None and (~mask).sum() > settings.k:
+            return labeled.take(~mask), labeled.take(mask), ()
+        validation = None
+    too_few = not_tuned(settings, "too few labeled identities have two images or more")
+    return labeled, validation, () if validation is not None else (too_few,)
 
 
 def _train(
@@ -234,12 +237,12 @@ def _label_views(
 ) -> Labeling:
     """Labels of all images of the views; the bar is chosen on the masked ones."""
     if mediator is not None:
-        check_mediator(mediator, views, settings)
+        # A trained mediator has inputs of its own.
+        settings = replace(settings, inputs=mediator.inputs)
     known = _validation_identities(views, mask, settings, notes)
     scoring = settings if known is None else lowest_bar(settings)
     with work.step("consensus"):
-        inputs = settings.inputs if mediator is None else mediator.inputs
-        source = prepare_features(views, list(graphs.values()), inputs)
+        source = prepare_features(views, list(graphs.values()), settings.inputs)
         scored = score_pairs(
             candidate_pairs(source.graphs[0]),
             source,
@@ -281,45 +284,58 @@ def _validation_identities(
     """The identities to choose the bar by, -1 elsewhere; None if it is not to be chosen or cannot be."""
     if not settings.tune:
         return None
-    if mask is None or not mask.any():
-        if not any("not tuned" in note for note in notes):
-            notes.append(
-                f"{settings.bar_key} = {settings.bar:g} was not tuned: there are no known identities to choose it by."
-            )
+    if mask is None:
+        if not notes:
+            notes.append(not_tuned(settings, "there are no validation images with known identities"))
         return None
-    identities: LongArray = (
-        np.full(views.n_images, -1, np.int64)
-        if views.identities is None
-        else np.where(mask, views.identities, -1)
-    )
-    if not (identities >= 0).any():
+    if views.identities is None or not (views.identities[mask] >= 0).any():
         raise InputError(
-            "The validation images have no identities, so the bar cannot be chosen on them; give identities, or set "
-            "tune = false."
+            f"The validation images have no identities, so {settings.bar_key} cannot be chosen on them; give "
+            "identities, or set tune = false."
+        )
+    identities: LongArray = np.where(mask, views.identities, -1)
+    n_shared = count_shared(identities)
+    if n_shared == 0:
+        notes.append(not_tuned(settings, "no validation identity has two images"))
+        return None
+    if n_shared < FEWEST_IDENTITIES:
+        notes.append(
+            f"{settings.bar_key} was chosen on {n_shared} validation identities with two images or more, which is few."
         )
     return identities
 
 
-def _training_part(settings: ConsensusSettings, mask: BoolArray | None, networks_saw_labeled: bool) -> str:
-    has_validation = mask is not None and bool(mask.any())
-    if settings.train_on == "validation" and not has_validation:
-        raise InputError(
-            'train_on = "validation" needs validation images among the unlabeled ones; give a validation part, or set '
-            'train_on = "labeled".'
-        )
+def _training_parts(
+    unlabeled: Views,
+    settings: ConsensusSettings,
+    labeled: Sequence[Views],
+    validation: Views | BoolArray | None,
+    networks_saw_labeled: bool,
+) -> Sequence[Views]:
+    """The views that the mediator is trained on."""
+    if settings.train_on == "labeled" or (settings.train_on == "auto" and not networks_saw_labeled):
+        return labeled
+    if validation is not None:
+        return [validation if isinstance(validation, Views) else unlabeled.take(validation)]
     if settings.train_on == "auto":
-        return "validation" if networks_saw_labeled and has_validation else "labeled"
-    return settings.train_on
+        return labeled
+    raise InputError(
+        'train_on = "validation" needs a validation part, and there is none; give one, or set train_on = "labeled".'
+    )
 
 
-def _put_among(unlabeled: Views, others: Views, stack: ExitStack, work: Workspace) -> Views:
-    """Both parts as one; on disk if they are larger than the memory budget."""
-    blind = replace_identities(unlabeled, None)
-    size = sum(one.source.nbytes for views in (unlabeled, others) for one in views)
+@contextmanager
+def _put_among(unlabeled: Views, others: Views, work: Workspace) -> Iterator[Views]:
+    """Both parts as one; on disk as long as they are needed, if they are larger than the memory budget."""
+    parts = [replace_identities(unlabeled, None), others]
+    size = sum(model.source.nbytes for views in parts for model in views)
     if size <= parse_bytes(work.engine.memory_budget):
-        return Views.concatenate([blind, others])
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cdp-views-", dir=work.cache.folder))
-    return Views.concatenate([blind, others], Path(folder))
+        yield Views.concatenate(parts)
+        return
+    if work.cache.folder is not None:
+        work.cache.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="cdp-views-", dir=work.cache.folder) as folder:
+        yield Views.concatenate(parts, Path(folder))
 
 
 def replace_identities(views: Views, identities: LongArray | None) -> Views:
@@ -328,27 +344,26 @@ def replace_identities(views: Views, identities: LongArray | None) -> Views:
 
 
 def _first_rows(whole: Labeling, n_images: int) -> Labeling:
-    """The first images of a labeling; whoever is left alone in a group is discarded."""
+    """The first images of a labeling; an image that is left alone in its group is discarded."""
     labels = first_rows(whole.labels, n_images)
     kept = (whole.accepted.ids < n_images).all(axis=1)
-    accepted = ConsensusGraph(whole.accepted.ids[kept], whole.accepted.doubt[kept], n_images)
     soft = whole.soft_labels
-    if soft is not None:
-        # Columns follow the labels; what belonged to groups that are gone is shared out by normalizing again.
-        column = np.full(whole.labels.n_identities, -1, np.int64)
-        held = labels.labels >= 0
-        column[whole.labels.labels[:n_images][held]] = labels.labels[held]
-        rows = soft[:n_images][:, np.argsort(column)[(column < 0).sum() :]].tocsr()
-        rows = sparse.diags_array(held.astype(np.float32)) @ rows
-        total = np.asarray(rows.sum(axis=1)).ravel()
-        soft = sparse.csr_array(
-            sparse.diags_array(1 / np.where(total > 0, total, 1)) @ rows, dtype=np.float32
-        )
     return replace(
         whole,
         labels=labels,
-        accepted=accepted,
-        soft_labels=soft,
+        accepted=ConsensusGraph(whole.accepted.ids[kept], whole.accepted.doubt[kept], n_images),
+        soft_labels=None if soft is None else _first_soft_rows(soft, whole.labels, labels),
         graphs={name: graph.first_rows(n_images) for name, graph in whole.graphs.items()},
         validation=whole.validation[:n_images],
     )
+
+
+def _first_soft_rows(soft: sparse.csr_array, before: Labels, after: Labels) -> sparse.csr_array:
+    """Columns follow the labels; what belonged to groups that are gone is shared out by normalizing again."""
+    is_labeled = after.labels >= 0
+    column = np.empty(after.n_identities, np.int64)
+    column[after.labels[is_labeled]] = before.labels[: after.n_images][is_labeled]
+    rows = soft[: after.n_images][:, column]
+    total = np.asarray(rows.sum(axis=1)).ravel()
+    scale = np.where(is_labeled, 1 / np.where(is_labeled, total, 1), 0)
+    return sparse.csr_array(sparse.diags_array(scale) @ rows, dtype=np.float32)

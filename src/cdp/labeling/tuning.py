@@ -1,4 +1,4 @@
-"""Choosing the bar on known identities that are labeled in the midst of the unlabeled images."""
+"""Choosing the bar on known identities that are labeled among the unlabeled images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BARS = {
 """What is tried for each bar, from low to high."""
 
 FEWEST_IDENTITIES = 20
-"""Known identities with two images or more, below which a bar is not chosen by them."""
+"""Identities with two images or more, below which none are held out, and a choice is noted as made on few."""
 
 _HELD_OUT = 0.3
 
@@ -40,6 +40,11 @@ def with_bar(settings: ConsensusSettings, bar: float) -> ConsensusSettings:
     return replace(settings, **changed)
 
 
+def not_tuned(settings: ConsensusSettings, why: str) -> str:
+    """The note about a bar that stays as it is."""
+    return f"{settings.bar_key} = {settings.bar:g} was not tuned: {why}."
+
+
 def tune(
     scored: ConsensusGraph,
     identities: LongArray,
@@ -48,7 +53,7 @@ def tune(
 ) -> Tuning:
     """The bar with the best pairwise F (by the weight of recall) on the known images, and the whole curve.
 
-    They are labeled in the midst of all unlabeled images, so the bar is right for as many; whoever else ends in their
+    They are labeled among all unlabeled images, so the bar is right for as many; any other image that ends in their
     groups counts as a mistake.
 
     Args:
@@ -97,8 +102,8 @@ def count_shared(identities: LongArray) -> int:
 
 def hold_out(identities: LongArray, seed: int) -> BoolArray | None:
     """Which of the known images are kept from training to choose the bar on, by identity; None if there are too few."""
-    people = np.unique(identities[identities >= 0])
-    chosen = np.random.default_rng([seed, 5]).permutation(people)[: round(_HELD_OUT * len(people))]
-    mask: BoolArray = np.isin(identities, chosen)
+    known = np.unique(identities[identities >= 0])
+    held_out = np.random.default_rng([seed, 5]).permutation(known)[: round(_HELD_OUT * len(known))]
+    mask: BoolArray = np.isin(identities, held_out)
     fewest = min(count_shared(identities[mask]), count_shared(identities[~mask]))
     return mask if fewest >= FEWEST_IDENTITIES else None

@@ -12,6 +12,7 @@ from cdp.consensus.vote import check_quorum
 from cdp.errors import InputError, name_rows
 from cdp.graph.search import check_k
 from cdp.types import Views
+from cdp.types.arrays import BoolArray
 
 
 def check_views(settings: ConsensusSettings, views: Views) -> None:
@@ -24,8 +25,27 @@ def check_views(settings: ConsensusSettings, views: Views) -> None:
         )
 
 
-def check_mediator(mediator: Mediator, views: Views, settings: ConsensusSettings) -> None:
+def check_mask(mask: BoolArray | None, views: Views) -> BoolArray | None:
+    """Refuse a validation mask that is not one truth value per unlabeled image; one that has no rows is None."""
+    if mask is None:
+        return None
+    if mask.dtype != np.bool_ or mask.shape != (views.n_images,):
+        raise InputError(
+            f"validation: views, or a mask with true or false for each of the {views.n_images:,} unlabeled images, "
+            f"are needed, not an array of {mask.dtype} {mask.shape}."
+        )
+    return mask if mask.any() else None
+
+
+def check_mediator(mediator: Mediator | None, views: Views, settings: ConsensusSettings) -> None:
     """Refuse views and settings other than those the mediator was trained with."""
+    is_vote = settings.mediator == "vote"
+    if mediator is None:
+        if not is_vote:
+            raise InputError('No mediator was trained; fit again, or use mediator = "vote".')
+        return
+    if is_vote:
+        raise InputError('A trained mediator is given, and mediator = "vote" uses none; leave one out.')
     if tuple(views.committee) != mediator.committee:
         raise InputError(
             f"The mediator was trained with the committee {_listed(mediator.committee)}, these views have "
@@ -37,19 +57,25 @@ def check_mediator(mediator: Mediator, views: Views, settings: ConsensusSettings
         )
 
 
-def check_same_committee(parts: Sequence[Views]) -> None:
-    """Refuse labeled parts that were seen by different committees."""
-    first = tuple(parts[0].committee)
+def check_labeled(parts: Sequence[Views], settings: ConsensusSettings) -> None:
+    """Refuse labeled parts that a mediator cannot be trained on, or a vote not be tuned on."""
+    is_vote = settings.mediator == "vote"
+    if not parts and not is_vote:
+        raise InputError(
+            "The mediator is trained on identities, and no labeled part is given; give one, give a trained mediator, "
+            'or use mediator = "vote", which needs none.'
+        )
     for number, views in enumerate(parts):
-        if tuple(views.committee) != first:
+        check_views(settings, views)
+        _require_identities(views, two=not is_vote)
+        if tuple(views.committee) != tuple(parts[0].committee):
             raise InputError(
-                f"Labeled part 0 has the committee {_listed(first)}, part {number} has "
+                f"Labeled part 0 has the committee {_listed(tuple(parts[0].committee))}, part {number} has "
                 f"{_listed(tuple(views.committee))}; give the same members in the same order."
             )
 
 
-def require_identities(views: Views, *, two: bool) -> None:
-    """Refuse a labeled part with unknown identities, or, where two are needed, with one only."""
+def _require_identities(views: Views, *, two: bool) -> None:
     if views.identities is None:
         raise InputError(
             "The mediator is trained on identities and the labeled part has none; give them with "

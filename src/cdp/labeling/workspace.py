@@ -1,4 +1,4 @@
-"""How labeling is done, apart from what is done: engine, cache, progress, times; and the graphs, which all steps share."""
+"""How labeling is done: engine, cache, progress and times; and the graphs, which all steps share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
 
 @dataclass
 class Workspace:
-    """How the work is done, apart from what is done: nothing here changes a result.
+    """How the work is done; nothing here changes a result.
 
     Attributes:
         engine: device, threads, memory.
@@ -53,7 +53,7 @@ def find_graphs(
 ) -> dict[str, KnnGraph]:
     """The k-NN graphs of all models, base first: given, from the cache, or searched now."""
     work = work or Workspace()
-    graphs = _by_name(views, given)
+    graphs = _by_name(views, given, settings.k)
     keys = {}
     for name, model in zip(views.names, views, strict=True):
         if name not in graphs and work.cache.folder is not None:
@@ -85,13 +85,25 @@ def search_inputs(settings: SearchSettings, n_images: int, seed: int) -> list[ob
     return [settings.k, method, seed if method != "exact" else None]
 
 
-def _by_name(views: Views, given: Graphs | None) -> dict[str, KnnGraph]:
+def _by_name(views: Views, given: Graphs | None, k: int) -> dict[str, KnnGraph]:
+    """Given graphs by model, cut to k neighbors."""
     if given is None:
         return {}
-    if isinstance(given, Mapping):
-        return dict(given)
-    if len(given) != len(views):
-        raise InputError(
-            f"{len(given)} k-NN graphs for {len(views)} models; one per model is needed, base first."
-        )
-    return dict(zip(views.names, given, strict=True))
+    if not isinstance(given, Mapping):
+        if len(given) != len(views):
+            raise InputError(
+                f"{len(given)} k-NN graphs for {len(views)} models; one per model is needed, base first."
+            )
+        given = dict(zip(views.names, given, strict=True))
+    for name, graph in given.items():
+        if name not in views.names:
+            raise InputError(f"A k-NN graph is given for {name!r}; the models are {', '.join(views.names)}.")
+        if graph.k < k:
+            raise InputError(
+                f"The k-NN graph of {name!r} has {graph.k} neighbors per image, and k = {k}; search it again, or "
+                f"set k = {graph.k}."
+            )
+    return {
+        name: KnnGraph(graph.neighbors[:, :k], graph.similarity[:, :k], graph.method, graph.recall)
+        for name, graph in given.items()
+    }

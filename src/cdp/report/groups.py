@@ -175,7 +175,7 @@ class _Gallery:
 
     def _box(self, row: int, kind: str) -> Html:
         path, labels = self.artifacts.path(row), self.artifacts.labels
-        words = [path.rpartition("/")[2] if self.thumbnail else path]
+        words = [path]
         if self.survey.identities is not None and self.survey.identities[row] >= 0:
             words.append(f"identity {self.artifacts.identity(int(self.survey.identities[row]))}")
         confidence = ""

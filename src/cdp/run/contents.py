@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from cdp.errors import InputError
 from cdp.files import write_text
 from cdp.types.manifest import Manifest
 
-# Cards tell when and how, logs tell speeds: neither is what a later stage reads.
-_TELL_TALES = ("card.json", "log.jsonl", "meta.txt")
+# Cards say when and how, logs how fast, tables of labels where images lie: none is what a later stage reads.
+_NOT_CONTENTS = ("card.json", "log.jsonl", "meta.txt", "labels.csv", "labels.parquet")
 
 
 class ContentHashes:
@@ -29,8 +29,8 @@ class ContentHashes:
         self._memory = memory
         self._known: dict[str, list[Any]] = {}
         try:
-            held = json.loads(memory.read_text(encoding="utf-8"))
-            self._known = held if isinstance(held, dict) else {}
+            known = json.loads(memory.read_text(encoding="utf-8"))
+            self._known = known if isinstance(known, dict) else {}
         except (OSError, ValueError):
             # Only a shortcut: without it everything is read once more.
             self._known = {}
@@ -43,14 +43,14 @@ class ContentHashes:
             raise InputError(
                 f"{file}: cannot be read ({error.strerror}); was it moved while cdp ran?"
             ) from None
-        place, looks = str(file.absolute()), [state.st_size, state.st_mtime_ns, state.st_ino]
-        known = self._known.get(place)
+        path, looks = str(file.absolute()), [state.st_size, state.st_mtime_ns, state.st_ino]
+        known = self._known.get(path)
         if known is None or known[:3] != looks:
             known = [*looks, _read_hash(file)]
-            self._known[place] = known
+            self._known[path] = known
         return str(known[3])
 
-    def of_path(self, path: Path) -> str | None:
+    def of_path(self, path: Path, ignored: Collection[str] = _NOT_CONTENTS) -> str | None:
         """One hash for an artifact: a file, a table of images or a folder; None if it is not there."""
         if path.suffix == ".csv" and path.is_file():
             return self.of_manifest(Manifest.load(path))
@@ -59,20 +59,20 @@ class ContentHashes:
         if not path.is_dir():
             return None
         digest = hashlib.sha256()
-        for file in _files_within(path):
+        for file in _files_within(path, ignored):
             digest.update(f"{file.relative_to(path).as_posix()}\0{self.of_file(file)}\0".encode())
         return digest.hexdigest()
 
     def of_manifest(self, manifest: Manifest) -> str:
         """Pictures, identities and turns of a manifest, wherever its files lie and whatever they are called."""
         known: dict[str, str] = {}
-        told = []
-        for place in manifest.locations:
-            container, inside, entry = place.partition("!")
+        contents = []
+        for location in manifest.locations:
+            container, inside, entry = location.partition("!")
             if container not in known:
                 known[container] = self.of_file(Path(manifest.root) / container)
-            told.append(f"{known[container]}{inside}{entry}")
-        return hash_manifest(Manifest(tuple(told), manifest.identities, turns=manifest.turns))
+            contents.append(f"{known[container]}{inside}{entry}")
+        return hash_manifest(Manifest(tuple(contents), manifest.identities, turns=manifest.turns))
 
     def save(self) -> None:
         """Remember for the next run."""
@@ -95,12 +95,12 @@ def flatten(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return flat
 
 
-def _files_within(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
+def _files_within(folder: Path, ignored: Collection[str]) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
-            if not name.startswith(".") and name not in _TELL_TALES:
-                yield Path(place) / name
+            if not name.startswith(".") and name not in ignored:
+                yield Path(parent) / name
 
 
 def _read_hash(file: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cdp.config.sections import EvaluationSection
+from cdp.config.sections import MeasureSettings
 from cdp.evaluate.bootstrap import interval
 from cdp.evaluate.identification import Identification, measure_identification
 from cdp.evaluate.verification import ScoredPairs, Verification, measure_verification, score_pairs
@@ -39,7 +39,7 @@ _TITLES = {"labeled": "labeled only", "cdp": "with pseudo-labels", "all": "all l
 class RecognitionSettings:
     """What the headline depends on: `tested` are (`labeled`, `cdp` or `all`, network's folder)."""
 
-    evaluation: EvaluationSection
+    measure: MeasureSettings
     tested: tuple[tuple[str, str], ...]
     base: str
     seed: int
@@ -47,9 +47,10 @@ class RecognitionSettings:
 
 @dataclass(frozen=True)
 class MemberSettings:
-    """What the figures of single models depend on."""
+    """What the figures of single models depend on; `ensemble` is how many of the best are measured together."""
 
-    evaluation: EvaluationSection
+    measure: MeasureSettings
+    ensemble: int
     models: tuple[str, ...]
     seed: int
 
@@ -86,7 +87,7 @@ def measure_recognition(settings: RecognitionSettings, context: Context) -> None
     found = {}
     for done, (key, artifact) in enumerate(settings.tested):
         seen = [embeddings(folder, artifact, name) for name in ("probes", "distractors")]
-        found[key] = recognize(settings.evaluation, settings.seed, context, *seen)
+        found[key] = recognize(settings.measure, settings.seed, context, *seen)
         context.progress("networks tested", done + 1, len(settings.tested))
     n_labeled, n_unlabeled = len(part(folder, "labeled")), len(part(folder, "unlabeled"))
     n_pseudo = int((Labels.load(folder / "labels").labels >= 0).sum())
@@ -107,14 +108,12 @@ def measure_recognition(settings: RecognitionSettings, context: Context) -> None
 @version(1)
 def measure_members(settings: MemberSettings, context: Context) -> None:
     """Write `member_figures.json`: every network by itself, and an ensemble of the best if asked for."""
-    names = ("probes", "distractors")
+    folder = context.folder
     seen = {
-        artifact: [embeddings(context.folder, artifact, name) for name in names]
+        artifact: [embeddings(folder, artifact, name) for name in ("probes", "distractors")]
         for artifact in settings.models
     }
-    parameters = [
-        read_card(context.folder / artifact).settings.get("parameters") for artifact in settings.models
-    ]
+    parameters = [read_card(folder / artifact).settings.get("parameters") for artifact in settings.models]
     _write_members(settings, context, seen, parameters)
 
 
@@ -134,17 +133,17 @@ def _write_members(
     parameters: Sequence[int | None],
 ) -> None:
     members = []
-    for done, (artifact, shown) in enumerate(seen.items()):
-        figures = recognize(settings.evaluation, settings.seed, context, *shown).figures()
+    for done, (artifact, parts) in enumerate(seen.items()):
+        figures = recognize(settings.measure, settings.seed, context, *parts).figures()
         members.append(Member(name=Path(artifact).name, parameters=parameters[done], **_fields(figures)))
         context.progress("networks tested", done + 1, len(seen))
-    n_best = min(settings.evaluation.ensemble, len(members))
+    n_best = min(settings.ensemble, len(members))
     ensemble = None
     if n_best >= 2:
         order = sorted(range(len(members)), key=lambda at: -(members[at].rank1.value or 0))[:n_best]
-        chosen = [list(seen.values())[at] for at in order]
-        joined = [_joined([one[side] for one in chosen]) for side in (0, 1)]
-        figures = recognize(settings.evaluation, settings.seed, context, *joined).figures()
+        best = [list(seen.values())[at] for at in order]
+        joined = [_joined([parts[side] for parts in best]) for side in (0, 1)]
+        figures = recognize(settings.measure, settings.seed, context, *joined).figures()
         ensemble = Ensemble(names=[members[at].name for at in order], **_fields(figures))
     committee = Committee(members=members, ensemble=ensemble)
     write_json(context.folder / "member_figures.json", msgspec.to_builtins(committee))
@@ -162,7 +161,7 @@ def _joined(models: Sequence[Embeddings]) -> Embeddings:
 
 
 def recognize(
-    evaluation: EvaluationSection, seed: int, context: Context, probes: Embeddings, distractors: Embeddings
+    measure: MeasureSettings, seed: int, context: Context, probes: Embeddings, distractors: Embeddings
 ) -> Recognition:
     """Identification and verification of one network on the test set."""
     people, others = (part(context.folder, name).identities for name in ("probes", "distractors"))
@@ -171,14 +170,14 @@ def recognize(
         people,
         distractors,
         distractor_identities=others,
-        replicates=evaluation.replicates,
+        replicates=measure.replicates,
         seed=seed,
         threads=context.engine.threads,
     )
     verification = measure_verification(
-        _pairs(probes, people, evaluation.pairs, seed),
-        fprs=evaluation.fpr,
-        replicates=evaluation.replicates,
+        _pairs(probes, people, measure.pairs, seed),
+        fprs=measure.fpr,
+        replicates=measure.replicates,
         seed=seed,
         threads=context.engine.threads,
     )

@@ -13,7 +13,7 @@ from cdp.files import writing_folder
 from cdp.labeling.cache import Cache
 from cdp.labeling.figures import measure_labeling
 from cdp.labeling.output import write_labeling
-from cdp.labeling.pipeline import label
+from cdp.labeling.pipeline import Labeling, label
 from cdp.labeling.workspace import Workspace
 from cdp.run.stages import Context, version
 from cdp.run.training import part
@@ -76,27 +76,33 @@ class LabelSettings:
 @version(1)
 def label_images(settings: LabelSettings, context: Context) -> None:
     """Write a labels folder: labels, tables, accepted pairs, mediator, base graph and figures."""
-    folder = context.folder
-    unlabeled = read_part(settings, folder, "unlabeled", settings.round.networks)
-    if settings.folds:
-        labeled = [
-            read_part(settings, folder, f"fold{fold}", f"fold{fold}") for fold in range(1, settings.folds + 1)
-        ]
-    else:
-        labeled = [read_part(settings, folder, "labeled", settings.round.networks)]
+    labeling, unlabeled = make_labeling(settings, context)
+    results = measure_labeling(labeling, unlabeled, names=list(settings.models), seed=settings.seed)
+    with writing_folder(context.folder / settings.round.folder / settings.output, force=True) as output:
+        made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
+        write_labeling(output, labeling, results, paths=unlabeled.paths, made_from=made_from)
+
+
+def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, Views]:
+    """The labeling of the unlabeled part, and its views with all identities that are known."""
+    folder, networks = context.folder, settings.round.networks
+    unlabeled = read_part(settings, folder, "unlabeled", networks)
+    folds = [f"fold{fold}" for fold in range(1, settings.folds + 1)]
+    labeled = [read_part(settings, folder, fold, fold) for fold in folds]
     labeling = label(
         unlabeled,
         settings.consensus,
-        labeled=labeled,
+        labeled=labeled or [read_part(settings, folder, "labeled", networks)],
         validation=validation_rows(folder, unlabeled.n_images),
-        networks_saw_labeled=not settings.from_views,
         seed=settings.seed,
-        workspace=Workspace(context.engine, Cache(context.cache), context.progress),
+        workspace=workspace(context),
     )
-    results = measure_labeling(labeling, unlabeled, names=list(settings.models), seed=settings.seed)
-    with writing_folder(folder / settings.round.folder / settings.output, force=True) as output:
-        made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
-        write_labeling(output, labeling, results, paths=unlabeled.paths, made_from=made_from)
+    return labeling, unlabeled
+
+
+def workspace(context: Context) -> Workspace:
+    """How a stage labels: with the engine of the run, and a cache of steps."""
+    return Workspace(context.engine, Cache(context.cache), context.progress)
 
 
 def read_part(settings: LabelSettings, folder: Path, name: str, networks: str = "networks") -> Views:

@@ -50,11 +50,14 @@ class SplitSettings:
 def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Parts:
     """Cut the sources as the settings say; no identity is in two parts."""
     split, seed = settings.split, settings.seed
-    turn = rotated if settings.rotations else _as_it_is
+    tables = {
+        name: rotated(table) if settings.rotations and name != "test images" else table
+        for name, table in sources.items()
+    }
     probes = distractors = None
-    if "images" in sources:
+    if "images" in tables:
         cut = split_by_identity(
-            turn(sources["images"]),
+            tables["images"],
             labeled=split.labeled,
             unlabeled_parts=split.unlabeled_parts,
             validation=split.validation,
@@ -66,28 +69,23 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Part
         parts = parts[: split.use_parts or None]
         probes, distractors = cut.probes, cut.distractors
     else:
-        labeled = turn(sources["labeled images"])
-        parts = [turn(sources["unlabeled images"])]
-        validation = turn(sources["validation images"]) if "validation images" in sources else None
+        labeled, parts = tables["labeled images"], [tables["unlabeled images"]]
+        validation = tables.get("validation images")
     if not settings.truth:
         parts = [without_identities(part) for part in parts]
     if validation is not None:
         parts.append(validation)
-    if "test images" in sources:
-        probes, distractors = _cut_test(sources["test images"], split.test_probes, seed)
+    if "test images" in tables:
+        probes, distractors = _cut_test(tables["test images"], split.test_probes, seed)
     n_validation = 0 if validation is None else len(validation)
     return Parts(labeled, merge_manifests(parts), n_validation, probes, distractors)
 
 
 def without_identities(manifest: Manifest) -> Manifest:
-    """The same images, of whom nothing is known."""
+    """The same images without identities."""
     return Manifest(
         manifest.locations, np.full(len(manifest), -1), manifest.names, manifest.root, manifest.turns
     )
-
-
-def _as_it_is(manifest: Manifest) -> Manifest:
-    return manifest
 
 
 def _cut_test(test: Manifest, share: float, seed: int) -> tuple[Manifest, Manifest]:
@@ -101,8 +99,7 @@ def _cut_test(test: Manifest, share: float, seed: int) -> tuple[Manifest, Manife
             f"split.test_probes = {share:g} of {len(people):,} people leaves no probes or no distractors; "
             "choose a share such as 0.5, and people with two images or more."
         )
-    chosen = np.random.default_rng([seed, 1]).permutation(several)[:n_probes]
-    is_probe = np.isin(known.identities, chosen)
+    is_probe = np.isin(known.identities, np.random.default_rng([seed, 1]).permutation(several)[:n_probes])
     return known.take(is_probe), known.take(~is_probe)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cdp.config.checks import folder_name, member_names
-from cdp.config.sections import RunRecipe
+from cdp.config.checks import folder_name, member_names, network_names
+from cdp.config.sections import JointSection, MeasureSettings, TrainSection
 from cdp.consensus.settings import ConsensusSettings, slice_of
 from cdp.nets.recipe import TrainingSettings
 from cdp.run import evaluation, training
 from cdp.run.labeling import LabelSettings, Round, label_images
 from cdp.run.parts import SplitSettings
 from cdp.run.sources import Settled, source_names
-from cdp.run.stages import Stage
+from cdp.run.stages import Body, Stage
 
 _TRAINED_ON = ("labeled", "unlabeled")
 _TESTED_ON = ("probes", "distractors")
@@ -30,39 +30,25 @@ class Model:
     network: str
 
     @property
-    def name(self) -> str:
-        """Of its folder."""
-        return folder_name(self.network)
-
-    @property
     def artifact(self) -> str:
         """Of its weights, and where they lie."""
-        return f"{self.folder}/{self.name}"
+        return f"{self.folder}/{folder_name(self.network)}"
+
+    @property
+    def title(self) -> str:
+        """What stages call it."""
+        return self.artifact.removeprefix("networks/")
 
     def seen(self, parts: Sequence[str]) -> tuple[str, ...]:
         """The artifacts of its embeddings of some parts."""
         return tuple(f"{self.artifact} of {part}" for part in parts)
 
 
-def rounds_of(recipe: RunRecipe) -> list[Round]:
-    """All rounds of a recipe, in order."""
-    last = recipe.joint.rounds
-    return [Round(number, number == last) for number in range(1, last + 1)]
-
-
 def label_stage(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
     """The stage that labels, as `cdp run` does it."""
-    turn = settings.round
-    return [
-        Stage(
-            f"{turn.prefix}label",
-            "label",
-            label_images,
-            settings,
-            needs,
-            {f"{turn.prefix}labels": f"{turn.folder}labels"},
-        )
-    ]
+    prefix, folder = settings.round.prefix, settings.round.folder
+    makes = {f"{prefix}labels": f"{folder}labels"}
+    return [Stage(f"{prefix}label", "label", label_images, settings, needs, makes)]
 
 
 def make_stages(settled: Settled, labeler: Labeler = label_stage) -> list[Stage]:
@@ -73,9 +59,7 @@ def make_stages(settled: Settled, labeler: Labeler = label_stage) -> list[Stage]
         labeler: makes the stages between embeddings and labels; studies have others.
     """
     made = _Stages(settled, labeler)
-    if settled.facts.kind == "embeddings":
-        return made.of_embeddings()
-    return made.of_images()
+    return made.of_images() if settled.facts.kind == "images" else made.of_embeddings()
 
 
 class _Stages:
@@ -85,15 +69,15 @@ class _Stages:
         self.settled = settled
         self.recipe = settled.recipe
         self.labeler = labeler
+        self.measure = slice_of(self.recipe.evaluation, MeasureSettings)
 
     def of_embeddings(self) -> list[Stage]:
-        parts = _TRAINED_ON if not self.settled.has_test else (*_TRAINED_ON, *_TESTED_ON)
-        stages = [self.split(), self.views(parts)]
+        models = self.settled.facts.models
+        parts = (*_TRAINED_ON, *_TESTED_ON) if self.settled.has_test else _TRAINED_ON
         needs = ("counts", *_TRAINED_ON, *(f"views of {part}" for part in _TRAINED_ON))
-        stages += self.labeler(self.label_settings(Round(), self.settled.facts.models), needs)
-        if self.settled.has_test:
-            stages.append(self.view_figures())
-        return stages
+        labels = self.labeler(self.label_settings(Round(), models), needs)
+        stages = [self.split(), self.views(models, parts), *labels]
+        return [*stages, self.view_figures(models)] if self.settled.has_test else stages
 
     def of_images(self) -> list[Stage]:
         recipe = self.recipe
@@ -104,27 +88,23 @@ class _Stages:
         for fold, members in enumerate(folds, start=1):
             stages += [self.train(model, f"without_fold{fold}") for model in members]
             stages += [self.embed(model, (f"fold{fold}",)) for model in members]
-        turns = rounds_of(recipe)
-        for turn in turns:
-            heard = self.models(turn.networks)
-            if turn.number > 1:
-                before = turns[turn.number - 2]
-                stages += [self.join(model, f"train {model.artifact}", before) for model in heard]
-                stages += [self.embed(model, _TRAINED_ON) for model in heard]
-            stages += self.labeler(
-                self.label_settings(turn, training.network_names(member_names(recipe))),
-                self.label_needs(heard, folds),
-            )
+        last, names = recipe.joint.rounds, tuple(network_names(recipe))
+        rounds = [Round(number, number == last) for number in range(1, last + 1)]
+        for before, current in zip([None, *rounds], rounds, strict=False):
+            members = self.models(current.networks)
+            if before is not None:
+                stages += [self.join(model, f"train {model.title}", before) for model in members]
+                stages += [self.embed(model, _TRAINED_ON) for model in members]
+            stages += self.labeler(self.label_settings(current, names), self.label_needs(members, folds))
         tested = {"labeled": models[0], "cdp": Model("joint", recipe.base.network)}
-        stages.append(self.join(tested["cdp"], "train with pseudo-labels", turns[-1]))
+        stages.append(self.join(tested["cdp"], "train with pseudo-labels", rounds[-1]))
         if not self.settled.has_test:
             return stages
-        if recipe.evaluation.bound:
+        if self.settled.has_bound:
             tested["all"] = Model("bound", recipe.base.network)
             stages.append(self.bound(tested["all"]))
         members = models if recipe.evaluation.members else models[:1]
-        for model in dict.fromkeys([*members, *tested.values()]):
-            stages.append(self.embed(model, _TESTED_ON))
+        stages += [self.embed(model, _TESTED_ON) for model in dict.fromkeys([*members, *tested.values()])]
         return [*stages, self.recognition(tested), self.member_figures(members)]
 
     def models(self, folder: str) -> list[Model]:
@@ -134,10 +114,8 @@ class _Stages:
     def split(self) -> Stage:
         recipe = self.recipe
         tested = _TESTED_ON if self.settled.has_test else ()
-        makes = {name: f"parts/{name}.csv" for name in (*_TRAINED_ON, *tested)}
-        makes["counts"] = "parts/counts.json"
-        for fold in range(1, recipe.train.folds + 1):
-            makes |= {name: f"parts/{name}.csv" for name in (f"fold{fold}", f"without_fold{fold}")}
+        folds = range(1, recipe.train.folds + 1)
+        names = [*_TRAINED_ON, *tested, *(f"{kind}{fold}" for fold in folds for kind in ("fold", "without_fold"))]
         settings = SplitSettings(
             recipe.split, recipe.data.rotations, recipe.data.truth, recipe.train.folds, recipe.seed
         )
@@ -147,47 +125,60 @@ class _Stages:
             training.split_sources(recipe),
             settings,
             source_names(recipe),
-            makes,
-            # Its tables say where images lie; those of drawn faces lie in this folder.
+            {name: f"parts/{name}.csv" for name in names} | {"counts": "parts/counts.json"},
+            # Its tables say where the user's images lie.
             is_shared=False,
             unmoved={
                 **dict.fromkeys(("labeled", *tested), ("split.use_parts", "folds")),
-                "unlabeled": ("folds",),
-                "counts": ("folds",),
+                **dict.fromkeys(("unlabeled", "counts"), ("folds",)),
             },
         )
 
-    def views(self, parts: tuple[str, ...]) -> Stage:
+    def views(self, models: tuple[str, ...], parts: tuple[str, ...]) -> Stage:
         return Stage(
             "views",
             "embed",
             training.collect_views(self.recipe),
-            training.PartNames(parts),
+            training.ViewSettings(parts, models),
             (*source_names(self.recipe), *parts),
             {f"views of {part}": f"views/{part}" for part in parts},
         )
 
     def train(self, model: Model, part: str) -> Stage:
-        return Stage(
-            f"train {model.name}" if model.folder == "networks" else f"train {model.artifact}",
-            "train",
-            training.train_network,
-            training.NetworkSettings(
-                model.network,
-                part,
-                model.folder,
-                slice_of(self.recipe.train, TrainingSettings),
-                self.recipe.seed,
-            ),
-            (part,),
-            {model.artifact: model.artifact},
+        settings = self.network_settings(model, part, self.recipe.train)
+        makes = {model.artifact: model.artifact}
+        return Stage(f"train {model.title}", "train", training.train_network, settings, (part,), makes)
+
+    def bound(self, model: Model) -> Stage:
+        settings = self.network_settings(model, "labeled, unlabeled", self.recipe.joint)
+        makes = {model.artifact: model.artifact}
+        return Stage("train with all labels", "bound", training.train_bound, settings, _TRAINED_ON, makes)
+
+    def network_settings(
+        self, model: Model, part: str, section: TrainSection | JointSection
+    ) -> training.NetworkSettings:
+        how = slice_of(section, TrainingSettings)
+        return training.NetworkSettings(model.network, part, model.folder, how, self.recipe.seed)
+
+    def join(self, model: Model, name: str, labels: Round) -> Stage:
+        """A network on the labels of a round."""
+        joint = self.recipe.joint
+        settings = training.JointSettings(
+            model.network,
+            model.folder,
+            f"{labels.folder}labels",
+            slice_of(joint, TrainingSettings),
+            joint.labeled_share,
+            self.recipe.consensus.soft_depth > 0,
+            self.recipe.seed,
         )
+        needs = (*_TRAINED_ON, f"{labels.prefix}labels")
+        return Stage(name, "joint", training.train_on_both, settings, needs, {model.artifact: model.artifact})
 
     def embed(self, model: Model, parts: tuple[str, ...]) -> Stage:
-        which = model.name if model.folder == "networks" else model.artifact
         kind = "test" if parts == _TESTED_ON else "embed"
         return Stage(
-            f"{kind} {which}",
+            f"{kind} {model.title}",
             kind,
             training.embed_parts,
             training.EmbedSettings(model.artifact, parts),
@@ -195,86 +186,44 @@ class _Stages:
             {f"{model.artifact} of {part}": f"embeddings/{model.artifact}/{part}" for part in parts},
         )
 
-    def label_settings(self, turn: Round, models: tuple[str, ...]) -> LabelSettings:
+    def label_settings(self, current: Round, models: tuple[str, ...]) -> LabelSettings:
+        # Equal settings are equal, whichever preset they came from.
         consensus = replace(slice_of(self.recipe.consensus, ConsensusSettings), preset="best")
         from_views = self.settled.facts.kind == "embeddings"
-        return LabelSettings(consensus, models, turn, self.recipe.train.folds, from_views, self.recipe.seed)
+        return LabelSettings(
+            consensus, models, current, self.recipe.train.folds, from_views, self.recipe.seed
+        )
 
     def label_needs(self, models: Sequence[Model], folds: Sequence[Sequence[Model]]) -> tuple[str, ...]:
         needs = ["counts", "unlabeled", *(name for model in models for name in model.seen(["unlabeled"]))]
-        if folds:
-            for fold, members in enumerate(folds, start=1):
-                needs += [f"fold{fold}", *(name for model in members for name in model.seen([f"fold{fold}"]))]
-        else:
-            needs += ["labeled", *(name for model in models for name in model.seen(["labeled"]))]
+        trained_on = {f"fold{fold}": members for fold, members in enumerate(folds, start=1)}
+        for part, members in (trained_on or {"labeled": models}).items():
+            needs += [part, *(name for model in members for name in model.seen([part]))]
         return tuple(needs)
 
-    def join(self, model: Model, name: str, turn: Round) -> Stage:
-        """A network on the labels of a round."""
-        joint = self.recipe.joint
-        settings = training.JointSettings(
-            model.network,
-            model.folder,
-            f"{turn.folder}labels",
-            slice_of(joint, TrainingSettings),
-            joint.labeled_share,
-            self.recipe.consensus.soft_depth > 0,
-            self.recipe.seed,
-        )
-        needs = (*_TRAINED_ON, f"{turn.prefix}labels")
-        return Stage(name, "joint", training.train_on_both, settings, needs, {model.artifact: model.artifact})
-
-    def bound(self, model: Model) -> Stage:
-        return Stage(
-            "train with all labels",
-            "bound",
-            training.train_bound,
-            training.NetworkSettings(
-                model.network,
-                "labeled, unlabeled",
-                model.folder,
-                slice_of(self.recipe.joint, TrainingSettings),
-                self.recipe.seed,
-            ),
-            _TRAINED_ON,
-            {model.artifact: model.artifact},
-        )
-
     def recognition(self, tested: Mapping[str, Model]) -> Stage:
-        needs = [*_TRAINED_ON, "labels", *_TESTED_ON]
-        needs += [name for model in tested.values() for name in model.seen(_TESTED_ON)]
         pairs = tuple((key, model.artifact) for key, model in tested.items())
+        base = folder_name(self.recipe.base.network)
         return Stage(
             "measure recognition",
             "evaluate",
             evaluation.measure_recognition,
-            evaluation.RecognitionSettings(
-                self.recipe.evaluation, pairs, folder_name(self.recipe.base.network), self.recipe.seed
-            ),
-            tuple(needs),
+            evaluation.RecognitionSettings(self.measure, pairs, base, self.recipe.seed),
+            (*_TRAINED_ON, "labels", *_TESTED_ON, *(name for one in tested.values() for name in one.seen(_TESTED_ON))),
             {"recognition": "recognition.json"},
         )
 
     def member_figures(self, members: Sequence[Model]) -> Stage:
-        needs = [*_TESTED_ON]
-        for model in members:
-            needs += [model.artifact, *model.seen(_TESTED_ON)]
+        needs = [name for model in members for name in (model.artifact, *model.seen(_TESTED_ON))]
         artifacts = tuple(model.artifact for model in members)
-        return Stage(
-            "measure members",
-            "evaluate",
-            evaluation.measure_members,
-            evaluation.MemberSettings(self.recipe.evaluation, artifacts, self.recipe.seed),
-            tuple(needs),
-            {"member figures": "member_figures.json"},
-        )
+        return self.figures_of(evaluation.measure_members, artifacts, needs)
 
-    def view_figures(self) -> Stage:
-        return Stage(
-            "measure members",
-            "evaluate",
-            evaluation.measure_views,
-            evaluation.MemberSettings(self.recipe.evaluation, self.settled.facts.models, self.recipe.seed),
-            (*_TESTED_ON, *(f"views of {part}" for part in _TESTED_ON)),
-            {"member figures": "member_figures.json"},
+    def view_figures(self, models: tuple[str, ...]) -> Stage:
+        return self.figures_of(evaluation.measure_views, models, [f"views of {part}" for part in _TESTED_ON])
+
+    def figures_of(self, body: Body, models: tuple[str, ...], needs: Sequence[str]) -> Stage:
+        settings = evaluation.MemberSettings(
+            self.measure, self.recipe.evaluation.ensemble, models, self.recipe.seed
         )
+        makes = {"member figures": "member_figures.json"}
+        return Stage("measure members", "evaluate", body, settings, (*_TESTED_ON, *needs), makes)

@@ -67,13 +67,13 @@ class Pool:
 def _link(source: Path, target: Path) -> bool:
     """Link a file, or a folder file by file; whether there was one."""
     if source.is_dir():
-        for place, folders, files in os.walk(source):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            into = target / Path(place).relative_to(source)
+        for folder, inner, files in os.walk(source):
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            into = target / Path(folder).relative_to(source)
             into.mkdir(parents=True, exist_ok=True)
             for name in files:
                 if not name.startswith("."):
-                    _link_file(Path(place) / name, into / name)
+                    _link_file(Path(folder) / name, into / name)
         return True
     if not source.is_file():
         return False

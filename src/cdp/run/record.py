@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +17,7 @@ from cdp import __version__
 from cdp.config.writing import differences, write_recipe
 from cdp.run.runner import Ran
 from cdp.run.sources import Settled
+from cdp.run.stages import Stage
 from cdp.store import read_card
 from cdp.types.run_record import (
     Committee,
@@ -63,33 +65,41 @@ def make_record(
             )
             for one in ran
         ],
-        results=collect_results(folder, recipe.joint.rounds),
+        results=collect_results(folder, [one.stage for one in ran]),
         notes=[*settled.notes, *labels.get("notes", [])],
     )
 
 
-def collect_results(folder: Path, rounds: int = 1) -> Results:
-    """All figures of a run together: of labels and earlier rounds, of recognition, and of every model by itself."""
-    results: Results = read_json(folder / "labels" / "metrics.json", Results)
+def collect_results(folder: Path, stages: Sequence[Stage]) -> Results:
+    """All figures of a run together: of labels and earlier rounds, of recognition, and of every model by itself.
+
+    Only what these stages made is read: an earlier run with other settings may have left more.
+    """
+    made = {name: path for stage in stages for name, path in stage.makes.items()}
+    results: Results = read_json(folder / made["labels"] / "metrics.json", Results)
     earlier = [
-        read_json(folder / "rounds" / str(number) / "labels" / "metrics.json", Results).labels
-        for number in range(1, rounds)
+        read_json(folder / path / "metrics.json", Results).labels
+        for name, path in made.items()
+        if name.endswith(" labels")
     ]
-    headline = committee = None
-    if (folder / "recognition.json").is_file():
-        headline = read_json(folder / "recognition.json", Headline)
-    if (folder / "member_figures.json").is_file():
-        committee = read_json(folder / "member_figures.json", Committee)
-    if committee is None or results.committee is None:
-        committee = results.committee
-    else:
-        graphs = {member.name: member for member in results.committee.members}
-        members = [
-            replace(member, role=graphs[member.name].role, edge_precision=graphs[member.name].edge_precision)
-            for member in committee.members
-        ]
-        committee = replace(committee, members=members, agreement=results.committee.agreement)
+    headline, tested = (
+        read_json(folder / made[name], kind) if name in made else None
+        for name, kind in (("recognition", Headline), ("member figures", Committee))
+    )
+    committee = _merge_members(results.committee, tested)
     return replace(results, headline=headline, earlier_rounds=earlier, committee=committee)
+
+
+def _merge_members(graphs: Committee | None, tested: Committee | None) -> Committee | None:
+    """Every model with what its graph shows, and what it recognizes where that was measured."""
+    if graphs is None or tested is None:
+        return graphs
+    found = {member.name: member for member in tested.members}
+    members = [
+        replace(found.get(member.name, member), role=member.role, edge_precision=member.edge_precision)
+        for member in graphs.members
+    ]
+    return replace(graphs, members=members, ensemble=tested.ensemble)
 
 
 def device_name(device: str) -> str:
@@ -105,13 +115,11 @@ def device_name(device: str) -> str:
 
 def versions() -> dict[str, str]:
     """Of Python and of the libraries that results rest on."""
-    told = {"python": platform.python_version()}
+    found = {"python": platform.python_version()}
     for name in _LIBRARIES:
-        try:
-            told[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return told
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def commit() -> str | None:
@@ -120,21 +128,15 @@ def commit() -> str | None:
     # The package must lie where the repository has it, not merely somewhere inside a user's own repository.
     if not (source.parents[2] / ".git").exists():
         return None
-    told = []
-    for words in (
-        ["rev-parse", "--short=12", "HEAD"],
-        ["status", "--porcelain", "--untracked-files=no", "src"],
-    ):
+    answers = []
+    for words in ("rev-parse --short=12 HEAD", "status --porcelain --untracked-files=no src"):
+        command = ["git", "-C", str(source.parents[2]), *words.split()]
         try:
-            done = subprocess.run(
-                ["git", "-C", str(source.parents[2]), *words], capture_output=True, text=True, timeout=10
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
         except (OSError, subprocess.SubprocessError):
             return None
-        if done.returncode:
-            return None
-        told.append(done.stdout.strip())
-    return told[0] + ("+" if told[1] else "")
+        answers.append(done.stdout.strip())
+    return answers[0] + ("+" if answers[1] else "")
 
 
 def now() -> datetime:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdp.config.checks import check_recipe
-from cdp.config.environment import check_networks, check_paths
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
@@ -17,8 +15,8 @@ from cdp.run.contents import hash_settings
 from cdp.run.plan import make_stages
 from cdp.run.pool import Pool
 from cdp.run.record import make_record, now
-from cdp.run.runner import Listener, NullListener, Planned, Ran, alone_in, plan_stages, run_stages
-from cdp.run.sources import Settled, read_source, settle, source_names, source_paths
+from cdp.run.runner import Listener, Planned, Ran, alone_in, plan_stages, run_stages
+from cdp.run.sources import Settled, prepare, read_source, source_names, source_paths
 from cdp.run.stages import Ledger, Stage, only
 from cdp.types.run_record import RunRecord, write_run_record
 
@@ -38,20 +36,6 @@ class Outcome:
     record: RunRecord
 
 
-def prepare(recipe: RunRecipe) -> Settled:
-    """Check a recipe and decide what it leaves open; nothing is written.
-
-    Raises:
-        InputError: the recipe, its files or its networks do not fit.
-    """
-    check_recipe(recipe)
-    check_paths(recipe)
-    settled = settle(recipe)
-    if settled.facts.kind == "images":
-        check_networks(settled.recipe)
-    return settled
-
-
 def run_recipe(
     recipe: RunRecipe, out: str | Path, *, command: str = "", listener: Listener | None = None
 ) -> Outcome:
@@ -61,7 +45,7 @@ def run_recipe(
         recipe: what to do.
         out: the run's folder; a run that was killed goes on in it.
         command: as typed, for the record.
-        listener: told how it goes.
+        listener: called as it goes on.
 
     Raises:
         BusyError: another run is at work in the folder.
@@ -71,7 +55,7 @@ def run_recipe(
     settled = prepare(recipe)
     folder = Path(out).absolute()
     started = now()
-    _refuse_strangers(folder)
+    refuse_other_folder(folder, "stages", "cdp run")
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
@@ -79,7 +63,7 @@ def run_recipe(
         ran = run_stages(
             make_stages(settled),
             ledger,
-            listener or NullListener(),
+            listener or Listener(),
             hash_sources(settled, ledger),
             settled.recipe.engine,
         )
@@ -106,16 +90,16 @@ def run_part(
         artifacts: names as in `cdp.run.plan`, e.g. `labels` or `recognition`.
         stages: all stages of a recipe; those of `cdp run` unless others are given.
         pool: what other runs have made, to take from and to give to.
-        listener: told how it goes.
+        listener: called as it goes on.
     """
     folder = Path(out).absolute()
-    _refuse_strangers(folder)
+    refuse_other_folder(folder, "stages", "cdp run")
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
         wanted = only(stages(settled), artifacts)
         sources = sources_for(wanted, settled, ledger)
-        return run_stages(wanted, ledger, listener or NullListener(), sources, settled.recipe.engine, pool)
+        return run_stages(wanted, ledger, listener or Listener(), sources, settled.recipe.engine, pool)
 
 
 def sources_for(stages: Sequence[Stage], settled: Settled, ledger: Ledger) -> dict[str, str]:
@@ -138,7 +122,7 @@ def clear(out: str | Path) -> None:
 
     folder = Path(out).absolute()
     if folder.is_dir():
-        _refuse_strangers(folder)
+        refuse_other_folder(folder, "stages", "cdp run")
         with alone_in(folder):
             shutil.rmtree(folder)
 
@@ -149,18 +133,19 @@ def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
     if settled.facts.kind == "images":
         return {name: ledger.hashes.of_manifest(read_source(recipe, name)) for name in source_names(recipe)}
     return {
-        name: hash_settings([ledger.hashes.of_path(Path(path)) for path in source_paths(recipe, name)])
+        # Cards and lists count here: they may hold the order of the committee, or identities.
+        name: hash_settings([ledger.hashes.of_path(Path(path), ()) for path in source_paths(recipe, name)])
         for name in source_names(recipe)
     }
 
 
-def _refuse_strangers(folder: Path) -> None:
-    """A folder that holds other things is not to be filled, let alone cleared."""
+def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
+    """A folder that holds other things, and not the folder that marks it, is not to be filled, let alone cleared."""
     if not folder.is_dir():
         return
-    held = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
-    if held and not (folder / "stages").is_dir():
+    found = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
+    if found and not (folder / mark).is_dir():
         raise InputError(
-            f"{folder} holds other things ({', '.join(sorted(held)[:3])}); give --out a new folder, or one of "
-            "an earlier cdp run."
+            f"{folder} holds other things ({', '.join(sorted(found)[:3])}); give --out a new folder, or one of an "
+            f"earlier {command}."
         )

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from cdp.config.sections import EngineSection
 from cdp.errors import CdpError, InputError, StoreError
 from cdp.files import disk_errors
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.pool import Pool
-from cdp.run.stages import Context, Freshness, Ledger, Record, Stage
+from cdp.run.stages import Context, Ledger, Record, Stage
 from cdp.store import read_card
 
 
@@ -24,8 +23,8 @@ class BusyError(CdpError):
     exit_code = 2
 
 
-class Listener(Protocol):
-    """Told how a run goes; the terminal, JSON lines, or nobody."""
+class Listener:
+    """Called as a run goes on; does nothing unless a subclass does, such as the terminal."""
 
     def started(self, stage: Stage, why: str, at: int, n_stages: int) -> None:
         """A stage begins."""
@@ -35,19 +34,6 @@ class Listener(Protocol):
 
     def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
         """A stage is done, or was fresh already."""
-
-
-class NullListener:
-    """Listens to nothing."""
-
-    def started(self, stage: Stage, why: str, at: int, n_stages: int) -> None:
-        """Nothing."""
-
-    def progress(self, step: str, done: int, total: int) -> None:
-        """Nothing."""
-
-    def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +67,7 @@ def run_stages(
     Args:
         stages: all of them, or those that `only` left.
         ledger: of the run's folder.
-        listener: told how it goes.
+        listener: called as it goes on.
         sources: the hashes of what the user gives.
         engine: what it may take of the machine.
         pool: what other runs have made, to take from and to give to.
@@ -110,26 +96,25 @@ def run_stages(
 
 
 def plan_stages(stages: Sequence[Stage], ledger: Ledger, sources: Mapping[str, str]) -> list[Planned]:
-    """What would run, and why; nothing is changed."""
+    """What would run, and why; nothing is changed. Sources without a hash may be anything."""
     digests = dict(sources)
     unknown: dict[str, str] = {}
     plan = []
     for stage in stages:
-        waits = [unknown[name] for name in stage.needs if name in unknown]
-        if waits:
-            freshness, state = Freshness(False, f"after {waits[0]}"), "perhaps"
-            if ledger.read(stage) is None:
-                freshness, state = Freshness(False, "not made yet"), "run"
+        record = ledger.read(stage)
+        waits = [unknown.get(name, name) for name in stage.needs if name not in digests]
+        if record is not None and waits:
+            state, why = "perhaps", f"after {waits[0]}"
+        elif record is None:
+            state, why = "run", "not made yet"
         else:
             freshness = ledger.judge(stage, digests)
-            state = "fresh" if freshness.is_fresh else "run"
-        if state == "fresh":
-            record = ledger.read(stage)
-            assert record is not None
+            state, why = "fresh" if freshness.is_fresh else "run", freshness.why
+        if record is not None and state == "fresh":
             digests |= record.makes
         else:
             unknown |= dict.fromkeys(stage.makes, stage.name)
-        plan.append(Planned(stage, state, freshness.why))
+        plan.append(Planned(stage, state, why))
     return plan
 
 
@@ -159,7 +144,7 @@ def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], context: Context
 
 
 def _inner_steps(stage: Stage, folder: Path) -> dict[str, float]:
-    """Seconds of the steps inside a stage, where the card of what it made tells them."""
+    """Seconds of the steps inside a stage, where the card of what it made has them."""
     steps: dict[str, float] = {}
     for path in stage.makes.values():
         if (folder / path / "card.json").is_file():

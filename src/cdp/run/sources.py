@@ -10,16 +10,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cdp.config.environment import network_files, source_kind
+from cdp.config.checks import check_recipe, network_names
+from cdp.config.environment import check_environment, source_kind
 from cdp.config.sections import RunRecipe
-from cdp.data.array_files import open_npy
+from cdp.data.array_files import naming, open_npy
 from cdp.data.manifests import read_manifest
 from cdp.data.merge import merge_manifests
-from cdp.data.views import looks_like_views, read_views
+from cdp.data.views import looks_like_views, read_identity_names, read_views
+from cdp.errors import InputError
 from cdp.types import Views
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
+Kind = Literal["images", "embeddings"]
 _VALIDATION_SHARE = 1 / 11
 _TEST_SHARE = 0.1
 
@@ -31,10 +34,10 @@ class Facts:
     Attributes:
         kind: images, which networks are trained on, or embeddings.
         unlabeled_known: whether every unlabeled image has a true identity.
-        models: the base and the committee as the embeddings name them; empty for images.
+        models: the base and the committee of given embeddings; empty for images.
     """
 
-    kind: Literal["images", "embeddings"]
+    kind: Kind
     unlabeled_known: bool = True
     models: tuple[str, ...] = ()
 
@@ -48,27 +51,32 @@ class Settled:
     notes: tuple[str, ...] = ()
 
     @property
+    def has_validation(self) -> bool:
+        """Whether there is a validation part."""
+        return bool(self.recipe.data.validation) or self.recipe.split.validation > 0
+
+    @property
     def has_test(self) -> bool:
         """Whether there are probes and distractors."""
         return bool(self.recipe.data.test) or self.recipe.split.probes > 0
 
     @property
-    def has_validation(self) -> bool:
-        """Whether there is a validation part."""
-        return bool(self.recipe.data.validation) or self.recipe.split.validation > 0
+    def has_bound(self) -> bool:
+        """Whether a network can be trained on all true labels and measured."""
+        is_known = self.facts.unlabeled_known and self.recipe.data.truth
+        return self.recipe.evaluation.bound and self.facts.kind == "images" and self.has_test and is_known
 
 
 def source_names(recipe: RunRecipe) -> tuple[str, ...]:
     """The sources that a recipe reads, as artifact names."""
     data = recipe.data
     names = ["images"] if data.is_split_here else ["labeled images", "unlabeled images"]
-    if data.validation:
-        names.append("validation images")
+    names += ["validation images"] if data.validation else []
     return (*names, "test images") if data.test else tuple(names)
 
 
 def source_paths(recipe: RunRecipe, name: str) -> tuple[str, ...]:
-    """Where a source lies; the unlabeled one may lie in several places."""
+    """Where a source lies; the unlabeled one may be several files or folders."""
     data = recipe.data
     return {
         "images": (data.images or data.embeddings,),
@@ -81,27 +89,29 @@ def source_paths(recipe: RunRecipe, name: str) -> tuple[str, ...]:
 
 def read_source(recipe: RunRecipe, name: str) -> Manifest:
     """The manifest of a source: its images, or the rows of its embeddings, as `FILE!ROW`."""
+    paths = source_paths(recipe, name)
     if source_kind(recipe) == "embeddings":
-        return merge_manifests([_rows_of(recipe, path) for path in source_paths(recipe, name)])
-    data = recipe.data
-    return merge_manifests(
-        [
-            read_manifest(path, root=data.root or None, skip=data.skip or None)
-            for path in source_paths(recipe, name)
-        ]
-    )
+        return merge_manifests([_rows_of(recipe, path) for path in paths])
+    root, skip = recipe.data.root or None, recipe.data.skip or None
+    return merge_manifests([read_manifest(path, root=root, skip=skip) for path in paths])
 
 
 def read_given_views(recipe: RunRecipe, path: str) -> Views:
     """The views at a path: in a layout of views, or a folder of NETWORK.npy as the recipe names the networks."""
     if looks_like_views(path):
         return read_views(path)
-    identities, base, *members = network_files(recipe).values()
-    return Views(
-        open_npy(base),
-        {member.stem: open_npy(member) for member in members},
-        np.asarray(open_npy(identities)),
-    )
+    folder, names = Path(path), network_names(recipe)
+    for name in ("identities", *names):
+        if not (folder / f"{name}.npy").is_file():
+            raise InputError(
+                f"{folder / name}.npy is not there; give views (base.npy, committee/NAME.npy), or a folder with "
+                "identities.npy and one .npy per network, called as base.network and committee.networks call it."
+            )
+    base, *committee = (open_npy(folder / f"{name}.npy") for name in names)
+    with naming(folder):
+        return Views(
+            base, dict(zip(names[1:], committee, strict=True)), np.asarray(open_npy(folder / "identities.npy"))
+        )
 
 
 def views_of_source(recipe: RunRecipe, name: str) -> dict[str, Views]:
@@ -113,14 +123,23 @@ def _rows_of(recipe: RunRecipe, path: str) -> Manifest:
     views = read_given_views(recipe, path)
     identities = np.full(views.n_images, -1) if views.identities is None else views.identities
     locations = tuple(f"{_row_file(path)}!{row}" for row in range(views.n_images))
-    return Manifest(locations, np.maximum(identities, -1))
+    # Views number the names of each file by themselves; people are the same across files by name only.
+    texts = read_identity_names(path) if looks_like_views(path) else None
+    names = None
+    if texts is not None:
+        name_of = dict(zip(identities.tolist(), texts.tolist(), strict=True))
+        names = tuple(name_of.get(number, "") for number in range(identities.max() + 1))
+    return Manifest(locations, np.maximum(identities, -1), names)
 
 
 def _row_file(path: str) -> Path:
     """A file that stands for the embeddings at a path where single rows are named."""
     given = Path(path).absolute()
+    if given.is_file():
+        return given
     names = ("base.npy", "base.bin", "identities.npy")
-    return next((given / name for name in names if (given / name).is_file()), given)
+    known = (given / name for name in names if (given / name).is_file())
+    return next(known, None) or next(file for file in sorted(given.rglob("*")) if file.is_file())
 
 
 def rows_of_part(table: Manifest, sources: Mapping[str, Views]) -> list[tuple[Views, LongArray]]:
@@ -133,64 +152,80 @@ def rows_of_part(table: Manifest, sources: Mapping[str, Views]) -> list[tuple[Vi
 
 
 def look_at(recipe: RunRecipe) -> Facts:
-    """Read the sources' tables, not their pixels."""
-    kind = source_kind(recipe)
-    name = "images" if recipe.data.is_split_here else "unlabeled images"
-    known = bool((read_source(recipe, name).identities >= 0).all())
-    models: tuple[str, ...] = ()
-    if kind == "embeddings":
-        views = next(iter(views_of_source(recipe, name).values()))
-        models = views.names
-    return Facts(kind, known, models)
+    """Read the sources' tables, not their pixels.
 
-
-def settle(recipe: RunRecipe, facts: Facts | None = None) -> Settled:
-    """Decide what the recipe leaves open (-1 and `auto`), and leave out what cannot be measured, with a sentence."""
-    facts = facts or look_at(recipe)
-    notes: list[str] = []
-    recipe = _settle_shares(recipe, facts, notes)
-    consensus: dict[str, Any] = {}
-    settled = Settled(recipe, facts)
-    if facts.kind == "images":
-        if recipe.consensus.train_on == "auto":
-            unseen = settled.has_validation and not recipe.train.folds
-            consensus["train_on"] = "validation" if unseen else "labeled"
-        if recipe.consensus.tune and not settled.has_validation:
-            consensus["tune"] = False
-            notes.append(
-                f"{recipe.consensus.bar_key} = {recipe.consensus.bar:g} was not tuned: there is no validation part; give "
-                "data.validation, or split.validation a share."
+    Raises:
+        InputError: embeddings of two parts are by other models.
+    """
+    if source_kind(recipe) == "images":
+        name = "images" if recipe.data.is_split_here else "unlabeled images"
+        return Facts("images", bool((read_source(recipe, name).identities >= 0).all()))
+    models = {
+        path: views.names
+        for name in source_names(recipe)
+        for path, views in views_of_source(recipe, name).items()
+    }
+    first, *others = models
+    for other in others:
+        if models[other] != models[first]:
+            raise InputError(
+                f"{other} has the models {', '.join(models[other])}, and {first} has {', '.join(models[first])}: embed "
+                "all parts with the same models."
             )
-    elif recipe.consensus.train_on == "auto":
-        consensus["train_on"] = "labeled"
-    if facts.kind == "images" and not settled.has_test:
+    own_names = tuple(network_names(recipe)) if not looks_like_views(first) else models[first]
+    return Facts("embeddings", models=own_names)
+
+
+def prepare(recipe: RunRecipe) -> Settled:
+    """Check a recipe and decide what it leaves open; nothing is written.
+
+    Raises:
+        InputError: the recipe, its files or its networks do not fit.
+    """
+    check_recipe(recipe)
+    check_environment(recipe)
+    return settle(recipe, look_at(recipe))
+
+
+def settle(recipe: RunRecipe, facts: Facts) -> Settled:
+    """Decide what the recipe leaves open (-1 and `auto`), and leave out what cannot be measured, with a sentence."""
+    settled = Settled(settle_shares(recipe, facts.kind), facts)
+    notes, consensus = [], settled.recipe.consensus
+    is_trained = facts.kind == "images"
+    if consensus.train_on == "auto":
+        is_unseen = is_trained and settled.has_validation and not recipe.train.folds
+        consensus = replace(consensus, train_on="validation" if is_unseen else "labeled")
+    if is_trained and consensus.tune and not settled.has_validation:
+        # Of given embeddings some labeled identities are held out; networks have learned the labeled images by heart.
+        consensus = replace(consensus, tune=False)
+        notes.append(
+            f"{consensus.bar_key} = {consensus.bar:g} was not tuned: there is no validation part; give data.validation, or "
+            "split.validation a share."
+        )
+    if is_trained and not settled.has_test:
         notes.append(
             "There are no probe images, so recognition was not measured; give data.test, or split.probes and "
             "split.distractors a share."
         )
-    can_bound = facts.kind == "images" and settled.has_test and facts.unlabeled_known and recipe.data.truth
-    if recipe.evaluation.bound and not can_bound:
-        if facts.kind == "images" and settled.has_test:
-            notes.append(
-                "The upper bound was left out: not every unlabeled image has a true identity to train on."
-            )
-        recipe = replace(recipe, evaluation=replace(recipe.evaluation, bound=False))
-    recipe = replace(recipe, consensus=replace(recipe.consensus, **consensus))
-    return Settled(recipe, facts, tuple(notes))
+    elif is_trained and recipe.evaluation.bound and not settled.has_bound:
+        notes.append(
+            "The upper bound was left out: not every unlabeled image has a true identity to train on."
+        )
+    return replace(settled, recipe=replace(settled.recipe, consensus=consensus), notes=tuple(notes))
 
 
-def _settle_shares(recipe: RunRecipe, facts: Facts, notes: list[str]) -> RunRecipe:
+def settle_shares(recipe: RunRecipe, kind: Kind) -> RunRecipe:
+    """Shares of the split that are left open: a validation part where it is used, a test part where networks are trained."""
     split, consensus = recipe.split, recipe.consensus
-    is_split = recipe.data.is_split_here
-    wants_validation = is_split and (consensus.tune or consensus.train_on == "validation")
-    wants_test = is_split and not recipe.data.test and facts.kind == "images"
-    shares: dict[str, Any] = {}
-    if split.validation < 0:
-        shares["validation"] = _VALIDATION_SHARE if wants_validation else 0.0
+    shares: dict[str, Any] = {"validation": split.validation, "probes": split.probes, "distractors": split.distractors}
+    if not recipe.data.is_split_here:
+        shares = dict.fromkeys(shares, 0.0)
+    if shares["validation"] < 0:
+        is_used = consensus.tune or consensus.train_on == "validation"
+        shares["validation"] = _VALIDATION_SHARE if is_used else 0.0
+    is_tested = kind == "images" and not recipe.data.test and 0 not in (split.probes, split.distractors)
     for name in ("probes", "distractors"):
-        if getattr(split, name) < 0:
-            shares[name] = _TEST_SHARE if wants_test else 0.0
-    if facts.kind == "embeddings" and (split.probes > 0 or split.distractors > 0):
-        notes.append("split.probes and split.distractors were not used: embeddings are not trained again.")
-        shares |= {"probes": 0.0, "distractors": 0.0}
+        if shares[name] < 0:
+            given = max(shares["probes"], shares["distractors"])
+            shares[name] = given if given > 0 else _TEST_SHARE if is_tested else 0.0
     return replace(recipe, split=replace(split, **shares))

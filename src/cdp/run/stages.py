@@ -11,7 +11,7 @@ from typing import Any
 
 from cdp.config.sections import EngineSection
 from cdp.errors import InputError, StoreError
-from cdp.files import write_json
+from cdp.files import sweep, write_json
 from cdp.progress import Progress
 from cdp.run.contents import ContentHashes, flatten, hash_settings
 
@@ -60,7 +60,7 @@ class Stage:
         settings: a frozen dataclass, the only settings that the body gets.
         needs: names of the artifacts it is made from.
         makes: artifact -> path in the run's folder.
-        is_shared: whether other runs may have what it made; not where that names places in this run's folder.
+        is_shared: whether other runs may have what it made; not where that names files of the user.
         unmoved: artifact -> settings (`a.b`) that do not change it, where that is known before it is made.
     """
 
@@ -76,8 +76,8 @@ class Stage:
     @property
     def plain_settings(self) -> dict[str, Any]:
         """The settings and the version of the code, as JSON holds them."""
-        held: dict[str, Any] = json.loads(json.dumps(asdict(self.settings)))
-        return held | {"version": getattr(self.body, "version", 1)}
+        settings: dict[str, Any] = json.loads(json.dumps(asdict(self.settings)))
+        return settings | {"version": getattr(self.body, "version", 1)}
 
     def key(self, digests: Mapping[str, str]) -> str:
         """A hash of settings, version and the contents of all that it is made from."""
@@ -128,7 +128,7 @@ class Ledger:
         self.hashes = ContentHashes(self._records / "contents.json")
 
     def open(self) -> None:
-        """Make room for records."""
+        """Make the folder of the records."""
         self._records.mkdir(parents=True, exist_ok=True)
 
     def read(self, stage: Stage) -> Record | None:
@@ -233,6 +233,8 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-    # Half-done work lies beside its goal under a hidden name.
+    # What a dead process half wrote is swept; on a shared file system another host may be alive and writing.
+    sweep(path.parent, path.name)
     for left in path.parent.glob(f".{path.name}.*"):
-        shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+        if ".partial-" not in left.name:
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cdp.config.checks import folder_name
 from cdp.config.sections import RunRecipe
 from cdp.data.merge import merge_manifests
 from cdp.errors import InputError
@@ -41,8 +39,7 @@ def split_sources(recipe: RunRecipe) -> Body:
             counts["validation"] = _count(parts.unlabeled.take(rows))
         with writing_folder(context.folder / "parts", force=True) as folder:
             for name, table in tables.items():
-                # The folder is renamed when all is written, so relative locations start from its final place.
-                _anchored(table).save(folder / f"{name}.csv")
+                _absolute(table).save(folder / f"{name}.csv")
             write_json(folder / "counts.json", counts)
 
     return split
@@ -60,8 +57,8 @@ def _tables(parts: Parts, settings: SplitSettings) -> dict[str, Manifest]:
     return tables
 
 
-def _anchored(manifest: Manifest) -> Manifest:
-    """The same images by absolute locations."""
+def _absolute(manifest: Manifest) -> Manifest:
+    """The same images by absolute locations: the folder they would start from is renamed when all is written."""
     return Manifest(
         tuple(os.path.abspath(os.path.join(manifest.root, location)) for location in manifest.locations),
         manifest.identities,
@@ -81,17 +78,18 @@ def part(folder: Path, name: str) -> Manifest:
 
 
 @dataclass(frozen=True)
-class PartNames:
-    """Which parts a stage is about."""
+class ViewSettings:
+    """Which parts are written as views, and which models see them."""
 
     parts: tuple[str, ...]
+    models: tuple[str, ...]
 
 
 def collect_views(recipe: RunRecipe) -> Body:
     """The body of the stage that writes the given embeddings of some parts as views."""
 
     @version(1)
-    def collect(settings: PartNames, context: Context) -> None:
+    def collect(settings: ViewSettings, context: Context) -> None:
         sources: dict[str, Views] = {}
         for name in source_names(recipe):
             sources |= views_of_source(recipe, name)
@@ -106,7 +104,7 @@ def collect_views(recipe: RunRecipe) -> Body:
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """What a trained network depends on beside its images."""
+    """What a trained network depends on beside its images; its folder is the one of all networks of a kind."""
 
     network: str
     part: str
@@ -124,9 +122,8 @@ def train_network(settings: NetworkSettings, context: Context) -> None:
 @version(1)
 def train_bound(settings: NetworkSettings, context: Context) -> None:
     """The base network on all true labels: what could be reached if every label were known."""
-    _train(
-        settings, context, merge_manifests([part(context.folder, name) for name in ("labeled", "unlabeled")])
-    )
+    parts = [part(context.folder, name) for name in ("labeled", "unlabeled")]
+    _train(settings, context, merge_manifests(parts))
 
 
 def _train(settings: NetworkSettings, context: Context, images: Manifest) -> None:
@@ -225,11 +222,6 @@ def train_on_both(settings: JointSettings, context: Context) -> None:
         options=options,
         device=context.engine.device,
     )
-
-
-def network_names(networks: Sequence[str]) -> tuple[str, ...]:
-    """Networks by the names of their folders."""
-    return tuple(folder_name(name) for name in networks)
 
 
 def _options(context: Context) -> LoopOptions:

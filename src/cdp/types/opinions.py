@@ -63,14 +63,14 @@ class Opinions:
             "distribution": [self.mean, self.spread],
             "common_neighbors": [self.common_neighbors],
         }
-        chosen = [block for name in check_inputs(inputs) for block in blocks[name]]
-        if any(block is None for block in chosen):
+        wanted = [block for name in check_inputs(inputs) for block in blocks[name]]
+        if any(block is None for block in wanted):
             raise InputError("Opinions: common neighbors were not collected; ask for them in `inputs`.")
-        return np.concatenate([block for block in chosen if block is not None], axis=1, dtype=np.float32)
+        return np.concatenate([block for block in wanted if block is not None], axis=1, dtype=np.float32)
 
 
 def check_inputs(inputs: Iterable[str]) -> tuple[str, ...]:
-    """The chosen input blocks in the paper's order, or an error that names the odd one."""
+    """The input blocks in the paper's order, or an error that names the odd one."""
     given = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     for name in given:
         if name not in ALL_INPUTS:

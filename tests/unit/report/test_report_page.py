@@ -4,6 +4,7 @@ import re
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ from cdp.report.graph_view import MOST_NODES
 from cdp.report.headline import verdict
 from cdp.report.page import build_page
 from cdp.report.survey import survey_groups
+from cdp.report.words import counted
 from cdp.report.write import write_page, write_report
 from cdp.types import Fate, Manifest
 from cdp.types.run_record import (
@@ -179,11 +181,11 @@ def test_the_groups_say_what_is_wrong_with_them(full, artifacts):
         for group in range(labels.max() + 1)
     )
     assert wrong > 0
-    assert f"{wrong} images in the others do not belong there" in full.text
+    assert f"{counted(wrong, 'image')} in the others do not belong there" in full.text
     kinds = [image["class"].split()[1:] for image in full.images]
     assert ["missed"] in kinds
     assert ["other"] in kinds
-    rows = {location.rpartition("/")[2]: row for row, location in enumerate(artifacts.images.locations)}
+    rows = {location: row for row, location in enumerate(artifacts.images.locations)}
     for image in full.images:
         assert image["src"].startswith("data:image/jpeg;base64,")
         name, identity, about = image["alt"].split(", ", 2)
@@ -325,8 +327,9 @@ def test_with_a_vote_without_tuning_and_members(record, artifacts):
     assert "Nothing was measured about single models." in page.text
 
 
-def test_accepted_pairs_of_average_linkage_are_called_so(full, record, artifacts):
-    assert "Before propagation: " in full.text
+def test_accepted_pairs_of_average_linkage_are_called_so(record, artifacts):
+    page = check(build_page(having(record, results__labels__setting="threshold"), artifacts))
+    assert "Before propagation: " in page.text
     page = check(build_page(having(record, results__labels__setting="join_above"), artifacts))
     assert "candidate pairs ended in one group; they count as accepted." in page.text
     assert "Before propagation" not in page.text
@@ -538,19 +541,20 @@ def test_parts_of_different_runs_are_refused(made_run, tmp_path, artifacts):
         Artifacts(labels=Labels.from_array([0, 0, 1]), identities=np.zeros(2, np.int64))
 
 
-def test_an_unreadable_image_becomes_a_question_mark(made_run, tmp_path, record):
-    shutil.copytree(made_run[0], tmp_path / "run")
-    files = sorted((tmp_path / "run" / "images").iterdir())
-    for file in files[1:]:
-        file.write_bytes(b"nothing")
-    page = check(build_page(record, read_run_artifacts(tmp_path / "run")))
-    assert len(page.images) <= 1
+def test_an_unreadable_image_becomes_a_question_mark(artifacts, tmp_path, record):
+    good, bad = tmp_path / "good.png", tmp_path / "bad.png"
+    shutil.copyfile(Path(artifacts.images.root, artifacts.images.locations[0]), good)
+    bad.write_bytes(b"nothing")
+    paths = (str(good), *[str(bad)] * (len(artifacts.images) - 1))
+    images = Manifest(paths, artifacts.truth, root=str(tmp_path))
+    page = check(build_page(record, replace(artifacts, images=images)))
+    assert len(page.images) <= 2
     assert "A question mark stands for an image that could not be read." in page.text
-    files[0].unlink()
-    page = check(build_page(record, read_run_artifacts(tmp_path / "run")))
+    good.unlink()
+    page = check(build_page(record, replace(artifacts, images=images)))
     assert page.images == []
     assert "The images could not be read, so they are listed by path with their confidence." in page.text
-    assert re.search(r"images/\d{4}.png 0.\d\d ", page.text)
+    assert re.search(r"bad.png [01].\d\d ", page.text)
 
 
 def test_thumbnails_are_small_squares(artifacts):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cdp.errors import CdpError, InputError, StoreError
+from cdp.evaluate.pair_figures import PairFigures
 from cdp.report.artifacts import Artifacts
 from cdp.report.page import build_page
 from cdp.types.run_record import (
@@ -196,10 +197,8 @@ def test_f_of_accepted_pairs():
     assert PairScores(candidates=4, accepted=0, recall=0.0).f is None
 
 
-def test_figures_of_other_modules_become_records(made_run):
-    from cdp import candidate_pairs, measure_pairs
-    from cdp.report.artifacts import read_run_artifacts
-
-    artifacts = read_run_artifacts(made_run[0])
-    found = measure_pairs(artifacts.consensus, candidate_pairs(artifacts.base_graph), artifacts.truth)
-    assert msgspec.convert(found, PairScores, from_attributes=True) == made_run[1].results.labels.true.pairs
+def test_figures_of_other_modules_become_records():
+    found = PairFigures(candidates=9, true_candidates=5, accepted=4, precision=1.0, recall=0.8)
+    assert msgspec.convert(found, PairScores, from_attributes=True) == PairScores(
+        candidates=9, true_candidates=5, accepted=4, precision=1.0, recall=0.8
+    )

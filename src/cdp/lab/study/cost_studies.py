@@ -24,7 +24,7 @@ from cdp.lab.synthetic import synthetic_views
 from cdp.labeling.cache import Cache
 from cdp.labeling.pipeline import fit, label
 from cdp.labeling.workspace import Workspace
-from cdp.run.labeling import LabelSettings, read_part, validation_rows
+from cdp.run.labeling import LabelSettings, make_labeling
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.plan import label_stage, make_stages
 from cdp.run.sources import Settled
@@ -155,15 +155,9 @@ def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
 def _with_baselines(names: tuple[str, ...], settled: Settled) -> list[Stage]:
     def labeler(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
         tried = {name: [dict(BASELINES[name].grid), BASELINES[name].patience] for name in names}
-        chosen = BaselineSettings(settings, names, str(tried), settled.recipe.engine.memory_budget)
-        compare = Stage(
-            "baselines",
-            "evaluate",
-            compare_methods,
-            chosen,
-            (*needs, "labels"),
-            {"baselines": "baselines.json"},
-        )
+        own = BaselineSettings(settings, names, str(tried), settled.recipe.engine.memory_budget)
+        makes = {"baselines": "baselines.json"}
+        compare = Stage("baselines", "evaluate", compare_methods, own, (*needs, "labels"), makes)
         return [*label_stage(settings, needs), compare]
 
     return make_stages(settled, labeler)
@@ -176,20 +170,10 @@ def compare_methods(settings: BaselineSettings, context: Context) -> None:
     Every method is tuned as CDP is: on the validation images, in the midst of all unlabeled ones, which alone are
     then measured.
     """
-    views = read_part(settings.label, context.folder, "unlabeled")
-    rows = validation_rows(context.folder, views.n_images)
-    assert rows is not None
+    labeling, views = make_labeling(settings.label, context)
     assert views.identities is not None
-    known, others = np.where(rows, views.identities, -1), np.where(rows, -1, views.identities)
-    labeling = label(
-        views,
-        settings.label.consensus,
-        labeled=[read_part(settings.label, context.folder, "labeled")],
-        validation=rows,
-        networks_saw_labeled=not settings.label.from_views,
-        seed=settings.label.seed,
-        workspace=Workspace(context.engine, Cache(context.cache), context.progress),
-    )
+    known = np.where(labeling.validation, views.identities, -1)
+    others = np.where(labeling.validation, -1, views.identities)
     graph = next(iter(labeling.graphs.values()))
     common = {"memory_budget": settings.memory_budget, "seed": settings.label.seed}
     tuned = []

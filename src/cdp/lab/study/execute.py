@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cdp import __version__
 from cdp.config.checks import check_recipe
-from cdp.config.environment import check_paths
+from cdp.config.environment import check_environment, source_kind
 from cdp.config.reading import PATH_KEYS, recipe_from
 from cdp.config.sections import RunRecipe
+from cdp.data.views import looks_like_views
 from cdp.errors import InputError
 from cdp.files import write_json
 from cdp.lab.study.design import Finished, Measure, Options, Study, Variant
@@ -20,10 +21,10 @@ from cdp.lab.study.result_tables import results_of
 from cdp.lab.study.study_page import write_pages
 from cdp.run.pool import Pool
 from cdp.run.record import commit, now, versions
-from cdp.run.run_recipe import run_part, sources_for
-from cdp.run.runner import Listener, NullListener, Ran, alone_in, plan_stages
-from cdp.run.sources import Facts, Settled, look_at, settle
-from cdp.run.stages import Ledger, Record, Stage, only, signatures
+from cdp.run.run_recipe import refuse_other_folder, run_part, sources_for
+from cdp.run.runner import Listener, Ran, alone_in, plan_stages
+from cdp.run.sources import Facts, Settled, look_at, settle, settle_shares
+from cdp.run.stages import Ledger, Stage, only, signatures
 
 FORMAT = 1
 
@@ -43,8 +44,8 @@ class Left:
     seconds: float | None
 
 
-class StudyListener(Listener, Protocol):
-    """Told how a study goes, and how each stage of its runs goes."""
+class StudyListener(Listener):
+    """Called as a study goes on, and as the stages of its runs do; does nothing unless a subclass does."""
 
     def run_started(self, variant: Variant, seed: int, at: int, n_runs: int, left: Left) -> None:
         """A run begins."""
@@ -53,18 +54,6 @@ class StudyListener(Listener, Protocol):
         self, variant: Variant, seed: int, ran: Sequence[Ran], at: int, n_runs: int, left: Left
     ) -> None:
         """A run is done."""
-
-
-class NullStudyListener(NullListener):
-    """Listens to nothing."""
-
-    def run_started(self, variant: Variant, seed: int, at: int, n_runs: int, left: Left) -> None:
-        """Nothing."""
-
-    def run_finished(
-        self, variant: Variant, seed: int, ran: Sequence[Ran], at: int, n_runs: int, left: Left
-    ) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)
@@ -112,34 +101,45 @@ def make_jobs(
     """
     if n_seeds < 1:
         raise InputError(f"--seeds {n_seeds}: one seed or more is needed.")
+    check_recipe(recipe)
+    check_environment(recipe)
+    # Variants that tune and variants that do not are compared on one split.
+    recipe = settle_shares(recipe, source_kind(recipe))
     known = {one.slug: one for one in study.variants(recipe, options or Options())}
     for slug in variants or ():
         if slug not in known:
             raise InputError(f"{study.name} has no variant {slug}; it has {', '.join(known)}.")
-    chosen = [known[slug] for slug in (variants or known)]
     jobs: list[Job] = []
-    facts: Facts | None = None
+    facts: dict[Any, Facts] = {}
     for seed in range(recipe.seed, recipe.seed + n_seeds):
-        for variant in chosen:
-            varied = recipe_from(recipe.as_dict(), {**variant.overrides, "seed": seed})
+        for slug in variants or known:
+            varied = recipe_from(recipe.as_dict(), {**known[slug].overrides, "seed": seed})
+            named = (varied.data, varied.base, varied.committee)
             check_recipe(varied)
-            check_paths(varied)
-            facts = facts or look_at(varied)
-            folder = out.absolute() / "runs" / variant.slug / f"seed{seed}"
-            job = Job(variant, seed, settle(varied, facts), folder)
-            _require_images(study, job)
-            jobs.append(job)
+            if named not in facts:
+                check_environment(varied)
+                facts[named] = look_at(varied)
+            folder = out.absolute() / "runs" / slug / f"seed{seed}"
+            jobs.append(Job(known[slug], seed, settle(varied, facts[named]), folder))
+            _require_images(study, jobs[-1])
     return jobs
 
 
 def _require_images(study: Study, job: Job) -> None:
+    """Refuse a study whose variants need networks to be trained, or named, where there are embeddings."""
     if job.settled.facts.kind == "images":
         return
+    data, overrides = job.settled.recipe.data, job.variant.overrides
     made = {name for stage in job.variant.stages(job.settled) for name in stage.makes}
     if not made >= set(job.variant.wanted):
         raise InputError(
             f"{study.name}: this study trains networks, and embeddings are no images to train on; give data.images, "
             "or choose a study of labels, e.g. k or mediator_inputs."
+        )
+    if "committee.networks" in overrides and looks_like_views(data.embeddings or data.labeled):
+        raise InputError(
+            f"{study.name}: committees are compared by committee.networks, and views have one committee; give "
+            "data.embeddings a folder with identities.npy and one .npy per network."
         )
 
 
@@ -219,102 +219,105 @@ def run_study(
         pool: folder of finished stages; studies of one recipe that are given the same one train its networks once.
             `pool` in the study's folder unless given.
         command: as typed, for the record.
-        listener: told how it goes.
+        listener: called as it goes on.
 
     Returns:
         what `results.json` holds.
     """
     folder = Path(out).absolute()
-    told = listener or NullStudyListener()
-    started, made_at = now(), commit()
+    listener = listener or StudyListener()
+    gathered = _Results(study, recipe, jobs, command)
     clock = _Clock(jobs)
     with alone_in(folder):
-        _refuse_strangers(folder)
+        refuse_other_folder(folder, "runs", "cdp study")
         (folder / "runs").mkdir(exist_ok=True)
         shared = Pool(folder / "pool" if pool is None else Path(pool).absolute())
         shared.folder.mkdir(parents=True, exist_ok=True)
         shared.sweep()
-        measured: list[tuple[Job, list[Measure]]] = []
-        extra: dict[str, Any] = {}
-        times: dict[str, float] = {}
-        runs = []
+        results: dict[str, Any] = {}
         for at, job in enumerate(jobs):
-            told.run_started(job.variant, job.seed, at + 1, len(jobs), clock.left(at))
+            variant = job.variant
+            listener.run_started(variant, job.seed, at + 1, len(jobs), clock.left(at))
             ran = run_part(
-                job.settled,
-                job.folder,
-                job.variant.wanted,
-                stages=job.variant.stages,
-                pool=shared,
-                listener=told,
+                job.settled, job.folder, variant.wanted, stages=variant.stages, pool=shared, listener=listener
             )
             clock.note(job, ran)
-            finished = Finished(job.folder, job.settled.recipe, ran)
-            measured.append((job, job.variant.read(finished)))
-            if job.variant.extra is not None and job.variant.slug not in extra:
-                extra[job.variant.slug] = job.variant.extra(finished)
-            times |= {one.record.key: one.record.seconds for one in ran}
-            runs.append(_told(job, ran))
-            told.run_finished(job.variant, job.seed, ran, at + 1, len(jobs), clock.left(at + 1))
-            results = {
-                "kind": "Study",
-                "format": FORMAT,
-                "cdp": __version__,
-                "study": study.name,
-                "command": command,
-                "recipe": _with_relative_paths(recipe),
-                "seeds": sorted({one.seed for one, _ in measured}),
-                "versions": versions(),
-                "commit": made_at,
-                "cores": os.cpu_count() or 1,
-                "started": started.isoformat(timespec="seconds"),
-                # A stage that several runs share took its time once.
-                "seconds": sum(times.values()),
-                "runs_done": at + 1,
-                "runs": len(jobs),
-                **results_of(
-                    study, recipe, [(one.variant.slug, one.seed, rows) for one, rows in measured], extra
-                ),
-                "variants": _variants(jobs),
-                "made": runs,
-            }
+            results = gathered.add(job, ran)
+            listener.run_finished(variant, job.seed, ran, at + 1, len(jobs), clock.left(at + 1))
             write_json(folder / "results.json", results)
         write_pages(folder, results)
     return results
 
 
+class _Results:
+    """What `results.json` holds, as it grows with every run."""
+
+    def __init__(self, study: Study, recipe: RunRecipe, jobs: Sequence[Job], command: str) -> None:
+        self.study, self.recipe = study, recipe
+        self.measured: list[tuple[str, int, list[Measure]]] = []
+        self.extra: dict[str, Any] = {}
+        self.runs: list[dict[str, Any]] = []
+        self.times: dict[str, float] = {}
+        self.about = {
+            "kind": "Study",
+            "format": FORMAT,
+            "cdp": __version__,
+            "study": study.name,
+            "command": command,
+            "recipe": _with_relative_paths(recipe),
+            "versions": versions(),
+            "commit": commit(),
+            "cores": os.cpu_count() or 1,
+            "started": now().isoformat(timespec="seconds"),
+            "runs": len(jobs),
+            "variants": [
+                {"slug": slug, "overrides": dict(overrides)}
+                for slug, overrides in {job.variant.slug: job.variant.overrides for job in jobs}.items()
+            ],
+        }
+
+    def add(self, job: Job, ran: Sequence[Ran]) -> dict[str, Any]:
+        """Everything so far, with a run that is done."""
+        variant, finished = job.variant, Finished(job.folder, job.settled.recipe, ran)
+        self.measured.append((variant.slug, job.seed, variant.read(finished)))
+        if variant.extra is not None and variant.slug not in self.extra:
+            self.extra[variant.slug] = variant.extra(finished)
+        self.runs.append(_about_run(job, ran))
+        # A stage that several runs share took its time once.
+        self.times |= {one.record.key: one.record.seconds for one in ran}
+        return {
+            **self.about,
+            "seeds": sorted({seed for _, seed, _ in self.measured}),
+            "seconds": sum(self.times.values()),
+            "runs_done": len(self.runs),
+            **results_of(self.study, self.recipe, self.measured, self.extra),
+            "made": self.runs,
+        }
+
+
 def _with_relative_paths(recipe: RunRecipe) -> dict[str, Any]:
-    """The recipe with paths from the working directory: results travel, somebody's folders do not."""
-    told = recipe.as_dict()
+    """The recipe with paths from the working directory: results travel, folders do not."""
+    values = recipe.as_dict()
+    data = values["data"]
     for key in PATH_KEYS:
-        if told["data"][key]:
-            told["data"][key] = Path(os.path.relpath(told["data"][key])).as_posix()
-    told["data"]["unlabeled"] = [Path(os.path.relpath(path)).as_posix() for path in told["data"]["unlabeled"]]
-    return told
+        data[key] = data[key] and _relative(data[key])
+    data["unlabeled"] = [_relative(path) for path in data["unlabeled"]]
+    return values
 
 
-def _variants(jobs: Sequence[Job]) -> list[dict[str, Any]]:
-    return [
-        {"slug": slug, "overrides": dict(overrides)}
-        for slug, overrides in {job.variant.slug: job.variant.overrides for job in jobs}.items()
+def _relative(path: str) -> str:
+    return Path(os.path.relpath(path)).as_posix()
+
+
+def _about_run(job: Job, ran: Sequence[Ran]) -> dict[str, Any]:
+    stages = [
+        {
+            "name": one.stage.name,
+            "group": one.stage.group,
+            "seconds": one.record.seconds,
+            "peak_memory": one.record.peak_memory,
+            "key": one.record.key,
+        }
+        for one in ran
     ]
-
-
-def _told(job: Job, ran: Sequence[Ran]) -> dict[str, Any]:
-    def about(record: Record) -> Mapping[str, Any]:
-        return {"seconds": record.seconds, "peak_memory": record.peak_memory, "key": record.key}
-
-    return {
-        "variant": job.variant.slug,
-        "seed": job.seed,
-        "stages": [{"name": one.stage.name, "group": one.stage.group, **about(one.record)} for one in ran],
-    }
-
-
-def _refuse_strangers(folder: Path) -> None:
-    held = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
-    if held and not (folder / "runs").is_dir():
-        raise InputError(
-            f"{folder} holds other things ({', '.join(sorted(held)[:3])}); give --out a new folder, or one of an "
-            "earlier cdp study."
-        )
+    return {"variant": job.variant.slug, "seed": job.seed, "stages": stages}

@@ -29,10 +29,8 @@ _MEDIATOR = {"consensus.mediator": "mlp"}
 
 
 def has_validation(recipe: RunRecipe) -> bool:
-    """Whether a threshold can be chosen."""
-    if recipe.data.is_split_here:
-        return recipe.split.validation > 0 or (recipe.split.validation < 0 and recipe.consensus.tune)
-    return bool(recipe.data.validation)
+    """Whether there is a part to choose a threshold on."""
+    return bool(recipe.data.validation) or recipe.split.validation > 0
 
 
 def clustered(recipe: RunRecipe) -> tuple[dict[str, Any], Callable[[Settled], list[Stage]]]:
