@@ -24,7 +24,7 @@ from cdp.kernels import kernel
 from cdp.memory import parse_bytes
 from cdp.parallel import spans
 from cdp.types import Embeddings, KnnGraph, Views
-from cdp.types.arrays import FloatArray, IntArray
+from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
 BLOCKS = {
     "similarity": ("similarity", "above neighborhoods", "above 10th neighbors"),
@@ -40,6 +40,7 @@ def join_models(views: Views, memory_budget: int | str, folder: Path | None) -> 
     """The models' unit vectors side by side, as one more model; on disk if they exceed the budget and a folder is given."""
     shape = (views.n_images, sum(model.dimensions for model in views))
     large = 4 * shape[0] * shape[1] > parse_bytes(memory_budget)
+    joined: AnyArray
     if large and folder is not None:
         joined = np.lib.format.open_memmap(folder / "all_models.npy", "w+", np.float32, shape)
     else:
@@ -84,7 +85,9 @@ class EvidenceSource:
         first = 0
         for block, columns in BLOCKS.items():
             found[block] = [
-                model * per_model + first + at for model in range(len(self.names)) for at in range(len(columns))
+                model * per_model + first + at
+                for model in range(len(self.names))
+                for at in range(len(columns))
             ]
             first += len(columns)
         return found

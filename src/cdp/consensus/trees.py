@@ -25,7 +25,7 @@ from cdp.types import Pairs
 from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 
 FOLDS = 3
-_MOST_TRAINING_PAIRS = 300_000
+_MOST_TRAINING_PAIRS = 100_000
 _PAIRS_PER_BLOCK = 65_536
 
 
@@ -34,7 +34,7 @@ class KnownPairs:
     """What is known of the candidate pairs.
 
     Attributes:
-        first, second: int8 (m,), the fold of either end's identity; -1 = unknown.
+        first, second: int32 (m,), the fold of either end's identity; -1 = unknown.
         same: bool (m,), both ends are known and one identity.
         teaches: bool (m,), a training pair.
     """
@@ -49,7 +49,7 @@ def known_pairs(pairs: Pairs, identities: LongArray, *, complete: bool, seed: in
     """Folds and truth of the candidate pairs; `identities` are negative where unknown."""
     people = np.unique(identities[identities >= 0])
     fold_of = np.random.default_rng([seed, 6]).permutation(len(people)) % FOLDS
-    fold = np.full(len(identities), -1, np.int8)
+    fold = np.full(len(identities), -1, np.int32)
     known = identities >= 0
     fold[known] = fold_of[np.searchsorted(people, identities[known])]
     first, second = fold[pairs.ids[:, 0]], fold[pairs.ids[:, 1]]
@@ -130,9 +130,11 @@ def _train(evidence: _Evidence, known: KnownPairs, fold: int, seed: int) -> Any:
 
     rows = np.flatnonzero(known.teaches & (known.first != fold) & (known.second != fold))
     if len(rows) > _MOST_TRAINING_PAIRS:
-        rows = np.sort(np.random.default_rng([seed, 7, fold]).choice(rows, _MOST_TRAINING_PAIRS, replace=False))
+        rows = np.sort(
+            np.random.default_rng([seed, 7, fold]).choice(rows, _MOST_TRAINING_PAIRS, replace=False)
+        )
     model = HistGradientBoostingClassifier(
-        max_iter=200, learning_rate=0.08, l2_regularization=1.0, early_stopping=False, random_state=seed
+        max_iter=120, learning_rate=0.1, l2_regularization=1.0, early_stopping=False, random_state=seed
     )
     # One thread: sums over pairs would else be rounded by the number of threads.
     with threadpool_limits(limits=1):
