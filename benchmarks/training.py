@@ -66,11 +66,11 @@ def measure_training(name: str, seconds: float) -> tuple[float, float]:
         return len(batch.images)
 
     with plan.batches(0) as batches:
-        held = next(batches)
-        run(held)
+        batch = next(batches)
+        run(batch)
         pairs = []
         for _ in range(ROUNDS):
-            bare = speed(lambda: run(held), seconds / ROUNDS)
+            bare = speed(lambda: run(batch), seconds / ROUNDS)
             pairs.append((bare, speed(lambda: run(next(batches)), seconds / ROUNDS)))
         batches.close()  # type: ignore[attr-defined]
     bare_median, loop_median = np.median(np.array(pairs), axis=0)
@@ -94,7 +94,7 @@ def measure_embedding(name: str, seconds: float, threads: int) -> tuple[float, f
     """(decoding alone, network alone) images per second."""
     recipe = Recipe(size=32, color=False)
     objective = Objective(name, recipe, make_plan(), World())
-    trained = TrainedNetwork(name, objective.network.eval(), recipe, {}, "")  # type: ignore[arg-type]
+    trained = TrainedNetwork(name, objective.network.eval(), recipe, "")  # type: ignore[arg-type]
     pixels = np.zeros((256, 1, 32, 32), np.uint8)
 
     def embed() -> int:
@@ -140,5 +140,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--quick", action="store_true")
-    chosen = parser.parse_args()
-    measure(chosen.quick, chosen.threads)
+    options = parser.parse_args()
+    measure(options.quick, options.threads)

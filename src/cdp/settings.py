@@ -140,7 +140,7 @@ class Setting:
     def _percent_hint(self, value: float) -> str:
         is_share = (self.high or self.below) == 1
         share = value / 100
-        if self.kind is float and is_share and 1 < value <= 100 and self.holds(share):
+        if self.kind is float and is_share and 2 <= value <= 100 and self.holds(share):
             return f" Did you mean {share:g}?"
         return ""
 

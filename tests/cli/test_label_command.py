@@ -12,16 +12,16 @@ import pytest
 from scipy import sparse
 from typer.testing import CliRunner
 
-from cdp import ConsensusGraph, Labels, Mediator, Views, knn_graph
+from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, knn_graph
 from cdp.cli.main import app
 from cdp.lab.synthetic import synthetic_views
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder with views of a labeled and an unlabeled part."""
+    """A folder with views of a labeled and an unlabeled part, enough of them to tune on."""
     folder = tmp_path_factory.mktemp("home")
-    split = synthetic_views(120, 8, members=2, dimensions=32, noise=0.4)
+    split = synthetic_views(200, 6, labeled=0.5, members=2, dimensions=24, noise=0.4)
     split.labeled.save(folder / "labeled")
     unlabeled = split.unlabeled
     paths = [f"images/{row}.jpg" for row in range(unlabeled.n_images)]
@@ -44,18 +44,23 @@ def cdp(home, monkeypatch):
 
 @pytest.fixture(scope="module")
 def labeled_folder(home):
-    result = CliRunner().invoke(
-        app,
-        f"label {home}/unlabeled --learn-from {home}/labeled --k 10 --depth 2 --out {home}/labels".split(),
+    words = (
+        f"label {home}/unlabeled --labeled {home}/labeled --k 10 --soft-depth 2 --out {home}/labels --report"
     )
+    result = CliRunner().invoke(app, words.split())
     assert result.exit_code == 0, result.output
     return home / "labels", result.output
 
 
 def test_everything_promised_is_written(labeled_folder):
     folder, output = labeled_folder
-    assert "identities found" in output
-    assert "Against the true identities" in output
+    for text in (
+        "identities found",
+        "join_above, tuned",
+        "Against the true identities",
+        f"Written to {folder}",
+    ):
+        assert text in output
     labels = Labels.load(folder)
     with (folder / "labels.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -65,26 +70,64 @@ def test_everything_promised_is_written(labeled_folder):
     table = pyarrow.parquet.read_table(folder / "labels.parquet")
     assert table.column("label").to_pylist() == labels.labels.tolist()
     assert np.loadtxt(folder / "meta.txt", dtype=int).tolist() == labels.labels.tolist()
-    graph = ConsensusGraph.load(folder / "consensus")
-    assert graph.n_images == labels.n_images
+    accepted = ConsensusGraph.load(folder / "consensus")
+    assert accepted.n_images == labels.n_images
+    assert KnnGraph.load(folder / "base_graph").n_images == labels.n_images
     assert Mediator.load(folder / "mediator").k == 10
     soft = sparse.load_npz(folder / "soft_labels.npz")
     assert soft.shape == (labels.n_images, labels.n_identities)
-    metrics = json.loads((folder / "metrics.json").read_text())
-    assert metrics["labels"]["discards_kept"]["bcubed"]["f"] > 0.7
-    assert metrics["accepted_pairs"] == len(graph)
-    assert sum(metrics["fates"].values()) == labels.n_images
+    assert "<html" in (folder / "report.html").read_text()
 
 
-def test_a_learned_mediator_gives_the_same_labels(cdp, labeled_folder, home):
-    cdp("label", "unlabeled", "--mediator", "labels/mediator", "--k", "10", "--out", "again", "--quiet")
-    np.testing.assert_array_equal(Labels.load(home / "again").labels, Labels.load(home / "labels").labels)
+def test_the_figures_are_of_the_labels_that_are_written(labeled_folder):
+    folder, _ = labeled_folder
+    figures = json.loads((folder / "metrics.json").read_text())
+    labels = Labels.load(folder)
+    assert figures["labels"]["true"]["discards_kept"]["bcubed"]["f"] > 0.7
+    assert figures["labels"]["true"]["images"] == labels.n_images
+    assert figures["labels"]["true"]["pairs"]["accepted"] == len(ConsensusGraph.load(folder / "consensus"))
+    assert figures["labels"]["setting"] == "join_above"
+    assert figures["labels"]["threshold"] == figures["tuning"]["chosen"]
+    assert sum(figures["labels"]["fates"].values()) == labels.n_images
+    settings = json.loads((folder / "card.json").read_text())["settings"]
+    assert settings["join_above"] == figures["tuning"]["chosen"]
+    assert (settings["preset"], settings["k"], settings["soft_depth"]) == ("best", 10, 2)
+
+
+@pytest.mark.parametrize("preset", ["best", "paper"])
+def test_the_command_labels_as_cdp_in_python(cdp, home, preset):
+    cdp(
+        "label", "unlabeled", "--labeled", "labeled", "--preset", preset, "--k", "10", "--out", f"as_{preset}",
+        "--quiet",
+    )  # fmt: skip
+    views = [Views.load(home / part) for part in ("labeled", "unlabeled")]
+    expected = CDP(preset, k=10).fit(views[0]).predict(views[1])
+    found = Labels.load(home / f"as_{preset}")
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_array_equal(found.confidence, expected.confidence)
+
+
+def test_a_learned_mediator_gives_the_same_labels(cdp, home):
+    paper = ["--preset", "paper", "--k", "10", "--quiet", "--out"]
+    cdp("label", "unlabeled", "--labeled", "labeled", *paper, "once")
+    cdp("label", "unlabeled", "--trained-mediator", "once/mediator", *paper, "again")
+    np.testing.assert_array_equal(Labels.load(home / "again").labels, Labels.load(home / "once").labels)
+
+
+def test_a_trained_mediator_can_be_tuned_on_a_validation_part(cdp, labeled_folder, home):
+    words = ["label", "unlabeled", "--trained-mediator", "labels/mediator", "--k", "10", "--out"]
+    output = cdp(*words, "not_tuned")
+    assert "join_above = 0.3 was not tuned: there are no validation images with known identities." in output
+    output = cdp(*words, "tuned", "--validation", "labeled")
+    assert "join_above, tuned" in output
+    assert Labels.load(home / "tuned").n_images == Views.load(home / "unlabeled").n_images
 
 
 def test_a_vote_needs_no_labeled_part(cdp, home):
     output = cdp(
-        "label", "unlabeled", "--vote", "--quorum", "1", "--similarity", "0.5", "--k", "10", "--out", "voted"
-    )
+        "label", "unlabeled", "--mediator", "vote", "--quorum", "1", "--vote-threshold", "0.5", "--k", "10",
+        "--out", "voted",
+    )  # fmt: skip
     assert "accepted pairs" in output
     assert not (home / "voted" / "mediator").exists()
 
@@ -92,79 +135,82 @@ def test_a_vote_needs_no_labeled_part(cdp, home):
 def test_a_given_knn_file_is_used(cdp, home):
     views = Views.load(home / "unlabeled")
     knn_graph(views.base, 12).save(home / "base_knn")
-    cdp(
-        "label", "unlabeled", "--vote", "--k", "10", "--knn", "base=base_knn", "--out", "from_file", "--quiet"
-    )
-    cdp("label", "unlabeled", "--vote", "--k", "10", "--out", "from_scratch", "--quiet")
+    vote = ["label", "unlabeled", "--mediator", "vote", "--quiet"]
+    cdp(*vote, "--k", "10", "--knn", "base=base_knn", "--out", "from_file")
+    cdp(*vote, "--k", "10", "--out", "from_scratch")
     np.testing.assert_array_equal(
         Labels.load(home / "from_file").labels, Labels.load(home / "from_scratch").labels
     )
-    output = cdp("label", "unlabeled", "--vote", "--k", "15", "--knn", "base=base_knn", "--out", "x", code=2)
+    output = cdp(*vote, "--k", "15", "--knn", "base=base_knn", "--out", "x", code=2)
     assert "has 12 neighbors per image, --k asks for 15" in output
 
 
-def test_kept_graphs_are_used_again_and_only_where_they_fit(cdp, home):
-    words = ["label", "unlabeled", "--vote", "--keep-graphs", "graphs", "--quiet", "--out"]
-    cdp(*words, "first", "--k", "8")
-    kept = {folder: (folder / "neighbors.npy").stat().st_mtime_ns for folder in (home / "graphs").iterdir()}
-    assert len(kept) == 3
-    cdp(*words, "second", "--k", "8")
-    assert {
-        folder: (folder / "neighbors.npy").stat().st_mtime_ns for folder in (home / "graphs").iterdir()
-    } == kept
-    np.testing.assert_array_equal(Labels.load(home / "first").labels, Labels.load(home / "second").labels)
-    cdp(*words, "third", "--k", "9")
-    assert len(list((home / "graphs").iterdir())) == 6
-    # A changed committee member gets a graph of its own; the others are used again.
-    views = Views.load(home / "unlabeled")
-    changed = dict(views.committee) | {"member1": views.base.source[:, ::-1].copy()}
-    Views(views.base, changed).save(home / "changed")
-    cdp("label", "changed", *words[2:], "fourth", "--k", "8")
-    assert len(list((home / "graphs").iterdir())) == 7
+def test_the_cache_keeps_graphs_and_mediator(cdp, home):
+    words = ["label", "unlabeled", "--labeled", "labeled", "--cache", "cache", "--k", "8", "--quiet", "--out"]
+    cdp(*words, "first")
+
+    def kept():
+        return {
+            folder.name: (folder / "card.json").stat().st_mtime_ns for folder in (home / "cache").iterdir()
+        }
+
+    before = kept()
+    assert sorted(name.partition("-")[0] for name in before) == 6 * ["graph"] + ["mediator"]
+    cdp(*words, "second", "--recall-weight", "2")
+    assert kept() == before
+    cdp(*words, "third", "--force")
+    assert kept() == before
+    np.testing.assert_array_equal(Labels.load(home / "first").labels, Labels.load(home / "third").labels)
 
 
 def test_show_tells_the_lineage(cdp, labeled_folder):
     output = cdp("show", "labels")
     assert "Labels:" in output
     assert "unlabeled/base  sha256" in output
-    assert "threshold = 0.96" in output
+    assert "grouping = average" in output
     assert json.loads(cdp("show", "labels", "--json"))["kind"] == "Labels"
-    assert "Mediator: 17 inputs" in cdp("show", "labels/mediator")
+    assert "Mediator: 20 inputs" in cdp("show", "labels/mediator")
 
 
 def test_eval_labels_repeats_the_figures(cdp, labeled_folder, home):
-    metrics = json.loads((home / "labels" / "metrics.json").read_text())
-    assert (
-        json.loads(cdp("eval", "labels", "labels", "--identities", "unlabeled", "--json"))
-        == metrics["labels"]
-    )
+    true = json.loads((home / "labels" / "metrics.json").read_text())["labels"]["true"]
+    again = json.loads(cdp("eval", "labels", "labels", "--identities", "unlabeled", "--json"))
+    assert again == {**true, "pairs": None}  # pairs are not in a labels folder's arrays
     from_text = cdp("eval", "labels", "labels/meta.txt", "--identities", "unlabeled/identities.npy", "--json")
-    assert json.loads(from_text)["discards_kept"] == metrics["labels"]["discards_kept"]
+    assert json.loads(from_text)["discards_kept"] == true["discards_kept"]
     assert "BCubed, discards removed" in cdp("eval", "labels", "labels", "--identities", "unlabeled")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--out", "x"], "Choose one of --learn-from LABELED, --mediator FOLDER and --vote"),
-        (["--vote", "--learn-from", "labeled", "--out", "x"], "Choose one of"),
         (
-            ["--learn-from", "labeled", "--quorum", "1", "--out", "x"],
-            "--quorum and --similarity go with --vote",
+            "--out x",
+            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or use --mediator vote.",
         ),
-        (["--learn-from", "nowhere", "--out", "x"], "nowhere: no such file or folder"),
-        (["--learn-from", "labeled", "--threshold", "96", "--out", "x"], "Did you mean 0.96?"),
-        (["--vote", "--k", "100000", "--out", "x"], "cannot be found among"),
+        ("--trained-mediator labels/mediator --labeled labeled --out x", "are both given"),
+        ("--trained-mediator labels/mediator --mediator vote --k 10 --out x", "leave one out"),
+        ("--labeled nowhere --out x", "nowhere: no such file or folder"),
         (
-            ["--vote", "--knn", "nobody=f", "--out", "x"],
-            "write NAME=FILE with a name from base, member1, member2",
+            "--labeled labeled --threshold 96 --out x",
+            "--threshold = 96: a probability from 0 to 1. Did you mean 0.96?",
         ),
-        (["--mediator", "labels", "--out", "x"], "holds Labels, not Mediator"),
-        (["--vote", "--out", "labels"], "is there already"),
+        ("--labeled labeled --grouping mean --out x", "choose one of components, average"),
+        ("--labeled labeled --preset papr --out x", "choose one of best, paper. Did you mean paper?"),
+        (
+            "--labeled labeled --train-on validation --out x",
+            'train_on = "validation" needs a validation part',
+        ),
+        ("--mediator vote --k 100000 --out x", "cannot be found among"),
+        ("--mediator vote --quorum 5 --out x", "the committee has 2 members"),
+        ("--mediator vote --knn nobody=f --out x", "write NAME=FILE with a name from base, member1, member2"),
+        ("--trained-mediator labels --out x", "holds Labels, not Mediator"),
+        ("--trained-mediator labels/mediator --k 12 --out x", "trained on graphs with k=10, here k=12"),
+        ("--mediator vote --out labels", "is there already"),
     ],
 )
 def test_wrong_usage_exits_with_2_and_a_sentence(cdp, labeled_folder, home, words, message):
-    output = cdp("label", "unlabeled", *words, code=2)
+    output = cdp("label", "unlabeled", *words.split(), code=2)
     assert message in output.replace("\n", " ")
     assert output.count("Error") == 1
     assert not (home / "x").exists()
@@ -172,26 +218,28 @@ def test_wrong_usage_exits_with_2_and_a_sentence(cdp, labeled_folder, home, word
 
 
 def test_force_replaces(cdp, home):
-    cdp("label", "unlabeled", "--vote", "--k", "5", "--out", "twice", "--quiet")
-    cdp("label", "unlabeled", "--vote", "--k", "6", "--out", "twice", "--quiet", "--force")
+    vote = ["label", "unlabeled", "--mediator", "vote", "--out", "twice", "--quiet"]
+    cdp(*vote, "--k", "5")
+    cdp(*vote, "--k", "6", "--force")
     assert json.loads(cdp("show", "twice", "--json"))["settings"]["k"] == 6
 
 
 def test_different_models_in_the_two_parts_are_named(cdp, home):
     views = Views.load(home / "labeled")
     Views(views.base, {"other": views.base}, views.identities).save(home / "other_committee")
-    output = cdp("label", "unlabeled", "--learn-from", "other_committee", "--out", "x", code=2)
-    assert "has the committee (other)" in output.replace("\n", " ")
+    for option in (["--labeled"], ["--labeled", "labeled", "--validation"]):
+        output = cdp("label", "unlabeled", *option, "other_committee", "--out", "x", code=2)
+        assert "other_committee has the committee (other)" in output.replace("\n", " ")
     wide = {name: np.ones((views.n_images, 5)) for name in views.committee}
     Views(views.base, wide, views.identities).save(home / "other_width")
-    output = cdp("label", "unlabeled", "--learn-from", "other_width", "--out", "x", code=2)
+    output = cdp("label", "unlabeled", "--labeled", "other_width", "--out", "x", code=2)
     assert "'member1' has 5 dimensions" in output.replace("\n", " ")
 
 
 def test_an_unwritable_output_is_a_failure_found_at_once(cdp, home):
     (home / "a_file").write_text("")
     started = time.perf_counter()
-    output = cdp("label", "unlabeled", "--vote", "--out", "a_file/labels", code=1)
+    output = cdp("label", "unlabeled", "--mediator", "vote", "--out", "a_file/labels", code=1)
     assert "cannot be written" in output.replace("\n", " ")
     assert time.perf_counter() - started < 5
 
@@ -200,19 +248,20 @@ def test_a_nan_row_is_named(cdp, home):
     embeddings = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     embeddings[[7, 9], 2] = np.nan
     np.save(home / "broken.npy", embeddings)
-    output = cdp("label", "broken.npy", "--vote", "--out", "x", code=2)
+    output = cdp("label", "broken.npy", "--mediator", "vote", "--out", "x", code=2)
     assert "NaN or infinity in rows 7, 9 (counted from 0)" in output.replace("\n", " ")
 
 
 def test_interrupting_leaves_nothing_behind(home):
     # Large enough to be busy for some seconds when the signal arrives.
     np.save(home / "large.npy", np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float32))
+    words = "label large.npy --mediator vote --out never --quiet"
     process = subprocess.Popen(
-        [sys.executable, "-m", "cdp", "label", "large.npy", "--vote", "--out", "never", "--quiet"],
+        [sys.executable, "-m", "cdp", *words.split()],
         cwd=home,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell starts background jobs with the interrupt ignored; this one must hear it.
+        # A shell starts background jobs with the interrupt ignored; this one must get it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
@@ -235,6 +284,6 @@ def test_version_and_unknown_options(cdp):
 
 def test_the_example_runs_and_its_commands_too(cdp, home):
     output = cdp("example", "--out", "example", "--identities", "60")
-    assert "with common neighbors" in output
+    assert "mediator, preset best" in output
     assert (home / "example" / "labels" / "labels.csv").exists()
     assert "Labels:" in cdp("show", "example/labels")

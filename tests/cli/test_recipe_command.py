@@ -78,7 +78,7 @@ def test_check_shows_what_differs(workplace):
             "--epochs is in [train] and [joint]; write --train.epochs or --joint.epochs.",
         ),
         (
-            "mine.toml --data.images nope --probes 0.1 --distractors 0.1",
+            "mine.toml --data.images nope --split.probes 0.1 --split.distractors 0.1",
             "nope: no such file or folder; relative",
         ),
         (

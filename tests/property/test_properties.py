@@ -10,7 +10,7 @@ from cdp.consensus.pair_features import collect_opinions
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.propagation import propagate
 from cdp.consensus.soft_labels import diffuse
-from cdp.consensus.vote import Vote
+from cdp.consensus.vote import vote
 from cdp.graph.exact import exact_graph
 from cdp.graph.search import knn_graphs
 from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Labels, Views
@@ -71,7 +71,7 @@ def _random_views(seed, n_images=40):
 def _vote(views, **settings):
     graphs = knn_graphs(list(views), k=4, method="exact", threads=1)
     pairs = candidate_pairs(graphs[0])
-    accepted, doubt = Vote(**settings).decide(collect_opinions(pairs, views, graphs))
+    accepted, doubt = vote(collect_opinions(pairs, views, graphs), **settings)
     return ConsensusGraph(pairs.ids[accepted], doubt[accepted], views.n_images)
 
 
@@ -95,7 +95,7 @@ def test_a_higher_threshold_never_joins_groups(seed, quorum, low, high):
     low, high = sorted((low, high))
     views = _random_views(seed)
     loose, strict = (
-        propagate(_vote(views, quorum=quorum, threshold=threshold), max_size=views.n_images)
+        propagate(_vote(views, quorum=quorum, vote_threshold=threshold), max_size=views.n_images)
         for threshold in (low, high)
     )
     whole = reference.partition(loose.labels)
@@ -213,9 +213,9 @@ def test_numbering_keeps_the_groups(given_labels):
 
 def _shuffled(graph, order):
     """The same graph with image order[i] called i."""
-    place = np.empty(graph.n_images, np.int32)
-    place[order] = np.arange(graph.n_images, dtype=np.int32)
-    return ConsensusGraph(place[graph.ids], graph.doubt, graph.n_images)
+    number = np.empty(graph.n_images, np.int32)
+    number[order] = np.arange(graph.n_images, dtype=np.int32)
+    return ConsensusGraph(number[graph.ids], graph.doubt, graph.n_images)
 
 
 @often
@@ -248,7 +248,7 @@ def test_agglomeration_keeps_to_max_size_and_never_joins_images_without_a_path(g
 
 @often
 @given(first=st.integers(2, 12), second=st.integers(2, 12), doubt=st.floats(0, 0.3), seed=seeds)
-def test_two_cliques_joined_by_one_false_pair_stay_apart(first, second, doubt, seed):
+def test_two_cliques_joined_by_one_false_pair_stay_two_groups(first, second, doubt, seed):
     n_images = first + second
     pairs = [
         (one, other)

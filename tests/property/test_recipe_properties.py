@@ -50,9 +50,9 @@ def recipes(draw):
 
 
 @often
-@given(recipes(), st.booleans())
-def test_a_written_recipe_reads_back_equal(recipe, commented):
-    again = recipe_from(tomllib.loads(write_recipe(recipe, commented)))
+@given(recipes(), st.booleans(), st.booleans())
+def test_a_written_recipe_reads_back_equal(recipe, commented, template):
+    again = recipe_from(tomllib.loads(write_recipe(recipe, commented=commented, template=template)))
     assert again == recipe
     assert repr(again) == repr(recipe)
     assert recipe_from(recipe.as_dict()) == recipe

@@ -45,11 +45,11 @@ def with_settings(
         without: names to leave out, for a command that has an option of its own for them.
         flags: other spellings, name -> text for Typer, e.g. `{"color": "--color/--grey"}`.
     """
-    chosen, left_out = set(only), set(without)
+    wanted, left_out = set(only), set(without)
     known: dict[str, Setting] = {}
     for owner in owners:
         for name, one in settings_of(owner).items():
-            if name not in left_out and (not chosen or name in chosen):
+            if name not in left_out and (not wanted or name in wanted):
                 if name in known:
                     raise TypeError(f"two settings are called {name}; leave one out with `without`")
                 known[name] = one

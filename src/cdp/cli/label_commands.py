@@ -83,9 +83,8 @@ def label(
     Settings that are not given come from --preset. Give --labeled or --trained-mediator, or use --mediator vote.
     """
     with plain_errors():
-        chosen = {name: value for name, value in given.items() if name not in settings_of(Engine)}
-        settings = ConsensusSettings.of(**chosen)
-        engine = Engine(**{name: value for name, value in given.items() if name not in chosen})
+        engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
+        settings = ConsensusSettings.of(**given)
         inputs = Inputs(unlabeled, labeled, validation, trained_mediator, tuple(knn or ()), base, dim)
         label_files(
             inputs, out, settings, engine, cache=cache, report=report, seed=seed, force=force, quiet=quiet

@@ -21,6 +21,7 @@ from cdp.cli.app import (
     QuietOption,
     app,
     plain_errors,
+    print_table,
 )
 from cdp.cli.derived_options import Given, parse_text, settings_from, with_settings
 from cdp.cli.image_commands import ManifestArgument
@@ -65,6 +66,7 @@ _FORCE = Annotated[bool, typer.Option("--force", help="Throw away what is there 
 
 @app.command()
 @with_settings(Recipe, RunOptions, only=("color", "dimensions", "trunks"), flags=_FLAGS)
+@plain_errors()
 def networks(
     given: Given,
     classes: Annotated[int, typer.Option(help="Identities of the classifier.")] = 35012,
@@ -72,32 +74,24 @@ def networks(
     json: JsonOption = False,
 ) -> None:
     """List every network with the number of its parameters, classifier included."""
-    with plain_errors():
-        rows = _count_parameters(classes, size, settings_from(Recipe, given), given.get("trunks"))
-        if json:
-            from json import dumps
+    rows = _count_parameters(classes, size, settings_from(Recipe, given), given.get("trunks"))
+    if json:
+        from json import dumps
 
-            print(dumps(rows, indent=2))
-            return
-        cells = [
-            (
-                row["name"],
-                "images too small" if row["parameters"] is None else f"{row['parameters'] / 1e6:.2f} M",
-                str(row["least_size"]),
-                row["about"],
-            )
-            for row in rows
-        ]
-        _print_table(
-            f"Networks at {size} x {size} with {classes:,} classes",
-            ("name", "parameters", "least size", "about"),
-            cells,
-        )
-        _say("Any other trunk of timm can be named too.")
+        print(dumps(rows, indent=2))
+        return
+    cells = []
+    for row in rows:
+        count = "images too small" if row["parameters"] is None else f"{row['parameters'] / 1e6:.2f} M"
+        cells.append((row["name"], count, str(row["least_size"]), row["about"]))
+    title = f"Networks at {size} x {size} with {classes:,} classes"
+    print_table(title, ("name", ">parameters", ">least size", "about"), cells)
+    typer.echo("Any other trunk of timm can be named too.")
 
 
 @app.command()
 @with_settings(Recipe, Engine, RunOptions, flags=_FLAGS)
+@plain_errors()
 def train(
     manifest: ManifestArgument,
     out: _NETWORKS_OUT,
@@ -111,17 +105,17 @@ def train(
     quiet: QuietOption = False,
 ) -> None:
     """Stage 1: train a base model and a committee on labeled images, from scratch."""
-    with plain_errors():
-        if not network:
-            raise InputError("Name at least one --network; cdp networks lists them.")
-        with _training(given, more, force, quiet) as (options, shared, say):
-            from cdp.nets.supervised import train_supervised
+    if not network:
+        raise InputError("Name at least one --network; cdp networks lists them.")
+    with _training(given, more, force, quiet) as (options, shared, say):
+        from cdp.nets.supervised import train_supervised
 
-            say(train_supervised(options.read(manifest), network, out, **shared))
+        say(train_supervised(options.read(manifest), network, out, **shared))
 
 
 @app.command()
 @with_settings(Recipe, Engine, RunOptions, flags=_FLAGS)
+@plain_errors()
 def join(
     labeled: ManifestArgument,
     unlabeled: Annotated[list[str], typer.Argument(help="Manifests of the unlabeled parts.")],
@@ -144,32 +138,30 @@ def join(
     quiet: QuietOption = False,
 ) -> None:
     """Stage 3: train one network from scratch on true and pseudo-labels together."""
-    with plain_errors():
-        files = labels or []
-        if true_labels and (files or soft or labeled_share is not None):
-            raise InputError("--true-labels goes without --labels, --soft and --lambda.")
-        if not true_labels and len(files) != len(unlabeled):
-            raise InputError(
-                f"{len(unlabeled)} unlabeled parts but {len(files)} --labels; give one --labels per part, in order."
-            )
-        with _training(given, more, force, quiet) as (options, shared, say):
-            from cdp.data.merge import merge_manifests
-            from cdp.nets.joint import train_joint
-            from cdp.nets.label_files import read_pseudo_part
-            from cdp.nets.supervised import train_supervised
+    files = labels or []
+    if true_labels and (files or soft or labeled_share is not None):
+        raise InputError("--true-labels goes without --labels, --soft and --lambda.")
+    if not true_labels and len(files) != len(unlabeled):
+        raise InputError(
+            f"{len(unlabeled)} unlabeled parts but {len(files)} --labels; give one --labels per part, in order."
+        )
+    with _training(given, more, force, quiet) as (options, shared, say):
+        from cdp.data.merge import merge_manifests
+        from cdp.nets.joint import train_joint
+        from cdp.nets.label_files import read_pseudo_part
+        from cdp.nets.supervised import train_supervised
 
-            known, parts = options.read(labeled), [options.read(path) for path in unlabeled]
-            if true_labels:
-                say(train_supervised(merge_manifests([known, *parts]), [network], out, **shared))
-                return
-            pseudo = [
-                read_pseudo_part(part, file, soft=soft) for part, file in zip(parts, files, strict=True)
-            ]
-            say([train_joint(known, pseudo, network, out, labeled_share=labeled_share, **shared)])
+        known, parts = options.read(labeled), [options.read(path) for path in unlabeled]
+        if true_labels:
+            say(train_supervised(merge_manifests([known, *parts]), [network], out, **shared))
+            return
+        pseudo = [read_pseudo_part(part, file, soft=soft) for part, file in zip(parts, files, strict=True)]
+        say([train_joint(known, pseudo, network, out, labeled_share=labeled_share, **shared)])
 
 
 @app.command()
 @with_settings(Engine, RunOptions, only=("device", "threads", "root", "skip", "trunks"))
+@plain_errors()
 def embed(
     manifest: ManifestArgument,
     networks: Annotated[Path, typer.Option(help="The --out of cdp train or cdp join.")],
@@ -186,25 +178,14 @@ def embed(
     quiet: QuietOption = False,
 ) -> None:
     """Embed images with trained networks; row = manifest row. A killed run goes on where it was."""
-    with plain_errors():
-        members = [] if alone else member
-        views = embed_images(
-            manifest,
-            networks,
-            base,
-            out,
-            given,
-            members=members,
-            flip=flip,
-            batch=batch,
-            force=force,
-            quiet=quiet,
-        )
-        if not quiet:
-            _say(f"{views}\nWritten to {out}. Next: cdp label {out} …")
+    options: dict[str, Any] = {"flip": flip, "batch": batch, "force": force, "quiet": quiet}
+    views = embed_images(manifest, networks, base, out, given, members=[] if alone else member, **options)
+    if not quiet:
+        typer.echo(f"{views}\nWritten to {out}. Next: cdp label {out} …")
 
 
 @app.command()
+@plain_errors()
 def ensemble(
     views: Annotated[Path, typer.Argument(help="Views with several models.")],
     models: Annotated[str, typer.Option(help="Models by commas, e.g. base,resnet18,vgg16.")],
@@ -213,14 +194,13 @@ def ensemble(
     quiet: QuietOption = False,
 ) -> None:
     """The paper's ensemble baseline: embeddings of several models side by side, as one model."""
-    with plain_errors():
-        from cdp.data.views import read_views
-        from cdp.nets.ensemble import ensemble as concatenate
+    from cdp.data.views import read_views
+    from cdp.nets.ensemble import ensemble as concatenate
 
-        made = concatenate(read_views(views), [name.strip() for name in models.split(",") if name.strip()])
-        made.save(out, force=force)
-        if not quiet:
-            _say(f"{made}\nWritten to {out}.")
+    made = concatenate(read_views(views), [name.strip() for name in models.split(",") if name.strip()])
+    made.save(out, force=force)
+    if not quiet:
+        typer.echo(f"{made}\nWritten to {out}.")
 
 
 def embed_images(
@@ -388,32 +368,13 @@ def _print_trained(folders: Sequence[Path]) -> None:
             " + ".join(f"{space.classes:,}" for space in spaces),
         )
         cells.append((settings.network, *counts, f"{settings.loss:.3f}", settings.device, str(folder)))
-    _print_table("Trained", ("network", "images", "classes", "loss at the end", "device", "folder"), cells)
+    print_table("Trained", ("network", ">images", ">classes", ">loss at the end", "device", "folder"), cells)
     where = folders[0].parent
-    _say(f"Next: cdp embed MANIFEST --networks {where} --base {folders[0].name} --out VIEWS")
-
-
-def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for name in columns:
-        is_text = name in ("name", "network", "about", "device", "folder")
-        table.add_column(name, justify="left" if is_text else "right", no_wrap=name == "name")
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
-
-
-def _say(text: str, *, on_errors: bool = False) -> None:
-    from rich.console import Console
-
-    Console(stderr=on_errors).print(text, soft_wrap=True, highlight=False, markup=False)
+    typer.echo(f"Next: cdp embed MANIFEST --networks {where} --base {folders[0].name} --out VIEWS")
 
 
 def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    _say(f"Warning: {message}", on_errors=True)
+    typer.echo(f"Warning: {message}", err=True)
 
 
 def _ignore(*_: Any, **__: Any) -> None:

@@ -24,17 +24,16 @@ def new_recipe(
     bare: Annotated[bool, Option("--bare", help="Keys only, without their help.")] = False,
     force: Annotated[bool, Option("--force", help="Replace the file if it is there.")] = False,
 ) -> None:
-    """Write a recipe with every key, its default and a sentence about it.
+    """Write a recipe with every key and a sentence about it; keys at their defaults are comments.
 
     Keys can be set at once, e.g.: cdp recipe new mine.toml --data.images faces --consensus.k 30
     """
-    from cdp.config.overrides import parse_overrides
-    from cdp.config.reading import recipe_from
+    from cdp.config.reading import recipe_from_options
     from cdp.config.writing import write_recipe
     from cdp.files import write_text
 
     _refuse_option(file)
-    text = write_recipe(recipe_from({}, parse_overrides(context.args)), commented=not bare)
+    text = write_recipe(recipe_from_options(context.args), commented=not bare, template=True)
     if str(file) == "-":
         typer.echo(text, nl=False)
         return
@@ -56,7 +55,7 @@ def check_recipe_file(
     Keys can be set on top, e.g.: cdp recipe check mine.toml --consensus.threshold 0.9 --train.epochs 5 --no-bound
     """
     from cdp.config.checks import check_recipe
-    from cdp.config.environment import check_networks, check_paths
+    from cdp.config.environment import check_environment, source_kind
     from cdp.config.reading import read_recipe
     from cdp.config.writing import differences, to_toml
 
@@ -64,15 +63,15 @@ def check_recipe_file(
     recipe = read_recipe(file, context.args)
     try:
         check_recipe(recipe)
-        check_paths(recipe)
-        networks_known = check_networks(recipe)
+        networks_known = check_environment(recipe)
+        kind = source_kind(recipe)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     if json:
         typer.echo(dumps({"recipe": recipe.as_dict(), "networks_checked": networks_known}, indent=2))
         return
     typer.echo(f"{file}: this recipe can be run.")
-    if not networks_known:
+    if not networks_known and kind == "images":
         typer.echo(f"The networks' names were not checked; that needs {install_command('nets')}.")
     changed = differences(recipe)
     typer.echo("Not at its default:" if changed else "All keys are at their defaults.")

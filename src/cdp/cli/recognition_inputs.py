@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cdp.cli.artifact_commands import read_true_identities
-from cdp.data.ijb import TemplateProtocol, ijba_splits, read_detector_scores, read_ijb_pack, read_ijba_split
+from cdp.data.ijb import ijba_splits, read_detector_scores, read_ijb_pack, read_ijba_split
 from cdp.data.image_names import ImageNames, name_some, read_image_names
 from cdp.data.lfw_pairs import read_pairs
 from cdp.data.megaface import (
@@ -23,7 +23,7 @@ from cdp.data.verification_packs import read_verification_pack
 from cdp.data.views import read_identity_names, read_views
 from cdp.errors import InputError
 from cdp.evaluate.identification import check_distractors, mate_pairs
-from cdp.evaluate.templates import pool_templates
+from cdp.evaluate.templates import score_templates
 from cdp.evaluate.verification import ScoredPairs, score_pairs
 from cdp.types import Embeddings, Views
 from cdp.types.arrays import AnyArray, BoolArray
@@ -54,7 +54,7 @@ def score_protocol(
     if ijb is not None:
         protocol = read_ijb_pack(ijb, views.n_images, names)
         weights = read_detector_scores(ijb, protocol) if detector_scores else None
-        return [_score_templates(protocol, views, weights, threads)]
+        return [score_templates(protocol, views.base, weights, threads=threads)]
     people = views.identities if identities is None else read_true_identities(identities)
     if pack is not None:
         content = read_verification_pack(pack)
@@ -72,13 +72,6 @@ def score_protocol(
     return [score_pairs(views.base, ends, same, identities=people, folds=fold_of, threads=threads)]
 
 
-def _score_templates(
-    protocol: TemplateProtocol, views: Views, weights: AnyArray | None, threads: int
-) -> ScoredPairs:
-    pooled = pool_templates(views.base, protocol.images, protocol.templates, protocol.media, weights)
-    return score_pairs(pooled, protocol.ends, protocol.same, identities=protocol.subjects, threads=threads)
-
-
 def _score_ijba(
     ijba: Path, path: Path, flipped: Path | None, listed: ImageNames | None, suffix: str | None, threads: int
 ) -> list[ScoredPairs]:
@@ -91,7 +84,7 @@ def _score_ijba(
                 "row, or a folder with split1.npy, split2.npy, ... in the order of the metadata."
             )
         splits = (read_ijba_split(ijba, number, names) for number in numbers)
-        return [_score_templates(split, views, None, threads) for split in splits]
+        return [score_templates(split, views.base, threads=threads) for split in splits]
     parts = []
     for number in numbers:
         file = path / f"split{number}.npy"
@@ -101,7 +94,7 @@ def _score_ijba(
             raise InputError(
                 f"{file}: {views.n_images:,} rows, but split {number} lists {len(split.images):,} images."
             )
-        parts.append(_score_templates(split, views, None, threads))
+        parts.append(score_templates(split, views.base, threads=threads))
     return parts
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,21 +18,23 @@ from cdp.cli.app import (
     QuietOption,
     app,
     plain_errors,
+    print_table,
 )
+from cdp.errors import InputError
 
 if TYPE_CHECKING:
     from cdp.config.sections import RunRecipe
-
-RunOut = Annotated[
-    Path,
-    typer.Option("--out", help="The run's folder; an interrupted run goes on in it.", show_default=False),
-]
+    from cdp.run.runner import Planned
 
 
 @app.command(context_settings=OVERRIDABLE, options_metavar="[OPTIONS] [--KEY VALUE]...")
+@plain_errors()
 def run(
     context: typer.Context,
-    out: RunOut,
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="The run's folder; an interrupted run goes on in it.", show_default=False),
+    ],
     recipe: Annotated[
         str | None,
         typer.Argument(
@@ -51,18 +52,21 @@ def run(
     --consensus.k 10, or --k 10 where one section only has it. What is up to date is kept: run the same command again
     after an interruption or a change.
     """
-    with plain_errors():
-        from cdp.config.reading import read_recipe, recipe_from_options
+    from cdp.config.reading import read_recipe, recipe_from_options
 
-        words = list(context.args)
-        if recipe is not None and recipe.startswith("-"):
-            # Options before any recipe: Typer takes the first unknown one for the argument.
-            words, recipe = [recipe, *words], None
-        chosen = recipe_from_options(words) if recipe is None else read_recipe(recipe, words)
-        run_or_plan(chosen, out, plan=plan, quiet=quiet, as_json=as_json)
+    words = list(context.args)
+    if recipe is not None and recipe.startswith("-"):
+        # Options before any recipe: Typer takes the first unknown one for the argument.
+        words, recipe = [recipe, *words], None
+        named = [word for word in words if word.endswith(".toml")]
+        if named:
+            raise InputError(f"{words[0]}: name the recipe first: cdp run {named[0]} {words[0]} …")
+    settings = recipe_from_options(words) if recipe is None else read_recipe(recipe, words)
+    run_or_plan(settings, out, plan=plan, quiet=quiet, as_json=as_json)
 
 
 @app.command(context_settings=OVERRIDABLE, options_metavar="[OPTIONS] [--KEY VALUE]...")
+@plain_errors()
 def demo(
     context: typer.Context,
     out: Annotated[
@@ -80,31 +84,31 @@ def demo(
 
     Any key of its recipe can be given as an option, e.g. --seed 1; the recipe itself is left in the folder.
     """
-    with plain_errors():
-        from cdp.lab.demo import demo_recipe, draw_demo_faces
-        from cdp.progress import progress_bars
-        from cdp.run.run_recipe import clear
+    from cdp.lab.demo import demo_recipe, draw_demo_faces, plan_demo
+    from cdp.progress import progress_bars
+    from cdp.run.run_recipe import clear
 
-        if force and not plan:
-            clear(out)
-        with tempfile.TemporaryDirectory(prefix="cdp-demo-") as elsewhere:
-            # A plan must know the faces, and writes nothing into the demo's folder.
-            folder = Path(elsewhere) if plan else out
-            chosen = demo_recipe(folder, quick=quick, overrides=context.args)
-            with progress_bars(not (quiet or as_json)) as progress:
-                draw_demo_faces(folder, chosen, quick=quick, progress=progress)
-            run_or_plan(chosen, out, plan=plan, quiet=quiet, as_json=as_json)
+    recipe = demo_recipe(out, quick=quick, overrides=context.args)
+    if plan:
+        _show_plan(plan_demo(out, recipe, quick=quick), out, as_json=as_json)
+        return
+    if force:
+        clear(out)
+    with progress_bars(not (quiet or as_json)) as progress:
+        draw_demo_faces(out, recipe, quick=quick, progress=progress)
+    run_or_plan(recipe, out, plan=False, quiet=quiet, as_json=as_json)
 
 
 def run_or_plan(recipe: RunRecipe, out: Path, *, plan: bool, quiet: bool, as_json: bool) -> None:
     """Run a recipe and say how it went, or say what would run."""
-    from cdp.cli.terminal import listening, print_run, say_line
-    from cdp.run.run_recipe import run_recipe
+    from cdp.cli.terminal import JsonLines, Terminal, listening, print_run, say_line
+    from cdp.run.run_recipe import plan_recipe, run_recipe
+    from cdp.run.runner import Listener
 
     if plan:
-        _show_plan(recipe, out, as_json=as_json)
+        _show_plan(plan_recipe(recipe, out), out, as_json=as_json)
         return
-    with listening(as_json=as_json, quiet=quiet) as listener:
+    with listening(Listener, JsonLines, Terminal, as_json=as_json, quiet=quiet) as listener:
         try:
             outcome = run_recipe(recipe, out, command=typed_command(sys.argv[1:]), listener=listener)
         except KeyboardInterrupt:
@@ -121,32 +125,18 @@ def run_or_plan(recipe: RunRecipe, out: Path, *, plan: bool, quiet: bool, as_jso
         print_run(record, outcome.report)
 
 
-def _show_plan(recipe: RunRecipe, out: Path, *, as_json: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _show_plan(planned: Sequence[Planned], out: Path, *, as_json: bool) -> None:
+    from cdp.cli.terminal import say_line
 
-    from cdp.cli.terminal import say, say_line
-    from cdp.run.run_recipe import plan_recipe
-
-    planned = plan_recipe(recipe, out)
     if as_json:
         for one in planned:
             say_line("plan", {"stage": one.stage.name, "state": one.state, "why": one.why})
         return
-    table = Table(title=f"What cdp run would do in {out}", title_justify="left")
-    for name in ("stage", "", "why"):
-        table.add_column(name)
     words = {"fresh": "[green]kept[/]", "run": "[bold]runs[/]", "perhaps": "[yellow]runs if changed[/]"}
-    for one in planned:
-        table.add_row(one.stage.name, words[one.state], one.why)
-    console = Console()
-    console.print(table)
-    n_runs = sum(one.state == "run" for one in planned)
-    n_perhaps = sum(one.state == "perhaps" for one in planned)
-    say(
-        console,
-        f"{n_runs} of {len(planned)} stages run, {n_perhaps} more if what they are made from changes.",
-    )
+    rows = [(one.stage.name, words[one.state], one.why) for one in planned]
+    print_table(f"What cdp run would do in {out}", ("stage", "", "why"), rows)
+    n_runs, n_perhaps = (sum(one.state == state for one in planned) for state in ("run", "perhaps"))
+    typer.echo(f"{n_runs} of {len(planned)} stages run, {n_perhaps} more if what they are made from changes.")
 
 
 def typed_command(arguments: Sequence[str]) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,12 +18,15 @@ from cdp.cli.app import (
     QuietOption,
     app,
     plain_errors,
+    print_table,
 )
 from cdp.errors import InputError, OutputExistsError
 from cdp.lab.study.catalog import SENTENCES
 
 if TYPE_CHECKING:
-    from cdp.lab.study.execute import Job, Left, StudyListener
+    from cdp.config.sections import RunRecipe
+    from cdp.lab.study.design import Study
+    from cdp.lab.study.execute import Job
 
 study = typer.Typer(
     help="The paper's tables and figures: variants of a recipe over several seeds, what they share made once.",
@@ -32,11 +34,6 @@ study = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(study, name="study")
-
-StudyOut = Annotated[
-    Path,
-    typer.Option("--out", help="The study's folder; an interrupted study goes on in it.", show_default=False),
-]
 
 
 @study.command("list")
@@ -47,6 +44,7 @@ def list_studies() -> None:
 
 
 @study.command()
+@plain_errors()
 def page(
     folders: Annotated[list[Path], typer.Argument(help="What `cdp study --out` wrote, one or several.")],
     out: Annotated[Path, typer.Option("--out", help="Markdown file to write.", show_default=False)],
@@ -56,22 +54,27 @@ def page(
 
     A file remarks.md in a study's folder is set below its tables; one beside the page opens it.
     """
-    with plain_errors():
-        from cdp.files import write_text
-        from cdp.lab.study.study_page import comparison_page, read_chapters, read_remarks
+    from cdp.files import write_text
+    from cdp.lab.study.study_page import comparison_page, read_chapters, read_remarks
 
-        if out.exists() and not force:
-            raise OutputExistsError(
-                f"{out} is there already; choose another name or replace it with --force."
-            )
-        write_text(out, comparison_page(read_chapters(folders, out), read_remarks(out.parent)))
+    if out.exists() and not force:
+        raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
+    write_text(out, comparison_page(read_chapters(folders, out), read_remarks(out.parent)))
 
 
 def _command(name: str) -> Callable[..., None]:
+    @plain_errors()
     def command(
         context: typer.Context,
         recipe: Annotated[str, typer.Argument(help="A recipe of `cdp run` that all variants start from.")],
-        out: StudyOut,
+        out: Annotated[
+            Path,
+            typer.Option(
+                "--out",
+                help="The study's folder; an interrupted study goes on in it.",
+                show_default=False,
+            ),
+        ],
         seeds: Annotated[int, typer.Option(help="How many seeds, from the recipe's on.")] = 3,
         variants: Annotated[
             str | None, typer.Option(help="Only these variants, by commas; --plan names all.")
@@ -95,25 +98,20 @@ def _command(name: str) -> Callable[..., None]:
         quiet: QuietOption = False,
         as_json: LinesOption = False,
     ) -> None:
-        with plain_errors():
-            from cdp.config.reading import read_recipe
-            from cdp.lab.study.catalog import find_study
-            from cdp.lab.study.design import Options
-            from cdp.lab.study.execute import make_jobs
+        from cdp.config.reading import read_recipe
+        from cdp.lab.study.catalog import find_study
+        from cdp.lab.study.design import Options
+        from cdp.lab.study.execute import make_jobs
 
-            if recipe.startswith("-"):
-                raise InputError(
-                    f"{recipe}: name the recipe first: cdp study {name} RECIPE {recipe} … --out DIR"
-                )
-            start = read_recipe(recipe, context.args)
-            options = Options(_numbers(sizes), _listed(methods), pair_recall)
-            jobs = make_jobs(
-                find_study(name), start, out, n_seeds=seeds, variants=_listed(variants), options=options
-            )
-            if plan:
-                _show_plan(name, out, jobs, as_json=as_json)
-            else:
-                _run(name, start, out, jobs, pool, quiet=quiet, as_json=as_json)
+        if recipe.startswith("-"):
+            raise InputError(f"{recipe}: name the recipe first: cdp study {name} RECIPE {recipe} … --out DIR")
+        start, known = read_recipe(recipe, context.args), find_study(name)
+        options = Options(_numbers(sizes), _listed(methods), pair_recall)
+        jobs = make_jobs(known, start, out, n_seeds=seeds, variants=_listed(variants), options=options)
+        if plan:
+            _show_plan(name, out, jobs, as_json=as_json)
+        else:
+            _run(known, start, out, jobs, pool, quiet=quiet, as_json=as_json)
 
     return command
 
@@ -140,8 +138,8 @@ def _numbers(words: str | None) -> tuple[int, ...]:
 
 
 def _run(
-    name: str,
-    recipe: Any,
+    study: Study,
+    recipe: RunRecipe,
     out: Path,
     jobs: Sequence[Job],
     pool: Path | None,
@@ -149,42 +147,30 @@ def _run(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from cdp.cli.run_commands import typed_command
-    from cdp.cli.terminal import say, say_line
-    from cdp.lab.study.catalog import find_study
-    from cdp.lab.study.execute import run_study
+    from cdp.cli.study_terminal import StudyLines, StudyTerminal
+    from cdp.cli.terminal import listening, say_line
+    from cdp.lab.study.execute import StudyListener, run_study
     from cdp.lab.study.result_tables import table_of
 
-    chosen = find_study(name)
-    with _listening(as_json=as_json, quiet=quiet) as listener:
+    with listening(StudyListener, StudyLines, StudyTerminal, as_json=as_json, quiet=quiet) as listener:
         try:
             command = typed_command(sys.argv[1:])
-            results = run_study(chosen, recipe, out, jobs, pool=pool, command=command, listener=listener)
+            results = run_study(study, recipe, out, jobs, pool=pool, command=command, listener=listener)
         except KeyboardInterrupt:
             raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
     if as_json:
-        about = {"study": name, "folder": str(out), "rows": results["rows"]}
+        about = {"study": study.name, "folder": str(out), "rows": results["rows"]}
         say_line("study", {**about, "seconds": round(results["seconds"], 1)})
     elif not quiet:
         header, rows = table_of(results)
-        table = Table(title=chosen.title, title_justify="left")
-        for at, head in enumerate(header):
-            table.add_column(head, justify="left" if at < len(chosen.heads) else "right")
-        for row in rows:
-            table.add_row(*row)
-        console = Console()
-        console.print(table)
-        say(console, f"Open {out / 'study.html'} in a browser.")
+        columns = [head if at < len(study.heads) else f">{head}" for at, head in enumerate(header)]
+        print_table(study.title, columns, rows)
+        typer.echo(f"Open {out / 'study.html'} in a browser.")
 
 
 def _show_plan(name: str, out: Path, jobs: Sequence[Job], *, as_json: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from cdp.cli.terminal import say, say_line
+    from cdp.cli.terminal import say_line
     from cdp.lab.study.execute import plan_study
     from cdp.report.words import counted
 
@@ -194,46 +180,16 @@ def _show_plan(name: str, out: Path, jobs: Sequence[Job], *, as_json: bool) -> N
             about = {"variant": one.job.variant.slug, "seed": one.job.seed, "kept": one.n_kept}
             say_line("plan", {**about, "shared": one.n_shared, "runs": list(one.runs)})
         return
-    table = Table(title=f"What cdp study {name} would do in {out}", title_justify="left")
-    for head in ("variant", "seed", "kept", "shared", "runs", "what runs"):
-        table.add_column(head, justify="right" if head in ("seed", "kept", "shared", "runs") else "left")
+    rows = []
     for one in planned:
         first = ", ".join(one.runs[:3]) + (" …" if len(one.runs) > 3 else "")
-        counts = (str(one.n_kept), str(one.n_shared), str(len(one.runs)))
-        table.add_row(one.job.variant.slug, str(one.job.seed), *counts, first)
-    console = Console()
-    console.print(table)
+        counts = (one.job.seed, one.n_kept, one.n_shared, len(one.runs))
+        rows.append((one.job.variant.slug, *map(str, counts), first))
+    columns = ("variant", ">seed", ">kept", ">shared", ">runs", "what runs")
+    print_table(f"What cdp study {name} would do in {out}", columns, rows)
     n_runs = sum(len(one.runs) for one in planned)
     n_shared = sum(one.n_shared for one in planned)
-    say(
-        console,
+    typer.echo(
         f"{counted(n_runs, 'stage')} to run in {counted(len(planned), 'run')}; {n_shared} more are shared with an "
-        "earlier variant.",
+        "earlier variant."
     )
-
-
-@contextmanager
-def _listening(*, as_json: bool, quiet: bool) -> Iterator[StudyListener]:
-    from cdp.cli.study_terminal import StudyLines, StudyTerminal
-    from cdp.cli.terminal import warnings_as_lines
-    from cdp.lab.study.execute import NullStudyListener
-    from cdp.progress import make_bars
-
-    with warnings_as_lines(as_json=as_json):
-        if as_json:
-            yield StudyLines()
-        elif quiet:
-            yield NullStudyListener()
-        else:
-            with make_bars(transient=True) as bars:
-                yield StudyTerminal(bars)
-
-
-def left_in_words(left: Left) -> str:
-    """`4 runs, 12 stages, about 8 min 20 s left`."""
-    from cdp.report.words import counted, seconds
-
-    if not left.runs:
-        return "all done"
-    about = "time not known yet" if left.seconds is None else f"about {seconds(left.seconds)}"
-    return f"{counted(left.runs, 'run')} with {counted(left.stages, 'new stage')} left, {about}"

@@ -1,23 +1,19 @@
-"""How a study goes, told on the terminal or as JSON lines."""
+"""How a study goes on, on the terminal or as JSON lines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cdp.cli.study_commands import left_in_words
 from cdp.cli.terminal import JsonLines, Terminal, say_line
 from cdp.lab.study.design import Variant
-from cdp.lab.study.execute import Left
-from cdp.report.words import seconds
+from cdp.lab.study.execute import Left, StudyListener
+from cdp.report.words import counted, seconds
 from cdp.run.runner import Ran
 from cdp.run.stages import Record, Stage
 
 
-class StudyTerminal(Terminal):
+class StudyTerminal(Terminal, StudyListener):
     """A line per run; bars for what goes on."""
-
-    def run_started(self, variant: Variant, seed: int, at: int, n_runs: int, left: Left) -> None:
-        """Nothing; the stages have bars."""
 
     def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
         """Stages of a study go without lines."""
@@ -38,7 +34,7 @@ class StudyTerminal(Terminal):
         )
 
 
-class StudyLines(JsonLines):
+class StudyLines(JsonLines, StudyListener):
     """One JSON object per line on standard output."""
 
     def run_started(self, variant: Variant, seed: int, at: int, n_runs: int, left: Left) -> None:
@@ -49,6 +45,14 @@ class StudyLines(JsonLines):
         self, variant: Variant, seed: int, ran: Sequence[Ran], at: int, n_runs: int, left: Left
     ) -> None:
         """A run is done."""
-        told = {"variant": variant.slug, "seed": seed, "at": at, "of": n_runs}
+        about = {"variant": variant.slug, "seed": seed, "at": at, "of": n_runs}
         kept = sum(one.fresh for one in ran)
-        say_line("run finished", {**told, "stages": len(ran), "kept": kept, "left": vars(left)})
+        say_line("run finished", {**about, "stages": len(ran), "kept": kept, "left": vars(left)})
+
+
+def left_in_words(left: Left) -> str:
+    """`4 runs with 12 new stages left, about 8 min 20 s`."""
+    if not left.runs:
+        return "all done"
+    about = "time not known yet" if left.seconds is None else f"about {seconds(left.seconds)}"
+    return f"{counted(left.runs, 'run')} with {counted(left.stages, 'new stage')} left, {about}"

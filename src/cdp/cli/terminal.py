@@ -6,11 +6,11 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -18,14 +18,17 @@ from rich.progress import Progress as Bars
 from rich.progress import TaskID
 from rich.table import Table
 
+from cdp.cli.app import print_table
 from cdp.evaluate.label_figures import LabelFigures
 from cdp.lab.synthetic import SyntheticSplit
 from cdp.labeling.pipeline import Labeling
 from cdp.progress import make_bars
-from cdp.run.runner import Listener, NullListener
+from cdp.run.runner import Listener
 from cdp.run.stages import Record, Stage
 from cdp.types import Fate
-from cdp.types.run_record import Figure, GroupScores, Headline, Results, RunRecord, Score, TrueFigures
+from cdp.types.run_record import Figure, Headline, Results, RunRecord, Score, TrueFigures
+
+AnyListener = TypeVar("AnyListener", bound=Listener)
 
 
 def percent(value: float | None) -> str:
@@ -79,55 +82,37 @@ def print_labeling(labeling: Labeling, results: Results, out: Path) -> None:
 def print_true_figures(true: TrueFigures, console: Console | None = None) -> None:
     """Figures against true identities."""
     console = console or Console()
-    table = Table(title="Against the true identities", title_justify="left")
-    for name in ("", "precision", "recall", "F", "NMI"):
-        table.add_column(name, justify="left" if not name else "right")
+    rows = []
     if true.pairs is not None:
-        table.add_row(
-            "accepted pairs, among candidates",
-            decimals(true.pairs.precision),
-            decimals(true.pairs.recall),
-            "",
-            "",
-        )
-    for name, group in (
-        ("discards as groups of one", true.discards_kept),
-        ("discards removed", true.discards_removed),
-    ):
-        _add_scores(table, name, group)
-    console.print(table)
+        pairs = (decimals(true.pairs.precision), decimals(true.pairs.recall))
+        rows.append(("accepted pairs, among candidates", *pairs, "", ""))
+    groups = {"discards as groups of one": true.discards_kept, "discards removed": true.discards_removed}
+    for name, group in groups.items():
+        rows.append((f"pairwise, {name}", *_scores(group.pairwise), ""))
+        rows.append((f"BCubed, {name}", *_scores(group.bcubed), decimals(group.nmi)))
+    print_table("Against the true identities", ("", ">precision", ">recall", ">F", ">NMI"), rows)
     say(
         console,
         f"{percent(true.coverage)} of {true.images:,} images labeled; {true.identities_found:,} identities "
         f"found, {true.identities_true:,} true ones ({true.identities_true_shared:,} with two images or more).",
     )
-    _print_sizes(true, console)
+    _print_sizes(true)
 
 
-def _print_sizes(true: TrueFigures, console: Console) -> None:
+def _print_sizes(true: TrueFigures) -> None:
     """How many identities have how many images, in bins of doubling width."""
-    table = Table(title="Images per identity", title_justify="left")
-    table.add_column("")
-    found, known = np.array(true.sizes_found, np.int64), np.array(true.sizes, np.int64)
-    rows: dict[str, list[str]] = {"found": [], "true": []}
+    columns, found, known = [""], ["found"], ["true"]
     low = high = 1
-    while low <= max(found.max(initial=1), known.max(initial=1)):
-        table.add_column(str(low) if low == high else f"{low}-{high}", justify="right")
-        for name, sizes in (("found", found), ("true", known)):
-            rows[name].append(f"{int(((sizes >= low) & (sizes <= high)).sum()):,}")
+    while low <= max([1, *true.sizes_found, *true.sizes]):
+        columns.append(f">{low}" if low == high else f">{low}-{high}")
+        for cells, sizes in ((found, true.sizes_found), (known, true.sizes)):
+            cells.append(f"{sum(low <= size <= high for size in sizes):,}")
         low, high = high + 1, 2 * high
-    for name, cells in rows.items():
-        table.add_row(name, *cells)
-    console.print(table)
+    print_table("Images per identity", columns, [found, known])
 
 
-def _add_scores(table: Table, name: str, group: GroupScores) -> None:
-    def row(kind: str, score: Score, nmi: str) -> None:
-        values = (decimals(score.precision), decimals(score.recall), decimals(score.f))
-        table.add_row(f"{kind}, {name}", *values, nmi)
-
-    row("pairwise", group.pairwise, "")
-    row("BCubed", group.bcubed, decimals(group.nmi))
+def _scores(score: Score) -> tuple[str, str, str]:
+    return decimals(score.precision), decimals(score.recall), decimals(score.f)
 
 
 def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, LabelFigures]], out: Path) -> None:
@@ -135,16 +120,13 @@ def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, LabelFigures]
     console = Console()
     say(console, f"Labeled part:   {split.labeled}")
     say(console, f"Unlabeled part: {split.unlabeled}")
-    table = Table(
-        title="Pseudo-labels: pairwise figures, BCubed F, share of images labeled", title_justify="left"
-    )
-    for name in ("", "precision", "recall", "F", "BCubed", "labeled", "found"):
-        table.add_column(name, justify="left" if not name else "right")
+    cells = []
     for name, figures in rows:
         pairwise, bcubed = figures.discards_kept.pairwise, figures.discards_kept.bcubed
         scores = [decimals(value) for value in (pairwise.precision, pairwise.recall, pairwise.f, bcubed.f)]
-        table.add_row(name, *scores, percent(figures.coverage), f"{figures.identities_found:,}")
-    console.print(table)
+        cells.append((name, *scores, percent(figures.coverage), f"{figures.identities_found:,}"))
+    title = "Pseudo-labels: pairwise figures, BCubed F, share of images labeled"
+    print_table(title, ("", ">precision", ">recall", ">F", ">BCubed", ">labeled", ">found"), cells)
     say(
         console,
         f"{rows[0][1].identities_true_shared:,} people have two images or more and could be found. "
@@ -156,7 +138,7 @@ def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, LabelFigures]
 
 
 def print_run(record: RunRecord, report: Path) -> None:
-    """The closing table of `cdp run`, in words too."""
+    """The closing table of `cdp run`, and what was left out."""
     console = Console()
     labels = record.results.labels
     if record.results.headline is not None:
@@ -181,13 +163,18 @@ def _headline_table(headline: Headline) -> Table:
     table.add_column("rank-1", justify="right")
     for rate in headline.models[0].tpr:
         table.add_column(f"TPR at FPR {rate.fpr:g}", justify="right")
+    for rate in headline.models[0].templates:
+        table.add_column(f"of templates at {rate.fpr:g}", justify="right")
     for model in headline.models:
-        cells = [_figure(model.rank1, 1, 3), *(_figure(rate, 1, 3) for rate in model.tpr)]
+        cells = [
+            _figure(model.rank1, 1, 3),
+            *(_figure(rate, 1, 3) for rate in (*model.tpr, *model.templates)),
+        ]
         table.add_row(model.title, f"{model.images:,}", *cells)
     gap = headline.gap_closed
     if gap is not None:
         table.add_section()
-        shares = [_figure(gap.rank1, 100, 0), *(_figure(rate, 100, 0) for rate in gap.tpr)]
+        shares = [_figure(gap.rank1, 100, 0), *(_figure(rate, 100, 0) for rate in (*gap.tpr, *gap.templates))]
         table.add_row("share of the gap closed", "", *shares)
     return table
 
@@ -204,20 +191,35 @@ def _figure(figure: Figure, factor: int, digits: int) -> str:
 
 
 @contextmanager
-def listening(*, as_json: bool, quiet: bool) -> Iterator[Listener]:
-    """Who is told how a run goes: JSON lines, nobody, or a person at a terminal; warnings are told the same way."""
-    with warnings_as_lines(as_json=as_json):
+def listening(
+    silent: Callable[[], AnyListener],
+    lines: Callable[[], AnyListener],
+    terminal: Callable[[Bars], AnyListener],
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> Iterator[AnyListener]:
+    """The listener of a command: JSON lines, silent, or bars on a terminal; warnings are shown the same way."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if as_json:
-            yield JsonLines()
-        elif quiet:
-            yield NullListener()
+            say_line("warning", {"text": str(message)})
         else:
-            with make_bars(transient=True) as bars:
-                yield Terminal(bars)
+            say(Console(stderr=True), f"Warning: {message}")
+
+    with (
+        warnings.catch_warnings(),
+        make_bars(transient=True) if not (as_json or quiet) else nullcontext() as bars,
+    ):
+        warnings.showwarning = show
+        if bars is not None:
+            yield terminal(bars)
+        else:
+            yield lines() if as_json else silent()
 
 
 @dataclass
-class Terminal:
+class Terminal(Listener):
     """A line per stage, and a bar for what goes on."""
 
     bars: Bars
@@ -250,7 +252,7 @@ class Terminal:
         self.tasks.clear()
 
 
-class JsonLines:
+class JsonLines(Listener):
     """One JSON object per line on standard output."""
 
     def __init__(self) -> None:
@@ -269,32 +271,11 @@ class JsonLines:
 
     def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
         """A stage is done."""
-        about = {
-            "stage": stage.name,
-            "fresh": fresh,
-            "seconds": round(record.seconds, 3),
-            "at": at,
-            "of": n_stages,
-        }
-        say_line("finished", {**about, "peak_memory": record.peak_memory})
+        cost = {"seconds": round(record.seconds, 3), "peak_memory": record.peak_memory}
+        say_line("finished", {"stage": stage.name, "fresh": fresh, "at": at, "of": n_stages, **cost})
 
 
 def say_line(event: str, about: dict[str, Any]) -> None:
     """One JSON object on a line of standard output."""
     sys.stdout.write(json.dumps({"event": event, **about}) + "\n")
     sys.stdout.flush()
-
-
-@contextmanager
-def warnings_as_lines(*, as_json: bool) -> Iterator[None]:
-    """Warnings told as everything else is."""
-
-    def tell(message: Warning | str, *_: Any, **__: Any) -> None:
-        if as_json:
-            say_line("warning", {"text": str(message)})
-        else:
-            say(Console(stderr=True), f"Warning: {message}")
-
-    with warnings.catch_warnings():
-        warnings.showwarning = tell
-        yield

@@ -24,10 +24,13 @@ def check_recipe(recipe: RunRecipe) -> None:
 
 def check_without_images(recipe: RunRecipe) -> None:
     """Refuse what only images have, where a recipe starts from embeddings."""
-    for key in ("skip", "rotations"):
+    for key in ("templates", "skip", "rotations"):
         if getattr(recipe.data, key):
             raise InputError(f"data.{key} is about images, and there are embeddings only: leave it out.")
-    for key, value, none in (("joint.rounds", recipe.joint.rounds, 1), ("train.folds", recipe.train.folds, 0)):
+    for key, value, none in (
+        ("joint.rounds", recipe.joint.rounds, 1),
+        ("train.folds", recipe.train.folds, 0),
+    ):
         if value > none:
             raise InputError(f"{key} trains networks, and there are embeddings only: set {key} = {none}.")
 
@@ -92,8 +95,18 @@ def _shares(recipe: RunRecipe) -> Iterator[str]:
 
 def _tests(recipe: RunRecipe) -> Iterator[str]:
     data, split = recipe.data, recipe.split
-    if data.is_split_here and data.test and (split.probes > 0 or split.distractors > 0):
-        yield "split.probes and split.distractors do not go with data.test, which has both: set them to 0."
+    for one, other in (("probes", "distractors"), ("templates", "template_images")):
+        if bool(getattr(data, one)) != bool(getattr(data, other)):
+            lacking = other if getattr(data, one) else one
+            yield f"data.{one} and data.{other} go together: give data.{lacking} too, or leave out both."
+    if data.test and data.probes:
+        yield (
+            "data.test and data.probes are both given: test is cut into probes and distractors here, probes is cut already; "
+            "leave one of them empty."
+        )
+    if data.is_split_here and (data.test or data.probes) and (split.probes > 0 or split.distractors > 0):
+        given = "data.test, which has" if data.test else "data.probes and data.distractors, which are"
+        yield f"split.probes and split.distractors do not go with {given} both: set them to 0."
     if data.is_split_here and 0 in (split.probes, split.distractors) and split.probes + split.distractors > 0:
         missing = "probes" if split.probes == 0 else "distractors"
         yield f"split.{missing} = 0: evaluation needs probes and distractors; give both a share, e.g. 0.1."
@@ -125,6 +138,16 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
         yield (
             f"consensus.quorum = {consensus.quorum}: the committee has {n_members} "
             f"member{'' if n_members == 1 else 's'}; ask for as many at most, or -1 for all."
+        )
+    if (
+        recipe.data.images
+        and consensus.inputs == ("relationship",)
+        and not n_members
+        and consensus.mediator == "mlp"
+    ):
+        yield (
+            "consensus.inputs has relationship only, which is about the committee, and committee.networks is empty: add "
+            "affinity, or members."
         )
     if consensus.mediator == "vote" and folds:
         yield (

@@ -32,11 +32,11 @@ def check_paths(recipe: RunRecipe) -> None:
     """Refuse a path that is not there; nothing is read."""
     from cdp.data.webdataset import has_pattern, shards_of
 
-    data = recipe.data
-    for key, path in [*_sources(recipe), ("root", data.root), ("skip", data.skip)]:
+    others = [(key, getattr(recipe.data, key)) for key in ("templates", "template_images", "root", "skip")]
+    for key, path in [*_sources(recipe), *others]:
         if not path or Path(path).exists():
             continue
-        if has_pattern(path) and key not in ("root", "skip"):
+        if has_pattern(path) and key not in ("templates", "root", "skip"):
             try:
                 shards_of(path)
             except InputError as error:
@@ -77,6 +77,8 @@ def _sources(recipe: RunRecipe) -> list[tuple[str, str]]:
         *((f"unlabeled[{at}]", path) for at, path in enumerate(data.unlabeled)),
         ("validation", data.validation),
         ("test", data.test),
+        ("probes", data.probes),
+        ("distractors", data.distractors),
     ]
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from cdp.config.overrides import parse_overrides
-from cdp.config.sections import SECTIONS, RunRecipe
+from cdp.config.sections import SECTIONS, DataSection, RunRecipe
 from cdp.consensus.settings import with_preset
 from cdp.errors import InputError
 from cdp.settings import did_you_mean, listed, settings_of, shown, word_for
 
-PATH_KEYS = ("images", "labeled", "embeddings", "validation", "test", "root", "skip")
+PATH_KEYS = tuple(name for name, one in settings_of(DataSection).items() if one.kind is str and not one.many)
 """The keys of [data] that are one path; `unlabeled` is a list of them."""
 
 
@@ -35,10 +35,10 @@ def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
     Raises:
         InputError: the file is missing or no TOML, a key is not known, or a value is not what it should be.
     """
-    place = Path(file)
-    values = _anchor(_nested(_read_toml(place), str(place)), place.resolve().parent)
+    path = Path(file)
+    values = _anchor(_nested(_read_toml(path), str(path)), path.resolve().parent)
     given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
-    return _build(_merge(values, given), str(place))
+    return _build(_merge(values, given), str(path))
 
 
 def recipe_from_options(options: Sequence[str]) -> RunRecipe:

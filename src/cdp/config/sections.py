@@ -43,6 +43,19 @@ class DataSection(_Section):
     test: str = setting(
         "", "A part with identities for evaluation; empty = probes and distractors come from the split."
     )
+    probes: str = setting(
+        "", "Instead of test: probe images, two or more of each identity, as FaceScrub's are in MegaFace."
+    )
+    distractors: str = setting(
+        "", "With probes: images of other people that they are searched among; they need no identities."
+    )
+    templates: str = setting(
+        "",
+        "A folder of protocol files, split1 … of IJB-A or those of IJB-B or IJB-C: TPR between templates is measured too.",
+    )
+    template_images: str = setting(
+        "", "With templates: the face images that its files name, FILE or FILE#SIGHTING_ID."
+    )
     root: str = setting("", "What relative paths inside tables start from; empty = the table's folder.")
     skip: str = setting("", "A list of images to leave out, as `cdp check --list` writes it.")
     truth: bool = setting(
@@ -80,7 +93,7 @@ class SplitSection(_Section):
     )
     probes: float = setting(
         -1.0,
-        "Share of all images: probes for evaluation; -1 = a tenth where there is no data.test, else none.",
+        "Share of all images: probes for evaluation; -1 = a tenth where there is no data.test or data.probes, else none.",
         meaning="a share",
         low=0,
         below=1,
@@ -185,7 +198,11 @@ class MeasureSettings:
         (0.01, 0.001), "False positive rates of verification.", meaning="a rate", above=0, below=1
     )
     replicates: int = setting(
-        1000, "Bootstrap replicates of the intervals; 0 = none.", meaning="a number of replicates", low=0
+        1000,
+        "Bootstrap replicates of the intervals; 0 = none.",
+        meaning="a number of replicates",
+        low=20,
+        also=0,
     )
     pairs: int = setting(200_000, "Most verification pairs.", meaning="a number of pairs", low=1)
 
@@ -208,7 +225,7 @@ class EvaluationSection(_Section, MeasureSettings):
 
 @dataclass(frozen=True)
 class EngineSection(Engine):
-    """What a run may take of the machine; nothing here changes a result."""
+    """What a run may take of the machine; with other threads or another device, trained networks round differently."""
 
     section: ClassVar[str] = "engine"
     checkpoint_every: int = setting(

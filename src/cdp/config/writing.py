@@ -1,13 +1,14 @@
-"""A recipe as TOML that reads back equal, and the table of all keys, both made from the fields."""
+"""A recipe as TOML that reads back equal, and the tables of all keys and settings, made from the fields."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from cdp.config.sections import SECTIONS, RunRecipe
-from cdp.consensus.settings import default_of
+from cdp.config.sections import SECTIONS, RunRecipe, TrainSection
+from cdp.consensus.settings import PRESETS, ConsensusSettings, default_of
+from cdp.engine import Engine
 from cdp.settings import Setting, settings_of
 
 _WIDTH = 100
@@ -32,7 +33,7 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
     """
     lines = []
     if commented:
-        hint = "Keys behind # are at their defaults. " if template else ""
+        hint = "Keys behind # are at their defaults; remove it to set one. " if template else ""
         lines += [f"# A recipe of `cdp run`. {hint}Relative paths start from the folder of this file.", ""]
     for section, owner in _parts(recipe):
         if section:
@@ -45,45 +46,74 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
                 lines += _comment(f"{one.help}{_limits(one)}")
             value = getattr(owner, name)
             is_default = value == _default(recipe, section, name, one)
-            lines.append(f"{'# ' if template and is_default else ''}{name} = {to_toml(value)}")
+            lines.append(f"{'#' if template and is_default else ''}{name} = {to_toml(value)}")
     return "\n".join(lines) + "\n"
 
 
 def _default(recipe: RunRecipe, section: str, name: str, one: Setting) -> Any:
+    """What a key is if it is not given; the preset has a say in it."""
     if section == "consensus" and name != "preset":
         return default_of(name, recipe.consensus.preset)
     return one.default
 
 
 def differences(recipe: RunRecipe) -> list[Difference]:
-    """The keys that are not at their defaults, in the order of the recipe."""
+    """The keys that are not at their defaults, or not at those of the preset, in the order of the recipe."""
     return [
-        Difference(f"{section}.{name}" if section else name, getattr(owner, name), one.default)
+        Difference(f"{section}.{name}" if section else name, getattr(owner, name), default)
         for section, owner in _parts(recipe)
         for name, one in settings_of(type(owner)).items()
-        if getattr(owner, name) != one.default
+        if getattr(owner, name) != (default := _default(recipe, section, name, one))
     ]
 
 
 def reference_table() -> str:
-    """Markdown: one table per section with every key, its default, what it may be and its help."""
+    """Markdown: one table per section with every key, its default, what it may be and its help.
+
+    Keys that are the same in `[train]` and `[joint]`, or stand in `settings_table`, are not repeated.
+    """
+    settings = ("Its other keys are in the [table of settings](settings.md#every-setting).", _tabled())
+    elsewhere = {
+        "joint": (
+            "Its other keys are those of [train] except folds, with the same defaults.",
+            settings_of(TrainSection),
+        ),
+        "consensus": settings,
+        "engine": settings,
+    }
     blocks = []
     for section, owner in _parts(RunRecipe()):
-        title = f"### [{section}]\n\n{about_section(section)}" if section else "### Outside the sections"
-        rows = ["| key | default | may be | |", "|---|---|---|---|"]
-        for name, one in settings_of(type(owner)).items():
-            cells = (f"`{name}`", _defaults(section, name, one), _what(one), one.help)
-            rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-        blocks.append(f"{title}\n\n" + "\n".join(rows))
+        note, known = elsewhere.get(section, ("", {}))
+        about = f"{about_section(section)} {note}".strip() if section else ""
+        title = f"### [{section}]\n\n{about}" if section else "### Outside the sections"
+        rows = [
+            (f"`{name}`", f"`{_neat(one.default)}`", _what(one), one.help)
+            for name, one in settings_of(type(owner)).items()
+            if known.get(name) != one
+        ]
+        blocks.append(f"{title}\n\n{_table(('key', 'default', 'may be', 'what it is'), rows)}")
     return "\n\n".join(blocks) + "\n"
 
 
-def _defaults(section: str, name: str, one: Setting) -> str:
-    """The default, and the paper's where that preset has another."""
-    default = f"`{_neat(one.default)}`"
-    if section != "consensus" or name == "preset" or default_of(name, "paper") == one.default:
-        return default
-    return f"{default}; paper: `{_neat(default_of(name, 'paper'))}`"
+def settings_table() -> str:
+    """Markdown: every setting of `CDP` and `cdp label` as each preset has it, what it may be and its help."""
+    rows = []
+    for name, one in _tabled().items():
+        papers = PRESETS["paper"].get(name, one.default)
+        other = "" if papers == one.default else f"`{_neat(papers)}`"
+        rows.append((f"`{name}`", f"`{_neat(one.default)}`", other, _what(one), one.help))
+    return _table(("setting", "`best`", "`paper`, where it differs", "may be", "what it is"), rows) + "\n"
+
+
+def _tabled() -> dict[str, Setting]:
+    known = {**settings_of(ConsensusSettings), **settings_of(Engine)}
+    del known["preset"]
+    return known
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in (titles, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(titles), *lines[1:]])
 
 
 def about_section(section: str) -> str:

@@ -18,6 +18,7 @@ from cdp.errors import InputError
 from cdp.types.arrays import BoolArray, DoubleArray, LongArray, read_only
 
 _IJBA_COLUMNS = ("TEMPLATE_ID", "SUBJECT_ID", "FILE", "MEDIA_ID", "SIGHTING_ID")
+_ARRAYS = ("images", "templates", "media", "template_ids", "ends", "same")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +46,41 @@ class TemplateProtocol:
     same: BoolArray
 
     def __post_init__(self) -> None:
-        for field in ("images", "templates", "media", "template_ids", "ends", "same"):
+        for field in _ARRAYS:
             object.__setattr__(self, field, read_only(getattr(self, field)))
+
+
+def read_templates(folder: str | Path, names: ImageNames) -> list[TemplateProtocol]:
+    """The protocol in a folder: every split of IJB-A, or the one of IJB-B or IJB-C as InsightFace packs it."""
+    folder = Path(folder)
+    with reading(folder):
+        is_pack = any(next(home.glob("*_face_tid_mid.txt"), None) for home in (folder, folder / "meta"))
+    if is_pack:
+        return [read_ijb_pack(folder, len(names.names), names)]
+    return [read_ijba_split(folder, number, names) for number in ijba_splits(folder)]
+
+
+def save_templates(file: str | Path, protocols: Sequence[TemplateProtocol]) -> None:
+    """Write protocols into one .npz file, for `load_templates`."""
+    arrays: dict[str, Any] = {f"{at}.name": np.array(one.name) for at, one in enumerate(protocols)}
+    for at, one in enumerate(protocols):
+        for field in (*_ARRAYS, "subjects"):
+            if getattr(one, field) is not None:
+                arrays[f"{at}.{field}"] = getattr(one, field)
+    np.savez(file, **arrays)
+
+
+def load_templates(file: str | Path) -> list[TemplateProtocol]:
+    """The protocols that `save_templates` wrote."""
+    with reading(Path(file)), np.load(file, allow_pickle=False) as arrays:
+        return [
+            TemplateProtocol(
+                name=str(arrays[f"{at}.name"]),
+                subjects=arrays.get(f"{at}.subjects"),
+                **{field: arrays[f"{at}.{field}"] for field in _ARRAYS},
+            )
+            for at in range(sum(key.endswith(".name") for key in arrays))
+        ]
 
 
 def ijba_splits(folder: str | Path) -> list[int]:
@@ -57,7 +91,8 @@ def ijba_splits(folder: str | Path) -> list[int]:
     found = sorted(int(match[1]) for match in splits if match)
     if not found:
         raise InputError(
-            f"{folder}: no split1, split2, ... there; give the folder that holds the ten splits."
+            f"{folder}: no split1, split2, ... there; give the folder that holds the ten splits of IJB-A, or with "
+            "IJB-B and IJB-C the one that holds *_face_tid_mid.txt."
         )
     if found != list(range(1, len(found) + 1)):
         raise InputError(f"{folder}: holds splits {', '.join(map(str, found))}; one in between is missing.")

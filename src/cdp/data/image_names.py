@@ -30,10 +30,9 @@ def ending_parts(name: str) -> list[str]:
 
 
 def _bare(name: str) -> str:
-    """The name without its file extension; what follows a `#` belongs to the name."""
-    image, mark, rest = name.partition("#")
-    folder, slash, file = image.rpartition("/")
-    return folder + slash + (file.rpartition(".")[0] or file) + mark + rest
+    """The name without its file extension, which may stand before or after a `#`: a.jpg#7 and a#7.jpg are both a#7."""
+    folder, slash, file = name.rpartition("/")
+    return folder + slash + "#".join(part.rpartition(".")[0] or part for part in file.split("#"))
 
 
 @dataclass(frozen=True, eq=False)

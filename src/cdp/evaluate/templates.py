@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from cdp.data.ijb import TemplateProtocol
 from cdp.errors import InputError
+from cdp.evaluate.verification import ScoredPairs, score_pairs
 from cdp.parallel import spans
 from cdp.types import Embeddings
 from cdp.types.arrays import DoubleArray, FloatArray, LongArray
@@ -58,6 +60,18 @@ def pool_templates(
         return Embeddings(pooled)
     except InputError as error:
         raise InputError(f"Templates (rows are templates): {error}") from None
+
+
+def score_templates(
+    protocol: TemplateProtocol,
+    embeddings: Embeddings,
+    weights: npt.ArrayLike | None = None,
+    *,
+    threads: int = 0,
+) -> ScoredPairs:
+    """The similarity of the templates in every pair of a protocol; weights as in `pool_templates`."""
+    pooled = pool_templates(embeddings, protocol.images, protocol.templates, protocol.media, weights)
+    return score_pairs(pooled, protocol.ends, protocol.same, identities=protocol.subjects, threads=threads)
 
 
 def _shares(template: LongArray, medium: LongArray) -> DoubleArray:

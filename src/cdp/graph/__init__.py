@@ -1,1 +1,1 @@
-"""Embeddings -> KnnGraph: exact (the oracle) and approximate search, by cosine similarity."""
+"""Embeddings -> KnnGraph: exact and approximate search, by cosine similarity."""

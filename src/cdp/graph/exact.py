@@ -156,13 +156,13 @@ def _keep_best(tile: FloatArray, queries: IntArray, offset: int, best: FloatArra
         for column in range(tile.shape[1]):
             value = tile[row, column]
             if value > bar and column != itself:
-                place = keep - 1
-                while place > 0 and best[row, place - 1] < value:
-                    best[row, place] = best[row, place - 1]
-                    ids[row, place] = ids[row, place - 1]
-                    place -= 1
-                best[row, place] = value
-                ids[row, place] = offset + column
+                slot = keep - 1
+                while slot > 0 and best[row, slot - 1] < value:
+                    best[row, slot] = best[row, slot - 1]
+                    ids[row, slot] = ids[row, slot - 1]
+                    slot -= 1
+                best[row, slot] = value
+                ids[row, slot] = offset + column
                 bar = best[row, keep - 1]
 
 
@@ -173,16 +173,16 @@ def sort_rows(similarity: FloatArray, ids: IntArray) -> None:
         for start in range(similarity.shape[1]):
             value = similarity[row, start]
             image = ids[row, start]
-            place = start
-            while place > 0 and (
-                similarity[row, place - 1] < value
-                or (similarity[row, place - 1] == value and ids[row, place - 1] > image)
+            slot = start
+            while slot > 0 and (
+                similarity[row, slot - 1] < value
+                or (similarity[row, slot - 1] == value and ids[row, slot - 1] > image)
             ):
-                similarity[row, place] = similarity[row, place - 1]
-                ids[row, place] = ids[row, place - 1]
-                place -= 1
-            similarity[row, place] = value
-            ids[row, place] = image
+                similarity[row, slot] = similarity[row, slot - 1]
+                ids[row, slot] = ids[row, slot - 1]
+                slot -= 1
+            similarity[row, slot] = value
+            ids[row, slot] = image
 
 
 def graph_from_neighbors(embeddings: Embeddings, neighbors: AnyArray, method: str = "given") -> KnnGraph:

@@ -38,9 +38,9 @@ def make_candidate_search(embeddings: Embeddings, keep: int, device: torch.devic
             similarity = vectors @ tile.T
             columns = torch.arange(start, start + len(tile), device=device)
             similarity.masked_fill_(columns == itself[:, None], -torch.inf)
-            values, places = similarity.topk(min(keep, len(tile)), dim=1)
+            values, nearest = similarity.topk(min(keep, len(tile)), dim=1)
             best, order = torch.cat([best, values], dim=1).topk(keep, dim=1)
-            ids = torch.cat([ids, columns[places]], dim=1).gather(1, order)
+            ids = torch.cat([ids, columns[nearest]], dim=1).gather(1, order)
         return best.cpu().numpy(), ids.to(torch.int32).cpu().numpy()
 
     return search

@@ -7,11 +7,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from cdp.config.checks import check_recipe
 from cdp.config.reading import read_recipe
-from cdp.config.sections import RunRecipe
+from cdp.config.sections import DataSection, RunRecipe
+from cdp.errors import InputError
 from cdp.files import write_json
 from cdp.lab.drawn_faces import FaceSettings, write_faces
 from cdp.progress import Progress, no_progress
+from cdp.run.plan import make_stages
+from cdp.run.run_recipe import plan_recipe, refuse_other_folder
+from cdp.run.runner import Planned, plan_stages
+from cdp.run.sources import Facts, settle
+from cdp.run.stages import Ledger
 
 _TRAINING = FaceSettings(identities=2200, images=8, size=36, difficulty=0.25, lookalikes=0.05)
 _N_TEST = 800
@@ -19,6 +26,7 @@ _QUICK_TRAINING = replace(_TRAINING, identities=440, difficulty=0.15)
 _QUICK_N_TEST = 150
 _QUICK = ("--train.epochs", "12", "--joint.epochs", "5", "--evaluation.replicates", "200")
 _FILES = ("faces.zip", "test_faces.zip")
+_RECORD = "settings.json"
 
 
 def demo_file() -> Path:
@@ -30,6 +38,8 @@ def demo_recipe(folder: Path, *, quick: bool = False, overrides: Sequence[str] =
     """The demo's recipe on the faces in a folder, changed as the command line says."""
     images, test = (str(folder.absolute() / "drawn" / name) for name in _FILES)
     recipe = read_recipe(demo_file(), [*(_QUICK if quick else ()), *overrides])
+    if recipe.data != DataSection():
+        raise InputError("cdp demo draws its own images: leave [data] alone, or use cdp run.")
     return replace(recipe, data=replace(recipe.data, images=images, test=test))
 
 
@@ -44,20 +54,32 @@ def draw_demo_faces(
     folder: Path, recipe: RunRecipe, *, quick: bool = False, progress: Progress = no_progress
 ) -> None:
     """Draw both sets into `drawn/` of a run's folder, unless they are there already."""
-    drawn = folder / "drawn"
-    sets = demo_faces(recipe.seed, quick=quick)
-    wanted = json.loads(json.dumps([asdict(one) for one in sets]))
-    record = drawn / "settings.json"
-    try:
-        if json.loads(record.read_text(encoding="utf-8")) == wanted and all(
-            (drawn / one).is_file() for one in _FILES
-        ):
-            return
-    except (OSError, ValueError):
-        pass
-    drawn.mkdir(parents=True, exist_ok=True)
+    if _are_drawn(folder, recipe.seed, quick=quick):
+        return
+    refuse_other_folder(folder, "stages", "cdp demo")
     # Marks the folder as one of a run, which a later call may fill.
-    (folder / "stages").mkdir(exist_ok=True)
+    (folder / "stages").mkdir(parents=True, exist_ok=True)
+    (folder / "drawn").mkdir(exist_ok=True)
+    sets = demo_faces(recipe.seed, quick=quick)
     for settings, name in zip(sets, _FILES, strict=True):
-        write_faces(drawn / name, settings, threads=recipe.engine.threads, progress=progress, force=True)
-    write_json(record, wanted)
+        file = folder / "drawn" / name
+        write_faces(file, settings, threads=recipe.engine.threads, progress=progress, force=True)
+    write_json(folder / "drawn" / _RECORD, [asdict(one) for one in sets])
+
+
+def plan_demo(folder: Path, recipe: RunRecipe, *, quick: bool = False) -> list[Planned]:
+    """What a demo would do, and why; nothing is written or drawn."""
+    if _are_drawn(folder, recipe.seed, quick=quick):
+        return plan_recipe(recipe, folder)
+    check_recipe(recipe)
+    return plan_stages(make_stages(settle(recipe, Facts("images"))), Ledger(folder.absolute()), {})
+
+
+def _are_drawn(folder: Path, seed: int, *, quick: bool) -> bool:
+    drawn = folder / "drawn"
+    wanted = json.loads(json.dumps([asdict(one) for one in demo_faces(seed, quick=quick)]))
+    try:
+        is_same = json.loads((drawn / _RECORD).read_text(encoding="utf-8")) == wanted
+    except (OSError, ValueError):
+        return False
+    return is_same and all((drawn / name).is_file() for name in _FILES)

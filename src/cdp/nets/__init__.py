@@ -8,25 +8,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_HOMES = {
-    "ArcFace": "cdp.nets.losses",
-    "CosFace": "cdp.nets.losses",
-    "EmbeddingNetwork": "cdp.nets.embedding",
-    "PartialSoftmax": "cdp.nets.sharded",
-    "Recipe": "cdp.nets.recipe",
-    "Softmax": "cdp.nets.losses",
-    "build_network": "cdp.nets.embedding",
-    "count_parameters": "cdp.nets.embedding",
-    "ensemble": "cdp.nets.ensemble",
-    "extract_views": "cdp.nets.extract",
-    "load_network": "cdp.nets.weights",
-    "network_names": "cdp.nets.trunks",
-    "register_trunk": "cdp.nets.trunks",
-    "train_joint": "cdp.nets.joint",
-    "train_supervised": "cdp.nets.supervised",
+_MODULES = {
+    "embedding": ("EmbeddingNetwork", "build_network", "count_parameters"),
+    "ensemble": ("ensemble",),
+    "extract": ("extract_views",),
+    "joint": ("train_joint",),
+    "losses": ("ArcFace", "CosFace", "Softmax"),
+    "recipe": ("Recipe",),
+    "sharded": ("PartialSoftmax",),
+    "supervised": ("train_supervised",),
+    "trunks": ("network_names", "register_trunk"),
+    "weights": ("load_network",),
 }
-
-_WITHOUT_TORCH = {"Recipe", "ensemble", "network_names", "register_trunk"}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_WITHOUT_TORCH = ("recipe", "ensemble", "trunks")
 
 __all__ = sorted(_HOMES)
 
@@ -34,11 +29,11 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'cdp.nets' has no attribute {name!r}")
-    if name not in _WITHOUT_TORCH:
+    if _HOMES[name] not in _WITHOUT_TORCH:
         from cdp.nets.torchvision_guard import require
 
         require("torch")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(f"cdp.nets.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -21,9 +21,7 @@ class EmbeddingNetwork(nn.Module):
 
     def __init__(self, trunk: nn.Module, head: nn.Module, dimensions: int) -> None:
         super().__init__()
-        self.trunk = trunk
-        self.head = head
-        self.dimensions = dimensions
+        self.trunk, self.head, self.dimensions = trunk, head, dimensions
 
     def forward(self, images: Tensor) -> Tensor:
         """One vector per image."""
@@ -54,8 +52,8 @@ def build_network(
     """
     entry = find_trunk(name)
     trunk = make_trunk(entry, channels, size)
-    width, height, length = _map_shape(entry, trunk, channels, size)
-    head = _make_head(entry.head if output == "paper" else "E", width, height, length, dimensions, dropout)
+    shape = _map_shape(entry, trunk, channels, size)
+    head = _make_head(entry.head if output == "paper" else "E", shape, dimensions, dropout)
     network = EmbeddingNetwork(trunk, head, dimensions)
     if seed is not None:
         initialize(network, seed_for(seed, "network"))
@@ -82,10 +80,9 @@ def initialize(module: nn.Module, seed: int) -> None:
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
         elif isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.LayerNorm | nn.GroupNorm):
-            if part.weight is not None:
-                nn.init.ones_(part.weight)
-            if part.bias is not None:
-                nn.init.zeros_(part.bias)
+            for tensor, value in ((part.weight, 1.0), (part.bias, 0.0)):
+                if tensor is not None:
+                    nn.init.constant_(tensor, value)
         else:
             # Class tokens, position tables and the like: their library drew them from the global generator.
             for parameter in part.parameters(recurse=False):
@@ -115,29 +112,18 @@ def _map_shape(entry: TrunkEntry, trunk: nn.Module, channels: int, size: int) ->
 
 
 def _make_head(
-    kind: HeadKind | Literal["E"], width: int, height: int, length: int, dimensions: int, dropout: float
+    kind: HeadKind | Literal["E"], shape: tuple[int, int, int], dimensions: int, dropout: float
 ) -> nn.Module:
-    flat = width * height * length
+    width, height, length = shape
+    if kind in ("conv", "conv_stride2"):
+        stride = 2 if kind == "conv_stride2" else 1
+        cells = -(-height // stride) * -(-length // stride)
+        squeeze = nn.Conv2d(width, _CONV_WIDTH, 1, stride, bias=False), nn.BatchNorm2d(_CONV_WIDTH)
+        last = nn.Linear(_CONV_WIDTH * cells, dimensions)
+        return nn.Sequential(*squeeze, nn.ReLU(inplace=True), nn.Flatten(), last)
+    flat = nn.Flatten(), nn.Linear(width * height * length, 2048 if kind == "fc2048" else dimensions)
     if kind == "E":
-        return nn.Sequential(
-            nn.BatchNorm2d(width),
-            nn.Dropout(dropout),
-            nn.Flatten(),
-            nn.Linear(flat, dimensions),
-            nn.BatchNorm1d(dimensions),
-        )
-    if kind == "fc":
-        return nn.Sequential(nn.Flatten(), nn.Linear(flat, dimensions))
+        return nn.Sequential(nn.BatchNorm2d(width), nn.Dropout(dropout), *flat, nn.BatchNorm1d(dimensions))
     if kind == "fc2048":
-        return nn.Sequential(
-            nn.Flatten(), nn.Linear(flat, 2048), nn.ReLU(inplace=True), nn.Linear(2048, dimensions)
-        )
-    stride = 2 if kind == "conv_stride2" else 1
-    cells = -(-height // stride) * -(-length // stride)
-    return nn.Sequential(
-        nn.Conv2d(width, _CONV_WIDTH, 1, stride, bias=False),
-        nn.BatchNorm2d(_CONV_WIDTH),
-        nn.ReLU(inplace=True),
-        nn.Flatten(),
-        nn.Linear(_CONV_WIDTH * cells, dimensions),
-    )
+        return nn.Sequential(*flat, nn.ReLU(inplace=True), nn.Linear(2048, dimensions))
+    return nn.Sequential(*flat)

@@ -11,12 +11,11 @@ from scipy import sparse
 
 from cdp.errors import InputError
 from cdp.nets.label_spaces import NO_PIXELS, LabelSpace
-from cdp.nets.loop import LoopOptions, train_network
+from cdp.nets.loop import LoopOptions
 from cdp.nets.losses import check_classes
 from cdp.nets.pixels import fingerprint
-from cdp.nets.processes import joined_world
 from cdp.nets.recipe import Recipe
-from cdp.nets.supervised import Member, labeled_space, shared_pixels
+from cdp.nets.supervised import Member, labeled_space, train_members
 from cdp.types import Labels
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
@@ -85,30 +84,15 @@ def train_joint(
     Returns:
         The network's folder.
     """
-    recipe, options = recipe or Recipe(), options or LoopOptions()
     if labeled_share is not None and not 0 <= labeled_share <= 1:
         raise InputError(f"lambda={labeled_share}: lambda is the weight of the labeled part, from 0 to 1.")
-    member, folder = Member.parse(network), Path(out)
     spaces = [labeled_space(labeled), *(_pseudo_space(index, part) for index, part in enumerate(parts))]
     manifests = [labeled, *(part.manifest for part in parts)]
-    used, made_from = [], {}
-    with joined_world(device) as world:
-        for space, manifest in zip(_weigh(spaces, labeled_share), manifests, strict=True):
-            if space.weight > 0:
-                pixels = shared_pixels(
-                    manifest, recipe, folder, memory_budget, threads, world, options.progress
-                )
-                used.append(replace(space, pixels=pixels))
-                made_from[space.name] = space.source
-        return train_network(
-            folder / member.name,
-            member.network,
-            member.with_seed(recipe),
-            used,
-            made_from=made_from,
-            world=world,
-            options=options,
-        )
+    weighted = zip(_weigh(spaces, labeled_share), manifests, strict=True)
+    used = [(space, manifest) for space, manifest in weighted if space.weight > 0]
+    member = Member.parse(network)
+    (folder,) = train_members([member], used, Path(out), recipe, memory_budget, threads, device, options)
+    return folder
 
 
 def _pseudo_space(index: int, part: PseudoPart) -> LabelSpace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, key_of
 from cdp.nets.schedules import SCHEDULES
 from cdp.nets.seeds import seed_for
-from cdp.nets.training_log import TrainingLog, last_loss, read_log
+from cdp.nets.training_log import TrainingLog, read_log
 from cdp.nets.weights import WEIGHTS, NetworkSettings, SpaceSettings, read_network_settings, write_tensors
 from cdp.progress import Progress, no_progress
 from cdp.store import write_card
@@ -69,7 +69,6 @@ def train_network(
     recipe: Recipe,
     spaces: Sequence[LabelSpace],
     *,
-    made_from: Mapping[str, str],
     world: World,
     options: LoopOptions,
 ) -> Path:
@@ -89,11 +88,11 @@ def train_network(
     world.wait()
     if not _is_finished(folder, key):
         with disk_errors(folder, "the last checkpoint is kept"):
-            _train(_Run(folder, name, recipe, Plan(spaces, recipe, world), key, world, options), made_from)
+            _train(_Run(folder, name, recipe, Plan(spaces, recipe, world), key, world, options))
     return folder
 
 
-def _train(run: _Run, made_from: Mapping[str, str]) -> None:
+def _train(run: _Run) -> None:
     plan, world = run.plan, run.world
     if plan.smallest_batch < 2 * world.n_processes:
         raise InputError(
@@ -109,7 +108,7 @@ def _train(run: _Run, made_from: Mapping[str, str]) -> None:
     if world.is_first:
         state = {name: tensor for name, tensor in state.items() if not name.endswith(".velocity")}
         write_tensors(run.folder / WEIGHTS, state, {"key": run.key.key})
-        _write_card(run, made_from, sum(tensor.numel() for tensor in objective.network.parameters()))
+        _write_card(run, sum(tensor.numel() for tensor in objective.network.parameters()))
         discard_checkpoints(run.folder)
     world.wait()
 
@@ -142,7 +141,11 @@ def _run_steps(run: _Run, objective: Objective, optimizer: torch.optim.SGD, firs
             is_checkpoint = done % every == 0 and done < plan.n_steps
             if done % options.log_every == 0 or is_checkpoint or done == plan.n_steps:
                 means, n_images = _over_processes(losses, n_images, run.world)
-                _refuse_divergence(means, done, run.folder)
+                if not all(math.isfinite(loss) for loss in means):
+                    raise CdpError(
+                        f"{run.folder}: the loss is no longer a number at step {done}; start again with a lower --rate "
+                        "and --force."
+                    )
                 now = time.perf_counter()
                 if log is not None:
                     log.write(_line(plan, done, means, rate, n_images / (now - clock)))
@@ -228,13 +231,6 @@ def _line(plan: Plan, done: int, losses: list[float], rate: float, speed: float)
     }
 
 
-def _refuse_divergence(losses: list[float], step: int, folder: Path) -> None:
-    if not all(math.isfinite(loss) for loss in losses):
-        raise CdpError(
-            f"{folder}: the loss is no longer a number at step {step}; start again with a lower --rate and --force."
-        )
-
-
 def _make_folder(folder: Path, force: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder; choose another --out.")
@@ -257,8 +253,8 @@ def _is_finished(folder: Path, key: RunKey) -> bool:
     return True
 
 
-def _write_card(run: _Run, made_from: Mapping[str, str], n_parameters: int) -> None:
-    plan = run.plan
+def _write_card(run: _Run, n_parameters: int) -> None:
+    plan, log = run.plan, read_log(run.folder)
     settings = NetworkSettings(
         network=run.name,
         parameters=n_parameters,
@@ -268,10 +264,11 @@ def _write_card(run: _Run, made_from: Mapping[str, str], n_parameters: int) -> N
         },
         classes=run.key.classes,
         key=run.key.key,
-        loss=last_loss(read_log(run.folder)),
+        loss=float(log[-1]["loss"]) if log else None,
         device=str(run.world.device),
         processes=run.world.n_processes,
         threads=torch.get_num_threads(),
     )
     summary = f"Network {run.name}: {run.recipe.dimensions} dimensions, {plan.n_images:,} images, {plan.n_steps:,} steps"
+    made_from = {space.name: space.source for space in plan.spaces}
     write_card(run.folder, "Network", summary, msgspec.to_builtins(settings), made_from)

@@ -51,12 +51,12 @@ class Objective(nn.Module):
 
     def update_partial(self, rate: float, recipe: Recipe) -> None:
         """One step of SGD for the classifiers that no optimizer knows, after the backward pass."""
-        for classifier in self._partial().values():
+        for _, classifier in self._partial():
             classifier.update(rate, recipe.momentum, recipe.weight_decay)
 
     def set_step(self, step: int) -> None:
         """Tell the sampling classifiers how many steps are done."""
-        for classifier in self._partial().values():
+        for _, classifier in self._partial():
             classifier.step = step
 
     def whole_state(self) -> dict[str, Tensor]:
@@ -67,25 +67,18 @@ class Objective(nn.Module):
         return state
 
     def own_state(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What of the whole state lives on this process."""
+        """What of the whole state is on this process."""
         own = dict(state)
         for name, part in self._shards():
             if name in own and len(own[name]) == part.n_classes:
                 own[name] = own[name][part.first : part.last]
         return own
 
-    def _partial(self) -> dict[int, PartialSoftmax]:
-        return {
-            index: classifier
-            for index, classifier in enumerate(self.classifiers)
-            if isinstance(classifier, PartialSoftmax)
-        }
+    def _partial(self) -> list[tuple[str, PartialSoftmax]]:
+        return [(name, one) for name, one in self.named_modules() if isinstance(one, PartialSoftmax)]
 
     def _shards(self) -> list[tuple[str, PartialSoftmax]]:
-        names = ("weight", "velocity")
-        return [
-            (f"classifiers.{index}.{name}", part) for index, part in self._partial().items() for name in names
-        ]
+        return [(f"{name}.{one}", part) for name, part in self._partial() for one in ("weight", "velocity")]
 
 
 def _make_classifier(space: LabelSpace, index: int, recipe: Recipe, world: World) -> nn.Module:

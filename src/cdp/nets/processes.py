@@ -104,9 +104,8 @@ class SharedBatchNorm(nn.Module):
         super().__init__()
         self.weight, self.bias = inner.weight, inner.bias
         self.eps, self.momentum = inner.eps, inner.momentum
-        self.register_buffer("running_mean", inner.running_mean)
-        self.register_buffer("running_var", inner.running_var)
-        self.register_buffer("num_batches_tracked", inner.num_batches_tracked)
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(inner, name))
 
     running_mean: Tensor
     running_var: Tensor

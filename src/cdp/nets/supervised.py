@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,9 @@ from cdp.nets.label_spaces import NO_PIXELS, LabelSpace
 from cdp.nets.loop import LoopOptions, train_network
 from cdp.nets.losses import check_classes
 from cdp.nets.pixels import PixelFormat, decode_pixels, fingerprint
-from cdp.nets.processes import World, joined_world
+from cdp.nets.processes import joined_world
 from cdp.nets.recipe import Recipe
 from cdp.nets.trunks import find_trunk
-from cdp.progress import Progress, no_progress
-from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
 
 
@@ -81,7 +80,6 @@ def train_supervised(
     Returns:
         The networks' folders, in order.
     """
-    recipe, options = recipe or Recipe(), options or LoopOptions()
     members = [Member.parse(text) for text in networks]
     names = [member.name for member in members]
     for member in members:
@@ -90,17 +88,42 @@ def train_supervised(
                 f"--network {member.name} is given twice; add seeds, e.g. {member.network}:1 and {member.network}:2."
             )
         find_trunk(member.network)
-    space = labeled_space(manifest)
-    made_from = {"manifest": fingerprint(manifest)}
+    parts = [(labeled_space(manifest), manifest)]
+    return train_members(members, parts, Path(out), recipe, memory_budget, threads, device, options)
+
+
+def train_members(
+    members: Sequence[Member],
+    parts: Sequence[tuple[LabelSpace, Manifest]],
+    out: Path,
+    recipe: Recipe | None,
+    memory_budget: int | float | str,
+    threads: int,
+    device: str,
+    options: LoopOptions | None,
+) -> list[Path]:
+    """Train networks one after another on the same label spaces, whose images are decoded once; their folders."""
+    recipe, options = recipe or Recipe(), options or LoopOptions()
+    spaces = []
     with joined_world(device) as world:
-        pixels = shared_pixels(manifest, recipe, Path(out), memory_budget, threads, world, options.progress)
+        decode = partial(
+            decode_pixels,
+            pixel_format=PixelFormat.of(recipe),
+            folder=out / ".pixels",
+            memory_budget=0 if world.is_shared else memory_budget,
+            threads=threads,
+        )
+        for space, manifest in parts:
+            # Several processes share one file, which the first one writes.
+            pixels = decode(manifest, progress=options.progress) if world.is_first else None
+            world.wait()
+            spaces.append(replace(space, pixels=decode(manifest) if pixels is None else pixels))
         return [
             train_network(
-                Path(out) / member.name,
+                out / member.name,
                 member.network,
                 member.with_seed(recipe),
-                [replace(space, pixels=pixels)],
-                made_from=made_from,
+                spaces,
                 world=world,
                 options=options,
             )
@@ -127,30 +150,3 @@ def labeled_space(manifest: Manifest) -> LabelSpace:
     return LabelSpace(
         "labeled", NO_PIXELS, rows, classes[rows], manifest.n_identities, 1.0, fingerprint(manifest)
     )
-
-
-def shared_pixels(
-    manifest: Manifest,
-    recipe: Recipe,
-    out: Path,
-    memory_budget: int | float | str,
-    threads: int,
-    world: World,
-    progress: Progress,
-) -> ByteArray:
-    """The decoded images; several processes share one file, which the first one writes."""
-
-    def decode(progress: Progress) -> ByteArray:
-        return decode_pixels(
-            manifest,
-            PixelFormat.of(recipe),
-            folder=out / ".pixels",
-            memory_budget=0 if world.is_shared else memory_budget,
-            threads=threads,
-            progress=progress,
-        )
-
-    if world.is_first:
-        pixels = decode(progress)
-    world.wait()
-    return pixels if world.is_first else decode(no_progress)

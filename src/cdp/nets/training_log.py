@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +49,3 @@ def read_log(folder: str | Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             continue
     return lines
-
-
-def last_loss(lines: Sequence[dict[str, Any]]) -> float | None:
-    """The loss of the last line."""
-    return float(lines[-1]["loss"]) if lines else None

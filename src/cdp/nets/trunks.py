@@ -45,12 +45,7 @@ _BUILT_IN = ("cdp.nets.backbones", "cdp.nets.small")
 
 
 def register_trunk(
-    name: str,
-    *,
-    head: HeadKind = "conv",
-    least_size: int = 32,
-    group: str = "yours",
-    about: str = "",
+    name: str, *, head: HeadKind = "conv", least_size: int = 32, group: str = "yours", about: str = ""
 ) -> Callable[[MakeTrunk], MakeTrunk]:
     """A decorator that gives a trunk a name.
 

@@ -108,14 +108,7 @@ class NetworkSettings(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A network from its folder, ready to embed.
-
-    Attributes:
-        name: of the folder; it names the model in Views.
-        network: in evaluation mode.
-        recipe: how it was trained.
-        checksum: of the weights.
-    """
+    """A network from its folder, ready to embed; the folder's name is that of the model in Views."""
 
     name: str
     network: EmbeddingNetwork

@@ -84,7 +84,15 @@ def _agreement(agreement: Agreement) -> Html:
 def _table(committee: Committee) -> Html:
     members = list(committee.members)
     if (best := committee.ensemble) is not None:
-        members.append(Member(name=" + ".join(best.names), role="ensemble", rank1=best.rank1, tpr=best.tpr))
+        members.append(
+            Member(
+                name=" + ".join(best.names),
+                role="ensemble",
+                rank1=best.rank1,
+                tpr=best.tpr,
+                templates=best.templates,
+            )
+        )
     columns = {"model": [member.name for member in members], "role": [member.role for member in members]}
     columns["parameters"] = [count(member.parameters) for member in members]
     columns |= {name: [with_interval(one) for one in found] for name, found in measures(members).items()}

@@ -14,6 +14,10 @@ _RANK_1 = (
     "Share of the probes whose most similar image, among another one of the same person and all distractors, is that "
     "person. Longer is better."
 )
+_TEMPLATES = (
+    "Share of the pairs of one person that are recognized, where both sides of a pair are templates: several images and "
+    "video frames of one person together. Longer is better."
+)
 _TPR = (
     "Share of the pairs of one person that are recognized when so many of the pairs of two people are taken for one. "
     "Longer is better."
@@ -34,7 +38,7 @@ def headline_section(record: RunRecord) -> Html:
             for model, one in zip(headline.models, figures, strict=True)
         ]
         title, reading = ("Rank-1 identification", _RANK_1) if name == "rank-1" else (name, _TPR)
-        charts.append(bar_figure(title, reading, bars, percent, 1.0))
+        charts.append(bar_figure(title, _TEMPLATES if "templates" in name else reading, bars, percent, 1.0))
     return section(
         "headline",
         "Did it help?",
@@ -43,27 +47,36 @@ def headline_section(record: RunRecord) -> Html:
         side_by_side(*charts),
         _table(headline, record.parts.get("labeled")),
         paragraph(
-            f"All models are {headline.network}, tested on the same {count(headline.probes)} probe images among "
-            f"{count(headline.distractors)} distractors. The thin lines on the bars span 95 % intervals, from "
-            "resampling the test identities.",
+            f"All models are {headline.network}, tested on the same {_tested_on(headline)}. The thin lines on the bars "
+            "span 95 % intervals, from resampling the test identities.",
             class_="note",
         ),
     )
 
 
+def _tested_on(headline: Headline) -> str:
+    parts = []
+    if headline.probes is not None or headline.template_images is None:
+        parts.append(f"{count(headline.probes)} probe images among {count(headline.distractors)} distractors")
+    if headline.template_images is not None:
+        parts.append(f"templates made of {count(headline.template_images)} images")
+    return " and ".join(parts)
+
+
 def verdict(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) -> str:
     """The result in words, whether it pleases or not."""
-    rank1 = {key: model.rank1 for key, model in models.items()}
-    before, after, best = (rank1.get(key, Figure()) for key in ("labeled", "cdp", "all"))
+    name, figures = next(iter(measures(list(models.values())).items()))
+    found = dict(zip(models, figures, strict=True))
+    before, after, best = (found.get(key, Figure()) for key in ("labeled", "cdp", "all"))
     if before.value is None or after.value is None:
         return "The run has no figures with and without pseudo-labels to compare."
     was, is_now = percent(before.value), percent(after.value)
     if after.value > before.value:
-        start = f"Pseudo-labels raised rank-1 from {was} to {is_now}"
+        start = f"Pseudo-labels raised {name} from {was} to {is_now}"
     elif after.value < before.value:
-        start = f"Pseudo-labels did not help here: rank-1 fell from {was} to {is_now}"
+        start = f"Pseudo-labels did not help here: {name} fell from {was} to {is_now}"
     else:
-        start = f"Pseudo-labels changed nothing: rank-1 stayed at {was}"
+        start = f"Pseudo-labels changed nothing: {name} stayed at {was}"
     doubt = ""
     if after.value != before.value and _overlap(before, after):
         doubt = " The two 95 % intervals overlap, so this test alone does not settle the difference."
@@ -71,7 +84,7 @@ def verdict(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) 
         return f"{start}. The run trained no network on all true labels, so the best possible is not known.{doubt}"
     if best.value is None:
         return f"{start}.{doubt}"
-    share = None if gap is None else gap.rank1.value
+    share = None if gap is None else measures([gap]).get(name, [Figure()])[0].value
     if share is None or best.value <= before.value:
         return (
             f"{start}. All true labels gave {percent(best.value)}, no clear gain over the labeled part alone, so there "

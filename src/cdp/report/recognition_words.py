@@ -28,8 +28,12 @@ def bar_of(name: str, figure: Figure, kind: str) -> Bar:
 
 
 def measures(of: Sequence[RecognitionFigures]) -> dict[str, list[Figure]]:
-    """Name of a measure -> its figure per network: rank-1, and TPR at every FPR that one of them has."""
-    rates = dict.fromkeys(rate.fpr for one in of for rate in one.tpr)
-    return {"rank-1": [one.rank1 for one in of]} | {
-        f"TPR at FPR {100 * fpr:g} %": [one.at(fpr) for one in of] for fpr in rates
-    }
+    """Name of a measure -> its figure per network: rank-1, and TPR of pairs and templates at every FPR that one has."""
+    found: dict[str, list[Figure]] = {}
+    if any(one.rank1.value is not None for one in of) or not any(one.templates for one in of):
+        found["rank-1"] = [one.rank1 for one in of]
+    for key, name in (("tpr", "TPR"), ("templates", "TPR of templates")):
+        tables = [{rate.fpr: rate for rate in getattr(one, key)} for one in of]
+        for fpr in dict.fromkeys(fpr for rates in tables for fpr in rates):
+            found[f"{name} at FPR {100 * fpr:g} %"] = [rates.get(fpr, Figure()) for rates in tables]
+    return found

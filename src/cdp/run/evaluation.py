@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import asdict
 
 from cdp.config.sections import MeasureSettings
+from cdp.data.ijb import load_templates
 from cdp.evaluate.bootstrap import interval
-from cdp.evaluate.identification import Identification, measure_identification
-from cdp.evaluate.verification import ScoredPairs, Verification, measure_verification, score_pairs
+from cdp.evaluate.identification import measure_identification
+from cdp.evaluate.templates import score_templates
+from cdp.evaluate.verification import ScoredPairs, measure_verification, score_pairs
 from cdp.files import write_json
 from cdp.run.labeling import embeddings
+from cdp.run.sources import PROBE_PARTS, TEMPLATES
 from cdp.run.stages import Context, version
 from cdp.run.training import part
 from cdp.store import read_card
@@ -37,11 +40,20 @@ _TITLES = {"labeled": "labeled only", "cdp": "with pseudo-labels", "all": "all l
 
 @dataclass(frozen=True)
 class RecognitionSettings:
-    """What the headline depends on: `tested` are (`labeled`, `cdp` or `all`, network's folder)."""
+    """What the headline depends on.
+
+    Attributes:
+        measure: how.
+        tested: (`labeled`, `cdp` or `all`, network's folder) of every network.
+        base: name of that network.
+        parts: what it is tested on: probes and distractors, templates, or both.
+        seed: of pairs, draws and resamplings.
+    """
 
     measure: MeasureSettings
     tested: tuple[tuple[str, str], ...]
     base: str
+    parts: tuple[str, ...]
     seed: int
 
 
@@ -52,32 +64,44 @@ class MemberSettings:
     measure: MeasureSettings
     ensemble: int
     models: tuple[str, ...]
+    parts: tuple[str, ...]
     seed: int
 
 
 @dataclass(frozen=True, eq=False)
+class Resampled:
+    """A figure, and the same figure under every resampling of the test identities, float64 (r,)."""
+
+    value: float | None
+    replicates: DoubleArray
+
+    def figure(self) -> Figure:
+        """With its interval."""
+        if self.value is None or not len(self.replicates):
+            return Figure(value=self.value)
+        band = interval(self.replicates)
+        return Figure(value=self.value) if band is None else Figure(value=self.value, **band._asdict())
+
+
+@dataclass(frozen=True, eq=False)
 class Recognition:
-    """One network's figures on the test set, with their resamplings."""
+    """One network's figures on the test set; TPR of pairs of probes and of templates by FPR."""
 
-    identification: Identification
-    verification: Verification
-
-    @property
-    def rank_1(self) -> DoubleArray:
-        """Resampled rank-1 rates at the largest number of distractors."""
-        column = len(self.identification.sizes) - 1
-        return self.identification.replicates[:, column]
+    rank1: Resampled | None = None
+    tpr: Mapping[float, Resampled] = field(default_factory=dict)
+    templates: Mapping[float, Resampled] = field(default_factory=dict)
 
     def figures(self) -> RecognitionFigures:
-        """Rank-1 and TPR with their intervals."""
-        rates = [
-            RateFigure(
-                fpr=one.fpr,
-                **msgspec.structs.asdict(_with_interval(one.tpr, self.verification.replicates[:, 2 + at])),
-            )
-            for at, one in enumerate(self.verification.tpr)
-        ]
-        return RecognitionFigures(rank1=_with_interval(self.identification.rate(), self.rank_1), tpr=rates)
+        """The same with intervals."""
+        return RecognitionFigures(
+            rank1=Figure() if self.rank1 is None else self.rank1.figure(),
+            tpr=_rates(self.tpr),
+            templates=_rates(self.templates),
+        )
+
+
+def _rates(found: Mapping[float, Resampled]) -> list[RateFigure]:
+    return [RateFigure(fpr=fpr, **asdict(one.figure())) for fpr, one in found.items()]
 
 
 @version(1)
@@ -86,18 +110,20 @@ def measure_recognition(settings: RecognitionSettings, context: Context) -> None
     folder = context.folder
     found = {}
     for done, (key, artifact) in enumerate(settings.tested):
-        seen = [embeddings(folder, artifact, name) for name in ("probes", "distractors")]
-        found[key] = recognize(settings.measure, settings.seed, context, *seen)
+        seen = {name: embeddings(folder, artifact, name) for name in settings.parts}
+        found[key] = recognize(settings.measure, settings.seed, context, seen)
         context.progress("networks tested", done + 1, len(settings.tested))
     n_labeled, n_unlabeled = len(part(folder, "labeled")), len(part(folder, "unlabeled"))
     n_pseudo = int((Labels.load(folder / "labels").labels >= 0).sum())
     images = {"labeled": n_labeled, "cdp": n_labeled + n_pseudo, "all": n_labeled + n_unlabeled}
+    tested = {name: len(part(folder, name)) for name in settings.parts}
     headline = Headline(
         network=settings.base,
-        probes=len(part(folder, "probes")),
-        distractors=len(part(folder, "distractors")),
+        probes=tested.get("probes"),
+        distractors=tested.get("distractors"),
+        template_images=tested.get(TEMPLATES),
         models=[
-            ModelFigures(key=key, title=_TITLES[key], images=images[key], **_fields(one.figures()))
+            ModelFigures(key=key, title=_TITLES[key], images=images[key], **asdict(one.figures()))
             for key, one in found.items()
         ],
         gap_closed=gap_closed(found) if "all" in found else None,
@@ -110,7 +136,7 @@ def measure_members(settings: MemberSettings, context: Context) -> None:
     """Write `member_figures.json`: every network by itself, and an ensemble of the best if asked for."""
     folder = context.folder
     seen = {
-        artifact: [embeddings(folder, artifact, name) for name in ("probes", "distractors")]
+        artifact: {name: embeddings(folder, artifact, name) for name in settings.parts}
         for artifact in settings.models
     }
     parameters = [read_card(folder / artifact).settings.get("parameters") for artifact in settings.models]
@@ -120,37 +146,32 @@ def measure_members(settings: MemberSettings, context: Context) -> None:
 @version(1)
 def measure_views(settings: MemberSettings, context: Context) -> None:
     """Write `member_figures.json`: every given model by itself."""
-    probes, distractors = (Views.load(context.folder / "views" / name) for name in ("probes", "distractors"))
-    pairs = zip(settings.models, probes, distractors, strict=True)
-    seen = {name: [one, other] for name, one, other in pairs}
+    views = {name: tuple(Views.load(context.folder / "views" / name)) for name in settings.parts}
+    seen = {model: {name: one[at] for name, one in views.items()} for at, model in enumerate(settings.models)}
     _write_members(settings, context, seen, [None] * len(seen))
 
 
 def _write_members(
     settings: MemberSettings,
     context: Context,
-    seen: Mapping[str, list[Embeddings]],
+    seen: Mapping[str, Mapping[str, Embeddings]],
     parameters: Sequence[int | None],
 ) -> None:
     members = []
     for done, (artifact, parts) in enumerate(seen.items()):
-        figures = recognize(settings.measure, settings.seed, context, *parts).figures()
-        members.append(Member(name=Path(artifact).name, parameters=parameters[done], **_fields(figures)))
+        figures = recognize(settings.measure, settings.seed, context, parts).figures()
+        members.append(Member(name=Path(artifact).name, parameters=parameters[done], **asdict(figures)))
         context.progress("networks tested", done + 1, len(seen))
     n_best = min(settings.ensemble, len(members))
     ensemble = None
     if n_best >= 2:
-        order = sorted(range(len(members)), key=lambda at: -(members[at].rank1.value or 0))[:n_best]
-        best = [list(seen.values())[at] for at in order]
-        joined = [_joined([parts[side] for parts in best]) for side in (0, 1)]
-        figures = recognize(settings.measure, settings.seed, context, *joined).figures()
-        ensemble = Ensemble(names=[members[at].name for at in order], **_fields(figures))
+        best = sorted(range(len(members)), key=lambda at: -(members[at].rank1.value or 0))[:n_best]
+        models = [list(seen.values())[at] for at in best]
+        joined = {name: _joined([one[name] for one in models]) for name in settings.parts}
+        figures = recognize(settings.measure, settings.seed, context, joined).figures()
+        ensemble = Ensemble(names=[members[at].name for at in best], **asdict(figures))
     committee = Committee(members=members, ensemble=ensemble)
     write_json(context.folder / "member_figures.json", msgspec.to_builtins(committee))
-
-
-def _fields(figures: RecognitionFigures) -> dict[str, Any]:
-    return {"rank1": figures.rank1, "tpr": figures.tpr}
 
 
 def _joined(models: Sequence[Embeddings]) -> Embeddings:
@@ -161,27 +182,51 @@ def _joined(models: Sequence[Embeddings]) -> Embeddings:
 
 
 def recognize(
-    measure: MeasureSettings, seed: int, context: Context, probes: Embeddings, distractors: Embeddings
+    measure: MeasureSettings, seed: int, context: Context, seen: Mapping[str, Embeddings]
 ) -> Recognition:
-    """Identification and verification of one network on the test set."""
-    people, others = (part(context.folder, name).identities for name in ("probes", "distractors"))
-    identification = measure_identification(
-        probes,
-        people,
-        distractors,
-        distractor_identities=others,
-        replicates=measure.replicates,
-        seed=seed,
-        threads=context.engine.threads,
-    )
-    verification = measure_verification(
-        _pairs(probes, people, measure.pairs, seed),
+    """Identification and verification of one network, by its embeddings of the parts it is tested on."""
+    rank1, tpr, templates = None, {}, {}
+    if "probes" in seen:
+        people, others = (part(context.folder, name).identities for name in PROBE_PARTS)
+        found = measure_identification(
+            seen["probes"],
+            people,
+            seen["distractors"],
+            distractor_identities=others,
+            replicates=measure.replicates,
+            seed=seed,
+            threads=context.engine.threads,
+        )
+        # The first figures are rank-1, by growing numbers of distractors.
+        rank1 = Resampled(found.rate(), _column(found.replicates, len(found.sizes) - 1))
+        tpr = _verify(measure, seed, context, [_pairs(seen["probes"], people, measure.pairs, seed)])
+    if TEMPLATES in seen:
+        threads = context.engine.threads
+        splits = load_templates(context.folder / "parts" / "protocol.npz")
+        scored = [score_templates(split, seen[TEMPLATES], threads=threads) for split in splits]
+        templates = _verify(measure, seed, context, scored)
+    return Recognition(rank1, tpr, templates)
+
+
+def _verify(
+    measure: MeasureSettings, seed: int, context: Context, scored: Sequence[ScoredPairs]
+) -> dict[float, Resampled]:
+    found = measure_verification(
+        scored,
         fprs=measure.fpr,
         replicates=measure.replicates,
         seed=seed,
         threads=context.engine.threads,
     )
-    return Recognition(identification, verification)
+    # Accuracy and equal error rate come before them.
+    return {
+        one.fpr: Resampled(one.tpr, _column(found.replicates, 2 + at)) for at, one in enumerate(found.tpr)
+    }
+
+
+def _column(replicates: DoubleArray, number: int) -> DoubleArray:
+    """One figure of every resampling; empty if nothing was resampled."""
+    return replicates[:, number] if len(replicates) else np.empty(0)
 
 
 def _pairs(probes: Embeddings, identities: LongArray, most: int, seed: int) -> ScoredPairs:
@@ -205,29 +250,20 @@ def _pairs(probes: Embeddings, identities: LongArray, most: int, seed: int) -> S
     return score_pairs(probes, ends, is_same, identities=identities)
 
 
-def _with_interval(value: float | None, replicates: DoubleArray) -> Figure:
-    band = interval(replicates) if len(replicates) and value is not None else None
-    return Figure(
-        value=value, low=None if band is None else band.low, high=None if band is None else band.high
-    )
-
-
 def gap_closed(found: Mapping[str, Recognition]) -> RecognitionFigures:
     """(with pseudo-labels - labeled only) / (all labels - labeled only), resampled together."""
     three = [found[key] for key in ("labeled", "cdp", "all")]
-    rates = []
-    for at, figure in enumerate(three[0].verification.tpr):
-        values = [one.verification.tpr[at].tpr for one in three]
-        share = _share(values, [one.verification.replicates[:, 2 + at] for one in three])
-        rates.append(RateFigure(fpr=figure.fpr, value=share.value, low=share.low, high=share.high))
-    ranks: list[float | None] = [one.identification.rate() for one in three]
-    return RecognitionFigures(rank1=_share(ranks, [one.rank_1 for one in three]), tpr=rates)
+    return Recognition(
+        _share([one.rank1 for one in three]),
+        {fpr: _share([one.tpr[fpr] for one in three]) for fpr in three[0].tpr},
+        {fpr: _share([one.templates[fpr] for one in three]) for fpr in three[0].templates},
+    ).figures()
 
 
-def _share(values: Sequence[float | None], again: Sequence[DoubleArray]) -> Figure:
-    low, mid, high = values
+def _share(three: Sequence[Resampled | None]) -> Resampled:
+    low, mid, high = (None if one is None else one.value for one in three)
     if low is None or mid is None or high is None or high == low:
-        return Figure()
+        return Resampled(None, np.empty(0))
+    again = [one.replicates for one in three if one is not None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares = (again[1] - again[0]) / (again[2] - again[0])
-    return _with_interval((mid - low) / (high - low), shares)
+        return Resampled((mid - low) / (high - low), (again[1] - again[0]) / (again[2] - again[0]))

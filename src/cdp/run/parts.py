@@ -8,12 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.config.sections import SplitSection
+from cdp.data.array_files import naming
 from cdp.data.merge import merge_manifests
 from cdp.data.rotations import families, rotated
 from cdp.data.split import split_by_identity
 from cdp.errors import InputError
+from cdp.evaluate.identification import check_distractors, mate_pairs
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
+
+_TEST_SOURCES = ("test images", "probe images", "distractor images")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +55,7 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Part
     """Cut the sources as the settings say; no identity is in two parts."""
     split, seed = settings.split, settings.seed
     tables = {
-        name: rotated(table) if settings.rotations and name != "test images" else table
+        name: rotated(table) if settings.rotations and name not in _TEST_SOURCES else table
         for name, table in sources.items()
     }
     probes = distractors = None
@@ -77,6 +81,8 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Part
         parts.append(validation)
     if "test images" in tables:
         probes, distractors = _cut_test(tables["test images"], split.test_probes, seed)
+    if "probe images" in tables:
+        probes, distractors = _number_together(tables["probe images"], tables["distractor images"])
     n_validation = 0 if validation is None else len(validation)
     return Parts(labeled, merge_manifests(parts), n_validation, probes, distractors)
 
@@ -101,6 +107,23 @@ def _cut_test(test: Manifest, share: float, seed: int) -> tuple[Manifest, Manife
         )
     is_probe = np.isin(known.identities, np.random.default_rng([seed, 1]).permutation(several)[:n_probes])
     return known.take(is_probe), known.take(~is_probe)
+
+
+def _number_together(probes: Manifest, distractors: Manifest) -> tuple[Manifest, Manifest]:
+    """Probes and distractors of two sources with one numbering, checked before networks are trained for weeks.
+
+    Names are compared as names and numbers as numbers; where one side has names and the other numbers, nobody can be
+    found on both sides, and the distractors' identities are dropped.
+    """
+    if (probes.names is None) != (distractors.names is None):
+        distractors = without_identities(distractors)
+    both = merge_manifests([probes, distractors])
+    is_probe = np.arange(len(both)) < len(probes)
+    probes, distractors = both.take(is_probe), both.take(~is_probe)
+    with naming("data.probes, data.distractors"):
+        mate_pairs(probes.identities)
+        check_distractors(probes.identities, distractors.identities)
+    return probes, distractors
 
 
 def fold_of_rows(labeled: Manifest, folds: int, seed: int) -> LongArray:

@@ -12,11 +12,10 @@ from cdp.nets.recipe import TrainingSettings
 from cdp.run import evaluation, training
 from cdp.run.labeling import LabelSettings, Round, label_images
 from cdp.run.parts import SplitSettings
-from cdp.run.sources import Settled, source_names
+from cdp.run.sources import TEMPLATES, Settled, source_names
 from cdp.run.stages import Body, Stage
 
 _TRAINED_ON = ("labeled", "unlabeled")
-_TESTED_ON = ("probes", "distractors")
 
 Labeler = Callable[[LabelSettings, tuple[str, ...]], list[Stage]]
 """The stages that make the labels of one round, from its settings and the artifacts it is made from."""
@@ -69,15 +68,16 @@ class _Stages:
         self.settled = settled
         self.recipe = settled.recipe
         self.labeler = labeler
+        self.tests = settled.test_parts
+        self.protocol = ("protocol",) if TEMPLATES in self.tests else ()
         self.measure = slice_of(self.recipe.evaluation, MeasureSettings)
 
     def of_embeddings(self) -> list[Stage]:
         models = self.settled.facts.models
-        parts = (*_TRAINED_ON, *_TESTED_ON) if self.settled.has_test else _TRAINED_ON
         needs = ("counts", *_TRAINED_ON, *(f"views of {part}" for part in _TRAINED_ON))
         labels = self.labeler(self.label_settings(Round(), models), needs)
-        stages = [self.split(), self.views(models, parts), *labels]
-        return [*stages, self.view_figures(models)] if self.settled.has_test else stages
+        stages = [self.split(), self.views(models, (*_TRAINED_ON, *self.tests)), *labels]
+        return [*stages, self.view_figures(models)] if self.tests else stages
 
     def of_images(self) -> list[Stage]:
         recipe = self.recipe
@@ -98,13 +98,13 @@ class _Stages:
             stages += self.labeler(self.label_settings(current, names), self.label_needs(members, folds))
         tested = {"labeled": models[0], "cdp": Model("joint", recipe.base.network)}
         stages.append(self.join(tested["cdp"], "train with pseudo-labels", rounds[-1]))
-        if not self.settled.has_test:
+        if not self.tests:
             return stages
         if self.settled.has_bound:
             tested["all"] = Model("bound", recipe.base.network)
             stages.append(self.bound(tested["all"]))
         members = models if recipe.evaluation.members else models[:1]
-        stages += [self.embed(model, _TESTED_ON) for model in dict.fromkeys([*members, *tested.values()])]
+        stages += [self.embed(model, self.tests) for model in dict.fromkeys([*members, *tested.values()])]
         return [*stages, self.recognition(tested), self.member_figures(members)]
 
     def models(self, folder: str) -> list[Model]:
@@ -113,9 +113,12 @@ class _Stages:
 
     def split(self) -> Stage:
         recipe = self.recipe
-        tested = _TESTED_ON if self.settled.has_test else ()
         folds = range(1, recipe.train.folds + 1)
-        names = [*_TRAINED_ON, *tested, *(f"{kind}{fold}" for fold in folds for kind in ("fold", "without_fold"))]
+        names = [
+            *_TRAINED_ON,
+            *self.tests,
+            *(f"{kind}{fold}" for fold in folds for kind in ("fold", "without_fold")),
+        ]
         settings = SplitSettings(
             recipe.split, recipe.data.rotations, recipe.data.truth, recipe.train.folds, recipe.seed
         )
@@ -125,11 +128,13 @@ class _Stages:
             training.split_sources(recipe),
             settings,
             source_names(recipe),
-            {name: f"parts/{name}.csv" for name in names} | {"counts": "parts/counts.json"},
+            {name: f"parts/{name}.csv" for name in names}
+            | {name: f"parts/{name}.npz" for name in self.protocol}
+            | {"counts": "parts/counts.json"},
             # Its tables say where the user's images lie.
             is_shared=False,
             unmoved={
-                **dict.fromkeys(("labeled", *tested), ("split.use_parts", "folds")),
+                **dict.fromkeys(("labeled", *self.tests, *self.protocol), ("split.use_parts", "folds")),
                 **dict.fromkeys(("unlabeled", "counts"), ("folds",)),
             },
         )
@@ -176,7 +181,7 @@ class _Stages:
         return Stage(name, "joint", training.train_on_both, settings, needs, {model.artifact: model.artifact})
 
     def embed(self, model: Model, parts: tuple[str, ...]) -> Stage:
-        kind = "test" if parts == _TESTED_ON else "embed"
+        kind = "test" if parts == self.tests else "embed"
         return Stage(
             f"{kind} {model.title}",
             kind,
@@ -204,26 +209,29 @@ class _Stages:
     def recognition(self, tested: Mapping[str, Model]) -> Stage:
         pairs = tuple((key, model.artifact) for key, model in tested.items())
         base = folder_name(self.recipe.base.network)
+        seen = [name for model in tested.values() for name in model.seen(self.tests)]
         return Stage(
             "measure recognition",
             "evaluate",
             evaluation.measure_recognition,
-            evaluation.RecognitionSettings(self.measure, pairs, base, self.recipe.seed),
-            (*_TRAINED_ON, "labels", *_TESTED_ON, *(name for one in tested.values() for name in one.seen(_TESTED_ON))),
+            evaluation.RecognitionSettings(self.measure, pairs, base, self.tests, self.recipe.seed),
+            (*_TRAINED_ON, "labels", *self.tests, *self.protocol, *seen),
             {"recognition": "recognition.json"},
         )
 
     def member_figures(self, members: Sequence[Model]) -> Stage:
-        needs = [name for model in members for name in (model.artifact, *model.seen(_TESTED_ON))]
+        needs = [name for model in members for name in (model.artifact, *model.seen(self.tests))]
         artifacts = tuple(model.artifact for model in members)
         return self.figures_of(evaluation.measure_members, artifacts, needs)
 
     def view_figures(self, models: tuple[str, ...]) -> Stage:
-        return self.figures_of(evaluation.measure_views, models, [f"views of {part}" for part in _TESTED_ON])
+        return self.figures_of(evaluation.measure_views, models, [f"views of {part}" for part in self.tests])
 
     def figures_of(self, body: Body, models: tuple[str, ...], needs: Sequence[str]) -> Stage:
         settings = evaluation.MemberSettings(
-            self.measure, self.recipe.evaluation.ensemble, models, self.recipe.seed
+            self.measure, self.recipe.evaluation.ensemble, models, self.tests, self.recipe.seed
         )
         makes = {"member figures": "member_figures.json"}
-        return Stage("measure members", "evaluate", body, settings, (*_TESTED_ON, *needs), makes)
+        return Stage(
+            "measure members", "evaluate", body, settings, (*self.tests, *self.protocol, *needs), makes
+        )

@@ -16,7 +16,7 @@ from cdp.run.plan import make_stages
 from cdp.run.pool import Pool
 from cdp.run.record import make_record, now
 from cdp.run.runner import Listener, Planned, Ran, alone_in, plan_stages, run_stages
-from cdp.run.sources import Settled, prepare, read_source, source_names, source_paths
+from cdp.run.sources import TEMPLATE_IMAGES, Settled, prepare, read_source, source_names, source_paths
 from cdp.run.stages import Ledger, Stage, only
 from cdp.types.run_record import RunRecord, write_run_record
 
@@ -131,7 +131,11 @@ def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
     """What the user's images or embeddings hold, by source."""
     recipe = settled.recipe
     if settled.facts.kind == "images":
-        return {name: ledger.hashes.of_manifest(read_source(recipe, name)) for name in source_names(recipe)}
+        hashes = {name: ledger.hashes.of_manifest(read_source(recipe, name)) for name in source_names(recipe)}
+        if recipe.data.templates:
+            protocol = ledger.hashes.of_path(Path(recipe.data.templates))
+            hashes[TEMPLATE_IMAGES] = hash_settings(hashes[TEMPLATE_IMAGES], protocol)
+        return hashes
     return {
         # Cards and lists count here: they may hold the order of the committee, or identities.
         name: hash_settings([ledger.hashes.of_path(Path(path), ()) for path in source_paths(recipe, name)])

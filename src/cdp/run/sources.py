@@ -14,6 +14,8 @@ from cdp.config.checks import check_recipe, network_names
 from cdp.config.environment import check_environment, source_kind
 from cdp.config.sections import RunRecipe
 from cdp.data.array_files import naming, open_npy
+from cdp.data.ijb import TemplateProtocol, read_templates
+from cdp.data.image_names import ImageNames
 from cdp.data.manifests import read_manifest
 from cdp.data.merge import merge_manifests
 from cdp.data.views import looks_like_views, read_identity_names, read_views
@@ -23,6 +25,9 @@ from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
 Kind = Literal["images", "embeddings"]
+PROBE_PARTS = ("probes", "distractors")
+TEMPLATES = "templates"
+TEMPLATE_IMAGES = "template images"
 _VALIDATION_SHARE = 1 / 11
 _TEST_SHARE = 0.1
 
@@ -56,27 +61,35 @@ class Settled:
         return bool(self.recipe.data.validation) or self.recipe.split.validation > 0
 
     @property
-    def has_test(self) -> bool:
-        """Whether there are probes and distractors."""
-        return bool(self.recipe.data.test) or self.recipe.split.probes > 0
+    def test_parts(self) -> tuple[str, ...]:
+        """The parts that networks are tested on: probes and distractors, templates, both or none."""
+        data = self.recipe.data
+        has_probes = bool(data.test or data.probes) or self.recipe.split.probes > 0
+        return (*(PROBE_PARTS if has_probes else ()), *((TEMPLATES,) if data.templates else ()))
 
     @property
     def has_bound(self) -> bool:
         """Whether a network can be trained on all true labels and measured."""
         is_known = self.facts.unlabeled_known and self.recipe.data.truth
-        return self.recipe.evaluation.bound and self.facts.kind == "images" and self.has_test and is_known
+        return (
+            self.recipe.evaluation.bound
+            and self.facts.kind == "images"
+            and bool(self.test_parts)
+            and is_known
+        )
 
 
 def source_names(recipe: RunRecipe) -> tuple[str, ...]:
     """The sources that a recipe reads, as artifact names."""
-    data = recipe.data
-    names = ["images"] if data.is_split_here else ["labeled images", "unlabeled images"]
-    names += ["validation images"] if data.validation else []
-    return (*names, "test images") if data.test else tuple(names)
+    return tuple(name for name, paths in _sources(recipe).items() if any(paths))
 
 
 def source_paths(recipe: RunRecipe, name: str) -> tuple[str, ...]:
     """Where a source lies; the unlabeled one may be several files or folders."""
+    return _sources(recipe)[name]
+
+
+def _sources(recipe: RunRecipe) -> dict[str, tuple[str, ...]]:
     data = recipe.data
     return {
         "images": (data.images or data.embeddings,),
@@ -84,7 +97,10 @@ def source_paths(recipe: RunRecipe, name: str) -> tuple[str, ...]:
         "unlabeled images": data.unlabeled,
         "validation images": (data.validation,),
         "test images": (data.test,),
-    }[name]
+        "probe images": (data.probes,),
+        "distractor images": (data.distractors,),
+        TEMPLATE_IMAGES: (data.template_images,),
+    }
 
 
 def read_source(recipe: RunRecipe, name: str) -> Manifest:
@@ -92,8 +108,21 @@ def read_source(recipe: RunRecipe, name: str) -> Manifest:
     paths = source_paths(recipe, name)
     if source_kind(recipe) == "embeddings":
         return merge_manifests([_rows_of(recipe, path) for path in paths])
+    if name == TEMPLATE_IMAGES:
+        return read_template_images(recipe)[0]
     root, skip = recipe.data.root or None, recipe.data.skip or None
     return merge_manifests([read_manifest(path, root=root, skip=skip) for path in paths])
+
+
+def read_template_images(recipe: RunRecipe) -> tuple[Manifest, list[TemplateProtocol]]:
+    """The images that the files of data.templates name, and the protocols with their rows among these images."""
+    data = recipe.data
+    given = read_manifest(data.template_images, root=data.root or None)
+    names = ImageNames(given.locations, f"data.template_images = {data.template_images}")
+    protocols = read_templates(data.templates, names)
+    used = np.unique(np.concatenate([one.images for one in protocols]))
+    images = Manifest(given.take(used).locations, np.full(len(used), -1), root=given.root)
+    return images, [replace(one, images=np.searchsorted(used, one.images)) for one in protocols]
 
 
 def read_given_views(recipe: RunRecipe, path: str) -> Views:
@@ -110,7 +139,9 @@ def read_given_views(recipe: RunRecipe, path: str) -> Views:
     base, *committee = (open_npy(folder / f"{name}.npy") for name in names)
     with naming(folder):
         return Views(
-            base, dict(zip(names[1:], committee, strict=True)), np.asarray(open_npy(folder / "identities.npy"))
+            base,
+            dict(zip(names[1:], committee, strict=True)),
+            np.asarray(open_npy(folder / "identities.npy")),
         )
 
 
@@ -196,18 +227,19 @@ def settle(recipe: RunRecipe, facts: Facts) -> Settled:
         is_unseen = is_trained and settled.has_validation and not recipe.train.folds
         consensus = replace(consensus, train_on="validation" if is_unseen else "labeled")
     if is_trained and consensus.tune and not settled.has_validation:
-        # Of given embeddings some labeled identities are held out; networks have learned the labeled images by heart.
+        # Of given embeddings some labeled identities are held out; here the networks were trained on all of them.
         consensus = replace(consensus, tune=False)
         notes.append(
-            f"{consensus.bar_key} = {consensus.bar:g} was not tuned: there is no validation part; give data.validation, or "
-            "split.validation a share."
+            f"{consensus.bar_key} = {consensus.bar:g} was not tuned: there is no validation part; give "
+            f"{'split.validation a share' if recipe.data.is_split_here else 'data.validation'}."
         )
-    if is_trained and not settled.has_test:
+    if is_trained and PROBE_PARTS[0] not in settled.test_parts:
+        missing = "identification" if settled.test_parts else "recognition"
         notes.append(
-            "There are no probe images, so recognition was not measured; give data.test, or split.probes and "
-            "split.distractors a share."
+            f"There are no probe images, so {missing} was not measured; give data.test, data.probes and "
+            "data.distractors, or split.probes and split.distractors a share."
         )
-    elif is_trained and recipe.evaluation.bound and not settled.has_bound:
+    if is_trained and settled.test_parts and recipe.evaluation.bound and not settled.has_bound:
         notes.append(
             "The upper bound was left out: not every unlabeled image has a true identity to train on."
         )
@@ -217,13 +249,18 @@ def settle(recipe: RunRecipe, facts: Facts) -> Settled:
 def settle_shares(recipe: RunRecipe, kind: Kind) -> RunRecipe:
     """Shares of the split that are left open: a validation part where it is used, a test part where networks are trained."""
     split, consensus = recipe.split, recipe.consensus
-    shares: dict[str, Any] = {"validation": split.validation, "probes": split.probes, "distractors": split.distractors}
+    shares: dict[str, Any] = {
+        "validation": split.validation,
+        "probes": split.probes,
+        "distractors": split.distractors,
+    }
     if not recipe.data.is_split_here:
         shares = dict.fromkeys(shares, 0.0)
     if shares["validation"] < 0:
         is_used = consensus.tune or consensus.train_on == "validation"
         shares["validation"] = _VALIDATION_SHARE if is_used else 0.0
-    is_tested = kind == "images" and not recipe.data.test and 0 not in (split.probes, split.distractors)
+    is_given = bool(recipe.data.test or recipe.data.probes)
+    is_tested = kind == "images" and not is_given and 0 not in (split.probes, split.distractors)
     for name in ("probes", "distractors"):
         if shares[name] < 0:
             given = max(shares["probes"], shares["distractors"])

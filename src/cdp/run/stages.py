@@ -213,7 +213,7 @@ def only(stages: Sequence[Stage], artifacts: Iterable[str]) -> list[Stage]:
 def signatures(stages: Sequence[Stage], about: str = "") -> list[str]:
     """A hash per stage of all settings that led to it: equal ones make equal things from the same sources.
 
-    Unlike `Stage.key` it is known before anything has run. `about` tells sources apart.
+    Unlike `Stage.key` it is known before anything has run. `about` stands for the sources.
     """
     made: dict[str, str] = {}
     signed = []

@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cdp.config.sections import RunRecipe
+from cdp.data.ijb import TemplateProtocol, save_templates
 from cdp.data.merge import merge_manifests
 from cdp.errors import InputError
 from cdp.files import write_json, writing_folder
 from cdp.nets.recipe import Recipe, TrainingSettings
 from cdp.progress import Progress
 from cdp.run.parts import Parts, SplitSettings, fold_of_rows, make_parts
-from cdp.run.sources import read_source, rows_of_part, source_names, views_of_source
+from cdp.run.sources import (
+    TEMPLATE_IMAGES,
+    TEMPLATES,
+    read_source,
+    read_template_images,
+    rows_of_part,
+    source_names,
+    views_of_source,
+)
 from cdp.run.stages import Body, Context, version
 from cdp.store import fill
 from cdp.types import Labels, Views
@@ -31,8 +40,14 @@ def split_sources(recipe: RunRecipe) -> Body:
 
     @version(1)
     def split(settings: SplitSettings, context: Context) -> None:
-        parts = make_parts(settings, {name: read_source(recipe, name) for name in source_names(recipe)})
+        parts = make_parts(
+            settings,
+            {name: read_source(recipe, name) for name in source_names(recipe) if name != TEMPLATE_IMAGES},
+        )
         tables = _tables(parts, settings)
+        protocols: list[TemplateProtocol] = []
+        if recipe.data.templates:
+            tables[TEMPLATES], protocols = read_template_images(recipe)
         counts = {name: _count(table) for name, table in tables.items() if "fold" not in name}
         if parts.n_validation:
             rows = np.arange(len(parts.unlabeled))[-parts.n_validation :]
@@ -40,6 +55,8 @@ def split_sources(recipe: RunRecipe) -> Body:
         with writing_folder(context.folder / "parts", force=True) as folder:
             for name, table in tables.items():
                 _absolute(table).save(folder / f"{name}.csv")
+            if protocols:
+                save_templates(folder / "protocol.npz", protocols)
             write_json(folder / "counts.json", counts)
 
     return split

@@ -38,14 +38,11 @@ class RateFigure(Figure, frozen=True, kw_only=True):
 
 
 class RecognitionFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Rank-1 identification, and TPR at several FPR."""
+    """Rank-1 identification, TPR at several FPR of pairs of probes, and of pairs of templates as in IJB-A."""
 
     rank1: Figure = Figure()
     tpr: list[RateFigure] = []
-
-    def at(self, fpr: float) -> Figure:
-        """The TPR at one FPR; unknown if it was not measured."""
-        return next((rate for rate in self.tpr if rate.fpr == fpr), Figure())
+    templates: list[RateFigure] = []
 
 
 class ModelFigures(RecognitionFigures, frozen=True, kw_only=True):
@@ -63,12 +60,22 @@ class ModelFigures(RecognitionFigures, frozen=True, kw_only=True):
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
-    """Recognition without pseudo-labels, with them, and with all true labels; `gap_closed` needs all three."""
+    """Recognition without pseudo-labels, with them, and with all true labels; `gap_closed` needs all three.
+
+    Attributes:
+        models: the three, as far as they were trained.
+        network: what all of them are.
+        probes: number of probe images; None if there are none.
+        distractors: number of distractor images; None if there are none.
+        template_images: number of images that templates are made of; None if there is no such protocol.
+        gap_closed: share of the gap between the first and the last that the second closes.
+    """
 
     models: list[ModelFigures]
     network: str = "one network"
     probes: int | None = None
     distractors: int | None = None
+    template_images: int | None = None
     gap_closed: RecognitionFigures | None = None
 
 

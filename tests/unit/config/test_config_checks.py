@@ -3,14 +3,13 @@
 import pytest
 
 from cdp.config.checks import check_recipe
-from cdp.config.environment import check_networks, check_paths
+from cdp.config.environment import check_environment, check_networks, check_paths, source_kind
 from cdp.config.reading import recipe_from
 from cdp.errors import InputError
 
 TESTED = {"split.probes": 0.1, "split.distractors": 0.1}
 IMAGES = {"data.images": "faces", **TESTED}
 PARTS = {"data.labeled": "a", "data.unlabeled": ["b"], "data.test": "c"}
-DRAWN = {"data.images": "drawn"}
 
 
 def recipe_with(values):
@@ -26,15 +25,17 @@ def recipe_with(values):
     [
         IMAGES,
         PARTS,
-        DRAWN,
-        {**IMAGES, "consensus.tune": True, "split.validation": 0.1},
+        {"data.images": "faces"},
+        {"data.images": "faces", "split.probes": 0},
+        {"data.embeddings": "faces", "data.test": "t"},
+        {"data.labeled": "a", "data.unlabeled": ["b"]},
+        {**IMAGES, "consensus.tune": True, "split.validation": 0.0},
         {**PARTS, "consensus.tune": True, "data.validation": "v"},
         {**PARTS, "split.labeled": 1.0},  # nothing is split
+        {**PARTS, **TESTED},
         {"data.images": "faces", "data.test": "t"},
-        {**DRAWN, "drawn.test_identities": 0, **TESTED},
         {**IMAGES, "committee.networks": [], "consensus.mediator": "vote", "consensus.quorum": 0},
         {**IMAGES, "committee.networks": ["small_resnet:0", "small_resnet:1"]},
-        {**DRAWN, "drawn.size": 16, "train.enlarge": True, "joint.enlarge": True},
     ],
 )
 def test_recipes_that_can_be_run(values):
@@ -46,13 +47,13 @@ def test_recipes_that_can_be_run(values):
     [
         (
             {},
-            "data.images and data.labeled are both empty: name the images that are to be split (data.images, "
-            '"drawn" for drawn faces), or parts that are split already (data.labeled and data.unlabeled).',
+            "data.images, data.embeddings and data.labeled are all empty: name what is to be split (data.images or "
+            "data.embeddings), or parts that are split already (data.labeled and data.unlabeled).",
         ),
         (
             {**IMAGES, **PARTS},
-            "data.images and data.labeled are both given: images are split here, labeled is split already; leave one "
-            "of them empty.",
+            "data.images and data.labeled are both given: images and embeddings are split here, labeled is split "
+            "already; leave one of them empty.",
         ),
         (
             {**PARTS, "data.unlabeled": []},
@@ -78,50 +79,20 @@ def test_recipes_that_can_be_run(values):
             "split.use_parts = 11: there are 10 unlabeled parts; use as many at most, or raise split.unlabeled_parts.",
         ),
         (
-            {"data.images": "faces"},
-            "There is nobody to be found again: give split.probes and split.distractors a share of the images, e.g. "
-            "0.1 each, or name other images in data.test.",
-        ),
-        (
-            {**DRAWN, "drawn.test_identities": 0},
-            "There is nobody to be found again: give split.probes and split.distractors a share of the images, e.g. "
-            "0.1 each, or name other images in data.test (or drawn.test_identities).",
-        ),
-        (
-            {**PARTS, "data.test": ""},
-            "There is nobody to be found again: name images with identities in data.test.",
-        ),
-        (
-            {"data.images": "faces", "split.probes": 0.1},
+            {"data.images": "faces", "split.probes": 0.1, "split.distractors": 0},
             "split.distractors = 0: evaluation needs probes and distractors; give both a share, e.g. 0.1.",
         ),
         (
-            {"data.images": "faces", "split.distractors": 0.1},
+            {"data.images": "faces", "split.distractors": 0.1, "split.probes": 0},
             "split.probes = 0: evaluation needs probes and distractors; give both a share, e.g. 0.1.",
         ),
         (
             {**IMAGES, "data.test": "t"},
-            "split.probes and split.distractors do not go with data.test, which has both: set them to 0, or set "
-            'data.test = "".',
-        ),
-        (
-            {**DRAWN, **TESTED},
-            "split.probes and split.distractors do not go with drawn.test_identities, which has both: set them to 0, "
-            "or set drawn.test_identities = 0.",
-        ),
-        (
-            {**DRAWN, "data.test": "t"},
-            "data.test and drawn.test_identities are both given: leave data.test empty, or set "
-            "drawn.test_identities = 0.",
+            "split.probes and split.distractors do not go with data.test, which has both: set them to 0.",
         ),
         (
             {**PARTS, "split.test_probes": 1.0},
-            "split.test_probes = 1: nobody is left to be a distractor; give a smaller share, e.g. 0.5.",
-        ),
-        (
-            {**DRAWN, "drawn.test_identities": 1},
-            "drawn.test_identities = 1 with split.test_probes = 0.5: there must be a probe and a distractor at least; "
-            "draw more.",
+            "split.test_probes = 1: no distractors are left; give a smaller share, e.g. 0.5.",
         ),
         (
             {**IMAGES, "base.network": "small_resnet:x"},
@@ -142,14 +113,6 @@ def test_recipes_that_can_be_run(values):
             "another seed, e.g. a:1.",
         ),
         (
-            {**IMAGES, "consensus.inputs": []},
-            "consensus.inputs is empty: the mediator must hear something, e.g. affinity.",
-        ),
-        (
-            {**IMAGES, "consensus.inputs": ["affinity", "affinity"]},
-            "consensus.inputs names one input twice: affinity and affinity; remove one.",
-        ),
-        (
             {**IMAGES, "consensus.inputs": ["relationship"], "committee.networks": []},
             "consensus.inputs has relationship only, which is about the committee, and committee.networks is empty: "
             "add affinity, or members.",
@@ -159,47 +122,29 @@ def test_recipes_that_can_be_run(values):
             "consensus.quorum = 5: the committee has 4 members; ask for as many at most, or -1 for all.",
         ),
         (
-            {**IMAGES, "consensus.mediator": "vote", "consensus.folds": 3},
-            "consensus.folds = 3 is about how the mediator learns, and a vote does not learn: set consensus.folds = 0, "
-            'or consensus.mediator = "mlp".',
+            {**IMAGES, "consensus.mediator": "vote", "train.folds": 3},
+            "train.folds = 3 is about how the mediator is trained, and a vote is not: set train.folds = 0, or "
+            'consensus.mediator = "mlp".',
         ),
         (
-            {**IMAGES, "consensus.mediator": "hierarchical", "consensus.folds": 2},
-            "consensus.folds = 2 is about how the mediator learns, and clustering does not learn: set "
-            'consensus.folds = 0, or consensus.mediator = "mlp".',
+            {**IMAGES, "consensus.train_on": "validation", "train.folds": 2},
+            'consensus.train_on = "validation" and train.folds = 2 both say what the mediator is trained on: set '
+            'train.folds = 0, or consensus.train_on = "labeled".',
         ),
         (
-            {**IMAGES, "consensus.mediator": "hierarchical", "joint.soft_depth": 3},
-            "joint.soft_depth = 3: soft labels come from accepted pairs, and clustering has none: set "
-            'joint.soft_depth = 0, or consensus.mediator = "mlp".',
+            {**IMAGES, "consensus.train_on": "validation", "split.validation": 0},
+            'consensus.train_on = "validation" needs a validation part: give split.validation a share, e.g. 0.1, or '
+            "data.validation.",
         ),
         (
-            {**IMAGES, "split.validation": 0.1, "consensus.tune": True, "consensus.pair_recall": 0.3},
-            "consensus.tune and consensus.pair_recall both choose the threshold: set consensus.tune = false, or "
-            "consensus.pair_recall = -1.",
+            {**PARTS, "consensus.train_on": "validation"},
+            'consensus.train_on = "validation" needs a validation part: give split.validation a share, e.g. 0.1, or '
+            "data.validation.",
         ),
         (
-            {**IMAGES, "consensus.grouping": "average", "consensus.pair_recall": 0.3},
-            "consensus.pair_recall is about accepted pairs, which only grouping components has with mediator mlp or "
-            "vote: set consensus.pair_recall = -1.",
-        ),
-        (
-            {**IMAGES, "data.truth": False, "consensus.pair_recall": 0.3},
-            "consensus.pair_recall looks at the truth, and data.truth is false: set consensus.pair_recall = -1.",
-        ),
-        (
-            {**IMAGES, "consensus.tune": True},
-            "consensus.tune needs images to choose the threshold on: give split.validation a share, e.g. 0.1, or set "
-            "consensus.tune = false.",
-        ),
-        (
-            {**PARTS, "consensus.tune": True},
-            "consensus.tune needs images to choose the threshold on: name some with identities in data.validation, or "
-            "set consensus.tune = false.",
-        ),
-        (
-            {**DRAWN, "drawn.size": 36, "joint.scale": 38},
-            "drawn.size = 36: joint wants images of 38 pixels a side; draw them larger, or set joint.enlarge = true.",
+            {**IMAGES, "joint.rounds": 2, "train.folds": 2},
+            "joint.rounds = 2 with train.folds = 2: networks of a later round have seen all labeled identities: set "
+            "train.folds = 0, or joint.rounds = 1.",
         ),
     ],
 )
@@ -209,11 +154,81 @@ def test_recipes_that_cannot_be_run(values, message):
     assert str(caught.value) == message
 
 
+@pytest.fixture
+def embeddings(tmp_path):
+    """A folder that looks like views."""
+    (tmp_path / "views").mkdir()
+    (tmp_path / "views" / "base.npy").touch()
+    return str(tmp_path / "views")
+
+
+def test_what_a_recipe_starts_from_is_seen_in_its_files(embeddings, tmp_path):
+    folder = str(tmp_path)
+    assert source_kind(recipe_with({"data.images": folder})) == "images"
+    assert source_kind(recipe_with({"data.embeddings": folder, "data.test": folder})) == "embeddings"
+    assert source_kind(recipe_with({"data.labeled": folder, "data.unlabeled": [folder]})) == "images"
+    parts = {"data.labeled": embeddings, "data.unlabeled": [embeddings, "x.npz"]}
+    assert source_kind(recipe_with(parts)) == "embeddings"
+
+
+@pytest.mark.parametrize("other", ["labeled", "unlabeled", "validation", "test"])
+def test_images_and_embeddings_do_not_mix(embeddings, tmp_path, other):
+    keys = ("labeled", "unlabeled", "validation", "test")
+    paths = {key: str(tmp_path) if key == other else embeddings for key in keys}
+    values = {f"data.{key}": [path] if key == "unlabeled" else path for key, path in paths.items()}
+    with pytest.raises(InputError) as caught:
+        source_kind(recipe_with(values))
+    named = {key: f"data.{key}{'[0]' if key == 'unlabeled' else ''}" for key in keys}
+    views = next(named[key] for key in keys if key != other)
+    assert str(caught.value) == (
+        f"{views} holds embeddings and {named[other]} holds images: give all parts as images, or all as embeddings."
+    )
+
+
+def test_embeddings_given_as_images_are_named(embeddings):
+    with pytest.raises(InputError) as caught:
+        source_kind(recipe_with({"data.images": embeddings}))
+    assert str(caught.value) == (f"data.images = {embeddings} holds embeddings: give it as data.embeddings.")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            "data.rotations",
+            True,
+            "data.rotations is about images, and there are embeddings only: leave it out.",
+        ),
+        (
+            "joint.rounds",
+            2,
+            "joint.rounds trains networks, and there are embeddings only: set joint.rounds = 1.",
+        ),
+        (
+            "train.folds",
+            2,
+            "train.folds trains networks, and there are embeddings only: set train.folds = 0.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_split", [True, False])
+def test_what_only_images_have_is_refused_for_embeddings(embeddings, is_split, key, value, message):
+    """Whether they are split here or in parts; parts used to be rotated row by row."""
+    source = (
+        {"data.embeddings": embeddings}
+        if is_split
+        else {"data.labeled": embeddings, "data.unlabeled": [embeddings]}
+    )
+    assert check_environment(recipe_with(source)) is False
+    with pytest.raises(InputError) as caught:
+        check_environment(recipe_with({**source, key: value}))
+    assert str(caught.value) == message
+
+
 def test_paths_must_be_there(tmp_path):
     (tmp_path / "s-0.tar").touch()
     (tmp_path / "s-1.tar").touch()
     there = str(tmp_path)
-    check_paths(recipe_with(DRAWN))
     check_paths(recipe_with({"data.labeled": there, "data.unlabeled": [f"{there}/s-{{0..1}}.tar", there]}))
     gone = f"{there}/gone"
     for key, value, named in (

@@ -30,6 +30,10 @@ from cdp.settings import settings_of
         ("--no-train.color", {"train.color": False}),
         ("--networks a,b:1", {"committee.networks": ("a", "b:1")}),
         ("--networks=", {"committee.networks": ()}),
+        ("--images a --embeddings b", {"data.images": "a", "data.embeddings": "b"}),
+        # [data] wins over the share of the same name.
+        ("--labeled a --unlabeled b", {"data.labeled": "a", "data.unlabeled": ("b",)}),
+        ("--preset paper --device cuda:1", {"consensus.preset": "paper", "engine.device": "cuda:1"}),
         ("--unlabeled x-{0,1}.tar,y", {"data.unlabeled": ("x-{0,1}.tar", "y")}),
         ("--fpr 0.1,1/1000", {"evaluation.fpr": (0.1, 0.001)}),
         ("--network small_vgg", {"base.network": "small_vgg"}),
@@ -51,13 +55,13 @@ def test_options_become_values(args, expected):
     [
         ("--epochs 3", "--epochs is in [train] and [joint]; write --train.epochs or --joint.epochs."),
         ("--no-flip", "--no-flip is in [train] and [joint]; write --no-train.flip or --no-joint.flip."),
-        ("--size 3", "--size is in [drawn], [train] and [joint]; write --drawn.size, --train.size or --joint.size."),
+        ("--size 3", "--size is in [train] and [joint]; write --train.size or --joint.size."),
         ("--max-sise 3", "--max-sise is not a key of the recipe. Did you mean --max-size? `cdp recipe new -` shows all keys."),
         ("--qqq 3", "--qqq is not a key of the recipe. `cdp recipe new -` shows all keys."),
         ("--no-k", "--no-k is not a key of the recipe. `cdp recipe new -` shows all keys."),
         (
             "--engine.tread 3",
-            "--engine.tread is not a key of the recipe. Did you mean --engine.threads? [engine] has threads, "
+            "--engine.tread is not a key of the recipe. Did you mean --engine.threads? [engine] has device, threads, "
             "memory_budget and checkpoint_every.",
         ),
         (
@@ -76,7 +80,7 @@ def test_options_become_values(args, expected):
         ("-k 3", "-k: not expected here; a key of the recipe is set by --SECTION.KEY VALUE, e.g. --consensus.k 30."),
         ("--no-tune=true", "--no-tune=true: takes no value; write --no-tune alone."),
         ("--threshold 96", "--threshold = 96: a probability from 0 to 1. Did you mean 0.96?"),
-        ("--mediator mpl", '--mediator = "mpl": choose one of mlp, vote, hierarchical. Did you mean mlp?'),
+        ("--mediator mpl", '--mediator = "mpl": choose one of mlp, vote. Did you mean mlp?'),
         ("--inputs affinity,x", '--inputs[1] = "x": choose one of relationship, affinity, distribution, common_neighbors.'),
     ],
 )  # fmt: skip

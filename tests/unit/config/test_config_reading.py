@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from cdp.config.environment import check_paths
-from cdp.config.reading import read_recipe, recipe_from
-from cdp.config.sections import RunRecipe
+from cdp.config.reading import read_recipe, recipe_from, recipe_from_options
+from cdp.config.sections import ConsensusSection, RunRecipe
+from cdp.consensus.settings import default_of
 from cdp.errors import InputError
+from cdp.settings import settings_of
 
 
 @pytest.fixture
@@ -39,17 +41,26 @@ def test_a_recipe_written_elsewhere_is_read(tmp_path):
     [
         (
             "[consenus]\nk = 3",
-            "[consenus] is not a section. Did you mean consensus? There are data, drawn, split, base, committee, "
+            "[consenus] is not a section. Did you mean consensus? There are data, split, base, committee, "
             "train, joint, consensus, evaluation and engine.",
         ),
         (
             "[engine]\nthread = 3",
-            "engine.thread is not a key. Did you mean threads? [engine] has threads, memory_budget and checkpoint_every.",
+            "engine.thread is not a key. Did you mean threads? [engine] has device, threads, memory_budget and "
+            "checkpoint_every.",
         ),
         (
             "[engine]\nepochs = 3",
-            "engine.epochs is not a key. It is a key of [train] and [joint]. [engine] has threads, memory_budget and "
-            "checkpoint_every.",
+            "engine.epochs is not a key. It is a key of [train] and [joint]. [engine] has device, threads, memory_budget "
+            "and checkpoint_every.",
+        ),
+        (
+            "[base]\nfolds = 3",
+            "base.folds is not a key. It is a key of [train]. [base] has network.",
+        ),
+        (
+            '[consensus]\npreset = "papers"',
+            "preset = 'papers': choose one of best, paper. Did you mean paper?",
         ),
         ("[base]\nqq = 3", "base.qq is not a key. [base] has network."),
         ("threshold = 0.9", "threshold stands outside the sections; it belongs into [consensus]."),
@@ -155,10 +166,21 @@ def test_paths_of_the_command_line_start_from_the_working_directory(write, tmp_p
     assert read_recipe(file, ["--data.images="]).data.images == ""
 
 
-def test_drawn_faces_are_no_path(write):
-    assert read_recipe(write('[data]\nimages = "drawn"')).data.is_drawn
-    assert not read_recipe(write('[data]\nimages = "./drawn"')).data.is_drawn
-    assert read_recipe(write(""), ["--data.images", "drawn"]).data.images == "drawn"
+def test_a_preset_sets_what_is_not_given(write):
+    paper = {name: default_of(name, "paper") for name in settings_of(ConsensusSection) if name != "preset"}
+    for recipe in (
+        read_recipe(write('[consensus]\npreset = "paper"\n')),
+        read_recipe(write(""), ["--preset", "paper"]),
+        recipe_from_options(["--consensus.preset", "paper"]),
+    ):
+        assert {name: getattr(recipe.consensus, name) for name in paper} == paper
+        assert recipe.consensus.preset == "paper"
+    own = read_recipe(write('[consensus]\npreset = "paper"\ngrouping = "average"\n'), ["--tune"])
+    assert (own.consensus.grouping, own.consensus.tune) == ("average", True)
+    assert own.consensus.inputs == paper["inputs"]
+    # The command line's preset moves what the file leaves open, and nothing that it sets.
+    moved = read_recipe(write("[consensus]\ntune = true\n"), ["--preset", "paper"])
+    assert (moved.consensus.tune, moved.consensus.grouping) == (True, "components")
 
 
 def test_the_command_line_wins_and_may_mend_the_file(write):

@@ -13,6 +13,8 @@ from cdp.config.sections import (
     RunRecipe,
     TrainSection,
 )
+from cdp.consensus.settings import ConsensusSettings, slice_of
+from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.nets.recipe import Recipe, TrainingSettings
 from cdp.settings import settings_of
@@ -28,10 +30,9 @@ def test_every_field_is_a_setting_with_a_sentence():
 
 
 def test_training_settings_become_the_recipe_of_the_networks():
-    assert TrainSection().recipe(0) == Recipe()
-    assert JointSection().recipe(5) == Recipe(epochs=8, seed=5)
-    section = JointSection(rate=0.1, loss="cosface", soft_depth=2)
-    assert section.recipe(1) == Recipe(epochs=8, rate=0.1, loss="cosface", seed=1)
+    assert slice_of(TrainSection(folds=2), TrainingSettings) == TrainingSettings()
+    section = JointSection(rate=0.1, loss="cosface", rounds=2)
+    assert slice_of(section, TrainingSettings) == TrainingSettings(epochs=8, rate=0.1, loss="cosface")
     assert settings_of(TrainSection)["rate"] == settings_of(Recipe)["rate"]
 
 
@@ -83,7 +84,7 @@ def test_the_networks_recipe_is_what_it_was():
         ),
         (JointSection, {"labeled_share": -0.5}, "joint.labeled_share = -0.5: a share from 0 to 1, or -1."),
         (ConsensusSection, {"threshold": 96}, "consensus.threshold = 96: a probability from 0 to 1. Did you mean 0.96?"),
-        (ConsensusSection, {"folds": 1}, "consensus.folds = 1: a number of folds, 2 or more, or 0."),
+        (TrainSection, {"folds": 1}, "train.folds = 1: a number of folds, 2 or more, or 0."),
         (ConsensusSection, {"step": 1}, "consensus.step = 1: a share, above 0 and below 1."),
         (
             EngineSection,
@@ -107,6 +108,11 @@ def test_plain_values_survive_json():
     assert list(values) == ["seed", *SECTIONS]
 
 
-def test_training_settings_are_shared_not_copied():
-    assert issubclass(TrainSection, TrainingSettings)
+def test_settings_are_shared_not_copied():
+    for section, owner in (
+        (TrainSection, TrainingSettings),
+        (ConsensusSection, ConsensusSettings),
+        (EngineSection, Engine),
+    ):
+        assert {name: settings_of(section)[name] for name in settings_of(owner)} == dict(settings_of(owner))
     assert issubclass(Recipe, TrainingSettings)

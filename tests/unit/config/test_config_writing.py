@@ -6,9 +6,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import SECTIONS, RunRecipe
-from cdp.config.writing import differences, reference_table, to_toml, write_recipe
+from cdp.config.writing import differences, reference_table, settings_table, to_toml, write_recipe
+from cdp.consensus.settings import ConsensusSettings
+from cdp.engine import Engine
 from cdp.settings import settings_of
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -35,6 +39,27 @@ def test_bare_text_has_no_comments():
     assert recipe_from(tomllib.loads(text)) == RunRecipe(seed=2)
 
 
+def test_a_template_has_its_defaults_as_comments_which_a_preset_can_move():
+    recipe = recipe_from({"seed": 2, "consensus": {"preset": "paper", "k": 30}})
+    for commented in (True, False):
+        lines = write_recipe(recipe, commented=commented, template=True).splitlines()
+        assert [line for line in lines if line and line[0] not in "#["] == [
+            "seed = 2",
+            "k = 30",
+            'preset = "paper"',
+        ]
+        # Without its preset the rest would be that of the default.
+        assert '#grouping = "components"' in lines
+        assert recipe_from(tomllib.loads("\n".join(lines))) == recipe
+    text = write_recipe(RunRecipe(), template=True)
+    moved = recipe_from(tomllib.loads(text), {"consensus.preset": "paper"})
+    assert moved.consensus == recipe_from({"consensus": {"preset": "paper"}}).consensus
+    assert moved.consensus.grouping == "components"
+    # All that is commented out is a key and its value.
+    keys = "\n".join(line.removeprefix("#") for line in text.splitlines() if not line.startswith("# "))
+    assert recipe_from(tomllib.loads(keys)) == RunRecipe()
+
+
 def test_a_recipe_written_to_another_folder_means_the_same(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "mine.toml").write_text('[data]\nlabeled = "a"\nunlabeled = ["b", "../c"]\n')
@@ -54,13 +79,27 @@ def test_differences_from_the_defaults():
         ("consensus.k", 30),
     ]
     assert differences(recipe)[2].default == 20
+    paper = recipe_from({"consensus": {"preset": "paper", "grouping": "average"}})
+    assert [(one.key, one.value, one.default) for one in differences(paper)] == [
+        ("consensus.grouping", "average", "components"),
+        ("consensus.preset", "paper", "best"),
+    ]
 
 
-def test_the_page_about_recipes_is_up_to_date():
-    page = (DOCS / "recipes.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("page", "table"), [("recipes.md", reference_table), ("settings.md", settings_table)]
+)
+def test_the_pages_about_keys_and_settings_are_up_to_date(page, table):
     made = runpy.run_path(str(DOCS / "make_recipe_reference.py"))["with_reference"](page)
-    assert made == page, "run: python docs/make_recipe_reference.py"
-    assert reference_table() in page
+    assert made == (DOCS / page).read_text(encoding="utf-8"), "run: python docs/make_recipe_reference.py"
+    assert table() in made
+
+
+def test_the_table_of_settings_has_both_presets():
+    rows = settings_table().splitlines()
+    assert sum(row.startswith('| `grouping` | `"average"` | `"components"` |') for row in rows) == 1
+    assert sum(row.startswith("| `k` | `20` |  |") for row in rows) == 1
+    assert len(rows) == 2 + len(settings_of(ConsensusSettings)) - 1 + len(settings_of(Engine))
 
 
 def test_recipes_need_no_torch():

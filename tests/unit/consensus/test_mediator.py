@@ -64,7 +64,7 @@ def test_fitting_leaves_the_callers_arrays_alone():
     np.testing.assert_array_equal(same, before[1])
 
 
-def test_doubts_stay_apart_where_probabilities_are_rounded_to_one(learned):
+def test_doubts_stay_distinct_where_probabilities_are_rounded_to_one(learned):
     # Outside the training data, in the direction of "same", the logits go on growing.
     sure = np.tile(np.float32(0.5), (200, 11))
     sure[:, 1] = sure[:, 2] = np.linspace(0.5, 5, 200)
@@ -144,6 +144,6 @@ def test_refusals(learned):
         _mediator(learned, inputs=("structure",))
     three = GaussianNB().fit(np.arange(12, dtype=float).reshape(6, 2), [0, 0, 1, 1, 2, 2])
     with pytest.raises(
-        InputError, match=r"must tell two classes apart; its predict_proba gave \(4, 3\) for 4 pairs"
+        InputError, match=r"must have the two classes 0 and 1; its predict_proba gave \(4, 3\) for 4 pairs"
     ):
         _mediator(three, inputs=("affinity",)).doubt(np.zeros((4, 2), np.float32))

@@ -1,8 +1,18 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
 import recognition_reference as slow
-from cdp.data.ijb import ijba_splits, read_detector_scores, read_ijb_pack, read_ijba_split
+from cdp.data.ijb import (
+    ijba_splits,
+    load_templates,
+    read_detector_scores,
+    read_ijb_pack,
+    read_ijba_split,
+    read_templates,
+    save_templates,
+)
 from cdp.data.image_names import ImageNames
 from cdp.errors import InputError
 
@@ -44,6 +54,23 @@ def test_several_people_in_one_file_are_told_by_sighting(tmp_path):
         read_ijba_split(tmp_path, 1, ImageNames(("a.jpg", "b.jpg"), "list"))
     named = read_ijba_split(tmp_path, 1, ImageNames(("b.jpg#12", "a.jpg#11", "a.jpg#10"), "list"))
     assert named.images.tolist() == [2, 1, 0]
+    crops = read_ijba_split(tmp_path, 1, ImageNames(("b#12.png", "a#11.png", "a#10.png"), "list"))
+    assert crops.images.tolist() == [2, 1, 0], "as image files are named"
+
+
+def test_a_folder_of_either_kind_is_read_and_kept(tmp_path):
+    _, names, _ = slow.write_ijba(tmp_path / "ijba", n_splits=2)
+    vectors, *_ = slow.write_ijbc(tmp_path / "ijbc" / "meta")
+    folders = {"ijba": tuple(names), "ijbc": tuple(f"{row + 1}.jpg" for row in range(len(vectors)))}
+    for folder, images in folders.items():
+        protocols = read_templates(tmp_path / folder, ImageNames(images, "list"))
+        assert [one.name for one in protocols] == (["split 1", "split 2"] if folder == "ijba" else ["ijbc"])
+        save_templates(tmp_path / "kept.npz", protocols)
+        for one, again in zip(protocols, load_templates(tmp_path / "kept.npz"), strict=True):
+            for field in dataclasses.fields(one):
+                np.testing.assert_array_equal(getattr(again, field.name), getattr(one, field.name))
+    with pytest.raises(InputError, match=r"no split1, split2, \.\.\. there; .* \*_face_tid_mid.txt"):
+        read_templates(tmp_path, ImageNames(("a.jpg",), "list"))
 
 
 def change(file, old, new):

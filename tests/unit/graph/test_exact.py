@@ -110,15 +110,15 @@ def test_some_rows_are_the_rows_of_the_whole():
 
 def test_the_watch_is_told_until_all_rows_are_done(monkeypatch):
     monkeypatch.setattr(exact, "QUERY_ROWS", 30)
-    told = []
+    calls = []
     exact_graph(
         Embeddings(_random(70, 4)),
         3,
         threads=1,
-        progress=lambda *news: told.append(news),
+        progress=lambda *news: calls.append(news),
         step="k-NN graph a",
     )
-    assert told == [("k-NN graph a", 30, 70), ("k-NN graph a", 60, 70), ("k-NN graph a", 70, 70)]
+    assert calls == [("k-NN graph a", 30, 70), ("k-NN graph a", 60, 70), ("k-NN graph a", 70, 70)]
 
 
 def test_the_callers_array_is_unchanged():

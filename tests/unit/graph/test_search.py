@@ -33,11 +33,11 @@ def test_every_model_gets_its_own_graph(small_views):
 
 
 def test_steps_carry_the_models_names(small_views):
-    told = []
+    calls = []
     knn_graphs(
-        list(small_views), 3, names=small_views.names, threads=1, progress=lambda step, *_: told.append(step)
+        list(small_views), 3, names=small_views.names, threads=1, progress=lambda step, *_: calls.append(step)
     )
-    assert told == ["k-NN graph base", "k-NN graph small", "k-NN graph wide"]
+    assert calls == ["k-NN graph base", "k-NN graph small", "k-NN graph wide"]
 
 
 @pytest.mark.parametrize(

@@ -76,13 +76,13 @@ def test_mirrored_images_are_exactly_mirrored(images, kind):
 
 def test_decoding_to_memory_and_to_disk_agree(people, tmp_path):
     pixel_format = PixelFormat(16)
-    held = decode_pixels(people, pixel_format, threads=1)
+    in_memory = decode_pixels(people, pixel_format, threads=1)
     kept = decode_pixels(people, pixel_format, folder=tmp_path / "pixels", memory_budget=0, threads=2)
     assert isinstance(kept, np.memmap)
-    assert held.shape == (48, 3, 16, 16)
-    np.testing.assert_array_equal(held, kept)
+    assert in_memory.shape == (48, 3, 16, 16)
+    np.testing.assert_array_equal(in_memory, kept)
     again = decode_pixels(people, pixel_format, folder=tmp_path / "pixels", memory_budget=0)
-    np.testing.assert_array_equal(held, again)
+    np.testing.assert_array_equal(in_memory, again)
     assert not list((tmp_path / "pixels").glob(".*.partial*"))
     grey = decode_pixels(people, PixelFormat(16, color=False))
     assert grey.shape == (48, 1, 16, 16)

@@ -28,7 +28,7 @@ class StopError(Exception):
 
 
 def pull_the_plug_at(step: int):
-    """A watch that stops the run at a step of the training."""
+    """Progress that stops the run at a step of the training."""
     calls = 0
 
     def progress(name: str, done: int, total: int) -> None:

@@ -43,19 +43,19 @@ def test_a_sample_holds_every_true_class_and_only_the_sample_learns():
     targets = torch.tensor([3, 500, 999, 3])
     vectors = torch.randn(4, 5, requires_grad=True)
     loss = head(vectors, targets)
-    chosen = head._sampled.clone()
-    logits = vectors.detach() @ before[chosen].T
-    places = torch.searchsorted(chosen, targets)
-    torch.testing.assert_close(loss.detach(), torch.nn.functional.cross_entropy(logits, places))
+    sampled = head._sampled.clone()
+    logits = vectors.detach() @ before[sampled].T
+    columns = torch.searchsorted(sampled, targets)
+    torch.testing.assert_close(loss.detach(), torch.nn.functional.cross_entropy(logits, columns))
     loss.backward()
     assert vectors.grad.abs().sum() > 0
     head.update(0.1, 0.9, 0.0)
-    assert len(chosen) == 20
-    assert set(targets.tolist()) <= set(chosen.tolist())
+    assert len(sampled) == 20
+    assert set(targets.tolist()) <= set(sampled.tolist())
     changed = (head.weight != before).any(dim=1).nonzero()[:, 0]
-    assert set(changed.tolist()) <= set(chosen.tolist())
+    assert set(changed.tolist()) <= set(sampled.tolist())
     head(vectors, targets)
-    assert not torch.equal(head._sampled, chosen)
+    assert not torch.equal(head._sampled, sampled)
 
 
 def test_initialization_does_not_depend_on_the_number_of_processes():

@@ -8,18 +8,24 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdp.config.sections import EngineSection
 from cdp.errors import InputError
 from cdp.files import partial_beside
-from cdp.progress import Progress
 from cdp.run.pool import Pool
-from cdp.run.runner import NullListener, Ran, run_stages
-from cdp.run.stages import Ledger, Stage, only, signatures
+from cdp.run.runner import Listener, Ran, run_stages
+from cdp.run.stages import Context, Ledger, Stage, only, signatures
+
+
+@dataclass(frozen=True)
+class Flour:
+    value: str = ""
 
 
 class Bakery:
@@ -31,37 +37,33 @@ class Bakery:
         self.pool.folder.mkdir()
         self.baked: list[str] = []
 
-    def stages(self, place: Path, flour: str = "rye") -> list[Stage]:
-        def dough(progress: Progress) -> None:
-            del progress
+    def stages(self, flour: str = "rye") -> list[Stage]:
+        def dough(settings: Flour, context: Context) -> None:
             self.baked.append("dough")
-            (place / "dough" / "deep").mkdir(parents=True)
-            (place / "dough" / "deep" / "flour.txt").write_text(flour)
+            (context.folder / "dough" / "deep").mkdir(parents=True)
+            (context.folder / "dough" / "deep" / "flour.txt").write_text(settings.value)
 
-        def bread(progress: Progress) -> None:
-            del progress
+        def bread(settings: Flour, context: Context) -> None:
             self.baked.append("bread")
-            (place / "bread.txt").write_text((place / "dough" / "deep" / "flour.txt").read_text() + " bread")
+            flour = (context.folder / "dough" / "deep" / "flour.txt").read_text()
+            (context.folder / "bread.txt").write_text(f"{flour} bread")
 
-        def bill(progress: Progress) -> None:
-            del progress
+        def bill(settings: Flour, context: Context) -> None:
             self.baked.append("bill")
-            (place / "bill.txt").write_text(str(place))
+            (context.folder / "bill.txt").write_text(str(context.folder))
 
         return [
-            Stage("dough", "bakery", {"flour": flour}, (), {"dough": "dough"}, dough),
-            Stage("bread", "bakery", {}, ("dough",), {"bread": "bread.txt"}, bread),
-            Stage("bill", "bakery", {}, (), {"bill": "bill.txt"}, bill, is_shared=False),
+            Stage("dough", "bakery", dough, Flour(flour), (), {"dough": "dough"}),
+            Stage("bread", "bakery", bread, Flour(), ("dough",), {"bread": "bread.txt"}),
+            Stage("bill", "bakery", bill, Flour(), (), {"bill": "bill.txt"}, is_shared=False),
         ]
 
     def run(self, name: str, flour: str = "rye", pooled: bool = True) -> list[Ran]:
         self.baked.clear()
-        place = self.folder / name
-        ledger = Ledger(place)
+        ledger = Ledger(self.folder / name)
         ledger.open()
-        return run_stages(
-            self.stages(place, flour), ledger, NullListener(), {}, self.pool if pooled else None
-        )
+        pool = self.pool if pooled else None
+        return run_stages(self.stages(flour), ledger, Listener(), {}, EngineSection(), pool)
 
 
 @pytest.fixture
@@ -155,21 +157,20 @@ def test_a_fresh_stage_that_was_not_published_is_published_later(bakery: Bakery)
 
 def test_a_run_killed_while_it_fetched_fetches_again(bakery: Bakery) -> None:
     bakery.run("one")
-    place = bakery.folder / "two"
-    ledger = Ledger(place)
+    folder = bakery.folder / "two"
+    ledger = Ledger(folder)
     ledger.open()
-    stages = bakery.stages(place)
-    ledger.begin(stages[0], {})
-    (place / "dough" / "deep").mkdir(parents=True)
-    (place / "dough" / "deep" / "flour.txt").write_text("half")
+    ledger.begin(bakery.stages()[0], {})
+    (folder / "dough" / "deep").mkdir(parents=True)
+    (folder / "dough" / "deep" / "flour.txt").write_text("half")
     bakery.run("two")
     assert bakery.baked == ["bill"]
-    assert (place / "dough" / "deep" / "flour.txt").read_text() == "rye"
+    assert (folder / "dough" / "deep" / "flour.txt").read_text() == "rye"
     assert (bakery.folder / "one" / "dough" / "deep" / "flour.txt").read_text() == "rye"
 
 
 def test_only_what_is_needed(bakery: Bakery) -> None:
-    stages = bakery.stages(bakery.folder)
+    stages = bakery.stages()
     assert [stage.name for stage in only(stages, ["bread"])] == ["dough", "bread"]
     assert [stage.name for stage in only(stages, ["bill"])] == ["bill"]
     assert [stage.name for stage in only(stages, [])] == []
@@ -196,10 +197,10 @@ def test_equal_signatures_are_equal_keys(
             Stage(
                 f"stage{at}",
                 "",
-                {"value": value},
+                lambda settings, context: None,
+                Flour(str(value)),
                 (*(f"made{need}" for need in sorted(needs) if need < at), "source"),
                 {f"made{at}": f"{at}"},
-                lambda progress: None,
             )
             for at, (value, needs) in enumerate(chain)
         ]

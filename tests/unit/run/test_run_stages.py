@@ -5,155 +5,240 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cdp.config.sections import EngineSection
 from cdp.errors import InputError, StoreError
-from cdp.progress import Progress
+from cdp.files import partial_beside
 from cdp.run.contents import ContentHashes, flatten
 from cdp.run.peak_memory import PeakMemory
-from cdp.run.runner import BusyError, NullListener, alone_in, plan_stages, run_stages
-from cdp.run.stages import Ledger, Stage
+from cdp.run.runner import BusyError, Listener, alone_in, plan_stages, run_stages
+from cdp.run.stages import Body, Context, Ledger, Stage, remove, version
 from cdp.types.manifest import Manifest
 
+ENGINE = EngineSection(threads=1)
 
-class Kitchen:
+
+@dataclass(frozen=True)
+class Salt:
+    salt: int = 1
+
+
+@dataclass(frozen=True)
+class Oil:
+    oil: str = "olive"
+    more: Salt = Salt()
+
+
+@dataclass(frozen=True)
+class Nothing:
+    pass
+
+
+class Chain:
     """A run of three stages that only write text: a -> b, and c from both."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.cooked: list[str] = []
-        self.settings: dict[str, dict[str, Any]] = {"a": {"salt": 1}, "b": {"oil": "olive"}, "c": {}}
+        self.ran: list[str] = []
+        self.settings: dict[str, Any] = {"a": Salt(), "b": Oil(), "c": Nothing()}
+        self.versions = {"a": 1, "b": 1, "c": 1}
         self.ledger = Ledger(folder)
         self.ledger.open()
 
     def stages(self) -> list[Stage]:
         return [
-            self._stage("a", ("source",), lambda: str(self.settings["a"]["salt"] > 1)),
-            self._stage("b", ("a",), lambda: self._read("a") + self.settings["b"]["oil"]),
-            self._stage("c", ("a", "b"), lambda: self._read("a") + self._read("b")),
+            self.stage("a", ("source",), lambda salt: str(salt.salt > 1)),
+            self.stage("b", ("a",), lambda oil: self._read("a") + oil.oil),
+            self.stage("c", ("a", "b"), lambda nothing: self._read("a") + self._read("b")),
         ]
 
     def run(self, source: str = "1") -> list[str]:
-        self.cooked.clear()
-        run_stages(self.stages(), Ledger(self.folder), NullListener(), {"source": source})
-        return list(self.cooked)
+        self.ran.clear()
+        run_stages(self.stages(), Ledger(self.folder), Listener(), {"source": source}, ENGINE)
+        return list(self.ran)
 
     def plan(self, source: str = "1") -> list[tuple[str, str]]:
-        return [
-            (one.state, one.why)
-            for one in plan_stages(self.stages(), Ledger(self.folder), {"source": source})
-        ]
+        planned = plan_stages(self.stages(), Ledger(self.folder), {"source": source})
+        return [(one.state, one.why) for one in planned]
 
     def _read(self, name: str) -> str:
         return (self.folder / f"{name}.txt").read_text()
 
-    def _stage(self, name: str, needs: tuple[str, ...], make: Callable[[], str]) -> Stage:
-        def work(progress: Progress) -> None:
-            self.cooked.append(name)
-            (self.folder / f"{name}.txt").write_text(make())
+    def stage(self, name: str, needs: tuple[str, ...], make: Callable[[Any], str]) -> Stage:
+        @version(self.versions[name])
+        def body(settings: Any, context: Context) -> None:
+            self.ran.append(name)
+            (context.folder / f"{name}.txt").write_text(make(settings))
 
-        return Stage(name, "kitchen", self.settings[name], needs, {name: f"{name}.txt"}, work)
+        return Stage(name, "chain", body, self.settings[name], needs, {name: f"{name}.txt"})
+
+
+def alone(body: Body) -> Stage:
+    return Stage("bake", "chain", body, Nothing(), (), {"bread": "bread"})
 
 
 @pytest.fixture
-def kitchen(tmp_path: Path) -> Kitchen:
-    return Kitchen(tmp_path)
+def chain(tmp_path: Path) -> Chain:
+    return Chain(tmp_path)
 
 
-def test_second_run_does_nothing(kitchen: Kitchen) -> None:
-    assert kitchen.plan() == [("run", "not made yet")] * 3
-    assert kitchen.run() == ["a", "b", "c"]
-    assert kitchen.plan() == [("fresh", "up to date")] * 3
-    assert kitchen.run() == []
+def test_second_run_does_nothing(chain: Chain) -> None:
+    assert chain.plan() == [("run", "not made yet")] * 3
+    assert chain.run() == ["a", "b", "c"]
+    assert chain.plan() == [("fresh", "up to date")] * 3
+    assert chain.run() == []
 
 
-def test_changed_setting_redoes_what_depends_on_it(kitchen: Kitchen) -> None:
-    kitchen.run()
-    kitchen.settings["b"]["oil"] = "sunflower"
-    assert kitchen.plan() == [
+def test_changed_setting_redoes_what_depends_on_it(chain: Chain) -> None:
+    chain.run()
+    chain.settings["b"] = Oil("sunflower")
+    assert chain.plan() == [
         ("fresh", "up to date"),
         ("run", "oil 'olive' → 'sunflower'"),
         ("perhaps", "after b"),
     ]
-    assert kitchen.run() == ["b", "c"]
+    assert chain.run() == ["b", "c"]
+    chain.settings["b"] = Oil("sunflower", Salt(3))
+    assert chain.plan()[1] == ("run", "more.salt 1 → 3")
 
 
-def test_same_contents_stop_the_chain(kitchen: Kitchen) -> None:
-    kitchen.run()
-    kitchen.settings["a"]["salt"] = 0
-    assert kitchen.run() == ["a"]
+def test_another_version_of_the_code_redoes_what_it_made(chain: Chain) -> None:
+    chain.run()
+    chain.versions["b"] = 2
+    assert chain.plan()[1] == ("run", "version 1 → 2")
+    assert chain.run() == ["b"], "it made the same, so the chain stops"
 
 
-def test_changed_source_is_named(kitchen: Kitchen) -> None:
-    kitchen.run()
-    assert kitchen.plan("2")[0] == ("run", "other source")
+def test_same_contents_stop_the_chain(chain: Chain) -> None:
+    chain.run()
+    chain.settings["a"] = Salt(0)
+    assert chain.run() == ["a"]
 
 
-def test_touching_is_not_changing(kitchen: Kitchen) -> None:
-    kitchen.run()
-    os.utime(kitchen.folder / "a.txt", (1, 1))
-    assert kitchen.run() == []
+def test_changed_source_is_named(chain: Chain) -> None:
+    chain.run()
+    assert chain.plan("2")[0] == ("run", "other source")
 
 
-def test_damaged_and_missing_outputs_are_made_again(kitchen: Kitchen) -> None:
-    kitchen.run()
-    (kitchen.folder / "b.txt").write_text("spoiled")
-    assert kitchen.plan()[1] == ("run", "b.txt is damaged")
-    assert kitchen.run() == ["b"]
-    (kitchen.folder / "b.txt").unlink()
-    assert kitchen.plan()[1] == ("run", "b.txt is gone")
-    assert kitchen.run() == ["b"]
+def test_touching_is_not_changing(chain: Chain) -> None:
+    chain.run()
+    os.utime(chain.folder / "a.txt", (1, 1))
+    assert chain.run() == []
 
 
-def test_failed_stage_runs_again_and_keeps_its_half_done_work(kitchen: Kitchen) -> None:
-    kitchen.run()
-    kitchen.settings["b"]["oil"] = "walnut"
-    half_done = kitchen.folder / "b.txt"
+def test_damaged_and_missing_outputs_are_made_again(chain: Chain) -> None:
+    chain.run()
+    (chain.folder / "b.txt").write_text("spoiled")
+    assert chain.plan()[1] == ("run", "b.txt is damaged")
+    assert chain.run() == ["b"]
+    (chain.folder / "b.txt").unlink()
+    assert chain.plan()[1] == ("run", "b.txt is gone")
+    assert chain.run() == ["b"]
 
-    def broken(progress: Progress) -> None:
+
+def test_failed_stage_runs_again_and_keeps_its_half_done_work(chain: Chain) -> None:
+    chain.run()
+    chain.settings["b"] = Oil("walnut")
+    half_done = chain.folder / "b.txt"
+
+    def broken(settings: Oil, context: Context) -> None:
         assert not half_done.exists(), "what another setting made must be cleared first"
         half_done.write_text("half")
         raise RuntimeError("power cut")
 
-    stages = kitchen.stages()
-    stages[1] = Stage("b", "kitchen", kitchen.settings["b"], ("a",), {"b": "b.txt"}, broken)
+    stages = chain.stages()
+    stages[1] = replace(stages[1], body=broken)
     with pytest.raises(RuntimeError, match="power cut"):
-        run_stages(stages, Ledger(kitchen.folder), NullListener(), {"source": "1"})
-    assert kitchen.plan()[1] == ("run", "was interrupted")
+        run_stages(stages, Ledger(chain.folder), Listener(), {"source": "1"}, ENGINE)
+    assert chain.plan()[1] == ("run", "was interrupted")
     assert half_done.read_text() == "half"
-    assert kitchen.run() == ["b", "c"]
+    assert chain.run() == ["b", "c"]
 
 
-def test_full_disk_is_one_sentence(kitchen: Kitchen) -> None:
-    def full(progress: Progress) -> None:
+def test_full_disk_is_one_sentence(chain: Chain) -> None:
+    def full(settings: Nothing, context: Context) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    stage = Stage("bake", "kitchen", {}, (), {"bread": "bread"}, full)
     with pytest.raises(StoreError) as caught:
-        run_stages([stage], kitchen.ledger, NullListener(), {})
+        run_stages([alone(full)], chain.ledger, Listener(), {}, ENGINE)
     assert str(caught.value) == (
         "bake: the disk is full; what is done is kept. Free space and run the same command again."
     )
 
 
-def test_a_stage_that_writes_nothing_is_an_error(kitchen: Kitchen) -> None:
-    stage = Stage("bake", "kitchen", {}, (), {"bread": "bread"}, lambda progress: None)
+def test_a_stage_that_writes_nothing_is_an_error(chain: Chain) -> None:
     with pytest.raises(StoreError, match=r"bake: bread was not written; run again\."):
-        run_stages([stage], kitchen.ledger, NullListener(), {})
+        run_stages([alone(lambda settings, context: None)], chain.ledger, Listener(), {}, ENGINE)
 
 
-def test_damaged_records_count_as_none(kitchen: Kitchen) -> None:
-    kitchen.run()
-    (kitchen.folder / "stages" / "a.json").write_text("{")
-    (kitchen.folder / "stages" / "contents.json").write_text("[1]")
-    assert kitchen.run() == ["a"]
+def test_damaged_records_count_as_none(chain: Chain) -> None:
+    chain.run()
+    (chain.folder / "stages" / "a.json").write_text("{")
+    (chain.folder / "stages" / "contents.json").write_text("[1]")
+    assert chain.run() == ["a"]
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_a_record_that_may_not_be_read_is_not_taken_for_none(
+    chain: Chain, simulated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run by another user must not train everything again."""
+    chain.run()
+    record = chain.folder / "stages" / "b.json"
+    if simulated:
+        read_text = Path.read_text
+
+        def refuse(file: Path, *args: Any, **named: Any) -> str:
+            if file == record:
+                raise PermissionError(errno.EACCES, "Permission denied", str(file))
+            return read_text(file, *args, **named)
+
+        monkeypatch.setattr(Path, "read_text", refuse)
+    else:
+        if os.geteuid() == 0:
+            pytest.skip("root may read everything")
+        record.chmod(0)
+    for act in (chain.run, chain.plan):
+        with pytest.raises(StoreError) as caught:
+            act()
+        assert str(caught.value) == (
+            f"{record}: cannot be read (Permission denied); give this user permission to read it, or choose another "
+            "--out."
+        )
+    assert chain.ran == []
+
+
+def test_a_plan_without_the_sources_knows_what_is_not_made(chain: Chain) -> None:
+    def planned() -> list[tuple[str, str]]:
+        return [(one.state, one.why) for one in plan_stages(chain.stages(), Ledger(chain.folder), {})]
+
+    assert planned() == [("run", "not made yet")] * 3
+    chain.run()
+    assert planned() == [("perhaps", "after source"), ("perhaps", "after a"), ("perhaps", "after a")]
+
+
+def test_what_another_host_is_writing_is_not_swept(tmp_path: Path) -> None:
+    """Two hosts share a file system; a process number means something on its own host only."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    name = partial_beside(tmp_path / "network").name
+    elsewhere = tmp_path / re.sub(r"partial-[^-]+-\d+-", f"partial-elsewhere-{dead.pid}-", name)
+    here = tmp_path / name.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
+    begun = tmp_path / ".network.embedding"
+    for folder in (tmp_path / "network", elsewhere, here, begun):
+        folder.mkdir()
+    remove(tmp_path / "network")
+    assert [path.name for path in tmp_path.iterdir()] == [elsewhere.name]
 
 
 def test_second_run_in_one_folder_is_refused_and_a_dead_one_is_not(tmp_path: Path) -> None:
@@ -224,7 +309,13 @@ def test_cards_and_logs_are_not_contents(tmp_path: Path) -> None:
     before = hashes.of_path(folder)
     (folder / "card.json").write_text(json.dumps({"when": "now"}))
     (folder / ".partial").write_text("")
+    (folder / "labels.csv").write_text("row,path")
     assert hashes.of_path(folder) == before
+    # A user's own files may say in a card or a list who is who.
+    everything = hashes.of_path(folder, ())
+    (folder / "meta.txt").write_text("0")
+    assert hashes.of_path(folder) == before
+    assert hashes.of_path(folder, ()) != everything
     assert hashes.of_path(tmp_path / "nothing") is None
 
 

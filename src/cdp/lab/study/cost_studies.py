@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from cdp.lab.cdp_process import measure_cdp
 from cdp.lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
 from cdp.lab.study.label_studies import JUDGED_BY_F, has_validation
 from cdp.lab.study.paper_numbers import RUNTIME
-from cdp.lab.study.run_figures import read_json
 from cdp.lab.synthetic import synthetic_views
 from cdp.labeling.cache import Cache
 from cdp.labeling.pipeline import fit, label
@@ -30,6 +30,7 @@ from cdp.run.plan import label_stage, make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Context, Stage, version
 from cdp.types import Views
+from cdp.types.run_record import read_json
 
 _TRAINING_IMAGES = 5_000
 _PER_IDENTITY = 12.0
@@ -77,7 +78,7 @@ def _runtime(recipe: RunRecipe, options: Options) -> list[Variant]:
 
 
 def _step_costs(method: str, size: int, run: Finished) -> list[Measure]:
-    costs = read_json(run.folder, "step_costs.json")
+    costs = read_json(run.folder / "step_costs.json", dict[str, dict[str, float]])
     figures = {f"{step}_{what}": costs[step][what] for step in _STEPS for what in ("seconds", "memory")}
     figures["seconds"] = sum(costs[step]["seconds"] for step in _STEPS)
     return [Measure((method, f"{size:,}"), figures)]
@@ -188,7 +189,7 @@ def compare_methods(settings: BaselineSettings, context: Context) -> None:
 
 def _methods(run: Finished) -> list[Measure]:
     rows = []
-    for row in read_json(run.folder, "baselines.json"):
+    for row in read_json(run.folder / "baselines.json", list[dict[str, Any]]):
         keys = ("precision", "recall", "f", "bcubed_f", "nmi", "coverage", "seconds")
         figures = {key: row[key] for key in keys} | {"memory": row["peak_bytes"]}
         rows.append(Measure((row["name"],), figures))

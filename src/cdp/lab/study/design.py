@@ -1,4 +1,4 @@
-"""What a study is: variants of a recipe, what is read from each run, and how it is told."""
+"""What a study is: variants of a recipe, what is read from each run, and how it is shown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Measure:
-    """One row of one run: the words that tell it from other rows, and its figures."""
+    """One row of one run: the words that name it, and its figures."""
 
     cells: tuple[str, ...]
     figures: Figures
@@ -74,7 +74,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Options:
-    """What a study may be told beside the recipe.
+    """Settings of a study beside the recipe.
 
     Attributes:
         sizes: numbers of images, for `runtime`.

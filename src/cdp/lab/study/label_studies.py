@@ -15,11 +15,12 @@ from cdp.errors import InputError
 from cdp.lab.labelers import at_pair_recall, clustering
 from cdp.lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
 from cdp.lab.study.paper_numbers import COMMITTEE_SIZE, HETEROGENEITY, MEDIATOR_INPUTS, MEDIATOR_WEIGHTS, K
-from cdp.lab.study.run_figures import label_columns, one_row_of_labels, read_json
+from cdp.lab.study.run_figures import label_columns, label_results, one_row_of_labels
 from cdp.run.plan import make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Stage
 from cdp.types import ALL_INPUTS
+from cdp.types.run_record import MediatorFigures
 
 JUDGED_BY_F = {"consensus.recall_weight": 1.0}
 """Thresholds chosen by what labels are compared by."""
@@ -80,10 +81,10 @@ def _sizes(recipe: RunRecipe, options: Options) -> list[Variant]:
 
 def _inputs(recipe: RunRecipe, options: Options) -> list[Variant]:
     del recipe, options
-    heard = [ALL_INPUTS[: at + 1] for at in range(len(ALL_INPUTS))]
     return [
-        _labels(f"inputs{len(one)}", {**_MEDIATOR, "consensus.inputs": list(one)}, " + ".join(one))
-        for one in heard
+        _labels(f"inputs{many}", {**_MEDIATOR, "consensus.inputs": list(names)}, " + ".join(names))
+        for many in range(1, len(ALL_INPUTS) + 1)
+        for names in [ALL_INPUTS[:many]]
     ]
 
 
@@ -114,13 +115,12 @@ def _weights(recipe: RunRecipe, options: Options) -> list[Variant]:
 
 
 def _blocks(run: Finished) -> list[Measure]:
-    learned = read_json(run.folder, "labels/metrics.json")["mediator"]
-    weights = _layer(run)
-    drops = {one["block"]: one["drop"] for one in learned["importance"]}
-    blocks = {block: columns for block, columns in learned["blocks"].items() if columns}
-    # The paper tells means and spreads apart; importance is of the whole block.
+    figures, weights = _mediator(run), _layer(run)
+    drops = {one.block: one.drop for one in figures.importance}
+    blocks = {block: columns for block, columns in figures.blocks.items() if columns}
+    # The paper shows means and spreads one by one; importance is of the whole block.
     for part in ("mean", "spread"):
-        members = [at for at, name in enumerate(learned["columns"]) if name.startswith(f"{part}(")]
+        members = [at for at, name in enumerate(figures.columns) if name.startswith(f"{part}(")]
         blocks |= {f"distribution: {part}": members} if members else {}
     return [
         Measure(
@@ -136,13 +136,18 @@ def _blocks(run: Finished) -> list[Measure]:
 
 
 def _first_layer(run: Finished) -> dict[str, Any]:
-    learned = read_json(run.folder, "labels/metrics.json")["mediator"]
-    weights = _layer(run)
+    figures, weights = _mediator(run), _layer(run)
     return {
-        "columns": learned["columns"],
-        "blocks": learned["blocks"],
+        "columns": figures.columns,
+        "blocks": figures.blocks,
         "weights": None if weights is None else np.round(weights.astype(float), 4).tolist(),
     }
+
+
+def _mediator(run: Finished) -> MediatorFigures:
+    figures = label_results(run.folder).mediator
+    assert figures is not None
+    return figures
 
 
 def _layer(run: Finished) -> Any:
@@ -209,7 +214,7 @@ STUDIES = (
     ),
     Study(
         "mediator_weights",
-        "What the mediator listens to",
+        "What the mediator's inputs are worth",
         ("kind of input",),
         _weight_columns,
         "importance",

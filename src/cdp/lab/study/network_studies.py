@@ -12,26 +12,25 @@ from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.lab.labelers import oracle
 from cdp.lab.oracle import Mistakes
-from cdp.lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
+from cdp.lab.study.design import Column, Figures, Finished, Measure, Options, Plot, Study, Variant
 from cdp.lab.study.label_studies import clustered, has_validation
 from cdp.lab.study.paper_numbers import BASE, COMMITTEE, LOSS, RATIO, SOFT_LABELS
-from cdp.lab.study.result_tables import GAP
+from cdp.lab.study.result_tables import GAP, Cells
 from cdp.lab.study.run_figures import (
     headline,
     label_figures,
     measured_ratio,
-    read_json,
     recognition_columns,
     recognized,
 )
 from cdp.run.plan import make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Stage
+from cdp.types.run_record import Committee, read_json
 
 _WANTED = ("recognition", "labels")
 _RATIOS = (2, 4, 6, 8, 10)
 _TRAINED = {"labeled": "labeled only", "cdp": "pseudo-labels", "all": "all labels"}
-_BOUNDS = (_TRAINED["labeled"], _TRAINED["all"])
 _SOFT = ((3, 0.2), (3, 0.5), (5, 0.2), (5, 0.5), (5, 0.8), (10, 0.2))
 _CORRECTED: dict[str, str] = {
     "nothing": "labels as found",
@@ -58,14 +57,12 @@ def _ratios(recipe: RunRecipe) -> list[int]:
 
 
 def _at_two(recipe: RunRecipe) -> dict[str, Any]:
-    """Ratio 2, or all there is; parts that are given apart stay as they are."""
-    if not recipe.data.images:
-        return {}
-    return _at(recipe, _ratios(recipe)[0])
+    """Ratio 2, or all there is; parts that are split already stay as they are."""
+    return _at(recipe, _ratios(recipe)[0]) if recipe.data.images else {}
 
 
 def _at(recipe: RunRecipe, ratio: int) -> dict[str, Any]:
-    """So many unlabeled parts, shown for as many steps as all of them: few images would else be learned less well."""
+    """So many unlabeled parts, for as many training steps as all of them: with fewer images that is more epochs."""
     most = _ratios(recipe)[-1]
     return {
         "split.use_parts": parts_at(recipe, ratio),
@@ -74,17 +71,16 @@ def _at(recipe: RunRecipe, ratio: int) -> dict[str, Any]:
 
 
 def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
-    """A reader of the headline: model -> the cells of its row, with the pseudo-labels it learned from."""
+    """A reader of the headline: model -> the cells of its row, with the pseudo-labels it was trained on."""
 
     def read(run: Finished) -> list[Measure]:
-        found = headline(run.folder)
-        labels = label_figures(run.folder)
-        learned = {"cdp": {f"label_{key}": labels[key] for key in ("precision", "recall", "f", "groups")}}
-        return [
-            Measure(words, {**found[key], **learned.get(key, {})})
-            for key, words in cells.items()
-            if key in found
-        ]
+        found, labels, ratio = headline(run.folder), label_figures(run.folder), measured_ratio(run.folder)
+        more: dict[str, Figures] = {
+            "labeled": {"ratio": 0.0},
+            "cdp": {"ratio": ratio, **{f"label_{key}": value for key, value in labels.items()}},
+            "all": {"ratio": ratio},
+        }
+        return [Measure(words, {**found[key], **more[key]}) for key, words in cells.items() if key in found]
 
     return read
 
@@ -100,43 +96,20 @@ def _ratio(recipe: RunRecipe, options: Options) -> list[Variant]:
     for ratio in _ratios(recipe):
         for way, (judge, stages) in ways.items():
             is_full = way == "mediator"
-            overrides = {
-                **_PLAIN,
-                **judge,
-                **_at(recipe, ratio),
-                "evaluation.bound": is_full,
-            }
+            overrides = {**_PLAIN, **judge, **_at(recipe, ratio), "evaluation.bound": is_full}
             cells = {"cdp": (str(ratio), way)}
             if is_full:
-                cells |= {"labeled": ("0", "labeled only"), "all": (str(ratio), "all labels")}
-            read = _with_ratio(_read(**cells))
-            variants.append(Variant(f"ratio{ratio}-{way}", overrides, _WANTED, read, stages))
+                cells |= {"labeled": ("0", _TRAINED["labeled"]), "all": (str(ratio), _TRAINED["all"])}
+            variants.append(Variant(f"ratio{ratio}-{way}", overrides, _WANTED, _read(**cells), stages))
     return variants
 
 
-def _ratio_bounds(cells: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    ratio, labels = cells
-    return None if labels in _BOUNDS else (("0", _TRAINED["labeled"]), (ratio, _TRAINED["all"]))
-
-
-def _base_bounds(cells: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    base, labels = cells
-    return None if labels in _BOUNDS else ((base, _TRAINED["labeled"]), (base, _TRAINED["all"]))
-
-
-def _one_cell_bounds(cells: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    return None if cells[0] in _BOUNDS else ((_TRAINED["labeled"],), (_TRAINED["all"],))
-
-
-def _with_ratio(read: Callable[[Finished], list[Measure]]) -> Callable[[Finished], list[Measure]]:
-    def read_all(run: Finished) -> list[Measure]:
-        true = measured_ratio(run.folder)
-        return [
-            Measure(one.cells, {**one.figures, "ratio": 0.0 if one.cells[0] == "0" else true})
-            for one in read(run)
-        ]
-
-    return read_all
+def _bounds(cells: Cells, below: Cells | None = None) -> tuple[Cells, Cells] | None:
+    """The rows of the same group that were trained on true labels only: the labeled part, and all of them."""
+    *group, labels = cells
+    if labels in (_TRAINED["labeled"], _TRAINED["all"]):
+        return None
+    return (*(group if below is None else below), _TRAINED["labeled"]), (*group, _TRAINED["all"])
 
 
 def _columns(recipe: RunRecipe) -> list[Column]:
@@ -186,13 +159,7 @@ def _loss(recipe: RunRecipe, options: Options) -> list[Variant]:
     return [
         Variant(
             loss,
-            {
-                **_PLAIN,
-                **_at_two(recipe),
-                "train.loss": loss,
-                "joint.loss": loss,
-                "evaluation.bound": False,
-            },
+            {**_PLAIN, **_at_two(recipe), "train.loss": loss, "joint.loss": loss, "evaluation.bound": False},
             _WANTED,
             _read(labeled=(loss, _TRAINED["labeled"]), cdp=(loss, _TRAINED["cdp"])),
         )
@@ -207,8 +174,8 @@ def _one_by_one(rows: Mapping[str, tuple[str, Mapping[str, Any]]], full: str) ->
         cells: dict[str, tuple[str, ...]] = {"cdp": (words,)}
         if slug == full:
             cells |= {"labeled": (_TRAINED["labeled"],), "all": (_TRAINED["all"],)}
-        chosen = {**_PLAIN, **overrides, "evaluation.bound": slug == full}
-        variants.append(Variant(slug, chosen, _WANTED, _read(**cells)))
+        overridden = {**_PLAIN, **overrides, "evaluation.bound": slug == full}
+        variants.append(Variant(slug, overridden, _WANTED, _read(**cells)))
     return variants
 
 
@@ -238,12 +205,14 @@ def _mistakes(recipe: RunRecipe, options: Options) -> list[Variant]:
         )
     common = {"joint.rounds": 1, "consensus.soft_depth": 0}
     rows = {f"correct-{kind}": (words, common) for kind, words in _CORRECTED.items()}
-    variants = _one_by_one(rows, "correct-nothing")
-    kinds = list(_CORRECTED)[1:]
-    corrected = [partial(make_stages, labeler=oracle(cast(Mistakes, kind))) for kind in kinds]
+    found, *corrected = _one_by_one(rows, "correct-nothing")
+    kinds = [cast(Mistakes, kind) for kind in list(_CORRECTED)[1:]]
     return [
-        variants[0],
-        *(replace(variant, stages=stages) for variant, stages in zip(variants[1:], corrected, strict=True)),
+        found,
+        *(
+            replace(variant, stages=partial(make_stages, labeler=oracle(kind)))
+            for variant, kind in zip(corrected, kinds, strict=True)
+        ),
     ]
 
 
@@ -254,8 +223,8 @@ def _soft(recipe: RunRecipe, options: Options) -> list[Variant]:
         "hard": ("hard (depth 0)", {**common, "consensus.soft_depth": 0})
     }
     for depth, decay in _SOFT:
-        chosen = {**common, "consensus.soft_depth": depth, "consensus.soft_decay": decay}
-        rows[f"depth{depth}-decay{decay:g}"] = (f"depth {depth}, decay {decay:g}", chosen)
+        soft = {**common, "consensus.soft_depth": depth, "consensus.soft_decay": decay}
+        rows[f"depth{depth}-decay{decay:g}"] = (f"depth {depth}, decay {decay:g}", soft)
     return _one_by_one(rows, "hard")
 
 
@@ -266,16 +235,15 @@ def _committee(recipe: RunRecipe, options: Options) -> list[Variant]:
 
 
 def _members(run: Finished) -> list[Measure]:
-    told = read_json(run.folder, "member_figures.json")
+    committee: Committee = read_json(run.folder / "member_figures.json", Committee)
     rows = [
-        Measure(
-            (f"{one['name']} (base)" if at == 0 else one["name"],),
-            {**recognized(one), "parameters": one["parameters"]},
-        )
-        for at, one in enumerate(told["members"])
+        Measure((f"{one.name}{'' if at else ' (base)'}",), {**recognized(one), "parameters": one.parameters})
+        for at, one in enumerate(committee.members)
     ]
-    if told["ensemble"] is not None:
-        rows.append(Measure((f"ensemble of {len(told['ensemble']['names'])}",), recognized(told["ensemble"])))
+    if committee.ensemble is not None:
+        rows.append(
+            Measure((f"ensemble of {len(committee.ensemble.names)}",), recognized(committee.ensemble))
+        )
     return rows
 
 
@@ -293,7 +261,7 @@ STUDIES = (
         "rank1",
         _ratio,
         together=1,
-        bounds=_ratio_bounds,
+        bounds=partial(_bounds, below=("0",)),
         paper=RATIO,
         plots=(Plot("rank1", "lines", "unlabeled parts per labeled part"),),
         reading="The ratio counts the validation part, if there is one, as one of the unlabeled parts. Every network is "
@@ -307,7 +275,7 @@ STUDIES = (
         "rank1",
         _base,
         together=1,
-        bounds=_base_bounds,
+        bounds=_bounds,
         paper=BASE,
         plots=(Plot("rank1"),),
         reading="Whoever is not the base is on the committee.",
@@ -331,7 +299,7 @@ STUDIES = (
         _columns,
         "rank1",
         _soft,
-        bounds=_one_cell_bounds,
+        bounds=_bounds,
         paper=SOFT_LABELS,
         plots=(Plot("rank1"),),
     ),
@@ -342,7 +310,7 @@ STUDIES = (
         _detailed_columns,
         "rank1",
         _rounds,
-        bounds=_one_cell_bounds,
+        bounds=_bounds,
         plots=(Plot("rank1"), Plot("label_f")),
         reading="Not in the paper. One round is the paper's way; in each further one base and committee are trained on "
         "the labels of the round before, and label anew.",
@@ -354,7 +322,7 @@ STUDIES = (
         _detailed_columns,
         "rank1",
         _recall_weight,
-        bounds=_one_cell_bounds,
+        bounds=_bounds,
         plots=(Plot("rank1"), Plot("label_f")),
         reading="Not in the paper. The threshold is the best on the validation images by F-beta: recall is so many times as "
         "important as precision; 1 is pairwise F.",
@@ -366,11 +334,12 @@ STUDIES = (
         _detailed_columns,
         "rank1",
         _mistakes,
-        bounds=_one_cell_bounds,
+        bounds=_bounds,
         plots=(Plot("rank1"),),
-        reading="Not in the paper. Labels are oracle-corrected with the true identities before the network learns from them. Without splits: "
-        "groups that are mostly one identity become one, strangers included. Without mixtures: every group is divided by "
-        "identity. Without either: true identities for all images that had a label, in a classifier of their own.",
+        reading="Not in the paper. Labels are corrected by the true identities before the network is trained on them. Without "
+        "splits: groups that are mostly one identity become one, with the other images in them. Without mixtures: every "
+        "group is divided by identity. Without either: true identities for all images that had a label, in a classifier of "
+        "their own.",
     ),
     Study(
         "committee",

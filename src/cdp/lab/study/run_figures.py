@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from cdp.config.sections import RunRecipe
 from cdp.lab.study.design import Column, Figures, Finished, Measure
+from cdp.types.run_record import Headline, PartRecord, RecognitionFigures, Results, read_json
 
 LABEL_COLUMNS = (
     Column("accepted", "accepted pairs", "count", ""),
@@ -28,7 +28,7 @@ def label_columns(recipe: RunRecipe) -> list[Column]:
 
 
 def recognition_columns(recipe: RunRecipe) -> list[Column]:
-    """Rank-1 and TPR on people never seen."""
+    """Rank-1 and TPR on identities that no network was trained on."""
     return [
         Column("rank1", "rank-1"),
         *(Column(tpr_key(fpr), f"TPR at FPR {fpr:g}") for fpr in recipe.evaluation.fpr),
@@ -41,32 +41,32 @@ def tpr_key(fpr: float) -> str:
     return f"tpr_{fpr:g}"
 
 
-def read_json(folder: Path, name: str) -> Any:
-    """A file of figures."""
-    return json.loads((folder / name).read_text(encoding="utf-8"))
+def label_results(folder: Path) -> Results:
+    """All figures of the labels of a run."""
+    results: Results = read_json(folder / "labels" / "metrics.json", Results)
+    return results
 
 
 def label_figures(folder: Path) -> Figures:
-    """Pairs and labels against the truth."""
-    true = read_json(folder, "labels/metrics.json")["labels"]["true"]
+    """Pairs and labels against the truth; nothing is known without it."""
+    true = label_results(folder).labels.true
     if true is None:
-        return dict.fromkeys([*(column.key for column in LABEL_COLUMNS), "groups"])
-    pairs = true["pairs"] or {}
-    kept = true["discards_kept"]
+        return {}
+    pairs, pairwise = true.pairs, true.discards_kept.pairwise
     return {
-        "accepted": pairs.get("accepted"),
-        "pair_recall": pairs.get("recall"),
-        "pair_precision": pairs.get("precision"),
-        "recall": kept["pairwise"]["recall"],
-        "precision": kept["pairwise"]["precision"],
-        "f": kept["pairwise"]["f"],
-        "bcubed_f": kept["bcubed"]["f"],
-        "coverage": true["coverage"],
-        "groups": true["identities_found"],
+        "accepted": None if pairs is None else pairs.accepted,
+        "pair_recall": None if pairs is None else pairs.recall,
+        "pair_precision": None if pairs is None else pairs.precision,
+        "precision": pairwise.precision,
+        "recall": pairwise.recall,
+        "f": pairwise.f,
+        "bcubed_f": true.discards_kept.bcubed.f,
+        "coverage": true.coverage,
+        "groups": true.identities_found,
     }
 
 
-def one_row_of_labels(*cells: str) -> Any:
+def one_row_of_labels(*cells: str) -> Callable[[Finished], list[Measure]]:
     """A reader whose one row is about the labels."""
 
     def read(run: Finished) -> list[Measure]:
@@ -75,18 +75,18 @@ def one_row_of_labels(*cells: str) -> Any:
     return read
 
 
-def recognized(told: dict[str, Any]) -> Figures:
-    """One network's figures."""
-    figures = {"rank1": told["rank1"]["value"], "images": told.get("images")}
-    return figures | {tpr_key(one["fpr"]): one["value"] for one in told["tpr"]}
+def recognized(figures: RecognitionFigures) -> Figures:
+    """One network's rank-1 and rates."""
+    return {"rank1": figures.rank1.value} | {tpr_key(rate.fpr): rate.value for rate in figures.tpr}
 
 
 def headline(folder: Path) -> dict[str, Figures]:
     """Figures of `labeled`, `cdp` and `all`, as far as they were trained."""
-    return {model["key"]: recognized(model) for model in read_json(folder, "recognition.json")["models"]}
+    models = read_json(folder / "recognition.json", Headline).models
+    return {model.key: {**recognized(model), "images": model.images} for model in models}
 
 
 def measured_ratio(folder: Path) -> float:
     """Unlabeled images per labeled one."""
-    counts = read_json(folder, "parts/counts.json")
-    return float(counts["unlabeled"]["images"] / counts["labeled"]["images"])
+    counts = read_json(folder / "parts" / "counts.json", dict[str, PartRecord])
+    return float(counts["unlabeled"].images / counts["labeled"].images)

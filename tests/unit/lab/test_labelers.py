@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdp.consensus.grouping import at_bar
+from cdp.consensus.settings import ConsensusSettings
 from cdp.errors import InputError
-from cdp.run.labeling import bar_at_recall, stricter
+from cdp.lab.labelers import bar_at_recall
 from cdp.types import ConsensusGraph, Pairs
 
 
@@ -34,7 +36,7 @@ def test_no_bar_comes_closer(seed: int, n_images: int, accepted: float, wanted: 
     if not total:
         return
     bar = bar_at_recall(graph, candidates, identities, wanted)
-    got = n_true(stricter(graph, bar).ids)
+    got = n_true(at_bar(graph, ConsensusSettings.of("paper", mediator="vote", vote_threshold=bar)).ids)
     target = min(round(wanted * total), n_true(graph.ids))
     # All cuts that doubts allow; pairs of one doubt go together.
     reachable = [n_true(graph.ids[graph.doubt < cut]) for cut in [*np.unique(graph.doubt), np.inf]]
@@ -50,6 +52,6 @@ def test_without_truth_it_is_a_sentence() -> None:
     with pytest.raises(InputError) as caught:
         bar_at_recall(graph, candidates, np.full_like(identities, -1), 0.3)
     assert str(caught.value) == (
-        "consensus.pair_recall needs the true identities of unlabeled images, and no candidate pair is known to be "
-        "true; set consensus.pair_recall = -1."
+        "A bar at a fixed pair recall needs the true identities of unlabeled images, and no candidate pair is known "
+        "to be true."
     )

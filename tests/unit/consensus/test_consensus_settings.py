@@ -1,0 +1,135 @@
+"""Settings of section 3.1: presets, what overrides them, the slices that steps depend on, and what is refused."""
+
+from dataclasses import FrozenInstanceError, fields, replace
+
+import numpy as np
+import pytest
+
+from cdp.consensus.settings import (
+    PRESETS,
+    ConsensusSettings,
+    GroupingSettings,
+    MediatorSettings,
+    SearchSettings,
+    SoftLabelSettings,
+    TuningSettings,
+    default_of,
+    plain,
+    slice_of,
+)
+from cdp.errors import InputError
+from cdp.settings import settings_of
+from cdp.types import ALL_INPUTS, PAPER_INPUTS
+
+
+def test_the_paper_to_the_letter():
+    paper = ConsensusSettings.of("paper")
+    assert plain(paper) == {
+        "preset": "paper", "k": 20, "method": "auto", "mediator": "mlp", "inputs": list(PAPER_INPUTS),
+        "train_on": "labeled", "threshold": 0.96, "quorum": -1, "vote_threshold": -1.0, "grouping": "components",
+        "join_above": 0.3, "max_size": 600, "step": 0.1, "tune": False, "recall_weight": 1.0, "soft_depth": 0,
+        "soft_decay": 0.2,
+    }  # fmt: skip
+
+
+def test_single_settings_override_a_preset():
+    assert ConsensusSettings.of() == ConsensusSettings() == ConsensusSettings.of("best")
+    mixed = ConsensusSettings.of("paper", k=30, grouping="average", tune=True)
+    assert (mixed.k, mixed.grouping, mixed.tune) == (30, "average", True)
+    assert mixed.inputs == PAPER_INPUTS
+    assert ConsensusSettings.of("paper").inputs != ConsensusSettings.of("best").inputs == ALL_INPUTS
+
+
+def test_presets_set_what_there_is_and_say_their_defaults():
+    known = settings_of(ConsensusSettings)
+    for preset, values in PRESETS.items():
+        assert set(values) <= set(known)
+        resolved = ConsensusSettings.of(preset)
+        for name in set(known) - {"preset"}:
+            assert default_of(name, preset) == getattr(resolved, name)
+
+
+def test_every_setting_is_in_one_slice():
+    slices = (SearchSettings, MediatorSettings, GroupingSettings, TuningSettings, SoftLabelSettings)
+    names = [field.name for kind in slices for field in fields(kind)]
+    assert sorted([*names, "preset"]) == sorted(settings_of(ConsensusSettings))
+    settings = ConsensusSettings.of(k=7, threshold=0.5)
+    assert slice_of(settings, SearchSettings) == SearchSettings(k=7)
+    assert slice_of(settings, GroupingSettings).threshold == 0.5
+    # A slice is the key of a step: what is not in it does not change it.
+    assert slice_of(replace(settings, threshold=0.6), SearchSettings) == slice_of(settings, SearchSettings)
+
+
+@pytest.mark.parametrize(
+    ("given", "bar"),
+    [
+        ({}, "join_above"),
+        ({"mediator": "vote"}, "join_above"),
+        ({"grouping": "components"}, "threshold"),
+        ({"grouping": "components", "mediator": "vote"}, "vote_threshold"),
+    ],
+)
+def test_which_setting_is_the_bar(given, bar):
+    settings = ConsensusSettings.of(**given)
+    assert settings.bar_key == bar
+    assert settings.bar == getattr(settings, bar)
+
+
+def test_pairs_above_a_tenth_of_the_mean_count_in_average_grouping():
+    assert ConsensusSettings.of(join_above=0.4).kept_above == pytest.approx(0.04)
+    assert ConsensusSettings.of("paper", threshold=0.9).kept_above == 0.9
+
+
+def test_inputs_come_in_the_papers_order_and_once():
+    settings = ConsensusSettings.of(inputs=["affinity", "relationship", "affinity"])
+    assert settings.inputs == ("relationship", "affinity")
+
+
+def test_numpys_numbers_are_numbers():
+    settings = ConsensusSettings.of(k=np.int64(12), threshold=np.float32(0.5), recall_weight=np.int32(2))
+    assert [repr(value) for value in (settings.k, settings.threshold, settings.recall_weight)] == [
+        "12",
+        "0.5",
+        "2.0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"treshold": 0.9}, "treshold: there is no such setting. Did you mean threshold?"),
+        ({"crowd": True}, "crowd: there is no such setting."),
+        ({"preset": "papr"}, "preset = 'papr': choose one of best, paper. Did you mean paper?"),
+        ({"threshold": 96}, "threshold = 96: a probability from 0 to 1. Did you mean 0.96?"),
+        ({"threshold": -0.5}, "threshold = -0.5: a probability from 0 to 1."),
+        ({"threshold": float("nan")}, "threshold = nan: a probability from 0 to 1."),
+        ({"join_above": 30}, "join_above = 30: a probability, above 0 and below 1. Did you mean 0.3?"),
+        ({"join_above": 1}, "join_above = 1: a probability, above 0 and below 1."),
+        ({"k": 0}, "k = 0: a number of neighbors, 1 or more."),
+        ({"k": 2.5}, "k = 2.5: a whole number is needed, not a number with a point."),
+        ({"max_size": 1}, "max_size = 1: a number of images, 2 or more."),
+        ({"step": 1.0}, "step = 1: a share, above 0 and below 1."),
+        ({"quorum": -2}, "quorum = -2: a number of members, 0 or more, or -1."),
+        ({"vote_threshold": 1.5}, "vote_threshold = 1.5: a cosine similarity from -1 to 1."),
+        ({"vote_threshold": -96}, "vote_threshold = -96: a cosine similarity from -1 to 1."),
+        ({"grouping": "magic"}, 'grouping = "magic": choose one of components, average.'),
+        ({"method": "magic"}, 'method = "magic": choose one of auto, exact, nndescent.'),
+        (
+            {"inputs": ("affinty",)},
+            f'inputs[0] = "affinty": choose one of {", ".join(ALL_INPUTS)}. Did you mean affinity?',
+        ),
+        ({"inputs": ()}, f"inputs is empty: choose at least one of {', '.join(ALL_INPUTS)}."),
+        ({"tune": 1}, "tune = 1: true or false is needed, not a whole number."),
+        ({"recall_weight": 0}, "recall_weight = 0: a weight from 0.1 to 10."),
+        ({"soft_decay": 0}, "soft_decay = 0: a share, above 0 and at most 1."),
+    ],
+)
+def test_wrong_settings_are_named(given, message):
+    with pytest.raises(InputError) as caught:
+        ConsensusSettings.of(**given)
+    assert str(caught.value) == message
+
+
+def test_settings_do_not_change():
+    with pytest.raises(FrozenInstanceError):
+        ConsensusSettings().k = 3

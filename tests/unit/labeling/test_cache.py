@@ -1,0 +1,134 @@
+"""Finished steps are found again where nothing they depend on has changed, and nowhere else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cdp import Views
+from cdp.consensus.settings import ConsensusSettings, MediatorSettings, SearchSettings
+from cdp.labeling.cache import Cache, step_key
+from cdp.labeling.pipeline import label
+from cdp.labeling.workspace import Workspace
+
+SETTINGS = ConsensusSettings.of("paper", k=10)
+
+
+class Counter:
+    """A workspace with a cache, and what was made when it was last used."""
+
+    def __init__(self, folder, split):
+        self.folder, self.split = folder, split
+
+    def kept(self):
+        return {entry.name: entry.stat().st_mtime_ns for entry in self.folder.glob("*-*")}
+
+    def __call__(self, settings=SETTINGS, **how):
+        """Labels, and the names of the artifacts that were made for them."""
+        before = self.kept()
+        labeling = label(
+            how.pop("unlabeled", self.split.unlabeled),
+            settings,
+            labeled=how.pop("labeled", [self.split.labeled]),
+            workspace=Workspace(cache=Cache(self.folder)),
+            **how,
+        )
+        made = [name.partition("-")[0] for name, time in self.kept().items() if before.get(name) != time]
+        return labeling.labels, (made.count("graph"), made.count("mediator"))
+
+
+@pytest.fixture
+def counted(split, tmp_path):
+    run = Counter(tmp_path / "cache", split)
+    run.labels, made = run()
+    assert made == (6, 1)
+    return run
+
+
+def test_a_second_call_finds_every_graph_and_the_mediator(counted):
+    labels, made = counted()
+    assert made == (0, 0)
+    np.testing.assert_array_equal(labels.labels, counted.labels.labels)
+    np.testing.assert_array_equal(labels.confidence, counted.labels.confidence)
+
+
+@pytest.mark.parametrize(
+    ("change", "made"),
+    [
+        ({"threshold": 0.9}, (0, 0)),
+        ({"max_size": 5, "step": 0.2, "soft_depth": 2}, (0, 0)),
+        ({"grouping": "average"}, (0, 0)),
+        ({"mediator": "vote"}, (0, 0)),
+        ({"inputs": ("affinity",)}, (0, 1)),
+        ({"k": 9}, (6, 1)),
+    ],
+)
+def test_a_changed_setting_makes_anew_what_depends_on_it(counted, change, made):
+    assert counted(replace(SETTINGS, **change))[1] == made
+
+
+def test_a_changed_member_gets_a_graph_of_its_own(counted, split):
+    views = split.unlabeled
+    changed = dict(views.committee) | {"member1": views.base.source[:, ::-1].copy()}
+    assert counted(unlabeled=Views(views.base, changed))[1] == (1, 0)
+
+
+def test_the_mediator_depends_on_identities_seed_and_the_order_of_members(counted, split):
+    labeled = split.labeled
+    other = Views(labeled.base, labeled.committee, np.roll(labeled.identities, 1))
+    assert counted(labeled=[other])[1] == (0, 1)
+    assert counted(seed=1)[1] == (0, 1)  # an exact graph does not depend on the seed
+    turned = [
+        Views(views.base, dict(reversed(views.committee.items())), views.identities)
+        for views in (labeled, split.unlabeled)
+    ]
+    assert counted(labeled=turned[:1], unlabeled=turned[1])[1] == (0, 1)
+
+
+def test_a_tuned_call_finds_everything_too(large_split, tmp_path):
+    run = Counter(tmp_path / "cache", large_split)
+    best = ConsensusSettings.of(k=10)
+    assert run(best)[1] == (6, 1)
+    assert run(best)[1] == (0, 0)
+    assert run(replace(best, recall_weight=2.0))[1] == (0, 0)
+
+
+def test_given_graphs_are_not_kept(split, tmp_path):
+    run = Counter(tmp_path / "cache", split)
+    graphs = label(split.unlabeled, SETTINGS, labeled=[split.labeled]).graphs
+    assert run(graphs=graphs)[1] == (3, 1)  # of the labeled part
+
+
+def test_without_a_folder_nothing_is_read_or_written(split):
+    cache = Cache()
+    assert cache.hash(split.unlabeled.base.source) == ""
+    cache.put("graph", "x", object())
+    assert cache.get("graph", "x", object) is None
+
+
+def test_parts_larger_than_memory_are_joined_on_disk_in_a_cache_folder_that_is_not_there_yet(
+    large_split, tmp_path
+):
+    from cdp.engine import Engine
+
+    settings = ConsensusSettings.of(k=10, mediator="vote")
+    expected = label(large_split.unlabeled, settings, validation=large_split.labeled)
+    folder = tmp_path / "new" / "cache"
+    work = Workspace(Engine(memory_budget="1KB"), Cache(folder))
+    found = label(large_split.unlabeled, settings, validation=large_split.labeled, workspace=work)
+    np.testing.assert_array_equal(found.labels.labels, expected.labels.labels)
+    assert not list(folder.glob("cdp-views-*"))
+
+
+def test_keys_follow_settings_inputs_and_version():
+    keys = {
+        step_key("graph", 1, SearchSettings()),
+        step_key("mediator", 1, SearchSettings()),
+        step_key("graph", 2, SearchSettings()),
+        step_key("graph", 1, SearchSettings(k=3)),
+        step_key("graph", 1, MediatorSettings()),
+        step_key("graph", 1, SearchSettings(), "hash"),
+        step_key("graph", 1, None),
+    }
+    assert len(keys) == 7
+    assert step_key("graph", 1, SearchSettings()) in keys

@@ -1,0 +1,218 @@
+"""From views to labels: where validation comes from, what counts as accepted, what results do not depend on."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cdp import InputError, Views, candidate_pairs, knn_graph, measure_labels
+from cdp.consensus.mediator import _PAIRS_PER_BLOCK, select_training_pairs, train_mediator
+from cdp.consensus.pair_features import prepare_features
+from cdp.consensus.settings import ConsensusSettings
+from cdp.engine import Engine
+from cdp.labeling.pipeline import fit, label
+from cdp.labeling.workspace import Workspace
+from cdp.types import Fate, KnnGraph
+
+BEST = ConsensusSettings.of(k=10)
+PAPER = ConsensusSettings.of("paper", k=10)
+
+
+@pytest.fixture(scope="module")
+def validation(large_split):
+    """Half of the labeled part to train on, half to choose the bar on."""
+    half = large_split.labeled.identities % 2 == 0
+    return large_split.labeled.take(half), large_split.labeled.take(~half)
+
+
+def assert_nobody_is_alone(labels):
+    assert labels.sizes.min(initial=2) >= 2
+
+
+@pytest.mark.parametrize("given", [{}, {"grouping": "components"}, {"mediator": "vote"}])
+def test_validation_views_are_put_among_the_unlabeled_images_and_left_out_of_the_result(
+    large_split, validation, given
+):
+    settings = ConsensusSettings.of(k=10, soft_depth=2, **given)
+    training, others = validation
+    labeling = label(large_split.unlabeled, settings, labeled=[training], validation=others)
+    n_images = large_split.unlabeled.n_images
+    assert labeling.tuning is not None
+    assert labeling.labels.n_images == labeling.accepted.n_images == len(labeling.validation) == n_images
+    assert labeling.soft_labels.shape == (n_images, labeling.labels.n_identities)
+    assert not labeling.validation.any()
+    assert all(graph.n_images == n_images for graph in labeling.graphs.values())
+    assert_nobody_is_alone(labeling.labels)
+    sums = labeling.soft_labels.sum(axis=1)
+    np.testing.assert_allclose(sums, labeling.labels.labels >= 0, atol=1e-5)
+    likeliest = np.argmax(labeling.soft_labels.toarray(), axis=1)
+    kept = labeling.labels.labels >= 0
+    assert np.mean(likeliest[kept] == labeling.labels.labels[kept]) > 0.9
+
+
+def test_views_and_mask_give_the_same_groups(large_split, validation):
+    training, others = validation
+    apart = label(large_split.unlabeled, BEST, labeled=[training], validation=others)
+    together = Views.concatenate([large_split.unlabeled, others])
+    mask = np.arange(together.n_images) >= large_split.unlabeled.n_images
+    within = label(together, BEST, labeled=[training], validation=mask)
+    assert within.labels.n_images == together.n_images
+    np.testing.assert_array_equal(within.validation, mask)
+    assert within.tuning.chosen == apart.tuning.chosen
+    # The same groups, but for images that are alone without the validation images in their group.
+    n_images = large_split.unlabeled.n_images
+    for image in range(0, n_images, 7):
+        if apart.labels[image] >= 0:
+            mates = np.flatnonzero(within.labels.labels[:n_images] == within.labels[image])
+            np.testing.assert_array_equal(mates, np.flatnonzero(apart.labels.labels == apart.labels[image]))
+    lonely = (apart.labels.labels < 0) & (within.labels.labels[:n_images] >= 0)
+    assert np.all(apart.labels.fate[lonely] == Fate.ISOLATED)
+
+
+def test_identities_outside_the_mask_are_not_looked_at(large_split, validation):
+    training, others = validation
+    together = Views.concatenate([large_split.unlabeled, others])
+    mask = np.arange(together.n_images) >= large_split.unlabeled.n_images
+    hidden = Views(together.base, together.committee, np.where(mask, together.identities, 0))
+    expected = label(together, BEST, labeled=[training], validation=mask)
+    found = label(hidden, BEST, labeled=[training], validation=mask)
+    np.testing.assert_array_equal(found.labels.labels, expected.labels.labels)
+
+
+def test_a_mask_without_rows_is_no_validation_part(large_split):
+    nobody = np.zeros(large_split.unlabeled.n_images, bool)
+    expected = label(large_split.unlabeled, BEST, labeled=[large_split.labeled])
+    found = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=nobody)
+    assert found.tuning.chosen == expected.tuning.chosen
+    np.testing.assert_array_equal(found.labels.labels, expected.labels.labels)
+
+
+@pytest.mark.parametrize("rows", [np.array([1, 2, 3]), np.ones(7, bool), np.ones(678)])
+def test_other_masks_are_refused(large_split, rows):
+    with pytest.raises(
+        InputError, match=r"^validation: views, or a mask with true or false for each of the 678"
+    ):
+        label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=rows)
+
+
+def test_the_mediator_is_trained_where_train_on_says(large_split, validation):
+    training, others = validation
+    together = Views.concatenate([large_split.unlabeled, others])
+    mask = np.arange(together.n_images) >= large_split.unlabeled.n_images
+
+    def trained_on(part, **how):
+        settings = replace(BEST, train_on=part)
+        return label(together, settings, labeled=[training], validation=mask, **how).mediator.training
+
+    of_labeled = fit([training], replace(BEST, tune=False)).mediator.training
+    of_validation = fit([others], replace(BEST, tune=False)).mediator.training
+    assert of_labeled != of_validation
+    assert trained_on("labeled", networks_saw_labeled=True) == of_labeled
+    assert trained_on("auto") == of_labeled
+    assert trained_on("auto", networks_saw_labeled=True) == of_validation
+    assert trained_on("validation") == of_validation
+    # The same with views of their own.
+    settings = replace(BEST, train_on="validation")
+    views = label(large_split.unlabeled, settings, labeled=[training], validation=others)
+    assert views.mediator.training == of_validation
+    with pytest.raises(InputError) as caught:
+        label(large_split.unlabeled, settings, labeled=[training])
+    assert str(caught.value) == (
+        'train_on = "validation" needs a validation part, and there is none; give one, or set train_on = "labeled".'
+    )
+
+
+def test_several_labeled_parts_are_learned_from_together(large_split):
+    half = large_split.labeled.identities % 2 == 0
+    parts = [large_split.labeled.take(half), large_split.labeled.take(~half)]
+    n_pairs = sum(len(candidate_pairs(knn_graph(part.base, 10))) for part in parts)
+    assert fit(parts, PAPER).mediator.training["pairs"] == n_pairs
+    labels = label(large_split.unlabeled, PAPER, labeled=parts).labels
+    assert measure_labels(labels, large_split.unlabeled.identities).discards_kept.bcubed.f > 0.6
+
+
+def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
+    with pytest.raises(InputError) as caught:
+        fit([], PAPER)
+    assert str(caught.value) == (
+        "The mediator is trained on identities, and no labeled part is given; give one, give a trained mediator, or use "
+        'mediator = "vote", which needs none.'
+    )
+    labeled = split.labeled
+    other = Views(labeled.base, {"someone": labeled.base}, labeled.identities)
+    with pytest.raises(InputError) as caught:
+        fit([labeled, other], PAPER)
+    assert str(caught.value) == (
+        "Labeled part 0 has the committee (member1, member2), part 1 has (someone); give the same members in the same "
+        "order."
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"grouping": "components"}, {"mediator": "vote"}, {"mediator": "vote", "grouping": "components"}],
+)
+def test_an_accepted_pair_has_one_definition(large_split, given):
+    """A candidate above the bar with components; with average linkage, one that counted and whose images were joined."""
+    settings = ConsensusSettings.of(k=10, tune=False, quorum=1, vote_threshold=0.3, **given)
+    labeling = label(large_split.unlabeled, settings, labeled=[large_split.labeled])
+    accepted = {tuple(pair) for pair in labeling.accepted.ids.tolist()}
+    candidates = {tuple(pair) for pair in candidate_pairs(labeling.graphs["base"]).ids.tolist()}
+    assert accepted < candidates
+    joined = {
+        pair
+        for pair in candidates
+        if labeling.labels[pair[0]] == labeling.labels[pair[1]] and labeling.labels[pair[0]] >= 0
+    }
+    if settings.grouping == "components":
+        bar = 1 - settings.bar if settings.mediator == "mlp" else np.float32(1) - np.float32(settings.bar)
+        assert labeling.accepted.doubt.max() < bar
+        # Nothing was too large, so nothing was split: whatever is accepted is joined.
+        assert accepted <= joined
+    else:
+        assert accepted <= joined
+        assert labeling.accepted.doubt.max() < 1 or settings.mediator == "vote"
+    ends = labeling.labels.labels[labeling.accepted.ids]
+    np.testing.assert_array_equal(ends[:, 0], ends[:, 1])
+
+
+def ring_of_graphs(n_images, k, n_models):
+    """Graphs that need no search: the neighbors of an image are the next ones, at steps that differ by model."""
+    graphs = []
+    for model in range(n_models):
+        neighbors = (np.arange(n_images)[:, None] + np.arange(1, k + 1) * (model + 1)) % n_images
+        similarity = np.tile(np.linspace(0.9, 0.1, k, dtype=np.float32), (n_images, 1))
+        graphs.append(KnnGraph(neighbors.astype(np.int32), similarity))
+    return graphs
+
+
+def test_the_memory_budget_does_not_change_the_mediators_weights():
+    # More pairs than one block of training has, so that the number of blocks could matter.
+    generator = np.random.default_rng(0)
+    n_images, k = 9_000, 8
+    models = [generator.normal(size=(n_images, 3)).astype(np.float32) for _ in range(2)]
+    views = Views(models[0], {"a": models[1]}, np.arange(n_images) // 4)
+    source = prepare_features(views, ring_of_graphs(n_images, k, 2))
+    pairs = select_training_pairs(source, candidate_pairs(source.graphs[0]), views.identities)
+    assert len(pairs.ids) > _PAIRS_PER_BLOCK
+    # The least that is ever taken at once is 1,024 pairs.
+    tight, roomy = (train_mediator([pairs], memory_budget=budget) for budget in ("1KB", "4GB"))
+    for mine, theirs in zip(tight.classifier.weights_, roomy.classifier.weights_, strict=True):
+        np.testing.assert_array_equal(mine[0], theirs[0])
+        np.testing.assert_array_equal(mine[1], theirs[1])
+    assert tight.classifier.losses_ == roomy.classifier.losses_
+
+
+def test_a_small_memory_budget_changes_no_label(large_split):
+    expected = label(large_split.unlabeled, BEST, labeled=[large_split.labeled])
+    tight = Workspace(Engine(memory_budget="10KB", threads=2))
+    found = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], workspace=tight)
+    np.testing.assert_array_equal(found.labels.labels, expected.labels.labels)
+    np.testing.assert_allclose(found.labels.confidence, expected.labels.confidence, atol=1e-5)
+
+
+def test_seconds_of_every_step_are_kept(large_split):
+    labeling = label(large_split.unlabeled, replace(BEST, soft_depth=1), labeled=[large_split.labeled])
+    assert list(labeling.seconds) == [
+        "labeled graphs", "mediator", "graphs", "consensus", "tuning", "groups", "soft labels",
+    ]  # fmt: skip

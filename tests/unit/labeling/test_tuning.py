@@ -1,0 +1,217 @@
+"""Choosing the bar: on which images, by what, and what is said where it cannot be chosen."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import reference
+from cdp import InputError, Views, knn_graph
+from cdp.consensus.grouping import at_bar, group
+from cdp.consensus.settings import ConsensusSettings
+from cdp.labeling.pipeline import Fitted, fit, label
+from cdp.labeling.tuning import BARS, FEWEST_IDENTITIES, best_of, count_shared, hold_out, tune, with_bar
+from cdp.types import ConsensusGraph
+from cdp.types.run_record import TuningPoint
+
+BEST = ConsensusSettings.of(k=10)
+
+
+def test_whole_identities_are_held_out():
+    identities = np.random.default_rng(0).permutation(np.repeat(np.arange(100), 4))
+    identities[:30] = -1
+    mask = hold_out(identities, seed=0)
+    assert not set(identities[mask]) & set(identities[~mask])
+    assert not mask[identities < 0].any()
+    assert len(np.unique(identities[mask])) == 30
+    assert np.any(hold_out(identities, seed=1) != mask)
+
+
+def test_too_few_identities_are_not_held_out():
+    assert hold_out(np.repeat(np.arange(FEWEST_IDENTITIES), 5), seed=0) is None
+    assert hold_out(np.arange(500), seed=0) is None  # one image each: there is nothing to be found
+    assert count_shared(np.array([0, 0, 1, 2, 2, 2, -1, -1])) == 2
+
+
+def point(bar, precision, recall):
+    return TuningPoint(threshold=bar, f=0.0, precision=precision, recall=recall, coverage=1.0)
+
+
+def test_the_weight_of_recall_decides():
+    curve = [point(0.1, 0.5, 1.0), point(0.5, 0.8, 0.8), point(0.9, 1.0, 0.5)]
+    assert [best_of(curve, weight).chosen for weight in (0.2, 1, 5)] == [0.9, 0.5, 0.1]
+    assert best_of([point(0.1, None, None), point(0.5, 0.1, 0.1)]).chosen == 0.5
+
+
+def twin_f(labels, identities):
+    """Pairwise F over ordered pairs with a known image: others in its group are mistakes."""
+    known = np.flatnonzero(identities >= 0)
+    together = found = true = 0
+    for image in known:
+        for other in range(len(identities)):
+            same_group = other != image and labels[image] == labels[other] >= 0
+            same_identity = other != image and identities[image] == identities[other]
+            together, found, true = (
+                together + (same_group and same_identity),
+                found + same_group,
+                true + same_identity,
+            )
+    return 2 * together / (found + true) if found + true else 0.0
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"grouping": "components"}, {"grouping": "components", "mediator": "vote"}]
+)
+def test_the_chosen_bar_has_the_best_f_among_all_images(given):
+    generator = np.random.default_rng(3)
+    truth = np.repeat(np.arange(20), 5)
+    ends = np.array([(a, b) for a in range(100) for b in range(a + 1, 100)])
+    ends = ends[(generator.random(len(ends)) < 0.05) | (truth[ends[:, 0]] == truth[ends[:, 1]])]
+    is_same = truth[ends[:, 0]] == truth[ends[:, 1]]
+    doubt = np.where(is_same, 0.5 * generator.random(len(ends)), 0.3 + 0.6 * generator.random(len(ends)))
+    scored = ConsensusGraph(ends, doubt.astype(np.float32), 100)
+    identities = np.where(truth < 10, truth, -1)
+    settings = ConsensusSettings.of(**given)
+    tuning = tune(scored, identities, settings)
+    assert [one.threshold for one in tuning.curve] == list(BARS[settings.bar_key])
+    for one in tuning.curve:
+        tried = with_bar(settings, one.threshold)
+        labels = group(at_bar(scored, tried), tried)
+        assert one.f == pytest.approx(twin_f(labels.labels, identities))
+    best = max(one.f for one in tuning.curve)
+    assert tuning.chosen == next(one.threshold for one in tuning.curve if one.f == best)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"mediator": "vote"}, {"grouping": "components"}, {"grouping": "components", "mediator": "vote"}],
+)
+def test_a_tuned_bar_gives_the_labels_of_the_same_bar_given(large_split, given):
+    settings = ConsensusSettings.of(k=10, **given)
+    fitted = fit([large_split.labeled], settings)
+    views = Views.concatenate([large_split.unlabeled, fitted.validation])
+    mask = np.arange(views.n_images) >= large_split.unlabeled.n_images
+    tuned = label(views, settings, fitted=fitted, validation=mask)
+    assert tuned.tuning.chosen == tuned.settings.bar
+    again = label(views, replace(tuned.settings, tune=False), fitted=replace(fitted, validation=None))
+    np.testing.assert_array_equal(again.labels.labels, tuned.labels.labels)
+    np.testing.assert_array_equal(again.labels.confidence, tuned.labels.confidence)
+    np.testing.assert_array_equal(again.accepted.ids, tuned.accepted.ids)
+    assert len(tuned.accepted) > 0
+
+
+def test_held_out_identities_are_among_the_unlabeled_images_but_not_in_the_result(large_split):
+    fitted = fit([large_split.labeled], BEST)
+    held_out = set(fitted.validation.identities)
+    assert fitted.mediator.training["pairs"] > 0
+    assert 0.2 < len(held_out) / len(np.unique(large_split.labeled.identities)) < 0.4
+    labeling = label(large_split.unlabeled, BEST, fitted=fitted)
+    assert labeling.labels.n_images == large_split.unlabeled.n_images
+    assert labeling.tuning is not None
+    assert not labeling.validation.any()
+
+
+@pytest.mark.parametrize("given", [{}, {"mediator": "vote"}])
+def test_too_few_labeled_identities_are_a_note(split, given):
+    settings = ConsensusSettings.of(k=10, **given)
+    few = split.labeled.take(split.labeled.identities < 40)
+    labeling = label(split.unlabeled, settings, labeled=[few])
+    why = "too few labeled identities have two images or more"
+    assert labeling.notes == (f"join_above = 0.3 was not tuned: {why}.",)
+    assert labeling.tuning is None
+    assert labeling.settings.join_above == 0.3
+
+
+def test_nothing_is_held_out_if_too_few_images_for_k_would_be_left():
+    generator = np.random.default_rng(0)
+    identities = np.repeat(np.arange(80), 2)
+    people = generator.normal(size=(80, 8))
+    views = Views(people[identities] + 0.3 * generator.normal(size=(160, 8)), identities=identities)
+    assert fit([views], replace(BEST, k=111)).validation.n_images == 48
+    fitted = fit([views], replace(BEST, k=112))
+    assert fitted.validation is None
+    assert "was not tuned" in fitted.notes[0]
+
+
+def test_given_graphs_are_a_note(large_split):
+    graphs = [knn_graph(view, 10) for view in large_split.unlabeled]
+    labeling = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], graphs=graphs)
+    assert labeling.notes == (
+        "join_above = 0.3 was not tuned: given k-NN graphs do not have the images to choose it on.",
+    )
+    # All labeled identities train the mediator then: nothing is held out for nothing.
+    whole = fit([large_split.labeled], replace(BEST, tune=False))
+    assert labeling.mediator.training == whole.mediator.training
+    labeled_graphs = [knn_graph(view, 10) for view in large_split.labeled]
+    fitted = fit([large_split.labeled], BEST, graphs=labeled_graphs)
+    assert fitted.validation is None
+    assert fitted.mediator.training == whole.mediator.training
+    assert fitted.notes == (
+        "join_above = 0.3 was not tuned: given k-NN graphs are of all labeled images, so that no identity can be "
+        "held out.",
+    )
+
+
+def test_a_trained_mediator_alone_is_a_note(large_split):
+    fitted = fit([large_split.labeled], replace(BEST, tune=False))
+    labeling = label(large_split.unlabeled, BEST, fitted=fitted)
+    assert labeling.notes == (
+        "join_above = 0.3 was not tuned: there are no validation images with known identities.",
+    )
+
+
+def test_a_vote_without_any_identity_is_a_note_and_with_validation_is_tuned(large_split):
+    settings = ConsensusSettings.of(k=10, mediator="vote")
+    alone = label(large_split.unlabeled, settings)
+    assert alone.notes == (
+        "join_above = 0.3 was not tuned: there are no validation images with known identities.",
+    )
+    tuned = label(large_split.unlabeled, settings, validation=large_split.labeled)
+    assert (tuned.notes, tuned.tuning is None) == ((), False)
+
+
+def test_validation_identities_with_one_image_each_choose_nothing(large_split):
+    # Every bar has F 0 on them, and the first one, the lowest, would have joined everybody.
+    singles = large_split.labeled.take(np.unique(large_split.labeled.identities, return_index=True)[1])
+    labeling = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=singles)
+    assert labeling.notes == ("join_above = 0.3 was not tuned: no validation identity has two images.",)
+    assert labeling.settings.join_above == 0.3
+
+
+def test_few_validation_identities_are_used_and_noted(large_split):
+    few = large_split.labeled.take(large_split.labeled.identities < 12)
+    n_shared = count_shared(few.identities)
+    assert 0 < n_shared < FEWEST_IDENTITIES
+    labeling = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=few)
+    assert labeling.tuning is not None
+    assert labeling.notes == (
+        f"join_above was chosen on {n_shared} validation identities with two images or more, which is few.",
+    )
+
+
+def test_a_validation_part_that_is_not_used_is_noted(large_split):
+    paper = ConsensusSettings.of("paper", k=10)
+    labeling = label(
+        large_split.unlabeled, paper, fitted=fit([large_split.labeled], paper), validation=large_split.labeled
+    )
+    assert labeling.notes == ("threshold was not chosen on the validation part: tune = false.",)
+
+
+def test_validation_without_identities_is_refused(large_split):
+    blind = Views(large_split.labeled.base, large_split.labeled.committee)
+    with pytest.raises(
+        InputError, match="so join_above cannot be chosen on them; give identities, or set tune = false"
+    ):
+        label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=blind)
+
+
+def test_groups_of_the_fitted_vote_are_those_of_no_labeled_part(large_split):
+    settings = ConsensusSettings.of("paper", k=10, mediator="vote")
+    with_part = label(large_split.unlabeled, settings, labeled=[large_split.labeled])
+    blind = Views(large_split.labeled.base, large_split.labeled.committee)
+    for other in (
+        label(large_split.unlabeled, settings),
+        label(large_split.unlabeled, settings, fitted=Fitted(None)),
+        label(large_split.unlabeled, settings, labeled=[blind]),
+    ):
+        assert reference.partition(other.labels.labels) == reference.partition(with_part.labels.labels)
