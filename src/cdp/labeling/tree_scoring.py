@@ -50,11 +50,11 @@ def score_by_trees(
             f'mediator = "trees" is trained on known identities with two images or more, and there are {n_shared}; '
             f'{FEWEST_IDENTITIES} at least are needed: give more, or use mediator = "mlp".'
         )
-    searched = replace(settings, k=min(2 * settings.k, views.n_images - 1))
+    longer = replace(settings, k=min(2 * settings.k, views.n_images - 1))
     with tempfile.TemporaryDirectory(prefix="cdp-joined-", dir=_existing(work.cache.folder)) as folder:
         joined = join_models(views, work.engine.memory_budget, Path(folder))
-        graphs = find_graphs(views, searched, given, seed=seed, work=work)
-        both = find_graphs(Views(joined), searched, seed=seed, work=work, part=f"{TOGETHER}, ")["base"]
+        graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work)
+        both = find_graphs(Views(joined), longer, seed=seed, work=work, part=f"{TOGETHER}, ")["base"]
         candidates = both.nearest(settings.k)
         pairs = candidate_pairs(candidates)
         with work.step("consensus"):

@@ -16,7 +16,7 @@ from cdp.labeling.workspace import Workspace
 
 @pytest.fixture(scope="module")
 def split():
-    return synthetic_views(150, 8, labeled=0.4, members=2, dimensions=24, noise=0.6, seed=2)
+    return synthetic_views(110, 7, labeled=0.4, members=1, dimensions=16, noise=0.6, seed=2)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,10 @@ def test_evidence_is_what_its_definition_says(few):
             expected = slow_evidence(model.vectors, graph, one, other)
             np.testing.assert_allclose(matrix[row, 10 * number : 10 * (number + 1)], expected, atol=1e-5)
     np.testing.assert_allclose(
-        extract_evidence(source, pairs[:, ::-1].copy()), matrix, atol=1e-6, err_msg="a pair has no first image"
+        extract_evidence(source, pairs[:, ::-1].copy()),
+        matrix,
+        atol=1e-6,
+        err_msg="a pair has no first image",
     )
 
 
@@ -120,7 +123,9 @@ def test_what_teaches_depends_on_whether_the_known_are_complete(few):
     known = identities[pairs.ids] >= 0
     complete = known_pairs(pairs, identities, complete=True, seed=0)
     np.testing.assert_array_equal(complete.teaches, known.any(axis=1))
-    np.testing.assert_array_equal(known_pairs(pairs, identities, complete=False, seed=0).teaches, known.all(axis=1))
+    np.testing.assert_array_equal(
+        known_pairs(pairs, identities, complete=False, seed=0).teaches, known.all(axis=1)
+    )
     assert not complete.same[~known.all(axis=1)].any()
     people = {}
     for row, ends in enumerate(pairs.ids):
@@ -128,8 +133,9 @@ def test_what_teaches_depends_on_whether_the_known_are_complete(few):
             assert people.setdefault(int(identities[image]), fold) == fold, "a person is in one fold"
 
 
+@pytest.mark.slow
 def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
-    trees = ConsensusSettings.of(mediator="trees", k=10)
+    trees = ConsensusSettings.of(mediator="trees", k=10, passes=2)
     found = label(split.unlabeled, trees, labeled=[split.labeled], workspace=Workspace(Engine(threads=1)))
     again = label(split.unlabeled, trees, labeled=[split.labeled], workspace=Workspace(Engine(threads=3)))
     np.testing.assert_array_equal(found.labels.labels, again.labels.labels)
@@ -143,6 +149,7 @@ def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
     assert all(graph.k == 10 for graph in found.graphs.values())
 
 
+@pytest.mark.slow
 def test_trees_take_known_rows_in_the_midst_and_look_at_no_others(split):
     views = Views.concatenate([split.unlabeled, split.labeled])
     mask = np.arange(views.n_images) >= split.unlabeled.n_images
@@ -160,10 +167,13 @@ def test_too_few_known_identities_are_refused(split):
     one = np.unique(split.labeled.identities)[:5]
     few = split.labeled.take(np.isin(split.labeled.identities, one))
     trees = ConsensusSettings.of(mediator="trees", k=10)
-    with pytest.raises(InputError, match=r'mediator = "trees" is trained on known identities .*use mediator = "mlp"'):
+    with pytest.raises(
+        InputError, match=r'mediator = "trees" is trained on known identities .*use mediator = "mlp"'
+    ):
         label(split.unlabeled, trees, labeled=[few])
 
 
+@pytest.mark.slow
 def test_given_lists_are_used_as_they_are(split):
     views = Views.concatenate([split.unlabeled, split.labeled])
     mask = np.arange(views.n_images) >= split.unlabeled.n_images
