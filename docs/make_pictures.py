@@ -45,42 +45,45 @@ def keep(figure: plt.Figure, name: str) -> None:
     print(f"docs/pictures/{name}.svg")
 
 
-def draw_street() -> None:
-    """The method as one street."""
-    figure, axes = plt.subplots(figsize=(10, 3.1))
-    axes.set(xlim=(0, 100), ylim=(0, 31))
+def draw_pipeline() -> None:
+    """From images to labels and a better network."""
+    figure, axes = plt.subplots(figsize=(10.4, 3.4))
+    axes.set(xlim=(0, 104), ylim=(0, 34))
     axes.axis("off")
 
-    def box(left: float, bottom: float, width: float, height: float, text: str, color: str) -> None:
-        axes.add_patch(
-            FancyBboxPatch(
-                (left, bottom), width, height, boxstyle="round,pad=0.4", fc=color, ec="#444444", lw=1
-            )
+    def box(left: float, bottom: float, width: float, text: str, color: str) -> None:
+        shape = FancyBboxPatch(
+            (left, bottom), width, 6, boxstyle="round,pad=0.4", fc=color, ec="#444444", lw=1
         )
-        axes.text(left + width / 2, bottom + height / 2, text, ha="center", va="center", fontsize=9)
+        axes.add_patch(shape)
+        axes.text(left + width / 2, bottom + 3, text, ha="center", va="center", fontsize=9)
 
     def arrow(start: tuple[float, float], stop: tuple[float, float]) -> None:
         axes.add_patch(
             FancyArrowPatch(start, stop, arrowstyle="-|>", mutation_scale=12, color="#444444", lw=1)
         )
 
-    box(1, 22, 15, 6, "base model", "#d9e8f5")
-    box(1, 12.5, 15, 6, "committee 1 … N", "#e4eef7")
-    box(22, 22, 13, 6, "its k-NN graph", "#d9e8f5")
-    box(22, 12.5, 13, 6, "N k-NN graphs", "#e4eef7")
-    box(41, 22, 14, 6, "candidate pairs", "#fbf0d3")
-    box(41, 12.5, 14, 6, "opinions\n6N + 5 numbers", "#fbf0d3")
-    box(61, 12.5, 13, 6, "mediator\ndoubt per pair", "#f6dccb")
-    box(80, 12.5, 18, 6, "consensus graph\npairs with p > 0.96", "#dcefe5")
-    box(79, 1.5, 20, 6, "propagation\nlabel, fate, confidence", "#dcefe5")
-    box(39, 1.5, 35.5, 6, "labeled part: its pairs, known identities\n(the mediator learns here)", "#eeeeee")
+    box(1, 20, 13, "unlabeled\nimages", "#eeeeee")
+    box(1, 3, 13, "labeled\nimages", "#eeeeee")
+    box(20, 25, 17, "base model", "#d9e8f5")
+    box(20, 15, 17, "committee 1 … N", "#e4eef7")
+    box(43, 25, 15, "its k-NN graph", "#d9e8f5")
+    box(43, 15, 15, "N k-NN graphs", "#e4eef7")
+    box(64, 25, 15, "candidate pairs", "#fbf0d3")
+    box(64, 15, 15, "opinions\nabout each pair", "#fbf0d3")
+    box(85, 15, 17, "mediator\nprobability per pair", "#f6dccb")
+    box(85, 3, 17, "groups\nlabel, confidence", "#dcefe5")
+    box(43, 3, 36, "base network, trained again on both", "#d9e8f5")
     for start, stop in [
-        ((16.6, 25), (21.4, 25)), ((16.6, 15.5), (21.4, 15.5)), ((35.6, 25), (40.4, 25)), ((35.6, 15.5), (40.4, 15.5)),
-        ((48, 21.4), (48, 19.2)), ((55.6, 15.5), (60.4, 15.5)), ((74.6, 15.5), (79.4, 15.5)), ((89, 11.9), (89, 8.2)),
-        ((67.5, 8.2), (67.5, 11.9)),
+        ((14.6, 24), (19.4, 27)), ((14.6, 22), (19.4, 19)), ((37.6, 28), (42.4, 28)), ((37.6, 18), (42.4, 18)),
+        ((58.6, 28), (63.4, 28)), ((58.6, 18), (63.4, 18)), ((71.5, 24.4), (71.5, 21.8)), ((79.6, 18), (84.4, 18)),
+        ((93.5, 14.4), (93.5, 9.8)), ((84.4, 6), (79.8, 6)), ((14.6, 6), (42.4, 6)),
     ]:  # fmt: skip
         arrow(start, stop)
-    keep(figure, "street")
+    axes.plot([7.5, 7.5, 91, 91], [9.6, 12, 12, 12.4], color="#444444", lw=1, ls="--")
+    arrow((91, 12), (91, 14.4))
+    axes.text(16, 12.6, "known identities train the mediator and choose the bar", fontsize=8, color="#555555")
+    keep(figure, "pipeline")
 
 
 def draw_opinions(split, model, graphs, pairs, same) -> None:
@@ -88,9 +91,9 @@ def draw_opinions(split, model, graphs, pairs, same) -> None:
     opinions = collect_opinions(pairs, split.unlabeled, graphs, ALL_INPUTS)
     doubt = model.mediator_.doubt(opinions.matrix(ALL_INPUTS))
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2))
-    for chosen, color, name in ((same, SAME, "one identity"), (~same, OTHER, "two identities")):
-        left.hist(opinions.affinity[chosen, 0], 60, color=color, alpha=0.6, label=name)
-        logit = np.log10(np.maximum(doubt[chosen], 1e-7))
+    for rows, color, name in ((same, SAME, "one identity"), (~same, OTHER, "two identities")):
+        left.hist(opinions.affinity[rows, 0], 60, color=color, alpha=0.6, label=name)
+        logit = np.log10(np.maximum(doubt[rows], 1e-7))
         right.hist(logit, np.linspace(-7, 0, 60), color=color, alpha=0.6, label=name)
     left.set(xlabel="similarity in the base model", ylabel="candidate pairs", title="What one model says")
     right.set(xlabel="doubt of the mediator (log scale)", title="What the mediator says", yscale="log")
@@ -105,12 +108,12 @@ def draw_propagation() -> None:
     """A group that is too large loses its most doubtful pairs, and its parts are searched again."""
     generator = np.random.default_rng(4)
     centers = np.array([[0, 0], [3.2, 0.6], [1.6, 2.6]])
-    place = np.concatenate([center + 0.55 * generator.normal(size=(9, 2)) for center in centers])
+    position = np.concatenate([center + 0.55 * generator.normal(size=(9, 2)) for center in centers])
     group = np.repeat([0, 1, 2], 9)
     ends, doubts = [], []
     for first in range(27):
         near = [other for other in range(27) if other != first and group[other] == group[first]]
-        for second in sorted(near, key=lambda other: np.sum((place[other] - place[first]) ** 2))[:3]:
+        for second in sorted(near, key=lambda other: np.sum((position[other] - position[first]) ** 2))[:3]:
             ends.append(sorted((first, second)))
             doubts.append(generator.uniform(0.0005, 0.012))
     for first, second in ((4, 10), (2, 22), (13, 25)):
@@ -129,7 +132,7 @@ def draw_propagation() -> None:
         for (first, second), doubt in zip(graph.ids, graph.doubt, strict=True):
             inside = labels[first] == labels[second] and labels[first] >= 0
             panel.plot(
-                *place[[first, second]].T,
+                *position[[first, second]].T,
                 color=GRAY if inside else OTHER,
                 lw=1 + 2 * (doubt > 0.02),
                 ls="-" if inside else ":",
@@ -137,7 +140,7 @@ def draw_propagation() -> None:
             )
         shown = np.array(["#2a6fb0", "#d49a1f", "#1b7f5c", "#8d5aa5"])[np.maximum(labels, 0) % 4]
         shown[labels < 0] = "white"
-        panel.scatter(*place.T, c=shown, edgecolors="#333333", s=60, zorder=2)
+        panel.scatter(*position.T, c=shown, edgecolors="#333333", s=60, zorder=2)
         panel.set_title(title)
         panel.axis("off")
     keep(figure, "propagation")
@@ -148,13 +151,12 @@ def draw_thresholds(split, model, graphs, pairs) -> None:
     thresholds = 1 - np.logspace(np.log10(0.5), -4, 16)
     rows = []
     for threshold in thresholds:
-        model.set_params(threshold=float(threshold))
-        graph = model.consensus(split.unlabeled, graphs)
-        figures = measure_labels(propagate(graph), split.unlabeled.identities)
-        pair = measure_pairs(graph, pairs, split.unlabeled.identities)
+        labels = model.set_params(threshold=float(threshold)).predict(split.unlabeled, graphs=graphs)
+        figures = measure_labels(labels, split.unlabeled.identities)
+        pair = measure_pairs(model.labeling_.accepted, pairs, split.unlabeled.identities)
         kept = figures.discards_kept.pairwise
         rows.append((kept.precision, kept.recall, kept.f, figures.coverage, pair.precision))
-    model.set_params(threshold=0.96)
+    model.set_params(threshold=None)
     figure, axes = plt.subplots(figsize=(6.2, 3.4))
     names = (
         "pairwise precision",
@@ -176,7 +178,7 @@ def draw_thresholds(split, model, graphs, pairs) -> None:
 
 def draw_confidence(split, graphs) -> None:
     """Labels with a low confidence are wrong more often."""
-    labels = CDP(k=20).fit(split.labeled).predict(split.unlabeled, graphs)
+    labels = CDP("paper").fit(split.labeled).predict(split.unlabeled, graphs=graphs)
     truth = split.unlabeled.identities
     right = np.zeros(len(labels), bool)
     for group in range(labels.n_identities):
@@ -207,14 +209,14 @@ def draw_drawn_faces() -> None:
 def main() -> None:
     HERE.mkdir(exist_ok=True)
     draw_drawn_faces()
-    draw_street()
+    draw_pipeline()
     draw_propagation()
     split = synthetic_views(600, seed=1)
     graphs = [knn_graph(view, 20) for view in split.unlabeled]
     pairs = candidate_pairs(graphs[0])
     identities = split.unlabeled.identities
     same = identities[pairs.ids[:, 0]] == identities[pairs.ids[:, 1]]
-    model = CDP(inputs=ALL_INPUTS).fit(split.labeled)
+    model = CDP("paper", inputs=ALL_INPUTS).fit(split.labeled)
     draw_opinions(split, model, graphs, pairs, same)
     draw_thresholds(split, model, graphs, pairs)
     draw_confidence(split, graphs)

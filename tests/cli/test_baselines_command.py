@@ -37,7 +37,7 @@ def cdp(home, monkeypatch):
 @pytest.mark.slow
 def test_figures_of_methods_and_of_cdp(cdp, home):
     output = cdp(
-        "unlabeled --tune-on labeled --learn-from labeled --methods finch,hierarchical_single --k 5 --out all.json"
+        "unlabeled --validation labeled --labeled labeled --methods finch,hierarchical_single --k 5 --out all.json"
     )
     for words in ("hierarchical_single", "similarity 0.", "cdp, preset paper", "Written to all.json"):
         assert words in output
@@ -58,8 +58,8 @@ def test_figures_of_methods_and_of_cdp(cdp, home):
 
 @pytest.mark.slow
 def test_another_model_or_all_of_them(cdp, home):
-    cdp("unlabeled --tune-on labeled --methods finch --k 5 --model ensemble --out ensemble.json --quiet")
-    cdp("unlabeled --tune-on labeled --methods finch --k 5 --model member1 --out member.json --quiet")
+    cdp("unlabeled --validation labeled --methods finch --k 5 --model ensemble --out ensemble.json --quiet")
+    cdp("unlabeled --validation labeled --methods finch --k 5 --model member1 --out member.json --quiet")
     ensemble, member = (json.loads((home / f"{name}.json").read_text()) for name in ("ensemble", "member"))
     assert ensemble["rows"][0]["f"] != member["rows"][0]["f"]
 
@@ -68,27 +68,27 @@ def test_another_model_or_all_of_them(cdp, home):
     ("words", "message"),
     [
         (
-            "unlabeled --tune-on labeled --methods birch --out x.json",
+            "unlabeled --validation labeled --methods birch --out x.json",
             "No baseline is called 'birch'; choose from ",
         ),
         (
-            "nameless --tune-on labeled --out x.json",
+            "nameless --validation labeled --out x.json",
             "nameless: these views carry no identities, which tuning",
         ),
         (
-            "unlabeled --tune-on labeled --model missing --k 5 --out x.json",
+            "unlabeled --validation labeled --model missing --k 5 --out x.json",
             "--model missing: these views have base, member1; or say ensemble.",
         ),
         (
-            "unlabeled --tune-on labeled --out labeled --force",
+            "unlabeled --validation labeled --out labeled --force",
             "labeled is a folder or a device, not a file; choose another name.",
         ),
         (
-            "unlabeled --tune-on labeled --out there.json",
+            "unlabeled --validation labeled --out there.json",
             "there.json is there already; choose another name or",
         ),
         (
-            "unlabeled --tune-on narrow --k 5 --out x.json",
+            "unlabeled --validation narrow --k 5 --out x.json",
             "narrow has base (8 dimensions), unlabeled has base (16 dimensions); both must be",
         ),
     ],

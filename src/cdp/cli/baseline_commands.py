@@ -40,7 +40,7 @@ def baselines(
     unlabeled: Annotated[
         Path, Argument(help="Views of the images to label, with identities to measure against.")
     ],
-    tune_on: Annotated[
+    validation: Annotated[
         Path, Option(help="Views with identities on which every method's settings are tuned.")
     ],
     out: Annotated[Path, Option("--out", help="JSON file to write; must not exist unless --force.")],
@@ -49,7 +49,7 @@ def baselines(
         str | None,
         Option(help="Which methods, by commas [default: all but leiden and infomap, which are extras]."),
     ] = None,
-    learn_from: Annotated[
+    labeled: Annotated[
         Path | None, Option(help="Views of a labeled part: adds a row per preset of CDP, which learns here.")
     ] = None,
     model: Annotated[
@@ -72,36 +72,36 @@ def baselines(
         raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
     # Opened first: that the output cannot be written must not be found out after an hour of work.
     with replacing(out) as file:
-        views = {path: _read(path) for path in (unlabeled, tune_on, learn_from) if path is not None}
-        if learn_from is not None:
-            _check_same_models(views, learn_from, unlabeled)
-        embeddings = {path: _choose_model(views[path], model) for path in (tune_on, unlabeled)}
-        _check_same_models(views, tune_on, unlabeled, None if model == "ensemble" else [model])
+        views = {path: _read(path) for path in (unlabeled, validation, labeled) if path is not None}
+        if labeled is not None:
+            _check_same_models(views, labeled, unlabeled)
+        embeddings = {path: _choose_model(views[path], model) for path in (validation, unlabeled)}
+        _check_same_models(views, validation, unlabeled, None if model == "ensemble" else [model])
         with progress_bars(not quiet) as progress:
             started = time.perf_counter()
             tuning, measured = (
                 _add_graph(views[path], embeddings[path], search, seed, engine, progress)
-                for path in (tune_on, unlabeled)
+                for path in (validation, unlabeled)
             )
             graph_seconds = time.perf_counter() - started
             rows = _measure_methods(prepared, tuning, measured, progress)
-            if learn_from is not None:
-                rows += _measure_cdp(views[learn_from], views[unlabeled], search, seed, engine, progress)
+            if labeled is not None:
+                rows += _measure_cdp(views[labeled], views[unlabeled], search, seed, engine, progress)
         result = {
             "format": FORMAT,
             "cdp": __version__,
             "python": platform.python_version(),
             "cores": count_threads(),
             "unlabeled": str(unlabeled),
-            "tune_on": str(tune_on),
-            "learn_from": None if learn_from is None else str(learn_from),
+            "tune_on": str(validation),
+            "learn_from": None if labeled is None else str(labeled),
             "model": model,
             **asdict(search),
             "memory_budget": engine.memory_budget,
             "seed": seed,
             "threads": engine.threads,
             "images": views[unlabeled].n_images,
-            "images_tuned_on": views[tune_on].n_images,
+            "images_tuned_on": views[validation].n_images,
             "graph_seconds": graph_seconds,
             "rows": [{**figures.as_dict(), "tuning_seconds": seconds} for figures, seconds in rows],
         }
@@ -109,7 +109,7 @@ def baselines(
     if not quiet:
         _print_rows(rows)
         cdp_row = (
-            "" if learn_from is None else "; CDP sees all models, and its last column is learning, not tuning"
+            "" if labeled is None else "; CDP sees all models, and its last column is learning, not tuning"
         )
         typer.echo(
             f"The methods see {model!r} alone{cdp_row}. Seconds and memory are of the labeling, beyond embeddings "
