@@ -53,9 +53,9 @@ class MediatorSettings:
         low=1,
         high=9,
     )
-    known_are_complete: bool = setting(
+    disjoint: bool = setting(
         True,
-        "With trees: no unlabeled image shows a labeled person, so that a pair of both is known to be two people.",
+        "With trees: known and unknown images show different people, so that a pair of both is a negative training pair.",
     )
 
 

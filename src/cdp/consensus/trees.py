@@ -26,6 +26,7 @@ from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 
 FOLDS = 3
 _MOST_TRAINING_PAIRS = 100_000
+_TREES = 120
 _PAIRS_PER_BLOCK = 65_536
 
 
@@ -134,7 +135,7 @@ def _train(evidence: _Evidence, known: KnownPairs, fold: int, seed: int) -> Any:
             np.random.default_rng([seed, 7, fold]).choice(rows, _MOST_TRAINING_PAIRS, replace=False)
         )
     model = HistGradientBoostingClassifier(
-        max_iter=120, learning_rate=0.1, l2_regularization=1.0, early_stopping=False, random_state=seed
+        max_iter=_TREES, learning_rate=0.1, l2_regularization=1.0, early_stopping=False, random_state=seed
     )
     # One thread: sums over pairs would else be rounded by the number of threads.
     with threadpool_limits(limits=1):

@@ -62,7 +62,7 @@ def score_by_trees(
             probability = estimate_probabilities(
                 source,
                 pairs,
-                known_pairs(pairs, known, complete=settings.known_are_complete, seed=seed),
+                known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
                 passes=settings.passes,
                 seed=seed,
                 engine=work.engine,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cdp import InputError, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
+from cdp.consensus import trees
 from cdp.consensus.evidence import BLOCKS, TOGETHER, extract_evidence, join_models, prepare_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.consensus.settings import ConsensusSettings
@@ -17,6 +18,12 @@ from cdp.labeling.workspace import Workspace
 @pytest.fixture(scope="module")
 def split():
     return synthetic_views(110, 7, labeled=0.4, members=1, dimensions=16, noise=0.6, seed=2)
+
+
+@pytest.fixture(autouse=True)
+def fewer_trees(monkeypatch):
+    """As many as tiny data needs."""
+    monkeypatch.setattr(trees, "_TREES", 15)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +124,7 @@ def test_second_order_evidence_is_what_its_definition_says(few):
         np.testing.assert_allclose(found[row], slow_second_order(table, one, other), rtol=1e-4, atol=1e-4)
 
 
-def test_what_teaches_depends_on_whether_the_known_are_complete(few):
+def test_what_teaches_depends_on_whether_the_disjoint(few):
     pairs = candidate_pairs(knn_graph(few.base, 5))
     identities = np.where(np.arange(few.n_images) % 2, few.identities, -1)
     known = identities[pairs.ids] >= 0
@@ -133,11 +140,10 @@ def test_what_teaches_depends_on_whether_the_known_are_complete(few):
             assert people.setdefault(int(identities[image]), fold) == fold, "a person is in one fold"
 
 
-@pytest.mark.slow
 def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
-    trees = ConsensusSettings.of(mediator="trees", k=10, passes=2)
-    found = label(split.unlabeled, trees, labeled=[split.labeled], workspace=Workspace(Engine(threads=1)))
-    again = label(split.unlabeled, trees, labeled=[split.labeled], workspace=Workspace(Engine(threads=3)))
+    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=2)
+    found = label(split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(Engine(threads=1)))
+    again = label(split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(Engine(threads=3)))
     np.testing.assert_array_equal(found.labels.labels, again.labels.labels)
     np.testing.assert_array_equal(found.labels.confidence, again.labels.confidence)
     paper = label(split.unlabeled, ConsensusSettings.of("paper", k=10), labeled=[split.labeled])
@@ -149,15 +155,14 @@ def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
     assert all(graph.k == 10 for graph in found.graphs.values())
 
 
-@pytest.mark.slow
 def test_trees_take_known_rows_in_the_midst_and_look_at_no_others(split):
     views = Views.concatenate([split.unlabeled, split.labeled])
     mask = np.arange(views.n_images) >= split.unlabeled.n_images
-    trees = ConsensusSettings.of(mediator="trees", k=10, passes=1)
-    seen = label(views, trees, validation=mask)
+    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=1)
+    seen = label(views, chosen, validation=mask)
     blind = Views(views.base, views.committee, np.where(mask, views.identities, -1))
-    np.testing.assert_array_equal(label(blind, trees, validation=mask).labels.labels, seen.labels.labels)
-    apart = label(split.unlabeled, trees, labeled=[split.labeled])
+    np.testing.assert_array_equal(label(blind, chosen, validation=mask).labels.labels, seen.labels.labels)
+    apart = label(split.unlabeled, chosen, labeled=[split.labeled])
     assert (apart.labels.labels >= 0).mean() == pytest.approx(
         (seen.labels.labels[~mask] >= 0).mean(), abs=0.05
     )
@@ -166,20 +171,19 @@ def test_trees_take_known_rows_in_the_midst_and_look_at_no_others(split):
 def test_too_few_known_identities_are_refused(split):
     one = np.unique(split.labeled.identities)[:5]
     few = split.labeled.take(np.isin(split.labeled.identities, one))
-    trees = ConsensusSettings.of(mediator="trees", k=10)
+    chosen = ConsensusSettings.of(mediator="trees", k=10)
     with pytest.raises(
         InputError, match=r'mediator = "trees" is trained on known identities .*use mediator = "mlp"'
     ):
-        label(split.unlabeled, trees, labeled=[few])
+        label(split.unlabeled, chosen, labeled=[few])
 
 
-@pytest.mark.slow
 def test_given_lists_are_used_as_they_are(split):
     views = Views.concatenate([split.unlabeled, split.labeled])
     mask = np.arange(views.n_images) >= split.unlabeled.n_images
     graphs = {name: knn_graph(model, 12) for name, model in zip(views.names, views, strict=True)}
-    trees = ConsensusSettings.of(mediator="trees", k=10, passes=1)
-    found = label(views, trees, validation=mask, graphs=graphs)
+    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=1)
+    found = label(views, chosen, validation=mask, graphs=graphs)
     assert isinstance(found.graphs["base"], KnnGraph)
     assert found.graphs["base"].k == 10
 
