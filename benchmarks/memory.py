@@ -30,7 +30,7 @@ def child(n_images: int) -> dict[str, Any]:
     """Labels from given graphs: embeddings and graphs are made up, so that only the consensus is measured."""
     import numpy as np
 
-    from cdp import CDP, KnnGraph, Mediator, PaperMLP, Views, candidate_pairs, propagate
+    from cdp import CDP, KnnGraph, Mediator, PaperMLP, Views, candidate_pairs
     from cdp.types import ALL_INPUTS, column_names
 
     generator = np.random.default_rng(0)
@@ -46,17 +46,17 @@ def child(n_images: int) -> dict[str, Any]:
     columns = len(column_names(tuple(views.committee), ALL_INPUTS))
     network = PaperMLP().fit(generator.normal(size=(600, columns)), generator.integers(0, 2, 600))
     mediator = Mediator(network, tuple(views.committee), ALL_INPUTS, k)
-    model = CDP(mediator=mediator, threshold=0.5, memory_budget=BUDGET)
-    graph = model.consensus(views, graphs)
-    labels = propagate(graph)
+    model = CDP("paper", mediator=mediator, threshold=0.5, memory_budget=BUDGET)
+    labels = model.predict(views, graphs=graphs)
+    accepted = model.labeling_.accepted
     pairs = candidate_pairs(graphs[0])
-    held = [
+    sizes = [
         *(view.source.nbytes + view.scale.nbytes for view in views),
         *(g.neighbors.nbytes + g.similarity.nbytes for g in graphs),
         # sorted copies of the neighbors, for counting common ones
         *(g.neighbors.nbytes for g in graphs),
         2 * pairs.ids.nbytes,
-        2 * (graph.ids.nbytes + graph.doubt.nbytes),
+        2 * (accepted.ids.nbytes + accepted.doubt.nbytes),
         labels.labels.nbytes + labels.fate.nbytes + labels.confidence.nbytes,
     ]
-    return {"n_images": n_images, "pairs": len(pairs), "data_mb": round(sum(held) / 1e6)}
+    return {"n_images": n_images, "pairs": len(pairs), "data_mb": round(sum(sizes) / 1e6)}

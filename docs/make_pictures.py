@@ -91,9 +91,9 @@ def draw_opinions(split, model, graphs, pairs, same) -> None:
     opinions = collect_opinions(pairs, split.unlabeled, graphs, ALL_INPUTS)
     doubt = model.mediator_.doubt(opinions.matrix(ALL_INPUTS))
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2))
-    for chosen, color, name in ((same, SAME, "one identity"), (~same, OTHER, "two identities")):
-        left.hist(opinions.affinity[chosen, 0], 60, color=color, alpha=0.6, label=name)
-        logit = np.log10(np.maximum(doubt[chosen], 1e-7))
+    for rows, color, name in ((same, SAME, "one identity"), (~same, OTHER, "two identities")):
+        left.hist(opinions.affinity[rows, 0], 60, color=color, alpha=0.6, label=name)
+        logit = np.log10(np.maximum(doubt[rows], 1e-7))
         right.hist(logit, np.linspace(-7, 0, 60), color=color, alpha=0.6, label=name)
     left.set(xlabel="similarity in the base model", ylabel="candidate pairs", title="What one model says")
     right.set(xlabel="doubt of the mediator (log scale)", title="What the mediator says", yscale="log")
@@ -108,12 +108,12 @@ def draw_propagation() -> None:
     """A group that is too large loses its most doubtful pairs, and its parts are searched again."""
     generator = np.random.default_rng(4)
     centers = np.array([[0, 0], [3.2, 0.6], [1.6, 2.6]])
-    place = np.concatenate([center + 0.55 * generator.normal(size=(9, 2)) for center in centers])
+    position = np.concatenate([center + 0.55 * generator.normal(size=(9, 2)) for center in centers])
     group = np.repeat([0, 1, 2], 9)
     ends, doubts = [], []
     for first in range(27):
         near = [other for other in range(27) if other != first and group[other] == group[first]]
-        for second in sorted(near, key=lambda other: np.sum((place[other] - place[first]) ** 2))[:3]:
+        for second in sorted(near, key=lambda other: np.sum((position[other] - position[first]) ** 2))[:3]:
             ends.append(sorted((first, second)))
             doubts.append(generator.uniform(0.0005, 0.012))
     for first, second in ((4, 10), (2, 22), (13, 25)):
@@ -132,7 +132,7 @@ def draw_propagation() -> None:
         for (first, second), doubt in zip(graph.ids, graph.doubt, strict=True):
             inside = labels[first] == labels[second] and labels[first] >= 0
             panel.plot(
-                *place[[first, second]].T,
+                *position[[first, second]].T,
                 color=GRAY if inside else OTHER,
                 lw=1 + 2 * (doubt > 0.02),
                 ls="-" if inside else ":",
@@ -140,7 +140,7 @@ def draw_propagation() -> None:
             )
         shown = np.array(["#2a6fb0", "#d49a1f", "#1b7f5c", "#8d5aa5"])[np.maximum(labels, 0) % 4]
         shown[labels < 0] = "white"
-        panel.scatter(*place.T, c=shown, edgecolors="#333333", s=60, zorder=2)
+        panel.scatter(*position.T, c=shown, edgecolors="#333333", s=60, zorder=2)
         panel.set_title(title)
         panel.axis("off")
     keep(figure, "propagation")
@@ -151,13 +151,12 @@ def draw_thresholds(split, model, graphs, pairs) -> None:
     thresholds = 1 - np.logspace(np.log10(0.5), -4, 16)
     rows = []
     for threshold in thresholds:
-        model.set_params(threshold=float(threshold))
-        graph = model.consensus(split.unlabeled, graphs)
-        figures = measure_labels(propagate(graph), split.unlabeled.identities)
-        pair = measure_pairs(graph, pairs, split.unlabeled.identities)
+        labels = model.set_params(threshold=float(threshold)).predict(split.unlabeled, graphs=graphs)
+        figures = measure_labels(labels, split.unlabeled.identities)
+        pair = measure_pairs(model.labeling_.accepted, pairs, split.unlabeled.identities)
         kept = figures.discards_kept.pairwise
         rows.append((kept.precision, kept.recall, kept.f, figures.coverage, pair.precision))
-    model.set_params(threshold=0.96)
+    model.set_params(threshold=None)
     figure, axes = plt.subplots(figsize=(6.2, 3.4))
     names = (
         "pairwise precision",
@@ -179,7 +178,7 @@ def draw_thresholds(split, model, graphs, pairs) -> None:
 
 def draw_confidence(split, graphs) -> None:
     """Labels with a low confidence are wrong more often."""
-    labels = CDP(k=20).fit(split.labeled).predict(split.unlabeled, graphs)
+    labels = CDP("paper").fit(split.labeled).predict(split.unlabeled, graphs=graphs)
     truth = split.unlabeled.identities
     right = np.zeros(len(labels), bool)
     for group in range(labels.n_identities):
@@ -217,7 +216,7 @@ def main() -> None:
     pairs = candidate_pairs(graphs[0])
     identities = split.unlabeled.identities
     same = identities[pairs.ids[:, 0]] == identities[pairs.ids[:, 1]]
-    model = CDP(inputs=ALL_INPUTS).fit(split.labeled)
+    model = CDP("paper", inputs=ALL_INPUTS).fit(split.labeled)
     draw_opinions(split, model, graphs, pairs, same)
     draw_thresholds(split, model, graphs, pairs)
     draw_confidence(split, graphs)

@@ -74,14 +74,18 @@ class Setting:
         return " and ".join(end for end in ends if end)
 
     @property
+    def limits(self) -> str:
+        """The range, and the value beside it: `0 or more, or -1`."""
+        return f"{self.range}, or {self.also:g}" if self.range and self.also is not None else self.range
+
+    @property
     def facts(self) -> str:
         """`1 or more; default: 20`: what help texts say after the sentence; empty when there is nothing to say."""
-        also = f" or {self.also:g}" if self.also is not None else ""
         default = ",".join(map(str, self.default)) if self.many else shown(self.default).strip('"')
         if self.kind is bool and not self.many:
             default = "on" if self.default else "off"
-        limits = [f"{self.range}{also}" if self.range else "", ", ".join(self.choices)]
-        return "; ".join(fact for fact in (*limits, f"default: {default}" if default else "") if fact)
+        facts = (self.limits, ", ".join(self.choices), f"default: {default}" if default else "")
+        return "; ".join(fact for fact in facts if fact)
 
     def convert(self, value: Any, key: str) -> Any:
         """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples.
@@ -134,8 +138,7 @@ class Setting:
     def _range_sentence(self) -> str:
         meaning = self.meaning or KINDS[self.kind]
         joint = " " if self.range.startswith("from") and "," not in meaning else ", "
-        also = f", or {self.also:g}" if self.also is not None else ""
-        return f"{meaning}{joint}{self.range}{also}" if self.range else f"{meaning} that is finite"
+        return f"{meaning}{joint}{self.limits}" if self.range else f"{meaning} that is finite"
 
     def _percent_hint(self, value: float) -> str:
         is_share = (self.high or self.below) == 1

@@ -80,7 +80,7 @@ def test_the_help_tells_range_choices_and_default():
     said = " ".join(run("--help").output.split())
     for told in (
         "Minutes in the oven. [1 or more; default: 20]",
-        "Salt. [from 0 to 1 or -1; default: 0.01]",
+        "Salt. [from 0 to 1, or -1; default: 0.01]",
         "--cover / --no-cover Put the lid on. [default: on]",
         "Where it comes from. [top, bottom; default: top]",
         "Herbs. [basil, thyme, sage; default: basil,thyme]",

@@ -39,6 +39,7 @@ def test_values_are_kept_as_their_types_say():
     [
         ({"heat": 96}, "kitchen.heat = 96: a share from 0 to 1. Did you mean 0.96?"),
         ({"heat": -1.0}, "kitchen.heat = -1: a share from 0 to 1."),
+        ({"heat": 1.5}, "kitchen.heat = 1.5: a share from 0 to 1."),
         ({"heat": 101.5}, "kitchen.heat = 101.5: a share from 0 to 1."),
         ({"heat": float("nan")}, "kitchen.heat = nan: a share from 0 to 1."),
         ({"heat": True}, "kitchen.heat = true: a number is needed, not true or false."),
@@ -63,6 +64,20 @@ def test_wrong_values_are_named(wrong, message):
     with pytest.raises(InputError) as caught:
         Kitchen(**wrong)
     assert str(caught.value) == message
+
+
+def test_what_help_texts_say_about_a_setting():
+    known = settings_of(Kitchen)
+    assert {name: known[name].facts for name in known} == {
+        "heat": "from 0 to 1; default: 0.5",
+        "plates": "1 or more; default: 4",
+        "open": "default: on",
+        "cook": "ann, bob; default: ann",
+        "spices": "salt, pepper; default: salt",
+        "times": "above 0 and below 24",
+        "guests": "1 or more, or -1; default: -1",
+        "salt": "default: 0",
+    }
 
 
 def test_another_default_keeps_the_rest():

@@ -42,8 +42,8 @@ def label(
     unlabeled: Annotated[
         Path, typer.Argument(help="Views of the images to label: a folder, .npz, .parquet or .npy.")
     ],
+    *,
     out: OutOption,
-    given: Given,
     labeled: Annotated[
         Path | None,
         typer.Option(help="Views of the labeled part, with identities; the mediator is trained on it."),
@@ -77,6 +77,7 @@ def label(
     seed: SeedOption = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
+    given: Given,
 ) -> None:
     """Give every unlabeled image a pseudo-identity, or a reason why it has none.
 

@@ -145,17 +145,13 @@ def _comment(text: str) -> list[str]:
 def _limits(one: Setting) -> str:
     if one.choices:
         return f" ({'any of' if one.many else 'one of'} {', '.join(one.choices)})"
-    return f" ({_range(one)})" if one.range else ""
+    return f" ({one.limits})" if one.range else ""
 
 
 def _what(one: Setting) -> str:
     if one.choices:
         return f"{'any of ' if one.many else ''}{', '.join(f'`{choice}`' for choice in one.choices)}"
-    return f"{one.wanted}, {_range(one)}" if one.range else one.wanted
-
-
-def _range(one: Setting) -> str:
-    return f"{one.range}, or {one.also:g}" if one.also is not None else one.range
+    return f"{one.wanted}, {one.limits}" if one.range else one.wanted
 
 
 def _neat(value: Any) -> str:

@@ -33,11 +33,11 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     paper's three epochs (26 M); then a third as many epochs at a tenth of the rate. With 8.7 M pairs this is
     the paper's schedule.
 
-    Deviation: inputs are standardised; the batch size, 256, is chosen here, the paper is silent.
+    Deviation: inputs are standardized; the batch size, 256, is chosen here, the paper is silent.
 
     Attributes:
         weights_: per layer, float32 (inputs, outputs) and (outputs,).
-        center_, width_: what standardises the inputs.
+        center_, width_: what standardizes the inputs.
         losses_: mean training loss of every epoch.
     """
 
@@ -67,7 +67,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         from sklearn.neural_network import MLPClassifier
 
         generator = np.random.default_rng(self.random_state)
-        n_pairs, self.center_, self.width_ = _standardisation(batches(generator))
+        n_pairs, self.center_, self.width_ = _standardization(batches(generator))
 
         def learner(rate: float) -> Any:
             return MLPClassifier(
@@ -90,7 +90,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             losses, sizes = [], []
             for matrix, same in batches(generator):
                 model.set_params(batch_size=min(BATCH, len(matrix)))
-                model.partial_fit(self._standardise(matrix), same, classes=[0, 1])
+                model.partial_fit(self._standardize(matrix), same, classes=[0, 1])
                 losses.append(model.loss_)
                 sizes.append(len(matrix))
             return float(np.average(losses, weights=sizes))
@@ -101,7 +101,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with threadpool_limits(limits=1, user_api="blas"):
             while not _converged(self.losses_, n_pairs):
                 train_epochs(model, _EPOCHS_PER_ROUND, total=0)
-            _hand_over(model, slow, self._standardise(next(batches(generator))[0][:2]))
+            _hand_over(model, slow, self._standardize(next(batches(generator))[0][:2]))
             n_slow = len(self.losses_) // 3
             train_epochs(slow, n_slow, total=len(self.losses_) + n_slow)
         self.weights_ = [
@@ -111,7 +111,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array([0, 1])
         return self
 
-    def _standardise(self, matrix: FloatArray) -> FloatArray:
+    def _standardize(self, matrix: FloatArray) -> FloatArray:
         standard: FloatArray = (matrix - self.center_) / self.width_
         return standard
 
@@ -119,7 +119,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """ln(probability / doubt) of every pair, float32 (m,)."""
         if not hasattr(self, "weights_"):
             raise NotFittedError("The mediator has not learned yet; call fit first.")
-        flow = self._standardise(np.asarray(X, dtype=np.float32))
+        flow = self._standardize(np.asarray(X, dtype=np.float32))
         for layer, bias in self.weights_[:-1]:
             flow = flow @ layer
             flow += bias
@@ -142,7 +142,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return (self.logits(X) > 0).astype(np.int64)
 
 
-def _standardisation(blocks: Iterator[tuple[FloatArray, AnyArray]]) -> tuple[int, FloatArray, FloatArray]:
+def _standardization(blocks: Iterator[tuple[FloatArray, AnyArray]]) -> tuple[int, FloatArray, FloatArray]:
     """Number of rows, and mean and standard deviation of every column; a constant column gets width 1."""
     n_pairs = 0
     total: Any = 0.0

@@ -52,7 +52,7 @@ def neighbor_distribution(graph: KnnGraph) -> tuple[FloatArray, FloatArray]:
     Paper, Eq. 3:  D_Ci(x) = {cos(F_Ci(x), F_Ci(x_k)), k = 1..K};  Eq. 4 uses E(D) and sigma(D).
 
     Deviation: the paper calls sigma(D) "variance" in words; here it is the standard deviation, as its symbol
-    says. Standardised inputs make the two equal to the mediator.
+    says. Standardized inputs make the two equal to the mediator.
 
     Returns:
         two float32 (n,); zero for an image without neighbors.

@@ -11,7 +11,7 @@ import numpy as np
 
 from cdp.errors import InputError
 from cdp.types import Views
-from cdp.types.arrays import FloatArray, LongArray
+from cdp.types.arrays import DoubleArray, FloatArray, LongArray
 
 _IDENTITY_DIMENSIONS = 24
 _NUISANCE_DIMENSIONS = 12
@@ -63,28 +63,35 @@ def synthetic_views(
     is_junk = generator.random(len(identities)) < junk
     seen[is_junk] = 0.3 * generator.normal(size=(int(is_junk.sum()), _IDENTITY_DIMENSIONS))
     nuisance = generator.normal(size=(len(identities), _NUISANCE_DIMENSIONS))
-
-    def embed(network: int) -> FloatArray:
-        own = np.random.default_rng([seed, network])
-        attention = own.uniform(0.6, 1.4, _IDENTITY_DIMENSIONS)
-        # The base network is the best; every member is noisier and depends on other nuisances.
-        blur = noise * (1.0 if network == 0 else 1.05 + 0.05 * network)
-        hidden = np.concatenate(
-            [
-                seen * attention + (blur * quality)[:, None] * own.normal(size=seen.shape),
-                0.45 * nuisance * own.uniform(0, 1, _NUISANCE_DIMENSIONS),
-            ],
-            axis=1,
-        )
-        projection = own.normal(size=(hidden.shape[1], dimensions)) / np.sqrt(hidden.shape[1])
-        embedded: FloatArray = np.tanh(hidden @ projection).astype(np.float32)
-        return embedded
-
-    views = Views(
-        base=embed(0),
-        committee={f"member{number}": embed(number) for number in range(1, members + 1)},
-        identities=identities,
+    base, *committee = (
+        _embed(seen, quality, nuisance, network, noise, dimensions, seed) for network in range(members + 1)
     )
+    views = Views(base, {f"member{number}": one for number, one in enumerate(committee, start=1)}, identities)
     labeled_people = generator.permutation(n_identities)[: max(2, round(labeled * n_identities))]
     is_labeled = np.isin(identities, labeled_people)
     return SyntheticSplit(views.take(is_labeled), views.take(~is_labeled))
+
+
+def _embed(
+    seen: DoubleArray,
+    quality: DoubleArray,
+    nuisance: DoubleArray,
+    network: int,
+    noise: float,
+    dimensions: int,
+    seed: int,
+) -> FloatArray:
+    """Embeddings by one network: the first is the best, the others are noisier and depend on other nuisances."""
+    own = np.random.default_rng([seed, network])
+    attention = own.uniform(0.6, 1.4, _IDENTITY_DIMENSIONS)
+    blur = noise * (1.0 if network == 0 else 1.05 + 0.05 * network)
+    hidden = np.concatenate(
+        [
+            seen * attention + (blur * quality)[:, None] * own.normal(size=seen.shape),
+            0.45 * nuisance * own.uniform(0, 1, _NUISANCE_DIMENSIONS),
+        ],
+        axis=1,
+    )
+    projection = own.normal(size=(hidden.shape[1], dimensions)) / np.sqrt(hidden.shape[1])
+    embedded: FloatArray = np.tanh(hidden @ projection).astype(np.float32)
+    return embedded

@@ -136,6 +136,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
     ) -> Labels:
         """Pseudo-identities of all images, learned from those whose identity is known; negative = unknown.
 
+        All images of a known identity should be known: while the bar is tuned, others in its groups count as mistakes.
+
         Returns `Labels`, which serves wherever a plain array of labels is expected; `labels_` is that array.
         """
         views = _as_views(X, y)

@@ -236,8 +236,8 @@ def settle(recipe: RunRecipe, facts: Facts) -> Settled:
     if is_trained and PROBE_PARTS[0] not in settled.test_parts:
         missing = "identification" if settled.test_parts else "recognition"
         notes.append(
-            f"There are no probe images, so {missing} was not measured; give data.test, data.probes and "
-            "data.distractors, or split.probes and split.distractors a share."
+            f"There are no probe images, so {missing} was not measured; give data.test"
+            f"{', or split.probes and split.distractors a share' if recipe.data.is_split_here else ''}."
         )
     if is_trained and settled.test_parts and recipe.evaluation.bound and not settled.has_bound:
         notes.append(

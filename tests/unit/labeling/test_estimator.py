@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -342,3 +344,10 @@ def test_too_few_known_identities_are_a_note(split):
     why = "too few labeled identities have two images or more"
     assert model.labeling_.notes == (f"join_above = 0.3 was not tuned: {why}.",)
     assert not model.labeling_.validation.any()
+
+
+def test_a_fitted_model_can_be_pickled(large_split):
+    model = CDP(k=10).fit(large_split.labeled)
+    again = pickle.loads(pickle.dumps(model))
+    expected = model.predict(large_split.unlabeled)
+    np.testing.assert_array_equal(again.predict(large_split.unlabeled).labels, expected.labels)

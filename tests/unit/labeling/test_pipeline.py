@@ -25,7 +25,7 @@ def validation(large_split):
     return large_split.labeled.take(half), large_split.labeled.take(~half)
 
 
-def assert_nobody_is_alone(labels):
+def assert_no_group_of_one(labels):
     assert labels.sizes.min(initial=2) >= 2
 
 
@@ -42,7 +42,7 @@ def test_validation_views_are_put_among_the_unlabeled_images_and_left_out_of_the
     assert labeling.soft_labels.shape == (n_images, labeling.labels.n_identities)
     assert not labeling.validation.any()
     assert all(graph.n_images == n_images for graph in labeling.graphs.values())
-    assert_nobody_is_alone(labeling.labels)
+    assert_no_group_of_one(labeling.labels)
     sums = labeling.soft_labels.sum(axis=1)
     np.testing.assert_allclose(sums, labeling.labels.labels >= 0, atol=1e-5)
     likeliest = np.argmax(labeling.soft_labels.toarray(), axis=1)
@@ -80,9 +80,9 @@ def test_identities_outside_the_mask_are_not_looked_at(large_split, validation):
 
 
 def test_a_mask_without_rows_is_no_validation_part(large_split):
-    nobody = np.zeros(large_split.unlabeled.n_images, bool)
+    no_rows = np.zeros(large_split.unlabeled.n_images, bool)
     expected = label(large_split.unlabeled, BEST, labeled=[large_split.labeled])
-    found = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=nobody)
+    found = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=no_rows)
     assert found.tuning.chosen == expected.tuning.chosen
     np.testing.assert_array_equal(found.labels.labels, expected.labels.labels)
 

@@ -153,7 +153,7 @@ def test_nothing_else_in_the_recipe_makes_labels_stale():
     tested = {"measure recognition", "measure members"}
     for key, value, stale in (
         ("evaluation.fpr", [0.5], tested),
-        ("evaluation.replicates", 7, tested),
+        ("evaluation.replicates", 70, tested),
         ("evaluation.pairs", 100, tested),
         ("evaluation.ensemble", 2, {"measure members"}),
         ("joint.rate", 0.01, {"train with pseudo-labels", "train with all labels"}),

@@ -6,7 +6,7 @@ import pytest
 import reference
 from cdp.errors import InputError
 from cdp.types import Fate, Labels
-from cdp.types.labels import number_by_first_appearance
+from cdp.types.labels import first_rows, number_by_first_appearance
 
 
 @pytest.fixture
@@ -107,3 +107,18 @@ def test_refusals(labels, fate, confidence, message):
 def test_a_fate_that_is_none_of_the_four_is_refused(fate):
     with pytest.raises(InputError, match="unknown fate"):
         Labels(np.array([0, -1]), np.array([0, fate]), np.array([1.0, 0.0]))
+
+
+def test_the_first_rows_keep_their_groups_and_lose_those_that_are_alone():
+    labels = Labels(
+        [0, 1, 1, 2, 2, -1, 0, 2],
+        [0, 0, 0, 0, 0, Fate.UNSPLITTABLE, 0, 0],
+        [0.9, 0.8, 0.7, 0.6, 0.5, 0, 0.4, 0.3],
+    )
+    first = first_rows(labels, 6)
+    assert first.labels.tolist() == [-1, 0, 0, 1, 1, -1]
+    assert first.fate.tolist() == [Fate.ISOLATED, 0, 0, 0, 0, Fate.UNSPLITTABLE]
+    np.testing.assert_allclose(first.confidence, [0, 0.8, 0.7, 0.6, 0.5, 0])
+    assert first_rows(labels, 1).labels.tolist() == [-1]
+    assert first_rows(labels, 8).labels.tolist() == labels.labels.tolist()
+    assert first_rows(Labels.from_array([-1, -1]), 1).labels.tolist() == [-1]

@@ -1,0 +1,93 @@
+"""Figures of a labeling, and the folder it is written to."""
+
+import json
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from scipy import sparse
+
+from cdp import ConsensusGraph, KnnGraph, Labels, Mediator, Views, measure_labels
+from cdp.consensus.settings import ConsensusSettings
+from cdp.labeling.figures import measure_labeling
+from cdp.labeling.output import write_labeling
+from cdp.labeling.pipeline import label
+from cdp.types import ALL_INPUTS
+from cdp.types.run_record import Results
+
+SETTINGS = ConsensusSettings.of(k=10, soft_depth=1)
+
+
+@pytest.fixture(scope="module")
+def labeled(large_split):
+    """A labeling with validation rows among the unlabeled images, and the views."""
+    half = large_split.labeled.identities % 2 == 0
+    views = Views.concatenate([large_split.unlabeled, large_split.labeled.take(~half)])
+    mask = np.arange(views.n_images) >= large_split.unlabeled.n_images
+    return label(views, SETTINGS, labeled=[large_split.labeled.take(half)], validation=mask), views
+
+
+def test_images_that_the_bar_was_chosen_on_do_not_count(labeled):
+    labeling, views = labeled
+    results = measure_labeling(labeling, views)
+    counted = np.where(labeling.validation, -1, views.identities)
+    expected = measure_labels(labeling.labels, counted)
+    true = results.labels.true
+    assert true.images == (~labeling.validation).sum() == expected.images
+    assert true.discards_kept.pairwise.f == expected.discards_kept.pairwise.f
+    inside = (~labeling.validation)[labeling.accepted.ids].all(axis=1)
+    assert true.pairs.accepted == inside.sum()
+    assert results.labels.identities_found == labeling.labels.n_identities
+    assert sum(results.labels.fates.values()) == views.n_images
+
+
+def test_what_needs_no_truth_is_there_without_it(labeled):
+    labeling, views = labeled
+    results = measure_labeling(labeling, Views(views.base, views.committee), names=["a", "b", "c"])
+    assert results.labels.true is None
+    assert results.labels.coverage == pytest.approx(labeling.labels.coverage)
+    assert (results.labels.setting, results.labels.threshold) == ("join_above", labeling.tuning.chosen)
+    assert [member.name for member in results.committee.members] == ["a", "b", "c"]
+    assert [member.edge_precision for member in results.committee.members] == [None] * 3
+    assert results.mediator.importance == []
+    np.testing.assert_allclose(np.diag(results.committee.agreement.matrix), 1)
+
+
+def test_members_and_inputs_are_measured_where_identities_are_known(labeled):
+    labeling, views = labeled
+    results = measure_labeling(labeling, views)
+    assert [member.role for member in results.committee.members] == ["base", "member", "member"]
+    assert all(0.3 < member.edge_precision < 1 for member in results.committee.members)
+    assert {one.block for one in results.mediator.importance} == set(ALL_INPUTS)
+    assert results.mediator.training_pairs["pairs"] > 0
+
+
+def test_a_vote_has_no_mediator_to_measure(large_split):
+    labeling = label(large_split.unlabeled, replace(SETTINGS, mediator="vote", tune=False))
+    assert measure_labeling(labeling, large_split.unlabeled).mediator is None
+
+
+def test_a_folder_holds_all_that_belongs_to_labels(labeled, tmp_path):
+    labeling, views = labeled
+    results = measure_labeling(labeling, views)
+    paths = tuple(f"{row}.jpg" for row in range(views.n_images))
+    write_labeling(
+        tmp_path / "labels", labeling, results, paths=paths, about={"seed": 3}, made_from={"x": "y"}
+    )
+    folder = tmp_path / "labels"
+    np.testing.assert_array_equal(Labels.load(folder).labels, labeling.labels.labels)
+    np.testing.assert_array_equal(ConsensusGraph.load(folder / "consensus").ids, labeling.accepted.ids)
+    assert KnnGraph.load(folder / "base_graph").n_images == views.n_images
+    assert Mediator.load(folder / "mediator").training == labeling.mediator.training
+    soft = sparse.load_npz(folder / "soft_labels.npz")
+    np.testing.assert_allclose(soft.toarray(), labeling.soft_labels.toarray())
+    assert msgspec.json.decode((folder / "metrics.json").read_bytes(), type=Results) == results
+    card = json.loads((folder / "card.json").read_text())
+    assert card["settings"]["seed"] == 3
+    assert card["settings"]["join_above"] == labeling.tuning.chosen
+    assert set(card["settings"]["graphs"]) == set(views.names)
+    assert card["made_from"] == {"x": "y"}
+    lines = (folder / "labels.csv").read_text().splitlines()
+    assert lines[0] == '"row","path","label","fate","confidence"'
+    assert len(lines) == views.n_images + 1
