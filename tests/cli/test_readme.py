@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.architecture.test_architecture import LAYERS
 from tests.drawn_images import draw_patterns
 from typer.testing import CliRunner
 
@@ -120,3 +121,11 @@ def test_links_lead_somewhere(page):
         goal = page.parent / name if name else page
         assert goal.exists(), f"{page.name}: {link}"
         assert not anchor or anchor in anchors(goal), f"{page.name}: {link}"
+
+
+def test_the_architecture_names_every_file_and_the_layers_that_are_tested():
+    _, tree, layers = blocks((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), "text")
+    source = tree.split("tests/   ")[0]
+    there = {file.name for file in (ROOT / "src" / "cdp").rglob("*") if file.suffix in (".py", ".toml")}
+    assert set(re.findall(r"\w+\.(?:py|toml)\b", source)) - {"__init__.py"} == there - {"__init__.py"}
+    assert tuple(set(layer.split()) for layer in layers.split("◀")) == LAYERS
