@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from cdp.config.examples import demo_recipe
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
-from cdp.config.examples import demo_recipe
 
 
 def test_the_demo_is_the_papers_setup():

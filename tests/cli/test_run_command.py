@@ -347,8 +347,9 @@ def test_help_says_that_any_key_is_an_option():
 
 
 def test_python_and_command_line_agree(kitchen, finished, tmp_path):
-    from cdp.config.reading import read_recipe
     from cdp.run.go import run_recipe
+
+    from cdp.config.reading import read_recipe
 
     shutil.copytree(finished[0], tmp_path / "run")
     outcome = run_recipe(read_recipe(kitchen / "recipe.toml"), tmp_path / "run")
