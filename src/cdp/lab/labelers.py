@@ -21,7 +21,6 @@ from cdp.labeling.tuning import best_of, measure_point
 from cdp.labeling.workspace import find_graphs
 from cdp.run.labeling import (
     LabelSettings,
-    identities_to_count,
     label_images,
     read_part,
     validation_rows,
@@ -79,11 +78,18 @@ def cluster_images(settings: ClusteringSettings, context: Context) -> None:
 
 def _write(folder: Path, labels: Labels, setting: str, bar: float, tuning: Tuning | None) -> None:
     table = part(folder, "unlabeled")
-    figures = measure_label_figures(labels, identities_to_count(folder, table.identities), setting, bar)
+    figures = measure_label_figures(labels, _identities_to_count(folder), setting, bar)
     with writing_folder(folder / "labels", force=True) as output:
         fill(output, labels)
         write_tables(output, labels, table.locations)
         write_json(output / "metrics.json", msgspec.to_builtins(Results(labels=figures, tuning=tuning)))
+
+
+def _identities_to_count(folder: Path) -> LongArray:
+    """The identities that figures of labels count: not those of the validation part."""
+    identities = part(folder, "unlabeled").identities
+    rows = validation_rows(folder, len(identities))
+    return identities if rows is None else np.where(rows, -1, identities)
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def oracle(mistakes: Mistakes) -> Labeler:
                 "label",
                 correct_labels,
                 OracleSettings(mistakes),
-                ("labels found", "unlabeled", "counts"),
+                ("labels found", *(name for name in needs if name in ("unlabeled", "validation"))),
                 {"labels": "labels"},
             ),
         ]
@@ -156,8 +162,8 @@ def label_at_recall(settings: PairRecallSettings, context: Context) -> None:
         seed=settings.label.seed,
         workspace=workspace(context),
     )
-    counted = identities_to_count(context.folder, part(context.folder, "unlabeled").identities)
     candidates = candidate_pairs(next(iter(everything.graphs.values())))
+    counted = _identities_to_count(context.folder)
     bar = bar_at_recall(everything.accepted, candidates, counted, settings.pair_recall)
     tuned = replace(consensus, tune=False, vote_threshold=max(-1.0, bar))
     label_images(replace(settings.label, consensus=tuned), context)

@@ -150,7 +150,8 @@ def _mediator(labeling: Labeling, views: Views, identities: LongArray, seed: int
     return MediatorFigures(
         columns=mediator.columns,
         blocks=block_columns(mediator.committee, mediator.inputs),
-        training_pairs=mediator.training,
+        # As a mediator from a file has them, so that figures are the same bytes.
+        training_pairs={name: float(value) for name, value in mediator.training.items()},
         importance=[msgspec.convert(one._asdict(), Importance) for one in importance],
     )
 

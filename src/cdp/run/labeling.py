@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from cdp.run.stages import Context, version
 from cdp.run.training import part
 from cdp.store import hash_views
 from cdp.types import Embeddings, Views
-from cdp.types.arrays import BoolArray, LongArray
+from cdp.types.arrays import BoolArray
 
 
 @dataclass(frozen=True)
@@ -123,18 +122,6 @@ def embeddings(folder: Path, artifact: str, name: str) -> Embeddings:
 
 def validation_rows(folder: Path, n_images: int) -> BoolArray | None:
     """Which unlabeled images are the validation part, which comes last; None if there is none."""
-    n_validation = count_validation(folder)
-    return np.arange(n_images) >= n_images - n_validation if n_validation else None
-
-
-def identities_to_count(folder: Path, identities: LongArray) -> LongArray:
-    """The identities that figures of labels count: not those of the validation part."""
-    counted = np.array(identities)
-    counted[len(counted) - count_validation(folder) :] = -1
-    return counted
-
-
-def count_validation(folder: Path) -> int:
-    """Rows of the validation part among the unlabeled images."""
-    counts = json.loads((folder / "parts" / "counts.json").read_text(encoding="utf-8"))
-    return int(counts.get("validation", {}).get("images", 0))
+    if not (folder / "parts" / "validation.csv").is_file():
+        return None
+    return np.arange(n_images) >= n_images - len(part(folder, "validation"))

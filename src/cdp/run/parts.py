@@ -17,7 +17,8 @@ from cdp.evaluate.identification import check_distractors, mate_pairs
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
-_TEST_SOURCES = ("test images", "probe images", "distractor images")
+TEST_SOURCES = ("test images", "probe images", "distractor images")
+"""Sources that only test parts come from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +28,15 @@ class Parts:
     Attributes:
         labeled: images whose identities may be used.
         unlabeled: all images to be labeled; the validation part comes last, if there is one.
-        n_validation: how many rows of `unlabeled` are the validation part, whose identities may be used to
-            choose a threshold, as in the paper, where it is one of the unlabeled parts.
+        validation: the last rows of `unlabeled`, whose identities may be used to choose a threshold, as in the paper,
+            where it is one of the unlabeled parts; None if there is none.
         probes: people who are searched for in the evaluation; None if there is none.
         distractors: people they are searched among; None if there is none.
     """
 
     labeled: Manifest
     unlabeled: Manifest
-    n_validation: int
+    validation: Manifest | None
     probes: Manifest | None
     distractors: Manifest | None
 
@@ -55,7 +56,7 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Part
     """Cut the sources as the settings say; no identity is in two parts."""
     split, seed = settings.split, settings.seed
     tables = {
-        name: rotated(table) if settings.rotations and name not in _TEST_SOURCES else table
+        name: rotated(table) if settings.rotations and name not in TEST_SOURCES else table
         for name, table in sources.items()
     }
     probes = distractors = None
@@ -83,8 +84,7 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Part
         probes, distractors = _cut_test(tables["test images"], split.test_probes, seed)
     if "probe images" in tables:
         probes, distractors = _number_together(tables["probe images"], tables["distractor images"])
-    n_validation = 0 if validation is None else len(validation)
-    return Parts(labeled, merge_manifests(parts), n_validation, probes, distractors)
+    return Parts(labeled, merge_manifests(parts), validation, probes, distractors)
 
 
 def without_identities(manifest: Manifest) -> Manifest:

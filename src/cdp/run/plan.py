@@ -11,7 +11,7 @@ from cdp.consensus.settings import ConsensusSettings, slice_of
 from cdp.nets.recipe import TrainingSettings
 from cdp.run import evaluation, training
 from cdp.run.labeling import LabelSettings, Round, label_images
-from cdp.run.parts import SplitSettings
+from cdp.run.parts import TEST_SOURCES, SplitSettings
 from cdp.run.sources import TEMPLATES, Settled, source_names
 from cdp.run.stages import Body, Stage
 
@@ -71,13 +71,14 @@ class _Stages:
         self.tests = settled.test_parts
         self.protocol = ("protocol",) if TEMPLATES in self.tests else ()
         self.measure = slice_of(self.recipe.evaluation, MeasureSettings)
+        self.validation = ("validation",) if settled.has_validation else ()
 
     def of_embeddings(self) -> list[Stage]:
         models = self.settled.facts.models
-        needs = ("counts", *_TRAINED_ON, *(f"views of {part}" for part in _TRAINED_ON))
+        needs = (*_TRAINED_ON, *self.validation, *(f"views of {part}" for part in _TRAINED_ON))
         labels = self.labeler(self.label_settings(Round(), models), needs)
-        stages = [self.split(), self.views(models, (*_TRAINED_ON, *self.tests)), *labels]
-        return [*stages, self.view_figures(models)] if self.tests else stages
+        views = [self.views(models, _TRAINED_ON), *([self.views(models, self.tests)] if self.tests else [])]
+        return [self.split(), *views, *labels, *([self.view_figures(models)] if self.tests else [])]
 
     def of_images(self) -> list[Stage]:
         recipe = self.recipe
@@ -116,6 +117,7 @@ class _Stages:
         folds = range(1, recipe.train.folds + 1)
         names = [
             *_TRAINED_ON,
+            *self.validation,
             *self.tests,
             *(f"{kind}{fold}" for fold in folds for kind in ("fold", "without_fold")),
         ]
@@ -134,18 +136,25 @@ class _Stages:
             # Its tables say where the user's images lie.
             is_shared=False,
             unmoved={
-                **dict.fromkeys(("labeled", *self.tests, *self.protocol), ("split.use_parts", "folds")),
+                **dict.fromkeys(
+                    ("labeled", *self.validation, *self.tests, *self.protocol), ("split.use_parts", "folds")
+                ),
                 **dict.fromkeys(("unlabeled", "counts"), ("folds",)),
             },
         )
 
     def views(self, models: tuple[str, ...], parts: tuple[str, ...]) -> Stage:
+        is_test = parts == self.tests
+        sources = source_names(self.recipe)
+        # Where the test parts are cut from the same source as the others, they have no source of their own.
+        if set(sources) & set(TEST_SOURCES):
+            sources = tuple(name for name in sources if (name in TEST_SOURCES) == is_test)
         return Stage(
-            "views",
+            "test views" if is_test else "views",
             "embed",
-            training.collect_views(self.recipe),
+            training.collect_views(self.recipe, sources),
             training.ViewSettings(parts, models),
-            (*source_names(self.recipe), *parts),
+            (*sources, *parts),
             {f"views of {part}": f"views/{part}" for part in parts},
         )
 
@@ -200,7 +209,8 @@ class _Stages:
         )
 
     def label_needs(self, models: Sequence[Model], folds: Sequence[Sequence[Model]]) -> tuple[str, ...]:
-        needs = ["counts", "unlabeled", *(name for model in models for name in model.seen(["unlabeled"]))]
+        needs = ["unlabeled", *self.validation]
+        needs += [name for model in models for name in model.seen(["unlabeled"])]
         trained_on = {f"fold{fold}": members for fold, members in enumerate(folds, start=1)}
         for part, members in (trained_on or {"labeled": models}).items():
             needs += [part, *(name for model in members for name in model.seen([part]))]

@@ -133,7 +133,7 @@ def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
     if settled.facts.kind == "images":
         hashes = {name: ledger.hashes.of_manifest(read_source(recipe, name)) for name in source_names(recipe)}
         if recipe.data.templates:
-            protocol = ledger.hashes.of_path(Path(recipe.data.templates))
+            protocol = ledger.hashes.of_path(Path(recipe.data.templates), ())
             hashes[TEMPLATE_IMAGES] = hash_settings(hashes[TEMPLATE_IMAGES], protocol)
         return hashes
     return {

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from cdp.config.sections import RunRecipe
 from cdp.data.ijb import TemplateProtocol, save_templates
@@ -49,9 +48,6 @@ def split_sources(recipe: RunRecipe) -> Body:
         if recipe.data.templates:
             tables[TEMPLATES], protocols = read_template_images(recipe)
         counts = {name: _count(table) for name, table in tables.items() if "fold" not in name}
-        if parts.n_validation:
-            rows = np.arange(len(parts.unlabeled))[-parts.n_validation :]
-            counts["validation"] = _count(parts.unlabeled.take(rows))
         with writing_folder(context.folder / "parts", force=True) as folder:
             for name, table in tables.items():
                 _absolute(table).save(folder / f"{name}.csv")
@@ -64,8 +60,8 @@ def split_sources(recipe: RunRecipe) -> Body:
 
 def _tables(parts: Parts, settings: SplitSettings) -> dict[str, Manifest]:
     tables = {"labeled": parts.labeled, "unlabeled": parts.unlabeled}
-    if parts.probes is not None and parts.distractors is not None:
-        tables |= {"probes": parts.probes, "distractors": parts.distractors}
+    others = {"validation": parts.validation, "probes": parts.probes, "distractors": parts.distractors}
+    tables |= {name: table for name, table in others.items() if table is not None}
     if settings.folds:
         fold_of = fold_of_rows(parts.labeled, settings.folds, settings.seed)
         for fold in range(settings.folds):
@@ -102,13 +98,13 @@ class ViewSettings:
     models: tuple[str, ...]
 
 
-def collect_views(recipe: RunRecipe) -> Body:
-    """The body of the stage that writes the given embeddings of some parts as views."""
+def collect_views(recipe: RunRecipe, names: Sequence[str]) -> Body:
+    """The body of the stage that writes the given embeddings of some parts, which come from these sources, as views."""
 
     @version(1)
     def collect(settings: ViewSettings, context: Context) -> None:
         sources: dict[str, Views] = {}
-        for name in source_names(recipe):
+        for name in names:
             sources |= views_of_source(recipe, name)
         for name in settings.parts:
             pieces = rows_of_part(part(context.folder, name), sources)

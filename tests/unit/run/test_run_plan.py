@@ -247,7 +247,16 @@ def test_who_is_the_base_and_the_order_of_members_are_part_of_the_key():
 def test_views_by_other_models_are_other_views():
     """A study of committees on one folder of embeddings used to label every committee with the first one's views."""
     one, other = stages(VIEWS), stages(Facts("embeddings", models=("base",)))
-    assert changed(one, other) == {"views", "label", "measure members"}
+    assert changed(one, other) == {"views", "test views", "label", "measure members"}
+
+
+def test_a_test_part_does_not_change_the_labels():
+    """Counts of all parts used to be an input of the labels."""
+    without = {"split.probes": 0.0, "split.distractors": 0.0}
+    for facts in (IMAGES, VIEWS):
+        one, other = stages(facts)["label"], stages(facts, **without)["label"]
+        assert one.needs == other.needs
+        assert one.settings == other.settings
 
 
 def test_without_a_test_part_nothing_is_tested_and_without_truth_there_is_no_bound():

@@ -1,0 +1,271 @@
+"""`cdp run` where there are embeddings and no images: tuned labels, figures and the report, and nothing is trained."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from cdp.cli.main import app
+from cdp.config.reading import read_recipe, recipe_from
+from cdp.lab.synthetic import synthetic_views
+from cdp.labeling import pipeline, workspace
+from cdp.types import Labels, Views
+from cdp.types.run_record import RunRecord, read_run_record
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """Views of four parts that share no identity: a folder each, and all labeled ones in other layouts."""
+    folder = tmp_path_factory.mktemp("given")
+    made = synthetic_views(200, 8, labeled=0.5, members=2, dimensions=32, noise=0.4, seed=1)
+    people = np.unique(made.unlabeled.identities)
+    parts = {"labeled": made.labeled}
+    for number, name in enumerate(("unlabeled", "validation", "test")):
+        own = people[number::3]
+        parts[name] = made.unlabeled.take(np.isin(made.unlabeled.identities, own))
+    for name, views in parts.items():
+        views.save(folder / name)
+    for name in ("labeled", "unlabeled"):
+        models = {"base": parts[name].base, **parts[name].committee}
+        arrays = {key: np.asarray(model.source) for key, model in models.items()}
+        names = np.array([f"person {number}" for number in parts[name].identities])
+        np.savez(folder / f"{name}.npz", **arrays, identities=names)
+    (folder / "networks").mkdir()
+    for name, model in zip(("ours", "theirs", "other-1"), parts["labeled"], strict=True):
+        np.save(folder / "networks" / f"{name}.npy", np.asarray(model.source))
+    np.save(folder / "networks" / "identities.npy", parts["labeled"].identities)
+    return folder
+
+
+def call(given: Path, out: Path, *words: str) -> RunRecord:
+    """Run in the folder of the views; the record."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(given)
+        result = CliRunner().invoke(
+            app,
+            [
+                "run",
+                *words,
+                *([] if "--k" in words else ["--k", "8"]),
+                "--threads",
+                "1",
+                "--json",
+                "--out",
+                str(out),
+            ],
+        )
+    assert result.exit_code == 0, result.output
+    call.ran = [
+        event["stage"]
+        for event in map(json.loads, result.stdout.splitlines())
+        if event["event"] == "finished" and not event["fresh"]
+    ]
+    return read_run_record(out / "run.json")
+
+
+def read_table(file: Path) -> list[dict[str, str]]:
+    with file.open() as opened:
+        return list(csv.DictReader(opened))
+
+
+PARTS = ("--labeled", "labeled", "--unlabeled", "unlabeled")
+
+
+def test_parts_of_views_give_tuned_labels_figures_and_a_report(given, tmp_path):
+    record = call(given, tmp_path, *PARTS)
+    assert call.ran == ["split", "views", "label"]
+    assert record.results.tuning is not None, "on labeled identities that were held out"
+    assert record.results.labels.true.discards_kept.pairwise.f > 0.8
+    assert record.results.labels.true.images == record.parts["unlabeled"].images
+    assert (record.results.headline, record.notes) == (None, [])
+    assert [member.name for member in record.results.committee.members] == ["base", "member1", "member2"]
+    assert "<html" in (tmp_path / "report.html").read_text()
+    rows = read_table(tmp_path / "labels" / "labels.csv")
+    assert [int(row["label"]) for row in rows] == Labels.load(tmp_path / "labels").labels.tolist()
+    assert read_recipe(tmp_path / "recipe.toml") == recipe_from(record.recipe)
+
+
+def test_with_validation_and_test_the_bar_is_chosen_there_and_every_model_is_measured(given, tmp_path):
+    out = tmp_path / "run"
+    record = call(given, out, *PARTS, "--validation", "validation", "--test", "test", "--ensemble", "2")
+    assert call.ran == ["split", "views", "test views", "label", "measure members"]
+    parts = record.parts
+    assert {"labeled", "unlabeled", "validation", "probes", "distractors"} == set(parts)
+    assert record.results.labels.true.images == parts["unlabeled"].images - parts["validation"].images
+    committee = record.results.committee
+    assert all(0 < member.rank1.value <= 1 and member.edge_precision for member in committee.members)
+    assert len(committee.ensemble.names) == 2
+    assert len(np.load(out / "views" / "probes" / "base.npy")) == parts["probes"].images
+    # Without the test part the labels are kept, and what it gave is not shown any more.
+    record = call(given, out, *PARTS, "--validation", "validation")
+    assert call.ran == ["split"]
+    assert (out / "member_figures.json").is_file()
+    assert [member.rank1.value for member in record.results.committee.members] == [None] * 3
+    assert record.results.committee.ensemble is None
+
+
+def test_one_set_of_embeddings_is_split_by_identity(given, tmp_path):
+    record = call(given, tmp_path, "--embeddings", "labeled", "--split.labeled", "0.4", "--probes", "0.2")
+    assert {"labeled", "unlabeled", "validation", "probes", "distractors"} == set(record.parts)
+    people = {
+        name: {row["identity"] for row in read_table(tmp_path / "parts" / f"{name}.csv")}
+        for name in record.parts
+    }
+    assert people["validation"] < people["unlabeled"]
+    apart = ("labeled", "unlabeled", "probes", "distractors")
+    assert len(set.union(*(people[name] for name in apart))) == sum(len(people[name]) for name in apart)
+    assert record.results.tuning is not None
+    assert record.results.committee.members[0].rank1.value is not None
+
+
+def test_npz_files_and_names_instead_of_numbers(given, tmp_path):
+    record = call(given, tmp_path, "--labeled", "labeled.npz", "--unlabeled", "unlabeled.npz")
+    assert record.results.labels.true.discards_kept.pairwise.f > 0.8
+    assert ",person " in (tmp_path / "parts" / "unlabeled.csv").read_text()
+
+
+def test_a_folder_of_one_file_per_network(given, tmp_path):
+    words = ("--embeddings", "networks", "--split.labeled", "0.4", "--network", "ours")
+    record = call(given, tmp_path, *words, "--networks", "theirs,other:1")
+    assert [member.name for member in record.results.committee.members] == ["ours", "theirs", "other-1"]
+    rows = [int(row["path"].rpartition("!")[2]) for row in read_table(tmp_path / "parts" / "unlabeled.csv")]
+    expected = np.load(given / "networks" / "theirs.npy")[rows]
+    np.testing.assert_array_equal(
+        Views.load(tmp_path / "views" / "unlabeled").committee["theirs"].source, expected
+    )
+    # Another committee is another set of views, in the same folder.
+    record = call(given, tmp_path, *words, "--networks", "other:1")
+    assert call.ran == ["views", "label"]
+    assert list(Views.load(tmp_path / "views" / "unlabeled").committee) == ["other-1"]
+
+
+def test_a_vote_of_one_model_needs_no_validation(given, tmp_path):
+    record = call(
+        given, tmp_path, *PARTS, "--preset", "paper", "--mediator", "vote", "--vote-threshold", "0.5"
+    )
+    assert (record.results.mediator, record.results.tuning) == (None, None)
+    assert record.results.labels.threshold == 0.5
+    assert record.differences == {
+        "data.labeled": str(given / "labeled"),
+        "data.unlabeled": [str(given / "unlabeled")],
+        "split.validation": 0.0,
+        "split.probes": 0.0,
+        "split.distractors": 0.0,
+        "consensus.k": 8,
+        "consensus.mediator": "vote",
+        "consensus.vote_threshold": 0.5,
+        "consensus.preset": "paper",
+        "evaluation.replicates": 20,
+        "engine.threads": 1,
+    }
+
+
+def test_unlabeled_embeddings_without_identities(given, tmp_path):
+    views = Views.load(given / "unlabeled")
+    Views(views.base, views.committee).save(tmp_path / "blind")
+    record = call(given, tmp_path / "run", "--labeled", "labeled", "--unlabeled", str(tmp_path / "blind"))
+    assert record.results.labels.true is None
+    assert record.results.tuning is not None
+    assert record.parts["unlabeled"].identities is None
+
+
+def test_another_bar_searches_no_graph_and_trains_no_mediator_again(given, tmp_path, monkeypatch):
+    """Steps inside the stage are kept by their own keys."""
+    searched, trained = [], []
+    search, train = workspace.each_knn_graph, pipeline.train_mediator
+
+    def count_models(models, *args, **named):
+        searched.extend(models)
+        return search(models, *args, **named)
+
+    def count_mediators(*args, **named):
+        trained.append(1)
+        return train(*args, **named)
+
+    monkeypatch.setattr(workspace, "each_knn_graph", count_models)
+    monkeypatch.setattr(pipeline, "train_mediator", count_mediators)
+    words = (*PARTS, "--validation", "validation")
+    call(given, tmp_path, *words)
+    assert (len(searched), len(trained)) == (6, 1), "three models of the unlabeled and of the labeled part"
+    for more in (
+        ("--no-tune", "--join-above", "0.4"),
+        ("--no-tune", "--grouping", "components", "--threshold", "0.9"),
+        ("--recall-weight", "2"),
+        ("--max-size", "20"),
+    ):
+        call(given, tmp_path, *words, *more)
+        assert call.ran == ["label"], more
+    assert (len(searched), len(trained)) == (6, 1)
+    call(given, tmp_path, *words, "--inputs", "affinity")
+    assert (len(searched), len(trained)) == (6, 2)
+    call(given, tmp_path, *words, "--k", "7")
+    assert (len(searched), len(trained)) == (12, 3)
+
+
+def test_a_changed_row_or_identity_is_noticed(given, tmp_path):
+    views = Views.load(given / "unlabeled")
+    folder = tmp_path / "mine"
+    (folder / "committee").mkdir(parents=True)
+    np.save(folder / "base.npy", views.base.source)
+    for name, member in views.committee.items():
+        np.save(folder / "committee" / f"{name}.npy", member.source)
+    (folder / "meta.txt").write_text("\n".join(map(str, views.identities)))
+    words = ("--labeled", "labeled", "--unlabeled", str(folder))
+    call(given, tmp_path / "run", *words)
+    call(given, tmp_path / "run", *words)
+    assert call.ran == []
+    # A list of identities beside the arrays counts too.
+    (folder / "meta.txt").write_text("\n".join(map(str, views.identities[::-1])))
+    call(given, tmp_path / "run", *words)
+    assert call.ran == ["split", "views", "label"]
+    np.save(folder / "committee" / "member2.npy", views.committee["member2"].source[:, ::-1])
+    call(given, tmp_path / "run", *words)
+    assert call.ran[-2:] == ["views", "label"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--labeled", "labeled", "--unlabeled", "."),
+            "data.labeled holds embeddings and data.unlabeled[0] holds images: give all parts as images, or all as "
+            "embeddings.",
+        ),
+        (("--images", "labeled"), "holds embeddings: give it as data.embeddings."),
+        (
+            (*PARTS, "--test", "labeled.npz", "--joint.rounds", "2"),
+            "joint.rounds trains networks, and there are embeddings only: set joint.rounds = 1.",
+        ),
+        (
+            ("--embeddings", "networks"),
+            "small_resnet.npy is not there; give views (base.npy, committee/NAME.npy)",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_one_sentence(given, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(given)
+    result = CliRunner().invoke(app, ["run", *words, "--out", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    printed = " ".join(result.output.split())
+    assert message in printed
+    assert printed.count("Error:") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_faces_of_lfw(shared_data, tmp_path):
+    recipe = Path(__file__).parents[2] / "recipes" / "lfw.toml"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CDP_DATA", str(shared_data))
+        record = call(tmp_path, tmp_path / "run", str(recipe), "--preset", "paper")
+    assert [member.name for member in record.results.committee.members] == [
+        "mobilefacenet",
+        "sface",
+        "openface",
+    ]
+    assert record.results.labels.true.discards_kept.pairwise.f > 0.95
