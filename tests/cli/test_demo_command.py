@@ -1,16 +1,19 @@
 """`cdp demo`: the whole paper on drawn faces."""
 
 import json
+from pathlib import Path
 
 import pytest
-from cdp.config.examples import demo_recipe
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
+from cdp.lab.demo import demo_faces, demo_recipe, draw_demo_faces
+
+HERE = Path()
 
 
 def test_the_demo_is_the_papers_setup():
-    recipe = demo_recipe()
+    recipe = demo_recipe(HERE)
     labeled_share = recipe.split.labeled * (1 - recipe.split.validation)
     assert labeled_share == pytest.approx(1 / 11)
     assert recipe.split.unlabeled_parts == 9, "the tenth unlabeled part is the validation part"
@@ -20,16 +23,47 @@ def test_the_demo_is_the_papers_setup():
 
 
 def test_quick_changes_less_and_the_command_line_wins():
-    recipe = demo_recipe(quick=True, overrides=["--train.epochs", "3", "--seed", "5"])
+    recipe = demo_recipe(HERE, quick=True, overrides=["--train.epochs", "3", "--seed", "5"])
     assert (recipe.train.epochs, recipe.seed) == (3, 5)
-    assert recipe.drawn.identities < demo_recipe().drawn.identities
+    assert demo_faces(0, quick=True)[0].identities < demo_faces(0)[0].identities
+    training, test = demo_faces(0)
+    assert training.seed != test.seed, "nobody is on both sides"
 
 
-def test_the_plan_of_the_demo(tmp_path):
-    result = CliRunner().invoke(app, ["demo", "--plan", "--out", str(tmp_path / "demo")])
+def test_the_plan_of_the_demo_draws_nothing(tmp_path):
+    result = CliRunner().invoke(app, ["demo", "--plan", "--json", "--out", str(tmp_path / "demo")])
     assert result.exit_code == 0, result.output
-    assert "draw faces" in result.output
-    assert not (tmp_path / "demo").exists()
+    plan = [json.loads(line) for line in result.output.splitlines()]
+    assert {(one["state"], one["why"]) for one in plan} == {("run", "not made yet")}
+    assert {"split", "train small_nasnet", "label", "train with all labels"} <= {one["stage"] for one in plan}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_faces_are_drawn_once_and_again_for_another_seed(tmp_path, monkeypatch):
+    drawn = []
+
+    def draw(file, settings, **named):
+        drawn.append((file.name, settings.seed))
+        file.touch()
+
+    monkeypatch.setattr("cdp.lab.demo.write_faces", draw)
+    for seed in (0, 0, 1):
+        draw_demo_faces(tmp_path, demo_recipe(tmp_path, overrides=["--seed", str(seed)]))
+    assert drawn == [("faces.zip", 0), ("test_faces.zip", 1), ("faces.zip", 2), ("test_faces.zip", 3)]
+    (tmp_path / "drawn" / "faces.zip").unlink()
+    draw_demo_faces(tmp_path, demo_recipe(tmp_path, overrides=["--seed", "1"]))
+    assert len(drawn) == 6
+
+
+def test_what_is_wrong_is_a_sentence(tmp_path):
+    result = CliRunner().invoke(app, ["demo", "--data.images", "photos", "--out", str(tmp_path / "demo")])
+    assert result.exit_code == 2
+    assert "cdp demo draws its own images: leave [data] alone, or use cdp run." in result.output
+    (tmp_path / "thesis.tex").write_text("")
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "holds other things (thesis.tex); give --out a new folder" in " ".join(result.output.split())
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
-from cdp.config.reading import read_recipe
+from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import RunRecipe
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "recipes.md").read_text()
@@ -46,9 +46,23 @@ def test_a_new_recipe_has_the_defaults_and_is_never_overwritten_unasked():
 def test_a_new_recipe_can_be_printed(workplace):
     result = cdp("recipe", "new", "-", "--bare", "--data.images", "faces")
     assert result.exit_code == 0
-    assert "#" not in result.output
+    assert not [line for line in result.output.splitlines() if line.startswith("# ")]
     assert f'images = "{workplace.resolve() / "faces"}"' in result.output
     assert not (workplace / "-").exists()
+
+
+def test_a_preset_moves_what_a_new_recipe_leaves_at_its_defaults():
+    """Every key used to be written out, and so nothing was left for the preset."""
+    assert cdp("recipe", "new", "mine.toml", "--data.images", "faces", "--k", "30").exit_code == 0
+    paper = json.loads(cdp("recipe", "check", "mine.toml", "--preset", "paper", "--json").output)["recipe"]
+    expected = recipe_from({"consensus": {"preset": "paper", "k": 30}}).as_dict()["consensus"]
+    assert paper["consensus"] == expected
+    shown = cdp("recipe", "check", "mine.toml", "--preset", "paper", "--grouping", "average").output
+    assert shown.splitlines()[-3:] == [
+        "  consensus.k        = 30  (default 20)",
+        '  consensus.grouping = "average"  (default "components")',
+        '  consensus.preset   = "paper"  (default "best")',
+    ]
 
 
 def test_check_shows_what_differs(workplace):

@@ -44,21 +44,11 @@ def given(tmp_path_factory):
 
 def call(given: Path, out: Path, *words: str) -> RunRecord:
     """Run in the folder of the views; the record."""
+    common = ["--threads", "1", "--replicates", "20", "--json", "--out", str(out)]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(given)
-        result = CliRunner().invoke(
-            app,
-            [
-                "run",
-                *words,
-                *([] if "--k" in words else ["--k", "8"]),
-                "--threads",
-                "1",
-                "--json",
-                "--out",
-                str(out),
-            ],
-        )
+        k = [] if "--k" in words else ["--k", "8"]
+        result = CliRunner().invoke(app, ["run", *words, *k, *common])
     assert result.exit_code == 0, result.output
     call.ran = [
         event["stage"]
@@ -110,7 +100,9 @@ def test_with_validation_and_test_the_bar_is_chosen_there_and_every_model_is_mea
 
 
 def test_one_set_of_embeddings_is_split_by_identity(given, tmp_path):
-    record = call(given, tmp_path, "--embeddings", "labeled", "--split.labeled", "0.4", "--probes", "0.2")
+    record = call(
+        given, tmp_path, "--embeddings", "labeled", "--split.labeled", "0.4", "--split.probes", "0.2"
+    )
     assert {"labeled", "unlabeled", "validation", "probes", "distractors"} == set(record.parts)
     people = {
         name: {row["identity"] for row in read_table(tmp_path / "parts" / f"{name}.csv")}

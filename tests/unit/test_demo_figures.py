@@ -27,9 +27,8 @@ def test_readme_shows_the_figures_that_are_kept(maker):
 
 
 def test_the_figures_are_those_of_the_recipe_that_ships(maker):
-    from cdp.config.examples import demo_recipe
-
     from cdp.config.reading import recipe_from
+    from cdp.lab.demo import demo_recipe
 
     kept = json.loads((ROOT / "docs" / "results" / "demo.json").read_text())
     # A key that came later has its default.
