@@ -75,12 +75,17 @@ def tune(
 
 
 def best_of(curve: Sequence[TuningPoint], recall_weight: float = 1.0) -> Tuning:
-    """The first point with the best F, recall so many times as important as precision, and the whole curve."""
+    """The point with the best F, recall so many times as important as precision, and the whole curve.
+
+    Of several equally good ones the middle one, which is the farthest from where it gets worse.
+    """
 
     def merit(point: TuningPoint) -> float:
         return Score(point.precision, point.recall, point.f).weighted(recall_weight)
 
-    return Tuning(chosen=max(curve, key=merit).threshold, curve=list(curve), recall_weight=recall_weight)
+    best = max(map(merit, curve))
+    equal = [point.threshold for point in curve if merit(point) == best]
+    return Tuning(chosen=equal[len(equal) // 2], curve=list(curve), recall_weight=recall_weight)
 
 
 def measure_point(bar: float, labels: Labels, identities: LongArray) -> TuningPoint:
