@@ -158,7 +158,7 @@ def label_at_recall(settings: PairRecallSettings, context: Context) -> None:
     views = read_part(settings.label, context.folder, "unlabeled")
     everything = label(
         views,
-        replace(consensus, tune=False, vote_threshold=-1.0),
+        replace(consensus, tune=False, train_on="labeled", vote_threshold=-1.0),
         seed=settings.label.seed,
         workspace=workspace(context),
     )
