@@ -92,7 +92,8 @@ def test_the_chosen_bar_has_the_best_f_among_all_images(given):
         labels = group(at_bar(scored, tried), tried)
         assert one.f == pytest.approx(twin_f(labels.labels, identities))
     best = max(one.f for one in tuning.curve)
-    assert tuning.chosen == next(one.threshold for one in tuning.curve if one.f == best)
+    good = [one.threshold for one in tuning.curve if one.f >= best - 0.002]
+    assert tuning.chosen == min(good, key=lambda bar: abs(bar - settings.bar))
 
 
 @pytest.mark.parametrize(
