@@ -1,51 +1,131 @@
-"""Every command and every snippet of the README runs as written."""
+"""Every command and every snippet of README.md and docs/embeddings.md runs as printed, in an empty folder."""
 
+import os
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.architecture.test_architecture import LAYERS
+from tests.drawn_images import draw_patterns
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+README, EMBEDDINGS = (
+    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/embeddings.md")
+)
+# Remarks beside results are parts of these pages.
+PAGES = [
+    page for pattern in ("*.md", "docs/*.md", "docs/results/*.md") for page in sorted(ROOT.glob(pattern))
+]
+# As printed, `cdp example` makes up 1,000 people, and all that follows would take minutes.
+FEWER_PEOPLE = ["--identities", "120"]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
 
 
-def commands() -> list[list[str]]:
-    lines = "\n".join(blocks("console")).replace("\\\n", " ").splitlines()
-    inline = [" ".join(code.split()) for code in re.findall(r"`(cdp label example[^`]*)`", README)]
+def commands(page: str) -> list[list[str]]:
+    """The words of every line that calls `cdp`, in console blocks and in sentences that go on from them."""
+    lines = "\n".join(blocks(page, "console")).replace("\\\n", " ").splitlines()
+    inline = [" ".join(code.split()) for code in re.findall(r"`(cdp label example[^`]*)`", page)]
     words = [shlex.split(line, comments=True) for line in [*lines, *inline]]
     return [word[1:] for word in words if word and word[0] == "cdp"]
 
 
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory):
-    """Where `cdp example` has run."""
-    folder = tmp_path_factory.mktemp("readme")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        result = CliRunner().invoke(app, ["example", "--out", "example", "--identities", "80"])
-        assert result.exit_code == 0, result.output
-        yield folder
+def call(words: list[str]) -> None:
+    result = CliRunner().invoke(app, [*words, *FEWER_PEOPLE] if words == ["example"] else words)
+    assert result.exit_code == 0, f"{words}: {result.output}"
+
+
+def save_arrays() -> None:
+    """130 people of six images as two made-up models see them, 80 of them known."""
+    generator = np.random.default_rng(0)
+    people = np.repeat(np.arange(130), 6)
+    faces = generator.normal(size=(130, 24))[people]
+    for name, dimensions in (("arcface", 512), ("sface", 128)):
+        seen = faces + 0.5 * generator.normal(size=faces.shape)
+        np.save(f"{name}.npy", (seen @ generator.normal(size=(24, dimensions))).astype(np.float32))
+    np.save("person.npy", np.where(people < 80, people, -1))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working folder; networks are trained on one thread, as several tests share the machine."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    return tmp_path
 
 
 def test_the_first_two_commands_are_the_two_that_matter():
-    assert re.findall(r"^make \w+", blocks("console")[0], flags=re.MULTILINE) == ["make demo", "make test"]
+    targets = re.findall(r"^make (\w+)", blocks(README, "console")[0], flags=re.MULTILINE)
+    assert targets == ["demo", "test"]
+    if shutil.which("make"):
+        subprocess.run(["make", "--dry-run", *targets], cwd=ROOT, check=True, capture_output=True)
 
 
-def test_commands_run(workplace):
-    assert len(commands()) >= 5
-    for words in commands():
-        result = CliRunner().invoke(app, words)
-        assert result.exit_code == 0, f"{words}: {result.output}"
+@pytest.mark.slow
+def test_commands_and_snippets_of_the_readme_run(folder):
+    draw_patterns(folder / "photos", n_identities=35, n_images=7, side=32)
+    draw_patterns(folder / "mine", n_identities=4, n_images=7, side=32, first=100)
+    draw_patterns(folder / "theirs", n_identities=5, n_images=7, side=32, first=200)
+    assert len(commands(README)) >= 7
+    for words in commands(README):
+        call(words)
+    for name in (
+        "work/report.html",
+        "work/labels/labels.csv",
+        "work2/labels/labels.csv",
+        "labels/report.html",
+    ):
+        assert (folder / name).is_file()
+    (snippet,) = blocks(README, "python")
+    exec(compile(snippet, "README.md", "exec"), {})  # its own words, not a user's
 
 
-def test_snippets_run(workplace):
-    assert len(blocks("python")) >= 2
-    for snippet in blocks("python"):
-        exec(compile(snippet, "README.md", "exec"), {})  # its own words, not a user's
+@pytest.mark.slow
+def test_commands_and_snippets_of_the_page_about_embeddings_run(folder):
+    call(["example"])
+    for words in commands(EMBEDDINGS):
+        call(words)
+    assert (folder / "identities" / "report.html").is_file()
+    assert (folder / "work" / "labels" / "labels.csv").is_file()
+    save_arrays()
+    names = {}
+    for snippet in blocks(EMBEDDINGS, "python"):
+        exec(compile(snippet, "docs/embeddings.md", "exec"), names)
+    assert names["model"].labeling_.notes == ()
+    named = list(names["names"].values())
+    assert set().union(*named) == set(range(80))
+    assert sum(len(people) > 1 for people in named) <= 2
+
+
+def anchors(page: Path) -> set[str]:
+    """What `#…` may be after a link to a page: its headings, spelled as GitHub does."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        name, _, anchor = link.partition("#")
+        if name.startswith(("http:", "https:")):
+            continue
+        goal = page.parent / name if name else page
+        assert goal.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in anchors(goal), f"{page.name}: {link}"
+
+
+def test_the_architecture_names_every_file_and_the_layers_that_are_tested():
+    _, tree, layers = blocks((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), "text")
+    source = tree.split("tests/   ")[0]
+    there = {file.name for file in (ROOT / "src" / "cdp").rglob("*") if file.suffix in (".py", ".toml")}
+    assert set(re.findall(r"\w+\.(?:py|toml)\b", source)) - {"__init__.py"} == there - {"__init__.py"}
+    assert tuple(set(layer.split()) for layer in layers.split("◀")) == LAYERS

@@ -33,7 +33,7 @@ def new_recipe(
     from cdp.files import write_text
 
     _refuse_option(file)
-    text = write_recipe(recipe_from_options(context.args), commented=not bare, template=True)
+    text = write_recipe(recipe_from_options(context.args), commented=not bare, template=not bare)
     if str(file) == "-":
         typer.echo(text, nl=False)
         return

@@ -33,9 +33,10 @@ class SearchSettings:
 class MediatorSettings:
     """Who judges a pair, from which inputs, and what it is trained on."""
 
-    mediator: Literal["mlp", "vote"] = setting(
+    mediator: Literal["mlp", "trees", "vote"] = setting(
         "mlp",
-        "Who judges a pair: the paper's network (mlp), or the vote of the committee, which needs no labels.",
+        "Who judges a pair: the paper's network (mlp); boosted trees, which are trained in the midst of the unlabeled images "
+        "and see more; or the vote of the committee, which needs no labels.",
     )
     inputs: tuple[str, ...] = setting(
         ALL_INPUTS, "What the mediator is given; common_neighbors is beyond the paper.", choices=ALL_INPUTS
@@ -44,6 +45,17 @@ class MediatorSettings:
         "auto",
         "Pairs that the mediator is trained on: of the labeled part, as in the paper; of the validation part, which no "
         "network was trained on; auto = validation where the networks were trained on the labeled part, else labeled.",
+    )
+    passes: int = setting(
+        3,
+        "With trees: how often pairs are judged; from the second time on also by what was said about their neighborhood.",
+        meaning="a number of passes",
+        low=1,
+        high=9,
+    )
+    disjoint: bool = setting(
+        True,
+        "With trees: known and unknown images show different people, so that a pair of both is a negative training pair.",
     )
 
 

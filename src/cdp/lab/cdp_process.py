@@ -14,6 +14,7 @@ import numpy as np
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.data.views import read_views
+from cdp.errors import InputError
 from cdp.files import write_json
 from cdp.lab.baselines.fresh_process import run_in_fresh_process
 from cdp.lab.baselines.measure import BaselineFigures, figures_of
@@ -34,6 +35,10 @@ def measure_cdp(name: str, labeling: Labeling, views: Views, identities: LongArr
         identities: the truth that counts; negative = unknown.
     """
     settings = replace(labeling.settings, tune=False)
+    if settings.mediator == "trees":
+        raise InputError(
+            'mediator = "trees" learns while it labels, so its time is not compared; use mediator = "mlp".'
+        )
     with tempfile.TemporaryDirectory(prefix="cdp-process-") as home:
         folder = Path(home)
         save(replace_identities(views, None), folder / "views")

@@ -70,7 +70,7 @@ def cluster_images(settings: ClusteringSettings, context: Context) -> None:
         bars = [float(value) for value in BASELINES[method.name].grid["similarity"] if value is not None]
         cuts = method.label_each(base, graph, [{"similarity": bar} for bar in bars])
         points = [measure_point(bar, labels, known) for bar, labels in zip(bars, cuts, strict=True)]
-        tuning = best_of(points, consensus.recall_weight)
+        tuning = best_of(points, settings.merge_above, consensus.recall_weight)
         bar = tuning.chosen
     labels = method.having(similarity=bar).label(base, graph)
     _write(context.folder, labels, "merge_above", bar, tuning)

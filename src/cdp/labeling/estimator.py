@@ -37,7 +37,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
     Args:
         preset: where settings that are not given come from: "best" (what wins by measurement) or "paper" (the paper
             to the letter).
-        mediator: "mlp", the paper's network; "vote"; any classifier with `fit` and `predict_proba`; or a `Mediator`
+        mediator: "mlp", the paper's network; "trees"; "vote"; any classifier with `fit` and `predict_proba`; or a `Mediator`
             that has been trained already.
         seed: of everything random.
         verbose: draw progress bars on standard error.
@@ -181,7 +181,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             )
         else:
             raise InputError(
-                f'CDP(mediator={classifier!r}): give "mlp", "vote", a trained Mediator, or a classifier with fit and '
+                f'CDP(mediator={classifier!r}): give "mlp", "trees", "vote", a trained Mediator, or a classifier with fit and '
                 "predict_proba."
             )
         self.mediator_ = self._fitted.mediator

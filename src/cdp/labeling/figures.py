@@ -118,7 +118,7 @@ def _identities_to_count(labeling: Labeling, views: Views) -> LongArray:
 def _pairs(labeling: Labeling, counted: LongArray) -> PairScores | None:
     if not (counted >= 0).any():
         return None
-    base = next(iter(labeling.graphs.values()))
+    base = labeling.candidates
     return msgspec.convert(
         asdict(measure_pairs(labeling.accepted, candidate_pairs(base), counted)), PairScores
     )

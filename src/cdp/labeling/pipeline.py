@@ -20,6 +20,7 @@ from cdp.consensus.settings import ConsensusSettings, GroupingSettings, Mediator
 from cdp.consensus.soft_labels import diffuse, likely_pairs
 from cdp.errors import InputError
 from cdp.labeling.cache import Cache, step_key
+from cdp.labeling.tree_scoring import score_by_trees
 from cdp.labeling.tuning import (
     FEWEST_IDENTITIES,
     count_shared,
@@ -50,6 +51,7 @@ class Labeling:
         mediator: None for a vote.
         tuning: None if the bar was given.
         settings: with the bar that was used.
+        candidates: the graph whose edges are the candidate pairs: the base's, or with trees that of all models together.
         validation: bool (n,): images whose identities were used to choose the bar or to train the mediator; figures
             leave them out.
         seconds: by step.
@@ -63,6 +65,7 @@ class Labeling:
     mediator: Mediator | None
     tuning: Tuning | None
     settings: ConsensusSettings
+    candidates: KnnGraph
     validation: BoolArray
     seconds: dict[str, float]
     notes: tuple[str, ...]
@@ -73,8 +76,9 @@ class Fitted:
     """What was learned from the labeled part.
 
     Attributes:
-        mediator: None for a vote.
-        validation: labeled images that were held out to choose the bar on; None if they are not needed.
+        mediator: None for a vote, and for trees, which are trained in the midst of the unlabeled images.
+        validation: labeled images that are put among the unlabeled ones: to choose the bar on, or to train trees; None
+            if they are not needed.
         notes: sentences.
     """
 
@@ -122,6 +126,9 @@ def label(
         settings = replace(settings, tune=False)
     elif isinstance(validation, Views) and not settings.tune:
         notes.append(f"{settings.bar_key} was not chosen on the validation part: tune = false.")
+    if fitted is None and settings.mediator == "trees" and mask is not None:
+        # The known images are in the midst of the others already.
+        fitted = Fitted(None)
     if fitted is None:
         parts = _training_parts(unlabeled, settings, labeled, validation, networks_saw_labeled)
         fitted = fit(parts, settings, hold_out_validation=validation is None, seed=seed, workspace=work)
@@ -129,14 +136,18 @@ def label(
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, settings)
     others = validation if isinstance(validation, Views) else fitted.validation
-    if not settings.tune or mask is not None or others is None:
-        found = find_graphs(unlabeled, settings, graphs, seed=seed, work=work)
-        return _label_views(unlabeled, settings, fitted.mediator, found, mask, notes, work)
+    is_needed = settings.tune or _has_trees(settings, fitted)
+    if not is_needed or mask is not None or others is None:
+        return _label_views(unlabeled, settings, fitted, graphs, mask, notes, seed, work)
     with _put_among(unlabeled, others, work) as views:
-        found = find_graphs(views, settings, seed=seed, work=work)
         mask = np.arange(views.n_images) >= unlabeled.n_images
-        whole = _label_views(views, settings, fitted.mediator, found, mask, notes, work)
+        whole = _label_views(views, settings, fitted, None, mask, notes, seed, work)
     return _first_rows(whole, unlabeled.n_images)
+
+
+def _has_trees(settings: ConsensusSettings, fitted: Fitted) -> bool:
+    """Whether pairs are judged by trees; a mediator that was trained before is used instead."""
+    return settings.mediator == "trees" and fitted.mediator is None
 
 
 def fit(
@@ -163,6 +174,8 @@ def fit(
     is_vote = settings.mediator == "vote"
     parts = [views for views in labeled if not is_vote or views.identities is not None]
     check_labeled(parts, settings)
+    if settings.mediator == "trees" and classifier is None:
+        return Fitted(None, Views.concatenate(parts))
     validation: Views | None = None
     notes: tuple[str, ...] = ()
     if settings.tune and hold_out_validation and len(parts) == 1:
@@ -229,28 +242,34 @@ def _train(
 def _label_views(
     views: Views,
     settings: ConsensusSettings,
-    mediator: Mediator | None,
-    graphs: dict[str, KnnGraph],
+    fitted: Fitted,
+    given: Graphs | None,
     mask: BoolArray | None,
     notes: list[str],
+    seed: int,
     work: Workspace,
 ) -> Labeling:
     """Labels of all images of the views; the bar is chosen on the masked ones."""
+    mediator = fitted.mediator
     if mediator is not None:
         # A trained mediator has inputs of its own.
         settings = replace(settings, inputs=mediator.inputs)
     known = _validation_identities(views, mask, settings, notes)
     scoring = settings if known is None else lowest_bar(settings)
-    with work.step("consensus"):
-        source = prepare_features(views, list(graphs.values()), settings.inputs)
-        scored = score_pairs(
-            candidate_pairs(source.graphs[0]),
-            source,
-            mediator,
-            slice_of(scoring, GroupingSettings),
-            engine=work.engine,
-            progress=work.progress,
-        )
+    if _has_trees(settings, fitted):
+        scored, graphs, candidates = score_by_trees(views, scoring, mask, given, seed=seed, work=work)
+    else:
+        graphs = find_graphs(views, settings, given, seed=seed, work=work)
+        candidates = next(iter(graphs.values()))
+        with work.step("consensus"):
+            scored = score_pairs(
+                candidate_pairs(candidates),
+                prepare_features(views, list(graphs.values()), settings.inputs),
+                mediator,
+                slice_of(scoring, GroupingSettings),
+                engine=work.engine,
+                progress=work.progress,
+            )
     tuning = None
     if known is not None:
         with work.step("tuning"):
@@ -272,6 +291,7 @@ def _label_views(
         mediator=mediator,
         tuning=tuning,
         settings=settings,
+        candidates=candidates,
         validation=np.zeros(views.n_images, np.bool_) if mask is None else mask,
         seconds=dict(work.seconds),
         notes=tuple(notes),
@@ -354,6 +374,7 @@ def _first_rows(whole: Labeling, n_images: int) -> Labeling:
         accepted=ConsensusGraph(whole.accepted.ids[kept], whole.accepted.doubt[kept], n_images),
         soft_labels=None if soft is None else _first_soft_rows(soft, whole.labels, labels),
         graphs={name: graph.first_rows(n_images) for name, graph in whole.graphs.items()},
+        candidates=whole.candidates.first_rows(n_images),
         validation=whole.validation[:n_images],
     )
 

@@ -41,7 +41,7 @@ def check_mediator(mediator: Mediator | None, views: Views, settings: ConsensusS
     """Refuse views and settings other than those the mediator was trained with."""
     is_vote = settings.mediator == "vote"
     if mediator is None:
-        if not is_vote:
+        if settings.mediator == "mlp":
             raise InputError('No mediator was trained; fit again, or use mediator = "vote".')
         return
     if is_vote:

@@ -20,7 +20,7 @@ def mediator_section(results: Results, weights: FloatArray | None) -> Html:
     """Heat map of the weights and permutation importance; a sentence if nothing was fitted."""
     mediator = results.mediator
     if mediator is None:
-        how = "No mediator was fitted, so there are no weights to show."
+        how = "There is no mediator with weights to show."
         if results.labels.setting == "vote_threshold":
             how = f"Pairs were accepted by vote: a pair counts if enough members see it as neighbors. {how}"
         return section("mediator", _TITLE, paragraph(how))

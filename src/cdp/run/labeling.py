@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -88,15 +89,40 @@ def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, 
     unlabeled = read_part(settings, folder, "unlabeled", networks)
     folds = [f"fold{fold}" for fold in range(1, settings.folds + 1)]
     labeled = [read_part(settings, folder, fold, fold) for fold in folds]
+    labeled = labeled or [read_part(settings, folder, "labeled", networks)]
+    validation = validation_rows(folder, unlabeled.n_images)
+    n_validation = 0 if validation is None else int(validation.sum())
+    consensus, notes = _suit_small_parts(settings.consensus, labeled, n_validation)
     labeling = label(
         unlabeled,
-        settings.consensus,
-        labeled=labeled or [read_part(settings, folder, "labeled", networks)],
-        validation=validation_rows(folder, unlabeled.n_images),
+        consensus,
+        labeled=labeled,
+        validation=validation,
         seed=settings.seed,
         workspace=workspace(context),
     )
-    return labeling, unlabeled
+    return replace(labeling, notes=(*notes, *labeling.notes)), unlabeled
+
+
+def _suit_small_parts(
+    settings: ConsensusSettings, labeled: Sequence[Views], n_validation: int
+) -> tuple[ConsensusSettings, list[str]]:
+    """Settings that the parts are large enough for; after hours of training, too few images are no reason to fail."""
+    notes = []
+    n_labeled = min(views.n_images for views in labeled)
+    if settings.train_on == "validation" and n_validation <= settings.k < n_labeled:
+        settings = replace(settings, train_on="labeled")
+        notes.append(
+            f"The mediator was trained on the labeled part: the validation part has {n_validation} images only, and k is "
+            f"{settings.k}."
+        )
+    n_training = n_validation if settings.train_on == "validation" else n_labeled
+    if settings.mediator == "mlp" and 1 < n_training <= settings.k:
+        notes.append(
+            f"k = {n_training - 1} instead of {settings.k}: the part to train on has {n_training} images only."
+        )
+        settings = replace(settings, k=n_training - 1)
+    return settings, notes
 
 
 def workspace(context: Context) -> Workspace:

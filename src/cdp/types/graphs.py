@@ -62,6 +62,12 @@ class KnnGraph:
         """Number of neighbors per image."""
         return int(self.neighbors.shape[1])
 
+    def nearest(self, k: int) -> KnnGraph:
+        """The graph of the k nearest neighbors only."""
+        if k >= self.k:
+            return self
+        return KnnGraph(self.neighbors[:, :k], self.similarity[:, :k], self.method, self.recall)
+
     def first_rows(self, n_images: int) -> KnnGraph:
         """The graph of the first images; neighbors past them are gone, so some have fewer than k."""
         neighbors, similarity = self.neighbors[:n_images], self.similarity[:n_images]

@@ -39,8 +39,21 @@ def point(bar, precision, recall):
 
 def test_the_weight_of_recall_decides():
     curve = [point(0.1, 0.5, 1.0), point(0.5, 0.8, 0.8), point(0.9, 1.0, 0.5)]
-    assert [best_of(curve, weight).chosen for weight in (0.2, 1, 5)] == [0.9, 0.5, 0.1]
-    assert best_of([point(0.1, None, None), point(0.5, 0.1, 0.1)]).chosen == 0.5
+    assert [best_of(curve, 0.3, weight).chosen for weight in (0.2, 1, 5)] == [0.9, 0.5, 0.1]
+    assert best_of([point(0.1, None, None), point(0.5, 0.1, 0.1)], 0.3).chosen == 0.5
+
+
+def test_of_bars_that_are_as_good_the_one_nearest_to_what_was_set_is_taken():
+    # A curve as LFW's: what a high bar does to the largest people does not show on a few hundred known ones.
+    curve = [
+        point(0.1, 0.984, 0.991),
+        point(0.25, 0.995, 0.991),
+        point(0.3, 0.9953, 0.991),
+        point(0.5, 0.9965, 0.9902),
+    ]
+    assert best_of(curve, 0.3).chosen == 0.3
+    assert best_of(curve, 0.26).chosen == 0.25
+    assert best_of(curve, 0.0).chosen == 0.25, "0.1 is worse by more than that"
 
 
 def twin_f(labels, identities):
@@ -79,7 +92,8 @@ def test_the_chosen_bar_has_the_best_f_among_all_images(given):
         labels = group(at_bar(scored, tried), tried)
         assert one.f == pytest.approx(twin_f(labels.labels, identities))
     best = max(one.f for one in tuning.curve)
-    assert tuning.chosen == next(one.threshold for one in tuning.curve if one.f == best)
+    good = [one.threshold for one in tuning.curve if one.f >= best - 0.002]
+    assert tuning.chosen == min(good, key=lambda bar: abs(bar - settings.bar))
 
 
 @pytest.mark.parametrize(

@@ -381,7 +381,7 @@ def test_almost_nothing_is_known():
         "Recognition was not measured",
         "There are no groups to show.",
         "The accepted pairs are not at hand, so there is no graph.",
-        "No mediator was fitted",
+        "There is no mediator with weights",
         "This run recorded no stages.",
         "Consensus-driven propagation: a run",
     ):

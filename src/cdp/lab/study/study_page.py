@@ -37,6 +37,14 @@ OTHER_IMAGES = (
 _OLD_VERDICTS = {"not told apart": SAME}
 """What earlier versions wrote into results.json."""
 
+_RENAMED = (
+    ("--consensus.lessons", "--consensus.train_on"),
+    ("--consensus.folds", "--train.folds"),
+    ("--consensus.rounds", "--joint.rounds"),
+    ("--joint.soft_", "--consensus.soft_"),
+)
+"""Keys of recipes: as kept results may name them, and as they are called today."""
+
 
 @dataclass(frozen=True)
 class Chapter:
@@ -136,7 +144,7 @@ def study_markdown(chapters: Sequence[Chapter], intro: str = "", level: int = 1)
             plots = plots_of(results).items()
             blocks += [f"![{name}]({folder / plot}.svg)" for plot, (name, _) in plots]
             facts += f" All figures and settings, per seed: [results.json]({folder / 'results.json'})."
-        blocks += [facts, f"```console\n{results['command']}\n```" if results["command"] else ""]
+        blocks += [facts, f"```console\n{command_today(results)}\n```" if results["command"] else ""]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -197,7 +205,7 @@ def html_page(results: Mapping[str, Any]) -> str:
         section(
             "again",
             "How to get the same again",
-            element("pre", results["command"], tabindex="0") if results["command"] else None,
+            element("pre", command_today(results), tabindex="0") if results["command"] else None,
             table(["what", "value"], versions, "Versions", words=2),
         ),
     ]
@@ -219,6 +227,14 @@ def _pictures(results: Mapping[str, Any]) -> Html | None:
     if not plots and not layers:
         return None
     return section("plots", "In pictures", side_by_side(*plots), join(layers))
+
+
+def command_today(results: Mapping[str, Any]) -> str:
+    """The command that made a study, with keys that were renamed since by their names of today."""
+    command = str(results["command"])
+    for before, now in _RENAMED:
+        command = command.replace(before, now)
+    return command
 
 
 def standalone_svg(picture: str) -> str:

@@ -1,0 +1,192 @@
+"""Evidence, second-order evidence and boosted trees, against slow twins written from their definitions."""
+
+import numpy as np
+import pytest
+
+from cdp import InputError, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
+from cdp.consensus import trees
+from cdp.consensus.evidence import BLOCKS, TOGETHER, extract_evidence, join_models, prepare_evidence
+from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
+from cdp.consensus.settings import ConsensusSettings
+from cdp.consensus.trees import known_pairs
+from cdp.engine import Engine
+from cdp.lab.synthetic import synthetic_views
+from cdp.labeling.pipeline import label
+from cdp.labeling.workspace import Workspace
+
+
+@pytest.fixture(scope="module")
+def split():
+    return synthetic_views(110, 7, labeled=0.4, members=1, dimensions=16, noise=0.6, seed=2)
+
+
+@pytest.fixture(autouse=True)
+def fewer_trees(monkeypatch):
+    """As many as tiny data needs."""
+    monkeypatch.setattr(trees, "_TREES", 15)
+
+
+@pytest.fixture(scope="module")
+def few():
+    return synthetic_views(12, 6, members=1, dimensions=8).unlabeled
+
+
+def slow_evidence(vectors, graph, one, other):
+    """The ten columns of one model about a pair, from the lists themselves."""
+    lists = [[int(image) for image in graph.neighbors[end] if image >= 0] for end in (one, other)]
+    half = graph.k // 2
+    near = [graph.similarity[end, :half].astype(np.float64) for end in (one, other)]
+    cosine = float(vectors[one] @ vectors[other])
+    ranks = [
+        lists[0].index(other) if other in lists[0] else graph.k,
+        lists[1].index(one) if one in lists[1] else graph.k,
+    ]
+    shared = set(lists[0]) & set(lists[1])
+    places = [(lists[0].index(image), lists[1].index(image)) for image in shared]
+    tenth = min(9, graph.k - 1)
+    return [
+        cosine,
+        cosine - 0.5 * (near[0].mean() + near[1].mean()),
+        cosine - max(graph.similarity[one, tenth], graph.similarity[other, tenth]),
+        min(ranks),
+        max(ranks),
+        sum(a < half and b < half for a, b in places),
+        len(shared),
+        sum(1 / (1 + a + b) for a, b in places),
+        min(near[0].mean(), near[1].mean()),
+        max(near[0].std(), near[1].std()),
+    ]
+
+
+def test_evidence_is_what_its_definition_says(few):
+    joined = join_models(few, "1GB", None)
+    models = [*few, joined]
+    graphs = [knn_graph(model, 12) for model in models]
+    source = prepare_evidence([*few.names, TOGETHER], models, graphs)
+    pairs = candidate_pairs(graphs[-1]).ids[::7]
+    matrix = extract_evidence(source, pairs)
+    assert matrix.shape[1] == len(source.columns) == 10 * 3
+    assert sorted(column for block in source.blocks.values() for column in block) == list(range(30))
+    for row, (one, other) in enumerate(pairs):
+        for number, (model, graph) in enumerate(zip(models, graphs, strict=True)):
+            expected = slow_evidence(model.vectors, graph, one, other)
+            np.testing.assert_allclose(matrix[row, 10 * number : 10 * (number + 1)], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        extract_evidence(source, pairs[:, ::-1].copy()),
+        matrix,
+        atol=1e-6,
+        err_msg="a pair has no first image",
+    )
+
+
+def test_all_models_together_are_as_similar_as_they_are_on_average(few, tmp_path):
+    joined = join_models(few, "1GB", None)
+    mean = np.mean([model.vectors @ model.vectors.T for model in few], axis=0)
+    np.testing.assert_allclose(joined.vectors @ joined.vectors.T, mean, atol=1e-5)
+    np.testing.assert_array_equal(join_models(few, 1, tmp_path).vectors, joined.vectors)
+
+
+def slow_second_order(table, one, other):
+    """The columns of a pair from a dictionary of dictionaries of probabilities."""
+    mine, theirs = table[one], table[other]
+    common = [image for image in mine if image in theirs and image not in (one, other)]
+    totals = sum(mine.values()), sum(theirs.values())
+    both = sum(mine[image] * theirs[image] for image in common)
+    least = [min(mine[image], theirs[image]) for image in common]
+    rests = (
+        sum(value for image, value in mine.items() if image not in theirs),
+        sum(value for image, value in theirs.items() if image not in mine and image != one),
+    )
+    return [
+        mine[other],
+        both,
+        max(least, default=0),
+        sum(max(mine[image], theirs[image]) * (1 - min(mine[image], theirs[image])) for image in common),
+        sum(value > 0.5 for value in least),
+        min(totals),
+        max(totals),
+        both / (min(totals) + 1e-3),
+        both / (sum(totals) - both + 1e-3),
+        min(rests),
+        max(rests),
+    ]
+
+
+def test_second_order_evidence_is_what_its_definition_says(few):
+    pairs = candidate_pairs(knn_graph(few.base, 8))
+    probability = np.random.default_rng(3).random(len(pairs)).astype(np.float32)
+    table = {image: {} for image in range(pairs.n_images)}
+    for (one, other), value in zip(pairs.ids.tolist(), probability.tolist(), strict=True):
+        table[one][other] = table[other][one] = value
+    found = np.empty((len(pairs), len(COLUMNS)), np.float32)
+    second_order(pairs.ids, probability, *weighted_adjacency(pairs.ids, probability, pairs.n_images), found)
+    for row, (one, other) in enumerate(pairs.ids.tolist()):
+        np.testing.assert_allclose(found[row], slow_second_order(table, one, other), rtol=1e-4, atol=1e-4)
+
+
+def test_what_teaches_depends_on_whether_the_disjoint(few):
+    pairs = candidate_pairs(knn_graph(few.base, 5))
+    identities = np.where(np.arange(few.n_images) % 2, few.identities, -1)
+    known = identities[pairs.ids] >= 0
+    complete = known_pairs(pairs, identities, complete=True, seed=0)
+    np.testing.assert_array_equal(complete.teaches, known.any(axis=1))
+    np.testing.assert_array_equal(
+        known_pairs(pairs, identities, complete=False, seed=0).teaches, known.all(axis=1)
+    )
+    assert not complete.same[~known.all(axis=1)].any()
+    people = {}
+    for row, ends in enumerate(pairs.ids):
+        for image, fold in zip(ends, (complete.first[row], complete.second[row]), strict=True):
+            assert people.setdefault(int(identities[image]), fold) == fold, "a person is in one fold"
+
+
+def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
+    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=2)
+    found = label(split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(Engine(threads=1)))
+    again = label(split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(Engine(threads=3)))
+    np.testing.assert_array_equal(found.labels.labels, again.labels.labels)
+    np.testing.assert_array_equal(found.labels.confidence, again.labels.confidence)
+    paper = label(split.unlabeled, ConsensusSettings.of("paper", k=10), labeled=[split.labeled])
+    truth = split.unlabeled.identities
+    scores = [measure_labels(one.labels, truth).discards_kept.pairwise.f for one in (found, paper)]
+    assert scores[0] > scores[1] + 0.02
+    assert found.labels.n_images == split.unlabeled.n_images == found.candidates.n_images
+    assert found.mediator is None
+    assert all(graph.k == 10 for graph in found.graphs.values())
+
+
+def test_trees_take_known_rows_in_the_midst_and_look_at_no_others(split):
+    views = Views.concatenate([split.unlabeled, split.labeled])
+    mask = np.arange(views.n_images) >= split.unlabeled.n_images
+    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=1)
+    seen = label(views, chosen, validation=mask)
+    blind = Views(views.base, views.committee, np.where(mask, views.identities, -1))
+    np.testing.assert_array_equal(label(blind, chosen, validation=mask).labels.labels, seen.labels.labels)
+    apart = label(split.unlabeled, chosen, labeled=[split.labeled])
+    assert (apart.labels.labels >= 0).mean() == pytest.approx(
+        (seen.labels.labels[~mask] >= 0).mean(), abs=0.05
+    )
+
+
+def test_too_few_known_identities_are_refused(split):
+    one = np.unique(split.labeled.identities)[:5]
+    few = split.labeled.take(np.isin(split.labeled.identities, one))
+    chosen = ConsensusSettings.of(mediator="trees", k=10)
+    with pytest.raises(
+        InputError, match=r'mediator = "trees" is trained on known identities .*use mediator = "mlp"'
+    ):
+        label(split.unlabeled, chosen, labeled=[few])
+
+
+def test_given_lists_are_used_as_they_are(split):
+    views = Views.concatenate([split.unlabeled, split.labeled])
+    mask = np.arange(views.n_images) >= split.unlabeled.n_images
+    graphs = {name: knn_graph(model, 12) for name, model in zip(views.names, views, strict=True)}
+    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=1)
+    found = label(views, chosen, validation=mask, graphs=graphs)
+    assert isinstance(found.graphs["base"], KnnGraph)
+    assert found.graphs["base"].k == 10
+
+
+def test_blocks_are_named():
+    assert [len(columns) for columns in BLOCKS.values()] == [3, 2, 3, 2]
