@@ -34,4 +34,15 @@ def test_the_figures_are_those_of_the_recipe_that_ships():
     ran, ships = recipe_from(tomllib.loads(kept["recipe_text"])), read_recipe(demo_file())
     for section in ("base", "committee", "train", "joint", "consensus"):
         assert getattr(ran, section) == getattr(ships, section)
-    assert (ran.split.labeled, ran.split.unlabeled_parts) == (ships.split.labeled, ships.split.unlabeled_parts)
+    assert (ran.split.labeled, ran.split.unlabeled_parts) == (
+        ships.split.labeled,
+        ships.split.unlabeled_parts,
+    )
+
+
+def test_what_is_kept_of_a_run_makes_the_table_and_names_no_folder(maker, made_run):
+    folder, record = made_run
+    kept = maker.kept_figures(record)
+    assert all(f"{model.rank1.value:.3f}" in maker.table(kept) for model in record.results.headline.models)
+    assert str(folder.parent) not in json.dumps(kept)
+    assert json.loads(json.dumps(kept)) == kept
