@@ -199,7 +199,8 @@ def recognize(
         )
         # The first figures are rank-1, by growing numbers of distractors.
         rank1 = Resampled(found.rate(), _column(found.replicates, len(found.sizes) - 1))
-        tpr = _verify(measure, seed, context, [_pairs(seen["probes"], people, measure.pairs, seed)])
+        if len(np.unique(people)) > 1:
+            tpr = _verify(measure, seed, context, [_pairs(seen["probes"], people, measure.pairs, seed)])
     if TEMPLATES in seen:
         threads = context.engine.threads
         splits = load_templates(context.folder / "parts" / "protocol.npz")

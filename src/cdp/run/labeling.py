@@ -19,7 +19,7 @@ from cdp.run.stages import Context, version
 from cdp.run.training import part
 from cdp.store import hash_views
 from cdp.types import Embeddings, Views
-from cdp.types.arrays import BoolArray
+from cdp.types.arrays import BoolArray, LongArray
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,9 @@ def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, 
     labeled = [read_part(settings, folder, fold, fold) for fold in folds]
     labeled = labeled or [read_part(settings, folder, "labeled", networks)]
     validation = validation_rows(folder, unlabeled.n_images)
-    n_validation = 0 if validation is None else int(validation.sum())
-    consensus, notes = _suit_small_parts(settings.consensus, labeled, n_validation)
+    assert unlabeled.identities is not None
+    known = unlabeled.identities[:0] if validation is None else unlabeled.identities[validation]
+    consensus, notes = _suit_small_parts(settings.consensus, labeled, known)
     labeling = label(
         unlabeled,
         consensus,
@@ -105,16 +106,24 @@ def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, 
 
 
 def _suit_small_parts(
-    settings: ConsensusSettings, labeled: Sequence[Views], n_validation: int
+    settings: ConsensusSettings, labeled: Sequence[Views], validation: LongArray
 ) -> tuple[ConsensusSettings, list[str]]:
-    """Settings that the parts are large enough for; after hours of training, too few images are no reason to fail."""
+    """Settings that the parts are large enough for; after hours of training, too few images are no reason to fail.
+
+    Args:
+        settings: as the recipe has them.
+        labeled: the labeled part, or its folds.
+        validation: identities of the validation images.
+    """
     notes = []
     n_labeled = min(views.n_images for views in labeled)
-    if settings.train_on == "validation" and n_validation <= settings.k < n_labeled:
+    n_validation, n_known = len(validation), len(np.unique(validation[validation >= 0]))
+    is_small = n_known < 2 or n_validation <= settings.k < n_labeled
+    if settings.train_on == "validation" and is_small:
         settings = replace(settings, train_on="labeled")
         notes.append(
-            f"The mediator was trained on the labeled part: the validation part has {n_validation} images only, and k is "
-            f"{settings.k}."
+            f"The mediator was trained on the labeled part: the validation part has {n_validation} images of {n_known} "
+            f"{'identity' if n_known == 1 else 'identities'} only, and k is {settings.k}."
         )
     n_training = n_validation if settings.train_on == "validation" else n_labeled
     if settings.mediator != "vote" and 1 < n_training <= settings.k:

@@ -71,6 +71,11 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Part
             seed=seed,
         )
         labeled, parts, validation = cut.labeled, list(cut.unlabeled), cut.validation
+        if labeled.n_identities < 2:
+            raise InputError(
+                f"split.labeled = {split.labeled:.3g} leaves one labeled identity, and two or more are needed to train on; "
+                "give a larger share, e.g. 0.3."
+            )
         parts = parts[: split.use_parts or None]
         probes, distractors = cut.probes, cut.distractors
     else:

@@ -39,7 +39,13 @@ def make_record(
 ) -> RunRecord:
     """All that is known about a finished run."""
     recipe = settled.recipe
-    labels = read_card(folder / "labels").settings
+    parts: dict[str, PartRecord] = read_json(folder / "parts" / "counts.json", dict[str, PartRecord])
+    notes = [*settled.notes, *read_card(folder / "labels").settings.get("notes", [])]
+    if "probes" in parts and parts["probes"].identities == 1:
+        notes.append(
+            "There is one probe identity only, so verification was not measured; give more of them, e.g. split.probes a "
+            "larger share."
+        )
     return RunRecord(
         cdp=__version__,
         command=command,
@@ -53,7 +59,7 @@ def make_record(
         seed=recipe.seed,
         started=started.isoformat(timespec="seconds"),
         seconds=sum(one.record.seconds for one in ran),
-        parts=read_json(folder / "parts" / "counts.json", dict[str, PartRecord]),
+        parts=parts,
         stages=[
             StageRecord(
                 name=one.stage.name,
@@ -68,7 +74,7 @@ def make_record(
             for one in ran
         ],
         results=collect_results(folder, [one.stage for one in ran]),
-        notes=[*settled.notes, *labels.get("notes", [])],
+        notes=notes,
     )
 
 

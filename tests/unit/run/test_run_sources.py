@@ -196,6 +196,19 @@ def test_images_whose_identity_is_unknown_are_noticed(tmp_path):
         assert look_at(recipe(**{"data.labeled": table, "data.unlabeled": [table]})).unlabeled_known is known
 
 
+def test_one_labeled_identity_is_too_few(people, tmp_path):
+    people.save(tmp_path / "views")
+    shares = {"split.unlabeled_parts": 1, "split.labeled": 0.2, "split.validation": 0.0}
+    given = recipe(**{"data.embeddings": str(tmp_path / "views"), **shares})
+    sources = {"images": read_source(given, "images")}
+    with pytest.raises(InputError) as caught:
+        make_parts(SplitSettings(settle(given, VIEWS).recipe.split, False, True, 0, 0), sources)
+    assert str(caught.value) == (
+        "split.labeled = 0.2 leaves one labeled identity, and two or more are needed to train on; give a larger "
+        "share, e.g. 0.3."
+    )
+
+
 def test_without_truth_only_the_validation_part_keeps_its_identities(people, tmp_path):
     people.save(tmp_path / "views")
     path = str(tmp_path / "views")
