@@ -349,7 +349,7 @@ def test_a_handful_of_photos_is_labeled_and_measured_as_far_as_it_goes(parts, tm
         "--k",
         "20",
     ]
-    words += ["--network", "small_vgg", "--networks", "small_inception"]
+    words += ["--network", "small_inception", "--networks", "small_vgg"]
     result = call(parts, "--out", str(tmp_path / "run"), *words)
     assert result.exit_code == 0, result.output
     record = record_of(tmp_path / "run")
