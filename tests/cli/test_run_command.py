@@ -336,35 +336,6 @@ def test_parts_that_are_split_already_run_with_what_there_is(parts, tmp_path):
     assert again[-1]["notes"] == record.notes
 
 
-def test_a_handful_of_photos_is_labeled_and_measured_as_far_as_it_goes(parts, tmp_path):
-    """One validation identity and one probe used to end the run after the networks were trained."""
-    draw_patterns(tmp_path / "few", n_identities=14, n_images=5)
-    words = [
-        "--images",
-        str(tmp_path / "few"),
-        "--split.labeled",
-        "0.4",
-        "--unlabeled-parts",
-        "1",
-        "--k",
-        "20",
-    ]
-    words += ["--network", "small_inception", "--networks", "small_vgg"]
-    result = call(parts, "--out", str(tmp_path / "run"), *words)
-    assert result.exit_code == 0, result.output
-    record = record_of(tmp_path / "run")
-    assert left_out(record) == [
-        "The mediator was trained on the labeled part: the validation part has 5 images of 1 identity only, and k is 20.",
-        "k = 19 instead of 20: the part to train on has 20 images only.",
-        "There is one probe identity only, so verification was not measured; give more of them, e.g. split.probes a "
-        "larger share.",
-    ]
-    assert all(model.rank1.value is not None and model.tpr == [] for model in record.results.headline.models)
-    result = call(parts, "--out", str(tmp_path / "other"), *words, "--split.labeled", "0.1")
-    assert result.exit_code == 2
-    assert "split.labeled = 0.1 leaves one labeled identity" in result.output
-
-
 def test_a_folder_of_photos_runs_with_no_key_edited(tmp_path, monkeypatch):
     """Only the number of epochs is cut, behind the command's back."""
     draw_patterns(tmp_path / "photos", n_identities=40, n_images=8, side=32)

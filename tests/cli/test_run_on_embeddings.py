@@ -186,6 +186,42 @@ def test_unlabeled_embeddings_without_identities(given, tmp_path):
     assert record.parts["unlabeled"].identities is None
 
 
+def test_parts_that_are_too_small_are_used_as_far_as_they_go(given, tmp_path):
+    """One validation identity or one probe used to end a run after its networks were trained."""
+    views = Views.load(given / "validation")
+    people, counts = np.unique(views.identities, return_counts=True)
+    one, *two = people[counts > 2][:3]
+    views.take(views.identities == one).save(tmp_path / "one")
+    views.take(np.isin(views.identities, two)).save(tmp_path / "two")
+    n_images = int((views.identities == one).sum())
+    words = ("--validation", str(tmp_path / "one"), "--test", str(tmp_path / "two"), "--no-tune")
+    record = call(given, tmp_path / "run", *PARTS, *words, "--train-on", "validation")
+    assert record.notes == [
+        f"The mediator was trained on the labeled part: the validation part has {n_images} images of 1 identity only, and "
+        "k is 8.",
+        "There is one probe identity only, so verification was not measured; give more of them, e.g. split.probes a "
+        "larger share.",
+    ]
+    base = record.results.committee.members[0]
+    assert base.rank1.value is not None
+    assert base.tpr == []
+    record = call(
+        given,
+        tmp_path / "few run",
+        "--labeled",
+        str(tmp_path / "two"),
+        "--unlabeled",
+        "unlabeled",
+        "--no-tune",
+        "--k",
+        "30",
+    )
+    n_labeled = record.parts["labeled"].images
+    assert record.notes == [
+        f"k = {n_labeled - 1} instead of 30: the part to train on has {n_labeled} images only."
+    ]
+
+
 def test_another_bar_searches_no_graph_and_trains_no_mediator_again(given, tmp_path, monkeypatch):
     """Steps inside the stage are kept by their own keys."""
     searched, trained = [], []
