@@ -34,4 +34,7 @@ def test_the_figures_are_those_of_the_recipe_that_ships():
     ran, ships = recipe_from(tomllib.loads(kept["recipe_text"])), read_recipe(demo_file())
     for section in ("base", "committee", "train", "joint", "consensus"):
         assert getattr(ran, section) == getattr(ships, section)
-    assert (ran.split.labeled, ran.split.unlabeled_parts) == (ships.split.labeled, ships.split.unlabeled_parts)
+    assert (ran.split.labeled, ran.split.unlabeled_parts) == (
+        ships.split.labeled,
+        ships.split.unlabeled_parts,
+    )
