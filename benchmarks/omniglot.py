@@ -71,23 +71,23 @@ def main() -> None:
     parser.add_argument("--network", default="small_resnet")
     parser.add_argument("--out", type=Path, default=Path("work/omniglot"))
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    chosen = parser.parse_args()
-    torch.set_num_threads(chosen.threads)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     warnings.simplefilter("error")
     split = split_by_identity(rotated(omniglot("background")), labeled=1 / 11, seed=0)
     manifest = split.labeled
-    if chosen.what == "all":
+    if options.what == "all":
         manifest = merge_manifests([split.labeled, *split.unlabeled])
     start = time.perf_counter()
-    networks = chosen.out / chosen.what
-    train_supervised(manifest, [chosen.network], networks, recipe=RECIPES[chosen.what])
+    networks = options.out / options.what
+    train_supervised(manifest, [options.network], networks, recipe=RECIPES[options.what])
     seconds = time.perf_counter() - start
-    found = measure_rank_1(networks, chosen.network, chosen.out)
+    found = measure_rank_1(networks, options.network, options.out)
     print(
         json.dumps(
             {
-                "network": chosen.network,
-                "trained on": chosen.what,
+                "network": options.network,
+                "trained on": options.what,
                 "images": len(manifest),
                 "identities": manifest.n_identities,
                 "seconds": round(seconds, 1),

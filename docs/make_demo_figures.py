@@ -13,10 +13,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from PIL import Image, ImageChops
+
+from cdp.config.reading import recipe_from
+from cdp.config.sections import DataSection
+from cdp.config.writing import write_recipe
+from cdp.types.run_record import RunRecord, read_run_record
 
 DOCS = Path(__file__).resolve().parent
 README = DOCS.parent / "README.md"
@@ -26,23 +33,21 @@ MARKS = ("<!-- demo figures -->\n", "<!-- end of demo figures -->\n")
 WIDTH, HEIGHT = 1200, 1400
 
 
-def kept_figures(run: dict[str, Any]) -> dict[str, Any]:
-    """What of run.json the table needs, and what tells how it was made."""
-    results = run["results"]
+def kept_figures(record: RunRecord) -> dict[str, Any]:
+    """What of a run's record the table needs, and what says how it was made; somebody's folders are left out."""
+    run = msgspec.to_builtins(record)
+    labels = run["results"]["labels"]
+    true = {key: labels["true"][key] for key in ("pairs", "discards_kept", "discards_removed")}
+    recipe = replace(recipe_from(record.recipe), data=DataSection())
     return {
         "command": "cdp demo",
-        **{key: run[key] for key in ("cdp", "versions", "cores", "seed", "started", "parts", "recipe_text")},
+        **{key: run[key] for key in ("cdp", "versions", "cores", "device", "seed", "started", "parts")},
+        "recipe_text": write_recipe(recipe, commented=False),
         "seconds": round(run["seconds"], 1),
-        "headline": results["headline"],
-        "labels": {
-            key: results["labels"][key] for key in ("setting", "threshold", "coverage", "identities_found")
-        }
-        | {
-            "true": {
-                key: results["labels"]["true"][key] for key in ("pairs", "discards_kept", "discards_removed")
-            }
-        },
-        "members": results["committee"]["members"],
+        "headline": run["results"]["headline"],
+        "labels": {key: labels[key] for key in ("setting", "threshold", "coverage", "identities_found")}
+        | {"true": true},
+        "members": run["results"]["committee"]["members"],
         "stages": [
             {key: stage[key] for key in ("name", "seconds", "peak_memory")} for stage in run["stages"]
         ],
@@ -61,7 +66,12 @@ def table(figures: dict[str, Any]) -> str:
         "|---|---|---|---|",
     ]
     for model in headline["models"]:
-        cells = (model["title"], f"{model['images']:,}", told(model["rank1"]), told(model["tpr"][strictest]))
+        cells = (
+            model["title"],
+            f"{model['images']:,}",
+            with_interval(model["rank1"]),
+            with_interval(model["tpr"][strictest]),
+        )
         lines.append(f"| {' | '.join(cells)} |")
     gap = headline["gap_closed"]
     cells = ("**share of the gap closed**", "", percent(gap["rank1"]), percent(gap["tpr"][strictest]))
@@ -69,7 +79,7 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def told(figure: dict[str, float]) -> str:
+def with_interval(figure: dict[str, float]) -> str:
     return f"{figure['value']:.3f} ({figure['low']:.3f}–{figure['high']:.3f})"
 
 
@@ -117,7 +127,7 @@ def take_picture(page: Path) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
-    figures = kept_figures(json.loads((folder / "run.json").read_text(encoding="utf-8")))
+    figures = kept_figures(read_run_record(folder / "run.json"))
     KEPT.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     README.write_text(between_marks(README.read_text(encoding="utf-8"), table(figures)), encoding="utf-8")
     take_picture(folder / "report.html")

@@ -374,7 +374,7 @@ def test_a_folder_with_other_things_is_left_alone(folder, tmp_path):
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
 
-def test_unknown_networks_and_missing_images_are_found_before_anything_runs(folder, tmp_path):
+def test_unknown_networks_devices_and_missing_images_are_found_before_anything_runs(folder, tmp_path):
     out = tmp_path / "run"
     result = call(folder, "--out", str(out), "--committee.networks", "small_vgg,small_resnett")
     assert result.exit_code == 2
@@ -383,6 +383,11 @@ def test_unknown_networks_and_missing_images_are_found_before_anything_runs(fold
     result = call(folder, "--out", str(out), "--data.images", str(tmp_path / "nowhere"))
     assert result.exit_code == 2
     assert "data.images" in result.output
+    result = call(folder, "--out", str(out), "--device", "cuda:7")
+    assert result.exit_code == 2
+    assert (
+        "Error: engine.device='cuda:7': there is no such device here; choose from auto, cpu" in result.output
+    )
     assert not out.exists()
 
 
@@ -396,6 +401,9 @@ def test_wrong_keys_name_the_nearest(folder, tmp_path):
     result = CliRunner().invoke(app, ["run", "--k", "5", "mine.toml", "--out", str(tmp_path / "run")])
     assert result.exit_code == 2
     assert "--k: name the recipe first: cdp run mine.toml --k" in result.output
+    result = CliRunner().invoke(app, ["run", str(folder / "people"), "--out", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert f"is a folder, not a recipe: cdp run --images {folder / 'people'}" in result.output
 
 
 def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_result(folder, finished, tmp_path):

@@ -115,6 +115,26 @@ def test_one_set_of_embeddings_is_split_by_identity(given, tmp_path):
     assert record.results.committee.members[0].rank1.value is not None
 
 
+def test_parts_larger_than_memory_are_not_read_into_it(given, tmp_path, monkeypatch):
+    """Whole files are written from their maps, several are put together on disk."""
+    taken, take = [], Views.take
+
+    def spy(views, rows):
+        taken.append(views.n_images)
+        return take(views, rows)
+
+    monkeypatch.setattr(Views, "take", spy)
+    words = ("--unlabeled", "unlabeled", "--validation", "validation", "--test", "test")
+    call(given, tmp_path, "--labeled", "labeled", *words, "--preset", "paper")
+    assert taken == [Views.load(given / "test").n_images] * 2, "probes and distractors are scattered rows"
+    views = Views.load(tmp_path / "views" / "unlabeled")
+    parts = [Views.load(given / name) for name in ("unlabeled", "validation")]
+    expected = np.concatenate([part.committee["member2"].source for part in parts])
+    np.testing.assert_array_equal(views.committee["member2"].source, expected)
+    assert list(views.committee) == ["member1", "member2"]
+    assert not [file for file in tmp_path.iterdir() if file.name.startswith(".views")]
+
+
 def test_npz_files_and_names_instead_of_numbers(given, tmp_path):
     record = call(given, tmp_path, "--labeled", "labeled.npz", "--unlabeled", "unlabeled.npz")
     assert record.results.labels.true.discards_kept.pairwise.f > 0.8

@@ -38,3 +38,11 @@ def test_the_figures_are_those_of_the_recipe_that_ships():
         ships.split.labeled,
         ships.split.unlabeled_parts,
     )
+
+
+def test_what_is_kept_of_a_run_makes_the_table_and_names_no_folder(maker, made_run):
+    folder, record = made_run
+    kept = maker.kept_figures(record)
+    assert all(f"{model.rank1.value:.3f}" in maker.table(kept) for model in record.results.headline.models)
+    assert str(folder.parent) not in json.dumps(kept)
+    assert json.loads(json.dumps(kept)) == kept

@@ -61,6 +61,10 @@ def run(
         named = [word for word in words if word.endswith(".toml")]
         if named:
             raise InputError(f"{words[0]}: name the recipe first: cdp run {named[0]} {words[0]} …")
+    if recipe is not None and Path(recipe).is_dir():
+        raise InputError(
+            f"{recipe} is a folder, not a recipe: cdp run --images {recipe} … or --embeddings {recipe} …"
+        )
     settings = recipe_from_options(words) if recipe is None else read_recipe(recipe, words)
     run_or_plan(settings, out, plan=plan, quiet=quiet, as_json=as_json)
 

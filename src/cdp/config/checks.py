@@ -143,7 +143,7 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
         recipe.data.images
         and consensus.inputs == ("relationship",)
         and not n_members
-        and consensus.mediator == "mlp"
+        and consensus.mediator != "vote"
     ):
         yield (
             "consensus.inputs has relationship only, which is about the committee, and committee.networks is empty: add "

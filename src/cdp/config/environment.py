@@ -9,11 +9,12 @@ from typing import Literal
 from cdp.config.checks import check_without_images, member_names
 from cdp.config.sections import RunRecipe
 from cdp.data.views import looks_like_views
+from cdp.devices import find_accelerator
 from cdp.errors import InputError
 
 
 def check_environment(recipe: RunRecipe) -> bool:
-    """Refuse a recipe whose files are not there or do not go together, or whose networks are not known.
+    """Refuse a recipe whose files are not there or do not go together, or whose device or networks are not known.
 
     Returns:
         False if networks were not checked: there are none, or torch is not installed.
@@ -22,6 +23,10 @@ def check_environment(recipe: RunRecipe) -> bool:
         InputError: names the key and the path or network.
     """
     check_paths(recipe)
+    try:
+        find_accelerator(recipe.engine.device)
+    except InputError as error:
+        raise InputError(f"engine.{error}") from None
     if source_kind(recipe) == "images":
         return check_networks(recipe)
     check_without_images(recipe)

@@ -117,7 +117,7 @@ def _suit_small_parts(
             f"{settings.k}."
         )
     n_training = n_validation if settings.train_on == "validation" else n_labeled
-    if settings.mediator == "mlp" and 1 < n_training <= settings.k:
+    if settings.mediator != "vote" and 1 < n_training <= settings.k:
         notes.append(
             f"k = {n_training - 1} instead of {settings.k}: the part to train on has {n_training} images only."
         )

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from cdp import __version__
 from cdp.config.writing import differences, write_recipe
+from cdp.devices import find_accelerator
 from cdp.run.runner import Ran
 from cdp.run.sources import Settled
 from cdp.run.stages import Stage
@@ -109,14 +110,9 @@ def _merge_members(graphs: Committee | None, tested: Committee | None) -> Commit
 
 
 def device_name(device: str) -> str:
-    """What a run computes on, by name; `cpu` where torch is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        return "cpu"
-    from cdp.devices import resolve_device
-
-    return str(resolve_device(device))
+    """What a run computes on, by name."""
+    accelerator = find_accelerator(device)
+    return "cpu" if accelerator is None else str(accelerator)
 
 
 def versions() -> dict[str, str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from cdp.config.sections import RunRecipe
 from cdp.data.ijb import TemplateProtocol, save_templates
@@ -28,6 +31,7 @@ from cdp.run.sources import (
 from cdp.run.stages import Body, Context, version
 from cdp.store import fill
 from cdp.types import Labels, Views
+from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -107,12 +111,22 @@ def collect_views(recipe: RunRecipe, names: Sequence[str]) -> Body:
         for name in names:
             sources |= views_of_source(recipe, name)
         for name in settings.parts:
-            pieces = rows_of_part(part(context.folder, name), sources)
-            views = Views.concatenate([given.take(rows) for given, rows in pieces])
-            with writing_folder(context.folder / "views" / name, force=True) as output:
+            pieces = [_rows_of(*piece) for piece in rows_of_part(part(context.folder, name), sources)]
+            with (
+                writing_folder(context.folder / "views" / name, force=True) as output,
+                tempfile.TemporaryDirectory(prefix=".views-", dir=context.folder) as together,
+            ):
+                # Files larger than memory are put together on disk.
+                views = pieces[0] if len(pieces) == 1 else Views.concatenate(pieces, Path(together))
                 fill(output, Views(views.base, views.committee, None, views.paths))
 
     return collect
+
+
+def _rows_of(given: Views, rows: LongArray) -> Views:
+    """Some rows of views; all of them are not copied."""
+    is_whole = np.array_equal(rows, np.arange(given.n_images))
+    return given if is_whole else given.take(rows)
 
 
 @dataclass(frozen=True)
