@@ -52,7 +52,7 @@ def _data_sets(quick: bool) -> Iterator[tuple[str, dict[str, list[float]]]]:
     if data_folder("lfw") is not None:
         parts = [split_faces(split) for split in range(2 if quick else 3)]
         yield "lfw", {way: [_f(way, *part) for part in parts] for way in WAYS}
-    crowds = [made_up_crowd(150 if quick else 1000, seed) for seed in range(1, 2 if quick else 3)]
+    crowds = [made_up_crowd(150 if quick else 400, seed) for seed in range(1, 2 if quick else 3)]
     yield "crowd", {way: [_f(way, *crowd) for crowd in crowds] for way in WAYS}
     folders = os.environ.get("CDP_RUNS", f"work/omniglot{os.pathsep}demo").split(os.pathsep)
     for folder in map(Path, folders):

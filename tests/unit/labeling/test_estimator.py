@@ -221,8 +221,11 @@ def test_the_mediator_may_not_depend_on_the_order_of_a_pair(split, model):
         ({"k": 100_000}, "cannot be found among"),
         ({"memory_budget": "lots"}, "'lots' is not a size"),
         ({"threads": -1}, r"^threads = -1: a number of threads, 0 or more\.$"),
-        ({"mediator": "vot"}, r'^mediator = "vot": choose one of mlp, vote\. Did you mean vote\?$'),
-        ({"mediator": 3}, r'^CDP\(mediator=3\): give "mlp", "vote", a trained Mediator, or a classifier'),
+        ({"mediator": "vot"}, r'^mediator = "vot": choose one of mlp, trees, vote\. Did you mean vote\?$'),
+        (
+            {"mediator": 3},
+            r'^CDP\(mediator=3\): give "mlp", "trees", "vote", a trained Mediator, or a classifier',
+        ),
         ({"mediator": "vote", "quorum": 9}, "the committee has 2 members"),
         ({"train_on": "validation"}, "fit is given one part only, and trains on it; leave train_on out"),
     ],
