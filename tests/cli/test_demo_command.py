@@ -68,8 +68,8 @@ def test_what_is_wrong_is_a_sentence(tmp_path):
 
 @pytest.mark.slow
 def test_the_quick_demo_tells_the_papers_story(tmp_path):
-    """Seeded. With 15 epochs two seeds gave 0.880, 0.949, 0.975 and 0.833, 0.906, 0.953, and F 0.81 and 0.79."""
-    result = CliRunner().invoke(app, ["demo", "--quick", "--out", str(tmp_path / "demo")])
+    """Seeded: rank-1 0.821, 0.950, 0.975, pairwise F 0.71. One thread, as several tests share the machine."""
+    result = CliRunner().invoke(app, ["demo", "--quick", "--threads", "1", "--out", str(tmp_path / "demo")])
     assert result.exit_code == 0, result.output
     results = json.loads((tmp_path / "demo" / "run.json").read_text())["results"]
     rank_1 = {model["key"]: model["rank1"]["value"] for model in results["headline"]["models"]}

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -336,27 +335,16 @@ def test_parts_that_are_split_already_run_with_what_there_is(parts, tmp_path):
     assert again[-1]["notes"] == record.notes
 
 
-def test_a_folder_of_photos_runs_with_no_key_edited(tmp_path, monkeypatch):
-    """Only the number of epochs is cut, behind the command's back."""
-    draw_patterns(tmp_path / "photos", n_identities=40, n_images=8, side=32)
-    trained = []
-    for module, name in (("cdp.nets.supervised", "train_supervised"), ("cdp.nets.joint", "train_joint")):
-        function = getattr(__import__(module, fromlist=[name]), name)
-
-        def quickly(*args, recipe, function=function, name=name, **named):
-            trained.append(name)
-            return function(*args, recipe=replace(recipe, epochs=1), **named)
-
-        monkeypatch.setattr(f"{module}.{name}", quickly)
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["run", "--images", "photos", "--out", "work"])
+def test_a_folder_of_photos_needs_no_key(folder, tmp_path, monkeypatch):
+    """The README's test runs it; here are its stages."""
+    monkeypatch.chdir(folder)
+    words = ["run", "--images", "people", "--out", str(tmp_path / "work"), "--plan", "--json"]
+    result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    assert trained == ["train_supervised"] * 5 + ["train_joint", "train_supervised"]
-    record = record_of(tmp_path / "work")
-    assert {"labeled", "unlabeled", "validation", "probes", "distractors"} == set(record.parts)
-    assert [model.key for model in record.results.headline.models] == ["labeled", "cdp", "all"]
-    assert record.results.tuning is not None
-    assert left_out(record) == []
+    names = [one["stage"] for one in events(result.stdout)]
+    kinds = ("resnet", "vgg", "inception", "densenet", "nasnet")
+    assert names[:6] == ["split", *(f"train small_{kind}" for kind in kinds)]
+    assert {"label", "train with pseudo-labels", "train with all labels", "measure recognition"} < set(names)
 
 
 def test_a_second_run_in_the_same_folder_is_refused(folder, copied):

@@ -78,14 +78,15 @@ def run_stages(
     context = Context(ledger.folder, cache, engine, listener.progress)
     ran = []
     for at, stage in enumerate(stages, start=1):
-        freshness = ledger.judge(stage, digests)
-        record = ledger.read(stage) if freshness.is_fresh else None
+        record = ledger.read(stage)
+        why = ledger.why_stale(stage, record, digests)
+        record = None if why else record
         with disk_errors(stage.name, "what is done is kept"):
             if record is None and pool is not None:
                 record = pool.fetch(stage, stage.key(digests), ledger)
             is_fresh = record is not None
             if record is None:
-                listener.started(stage, freshness.why, at, len(stages))
+                listener.started(stage, why, at, len(stages))
                 record = _run(stage, ledger, digests, context)
             if pool is not None:
                 pool.publish(stage, record, ledger)
@@ -104,17 +105,15 @@ def plan_stages(stages: Sequence[Stage], ledger: Ledger, sources: Mapping[str, s
         record = ledger.read(stage)
         waits = [unknown.get(name, name) for name in stage.needs if name not in digests]
         if record is not None and waits:
-            state, why = "perhaps", f"after {waits[0]}"
-        elif record is None:
-            state, why = "run", "not made yet"
+            planned = Planned(stage, "perhaps", f"after {waits[0]}")
         else:
-            freshness = ledger.judge(stage, digests)
-            state, why = "fresh" if freshness.is_fresh else "run", freshness.why
-        if record is not None and state == "fresh":
+            why = ledger.why_stale(stage, record, digests)
+            planned = Planned(stage, "run" if why else "fresh", why or "up to date")
+        if record is not None and planned.state == "fresh":
             digests |= record.makes
         else:
             unknown |= dict.fromkeys(stage.makes, stage.name)
-        plan.append(Planned(stage, state, why))
+        plan.append(planned)
     return plan
 
 

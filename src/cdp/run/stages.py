@@ -111,14 +111,6 @@ class Record:
     steps: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Freshness:
-    """Whether a stage need not run, and otherwise why it must."""
-
-    is_fresh: bool
-    why: str
-
-
 class Ledger:
     """The records of all stages of a run's folder, and the hashes of what it holds."""
 
@@ -155,19 +147,18 @@ class Ledger:
         """Hash of every output as it is now."""
         return {name: self.hashes.of_path(self.folder / path) for name, path in stage.makes.items()}
 
-    def judge(self, stage: Stage, digests: Mapping[str, str]) -> Freshness:
-        """Is what the stage would make there, made from the same inputs with the same settings?"""
-        record = self.read(stage)
+    def why_stale(self, stage: Stage, record: Record | None, digests: Mapping[str, str]) -> str:
+        """Why a stage must run; empty if what it would make is there, from the same inputs with the same settings."""
         if record is None:
-            return Freshness(False, "not made yet")
+            return "not made yet"
         if record.key != stage.key(digests):
-            return Freshness(False, _what_changed(stage, record, digests))
+            return _what_changed(stage, record, digests)
         if not record.done:
-            return Freshness(False, "was interrupted")
+            return "was interrupted"
         for name, digest in self.digests(stage).items():
             if digest != record.makes.get(name):
-                return Freshness(False, f"{stage.makes[name]} is {'gone' if digest is None else 'damaged'}")
-        return Freshness(True, "up to date")
+                return f"{stage.makes[name]} is {'gone' if digest is None else 'damaged'}"
+        return ""
 
     def begin(self, stage: Stage, digests: Mapping[str, str]) -> None:
         """Note that a stage is under way; what an older one left is cleared, a killed one's work is kept."""
