@@ -62,8 +62,7 @@ class MeasuredWorkspace(Workspace):
         self.memory[name] = max(self.memory.get(name, 0), memory.peak)
 
 
-def _runtime(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del recipe
+def _runtime(_recipe: RunRecipe, options: Options) -> list[Variant]:
     return [
         Variant(
             f"{method}-{size}",
@@ -115,8 +114,7 @@ def _made_up(n_images: int, members: int, seed: int) -> Views:
     return made.take(np.arange(min(n_images, made.n_images)))
 
 
-def _runtime_columns(recipe: RunRecipe) -> list[Column]:
-    del recipe
+def _runtime_columns(_recipe: RunRecipe) -> list[Column]:
     titles = {"graphs": "k-NN graphs", "consensus": "opinions and mediator", "groups": "propagation"}
     return [
         *(Column(f"{step}_seconds", titles[step], "seconds", "low") for step in _STEPS),
@@ -196,8 +194,7 @@ def _methods(run: Finished) -> list[Measure]:
     return rows
 
 
-def _baseline_columns(recipe: RunRecipe) -> list[Column]:
-    del recipe
+def _baseline_columns(_recipe: RunRecipe) -> list[Column]:
     return [
         Column("precision", "pairwise precision"),
         Column("recall", "pairwise recall"),

@@ -54,8 +54,7 @@ def _labels(
     return Variant(slug, {**JUDGED_BY_F, **overrides}, _WANTED, one_row_of_labels(*cells), stages)
 
 
-def _k(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del recipe, options
+def _k(_recipe: RunRecipe, _options: Options) -> list[Variant]:
     return [_labels(f"k{k}", {"consensus.k": k}, str(k)) for k in (10, 20, 30, 40)]
 
 
@@ -79,8 +78,7 @@ def _sizes(recipe: RunRecipe, options: Options) -> list[Variant]:
     ]
 
 
-def _inputs(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del recipe, options
+def _inputs(_recipe: RunRecipe, _options: Options) -> list[Variant]:
     return [
         _labels(f"inputs{many}", {**_MEDIATOR, "consensus.inputs": list(names)}, " + ".join(names))
         for many in range(1, len(ALL_INPUTS) + 1)
@@ -88,8 +86,7 @@ def _inputs(recipe: RunRecipe, options: Options) -> list[Variant]:
     ]
 
 
-def _heterogeneity(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del options
+def _heterogeneity(recipe: RunRecipe, _options: Options) -> list[Variant]:
     members = recipe.committee.networks
     if len(members) < 2:
         raise InputError(
@@ -109,8 +106,7 @@ def _heterogeneity(recipe: RunRecipe, options: Options) -> list[Variant]:
     ]
 
 
-def _weights(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del recipe, options
+def _weights(_recipe: RunRecipe, _options: Options) -> list[Variant]:
     return [Variant("mediator", _MEDIATOR, _WANTED, _blocks, extra=_first_layer)]
 
 
@@ -155,8 +151,7 @@ def _layer(run: Finished) -> Any:
     return classifier.weights_[0][0] if isinstance(classifier, PaperMLP) else None
 
 
-def _weight_columns(recipe: RunRecipe) -> list[Column]:
-    del recipe
+def _weight_columns(_recipe: RunRecipe) -> list[Column]:
     return [
         Column("inputs", "inputs", "count", ""),
         Column("importance", "importance", "number", ""),

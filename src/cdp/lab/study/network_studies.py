@@ -85,8 +85,7 @@ def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
     return read
 
 
-def _ratio(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del options
+def _ratio(recipe: RunRecipe, _options: Options) -> list[Variant]:
     ways: dict[str, tuple[dict[str, Any], Callable[[Settled], list[Stage]]]] = {
         "clustering": clustered(recipe),
         "vote": ({"consensus.mediator": "vote", "train.folds": 0}, make_stages),
@@ -135,8 +134,7 @@ def _ratio_columns(recipe: RunRecipe) -> list[Column]:
     return [*_columns(recipe), Column("ratio", "unlabeled : labeled", "number", "")]
 
 
-def _base(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del options
+def _base(recipe: RunRecipe, _options: Options) -> list[Variant]:
     networks = [recipe.base.network, *recipe.committee.networks]
     return [
         Variant(
@@ -154,8 +152,7 @@ def _base(recipe: RunRecipe, options: Options) -> list[Variant]:
     ]
 
 
-def _loss(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del options
+def _loss(recipe: RunRecipe, _options: Options) -> list[Variant]:
     return [
         Variant(
             loss,
@@ -179,16 +176,14 @@ def _one_by_one(rows: Mapping[str, tuple[str, Mapping[str, Any]]], full: str) ->
     return variants
 
 
-def _rounds(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del recipe, options
+def _rounds(_recipe: RunRecipe, _options: Options) -> list[Variant]:
     rows = {
         f"rounds{rounds}": (str(rounds), {"joint.rounds": rounds, "train.folds": 0}) for rounds in (1, 2, 3)
     }
     return _one_by_one(rows, "rounds1")
 
 
-def _recall_weight(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del recipe, options
+def _recall_weight(_recipe: RunRecipe, _options: Options) -> list[Variant]:
     common = {"consensus.tune": True}
     rows = {
         f"weight{weight:g}": (f"{weight:g}", {**common, "consensus.recall_weight": weight})
@@ -197,8 +192,7 @@ def _recall_weight(recipe: RunRecipe, options: Options) -> list[Variant]:
     return _one_by_one(rows, "weight1")
 
 
-def _mistakes(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del options
+def _mistakes(recipe: RunRecipe, _options: Options) -> list[Variant]:
     if not recipe.data.truth:
         raise InputError(
             "mistakes: labels are corrected by the truth, and data.truth is false; set data.truth = true."
@@ -216,8 +210,7 @@ def _mistakes(recipe: RunRecipe, options: Options) -> list[Variant]:
     ]
 
 
-def _soft(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del options
+def _soft(recipe: RunRecipe, _options: Options) -> list[Variant]:
     common = _at_two(recipe)
     rows: dict[str, tuple[str, Mapping[str, Any]]] = {
         "hard": ("hard (depth 0)", {**common, "consensus.soft_depth": 0})
@@ -228,8 +221,7 @@ def _soft(recipe: RunRecipe, options: Options) -> list[Variant]:
     return _one_by_one(rows, "hard")
 
 
-def _committee(recipe: RunRecipe, options: Options) -> list[Variant]:
-    del recipe, options
+def _committee(_recipe: RunRecipe, _options: Options) -> list[Variant]:
     overrides = {"evaluation.members": True, "evaluation.ensemble": 4}
     return [Variant("committee", overrides, ("member figures",), _members)]
 
