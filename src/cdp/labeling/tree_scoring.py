@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from cdp.consensus.evidence import TOGETHER, join_models, prepare_evidence
+from cdp.consensus.evidence import prepare_evidence, search_together
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import estimate_probabilities, known_pairs
@@ -51,29 +49,23 @@ def score_by_trees(
             f'{FEWEST_IDENTITIES} at least are needed: give more, or use mediator = "mlp".'
         )
     longer = replace(settings, k=min(2 * settings.k, views.n_images - 1))
-    with tempfile.TemporaryDirectory(prefix="cdp-joined-", dir=_existing(work.cache.folder)) as folder:
-        joined = join_models(views, work.engine.memory_budget, Path(folder))
-        graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work)
-        both = find_graphs(Views(joined), longer, seed=seed, work=work, part=f"{TOGETHER}, ")["base"]
-        candidates = both.nearest(settings.k)
-        pairs = candidate_pairs(candidates)
-        with work.step("consensus"):
-            source = prepare_evidence([*views.names, TOGETHER], [*views, joined], [*graphs.values(), both])
-            probability = estimate_probabilities(
-                source,
-                pairs,
-                known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
-                passes=settings.passes,
-                seed=seed,
-                engine=work.engine,
-                progress=work.progress,
-            )
+    graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work)
+    with work.step("all models"):
+        together = search_together(
+            views, list(graphs.values()), longer.k, threads=work.engine.threads, progress=work.progress
+        )
+    candidates = together.nearest(settings.k)
+    pairs = candidate_pairs(candidates)
+    with work.step("consensus"):
+        probability = estimate_probabilities(
+            prepare_evidence(views, list(graphs.values()), together),
+            pairs,
+            known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
+            passes=settings.passes,
+            seed=seed,
+            engine=work.engine,
+            progress=work.progress,
+        )
     kept = probability > settings.kept_above
     scored = ConsensusGraph(pairs.ids[kept], 1 - probability[kept], views.n_images)
     return scored, {name: graph.nearest(settings.k) for name, graph in graphs.items()}, candidates
-
-
-def _existing(folder: Path | None) -> Path | None:
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
