@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from cdp.kernels import kernel
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray
@@ -41,25 +42,40 @@ class BoostedTrees:
         return total
 
 
-def grow_trees(matrix: FloatArray, same: BoolArray, seed: int) -> BoostedTrees:
-    """Trees that tell pairs of one identity from others; the same on any number of threads."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
+class TreeGrower:
+    """Grows trees, on several threads at a time if need be, and the same on any number of them.
 
-    if same.all() or not same.any():
-        share = np.clip(same.mean() if len(same) else 0.5, 1e-3, 1 - 1e-3)
-        none = np.empty(0, np.int32)
-        return BoostedTrees(none, np.empty(0), none, none, none, float(np.log(share / (1 - share))))
-    model = HistGradientBoostingClassifier(
-        max_iter=N_TREES,
-        learning_rate=RATE,
-        max_leaf_nodes=N_LEAVES,
-        l2_regularization=1.0,
-        early_stopping=False,
-        random_state=seed,
-    )
-    # One thread: sums over pairs would else be rounded by the number of threads.
-    with threadpool_limits(limits=1):
-        model.fit(matrix, same)
+    It must be made on the main thread: looking for the libraries whose threads are to be limited, while another thread
+    imports one, is a deadlock.
+    """
+
+    def __init__(self) -> None:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        self._make = HistGradientBoostingClassifier
+        self._libraries = ThreadpoolController()
+
+    def grow(self, matrix: FloatArray, same: BoolArray, seed: int) -> BoostedTrees:
+        """Trees that tell pairs of one identity from others."""
+        if same.all() or not same.any():
+            share = np.clip(same.mean() if len(same) else 0.5, 1e-3, 1 - 1e-3)
+            none = np.empty(0, np.int32)
+            return BoostedTrees(none, np.empty(0), none, none, none, float(np.log(share / (1 - share))))
+        model = self._make(
+            max_iter=N_TREES,
+            learning_rate=RATE,
+            max_leaf_nodes=N_LEAVES,
+            l2_regularization=1.0,
+            early_stopping=False,
+            random_state=seed,
+        )
+        # One thread: sums over pairs would else be rounded by the number of threads.
+        with self._libraries.limit(limits=1, user_api="openmp"):
+            model.fit(matrix, same)
+        return _as_arrays(model)
+
+
+def _as_arrays(model: Any) -> BoostedTrees:
     # The library has no public way to its trees; a test compares the walk below with its own probabilities.
     trees = [trees_of_step[0].nodes for trees_of_step in model._predictors]
     roots = np.cumsum([0, *(len(nodes) for nodes in trees)])[:-1]

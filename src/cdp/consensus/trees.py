@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from cdp.consensus.boosted_trees import BoostedTrees, grow_trees
+from cdp.consensus.boosted_trees import BoostedTrees, TreeGrower
 from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
@@ -74,10 +74,11 @@ def estimate_probabilities(
     """
     engine = engine or Engine()
     evidence = _Evidence(source, pairs, engine)
+    train = partial(_train, TreeGrower(), evidence, known, seed)
     probability: FloatArray | None = None
     for number in range(passes):
         step = f"trees, pass {number + 1} of {passes}"
-        judges = list(map_blocks(partial(_train, evidence, known, seed), range(FOLDS + 1), engine.threads))
+        judges = list(map_blocks(train, range(FOLDS + 1), engine.threads))
         odds = np.empty(len(pairs))
 
         def judge(
@@ -138,14 +139,14 @@ class _Evidence:
         return np.concatenate([own, more], axis=1)
 
 
-def _train(evidence: _Evidence, known: KnownPairs, seed: int, fold: int) -> BoostedTrees:
+def _train(grower: TreeGrower, evidence: _Evidence, known: KnownPairs, seed: int, fold: int) -> BoostedTrees:
     """Trees trained on the pairs that no identity of the fold takes part in; on all training pairs for fold `FOLDS`."""
     rows = np.flatnonzero(known.teaches & (known.first != fold) & (known.second != fold))
     if len(rows) > _MOST_TRAINING_PAIRS:
         rows = np.sort(
             np.random.default_rng([seed, 7, fold]).choice(rows, _MOST_TRAINING_PAIRS, replace=False)
         )
-    return grow_trees(evidence.rows(rows), known.same[rows], seed)
+    return grower.grow(evidence.rows(rows), known.same[rows], seed)
 
 
 def _cross_fitted(

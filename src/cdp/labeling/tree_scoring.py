@@ -10,8 +10,6 @@ from cdp.consensus.evidence import prepare_evidence, search_together
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import estimate_probabilities, known_pairs
-from cdp.errors import InputError
-from cdp.labeling.tuning import FEWEST_IDENTITIES, count_shared
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
 from cdp.types import ConsensusGraph, KnnGraph, Views
 from cdp.types.arrays import BoolArray
@@ -42,12 +40,6 @@ def score_by_trees(
     known = np.full(views.n_images, -1, np.int64)
     if mask is not None and views.identities is not None:
         known[mask] = views.identities[mask]
-    n_shared = count_shared(known)
-    if n_shared < FEWEST_IDENTITIES:
-        raise InputError(
-            f'mediator = "trees" is trained on known identities with two images or more, and there are {n_shared}; '
-            f'{FEWEST_IDENTITIES} at least are needed: give more, or use mediator = "mlp".'
-        )
     longer = replace(settings, k=min(2 * settings.k, views.n_images - 1))
     graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work)
     with work.step("all models"):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cdp import InputError, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
+from cdp import CDP, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
 from cdp.consensus import boosted_trees
-from cdp.consensus.boosted_trees import grow_trees
+from cdp.consensus.boosted_trees import TreeGrower
 from cdp.consensus.evidence import BLOCKS, extract_evidence, prepare_evidence, search_together
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.consensus.settings import ConsensusSettings
@@ -101,7 +101,7 @@ def test_walked_trees_say_what_the_library_says(n_rows):
     generator = np.random.default_rng(4)
     matrix = generator.normal(size=(n_rows, 6)).astype(np.float32)
     same = matrix[:, 0] + matrix[:, 1] ** 2 + 0.3 * generator.normal(size=n_rows) > 1
-    found = grow_trees(matrix, same, seed=3).log_odds(matrix)
+    found = TreeGrower().grow(matrix, same, seed=3).log_odds(matrix)
     library = HistGradientBoostingClassifier(
         max_iter=15,
         learning_rate=boosted_trees.RATE,
@@ -115,8 +115,8 @@ def test_walked_trees_say_what_the_library_says(n_rows):
 
 def test_trees_without_two_classes_know_the_share_only():
     matrix = np.zeros((5, 2), np.float32)
-    assert (grow_trees(matrix, np.ones(5, bool), 0).log_odds(matrix) > 5).all()
-    assert (grow_trees(matrix, np.zeros(5, bool), 0).log_odds(matrix) < -5).all()
+    assert (TreeGrower().grow(matrix, np.ones(5, bool), 0).log_odds(matrix) > 5).all()
+    assert (TreeGrower().grow(matrix, np.zeros(5, bool), 0).log_odds(matrix) < -5).all()
 
 
 def slow_second_order(table, one, other):
@@ -201,14 +201,18 @@ def test_trees_take_known_rows_in_the_midst_and_look_at_no_others(split):
     )
 
 
-def test_too_few_known_identities_are_refused(split):
+def test_with_too_few_known_identities_the_papers_mediator_is_trained(split):
     one = np.unique(split.labeled.identities)[:5]
     few = split.labeled.take(np.isin(split.labeled.identities, one))
-    chosen = ConsensusSettings.of(mediator="trees", k=10)
-    with pytest.raises(
-        InputError, match=r'mediator = "trees" is trained on known identities .*use mediator = "mlp"'
-    ):
-        label(split.unlabeled, chosen, labeled=[few])
+    settings = ConsensusSettings.of(mediator="trees", k=10)
+    found = label(split.unlabeled, settings, labeled=[few])
+    assert found.mediator is not None
+    assert any('mediator = "mlp" instead of "trees"' in note for note in found.notes)
+    model = CDP(mediator="trees", k=10).fit(few)
+    np.testing.assert_array_equal(model.predict(split.unlabeled).labels, found.labels.labels)
+    graphs = [knn_graph(model, 20) for model in split.unlabeled]
+    given = label(split.unlabeled, settings, labeled=[split.labeled], graphs=graphs)
+    assert any("given k-NN graphs do not have the known images" in note for note in given.notes)
 
 
 def test_given_lists_are_used_as_they_are(split):
