@@ -6,8 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cdp.consensus import boosted_trees
 from cdp.types import Views
 from cdp.types.run_record import RunRecord
+
+
+@pytest.fixture(autouse=True)
+def fewer_trees(request, monkeypatch):
+    """As many as tiny data needs; the quality of labels is measured with all of them."""
+    if "quality" not in request.path.parts:
+        monkeypatch.setattr(boosted_trees, "N_TREES", 15)
 
 
 @pytest.fixture(scope="session")

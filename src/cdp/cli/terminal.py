@@ -41,6 +41,13 @@ def decimals(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.3f}"
 
 
+def with_interval(figure: Figure) -> str:
+    """`0.937 (0.921 to 0.950)`."""
+    if figure.low is None or figure.high is None:
+        return decimals(figure.value)
+    return f"{decimals(figure.value)} ({figure.low:.3f} to {figure.high:.3f})"
+
+
 def say(console: Console, text: str) -> None:
     """A line as it is, however long."""
     console.print(text, highlight=False, soft_wrap=True, markup=False)
@@ -67,6 +74,9 @@ def print_labeling(labeling: Labeling, results: Results, out: Path) -> None:
         table.add_row("confidence, 5 % / median", f"{low:.3f} / {middle:.3f}")
     how = "tuned" if labeling.tuning is not None else "given"
     table.add_row(f"{settings.bar_key}, {how}", f"{settings.bar:g}")
+    if labeling.expected is not None:
+        for name in ("precision", "recall", "coverage"):
+            table.add_row(f"expected {name}", with_interval(getattr(labeling.expected, name)))
     recalls = [graph.recall for graph in labeling.graphs.values() if graph.recall is not None]
     if recalls:
         table.add_row("recall of the approximate graphs", f"{min(recalls):.3f} to {max(recalls):.3f}")

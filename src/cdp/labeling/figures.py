@@ -60,6 +60,8 @@ def measure_labeling(
             pairs=_pairs(labeling, counted),
         ),
         tuning=labeling.tuning,
+        expected=labeling.expected,
+        calibration=labeling.calibration,
         mediator=_mediator(labeling, views, identities, seed),
         committee=Committee(
             members=[

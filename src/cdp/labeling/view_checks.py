@@ -57,6 +57,15 @@ def check_mediator(mediator: Mediator | None, views: Views, settings: ConsensusS
         )
 
 
+def check_same_committee(known: Views, views: Views) -> None:
+    """Refuse known images that other models saw."""
+    if tuple(known.committee) != tuple(views.committee):
+        raise InputError(
+            f"The known images have the committee {_listed(tuple(known.committee))}, these views have "
+            f"{_listed(tuple(views.committee))}; give the same members in the same order."
+        )
+
+
 def check_labeled(parts: Sequence[Views], settings: ConsensusSettings) -> None:
     """Refuse labeled parts that a mediator cannot be trained on, or a vote not be tuned on."""
     is_vote = settings.mediator == "vote"

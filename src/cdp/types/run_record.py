@@ -164,11 +164,36 @@ class TuningPoint(Score, frozen=True, kw_only=True):
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """The thresholds tried and the one chosen, by an F that counts recall `recall_weight` times."""
+    """The thresholds tried and the one chosen.
+
+    By an F that counts recall `recall_weight` times, or with a `precision` by recall among those that reach it.
+    """
 
     chosen: float
     curve: list[TuningPoint] = []
     recall_weight: float = 1.0
+    precision: float = 0.0
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """What known images among the others say of the labels: pairwise precision and recall, and coverage.
+
+    Attributes:
+        identities: how many identities are known; the intervals are over them.
+    """
+
+    identities: int
+    precision: Figure = Figure()
+    recall: Figure = Figure()
+    coverage: Figure = Figure()
+
+
+class CalibrationBin(msgspec.Struct, frozen=True, kw_only=True):
+    """Pairs that were given about one probability: how many, their mean probability, and the share that is one identity."""
+
+    pairs: int
+    probability: float
+    same: float
 
 
 class Importance(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +261,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         labels: of the last round.
         headline: None without networks or probe images.
         tuning: None if the threshold was given.
+        expected: None if no identity among the unlabeled images is known.
+        calibration: of the pairs' probabilities, on the same known images.
         mediator: None if nothing was fitted, as for a vote.
         earlier_rounds: labels of the rounds before the last, in order.
         committee: None if nothing is known about single models.
@@ -244,6 +271,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     labels: LabelFigures
     headline: Headline | None = None
     tuning: Tuning | None = None
+    expected: Expectation | None = None
+    calibration: list[CalibrationBin] = []
     mediator: MediatorFigures | None = None
     earlier_rounds: list[LabelFigures] = []
     committee: Committee | None = None
