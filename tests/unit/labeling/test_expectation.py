@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from cdp.consensus.group_ties import tie_groups, tie_to_group
 from cdp.consensus.settings import ConsensusSettings
+from cdp.lab.synthetic import synthetic_views
 from cdp.labeling.expectation import calibrate, count_by_identity, expect, measure_calibration
 from cdp.labeling.output import rank_mixed_groups
 from cdp.labeling.pipeline import label
@@ -83,7 +84,8 @@ def test_expectation_and_confidence_hold_on_images_nobody_looked_at(large_split)
     together = (found[:, None] == found) & (found >= 0)[:, None] & ~np.eye(len(truth), dtype=bool)
     expected = labeling.expected
     assert expected.precision.value == pytest.approx(same[together].mean(), abs=0.05)
-    assert expected.recall.value == pytest.approx(together[same].mean(), abs=0.05)
+    # Known pairs are judged by trees that saw two thirds of the known images: fewer are found than of the others.
+    assert together[same].mean() - 0.12 < expected.recall.value < together[same].mean() + 0.03
     assert expected.coverage.value == pytest.approx((found >= 0).mean(), abs=0.05)
     assert expected.precision.low <= expected.precision.value <= expected.precision.high
     assert expected.identities == len(np.unique(large_split.labeled.identities))
