@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from cdp.cli.app import ForceOption, JsonOption, OutOption, QuietOption, app, plain_errors, print_table
-from cdp.errors import InputError, OutputExistsError
+from cdp.errors import InputError
 
 ManifestArgument = Annotated[
     str,
@@ -65,7 +65,7 @@ def split(
     given = {"labeled": labeled, "validation": validation, "probes": probes, "distractors": distractors}
     shares = {name: parse_share(f"--{name}", text) for name, text in given.items()}
     unreadable: list[Unreadable] = []
-    with writing_folder(out, force=force) as folder:
+    with writing_folder(out, force=force, kind="Split", inputs=[manifest, skip]) as folder:
         images = read_manifest(manifest, root=root, skip=skip)
         if skip_unreadable:
             with progress_bars(not quiet) as progress:
@@ -114,17 +114,16 @@ def check(
     """Decode every image and list those that cannot be read; the exit code is 2 if there are any."""
     from cdp.data.check import check_images, write_unreadable
     from cdp.data.manifests import read_manifest
+    from cdp.files import check_output
     from cdp.progress import progress_bars
 
-    if list_file is not None and list_file.exists() and not force:
-        raise OutputExistsError(
-            f"{list_file} is there already; choose another name or replace it with --force."
-        )
+    if list_file is not None:
+        check_output(list_file, force=force, inputs=[manifest])
     images = read_manifest(manifest, root=root)
     with progress_bars(not quiet) as progress:
         unreadable = check_images(images, threads, progress)
     if list_file is not None:
-        write_unreadable(images, unreadable, list_file, force=force)
+        write_unreadable(images, unreadable, list_file, force=force, inputs=[manifest])
     counts = {
         "images": images.n_images,
         "identities": images.n_identities,

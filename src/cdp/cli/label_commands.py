@@ -35,6 +35,12 @@ class Inputs:
     base: str | None
     dim: int | None
 
+    @property
+    def paths(self) -> list[str | Path | None]:
+        """All of them, those that are not given as None."""
+        graphs = [entry.partition("=")[2] or entry for entry in self.knn]
+        return [self.unlabeled, self.labeled, self.validation, self.trained_mediator, *graphs]
+
 
 @app.command()
 @with_settings(ConsensusSettings, Engine)
@@ -116,7 +122,11 @@ def label_files(
 
     _check_ways(inputs, settings)
     # Opened first: that the output cannot be written must not be found out after an hour of work.
-    with writing_folder(out, force=force) as folder, progress_bars(not quiet) as progress:
+    given = [*inputs.paths, cache]
+    with (
+        writing_folder(out, force=force, kind="Labels", inputs=given) as folder,
+        progress_bars(not quiet) as progress,
+    ):
         unlabeled, labeled, validation = _read_parts(inputs)
         labeling = label_views(
             unlabeled,
@@ -258,10 +268,10 @@ def example(
         from cdp.lab.example import compare_ways
         from cdp.lab.synthetic import synthetic_views
         from cdp.progress import progress_bars
-        from cdp.store import fill
+        from cdp.store import fill, write_card
 
         split = synthetic_views(identities, seed=seed)
-        with writing_folder(out, force=force) as folder:
+        with writing_folder(out, force=force, kind="Example") as folder:
             (folder / "views").mkdir()
             for name, part in (("labeled", split.labeled), ("unlabeled", split.unlabeled)):
                 fill(folder / "views" / name, part)
@@ -270,5 +280,7 @@ def example(
             views = folder / "views"
             inputs = Inputs(views / "unlabeled", views / "labeled", None, None, (), None, None)
             label_files(inputs, folder / "labels", ConsensusSettings.of(), seed=seed, quiet=True)
+            about = {"identities": identities, "seed": seed}
+            write_card(folder, "Example", "Made-up embeddings, labeled four ways", about, {})
         if not quiet:
             print_example(split, rows, out)

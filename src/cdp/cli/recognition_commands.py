@@ -92,7 +92,8 @@ def eval_verification(
         ),
     )
     if picture is not None:
-        check_picture(picture, force=force)
+        given = [embeddings, flipped, against, against_flipped, network, against_network, pictures]
+        check_picture(picture, force=force, inputs=[*given, *protocols, list_, identities])
 
     def measure(path: Path, mirrored: Path | None) -> Verification:
         scored = score_protocol(
@@ -182,7 +183,8 @@ def eval_identification(
         (bool(against) != bool(against_distractors), "--against and --against-distractors go together."),
     )
     if picture is not None:
-        check_picture(picture, force=force)
+        given = [probes, distractors, against, against_distractors, network, against_network]
+        check_picture(picture, force=force, inputs=[*given, identities, probe_list, *lists])
 
     def measure(probes: Path, distractors: Path, suffix: str) -> Identification:
         if probe_list is not None:

@@ -20,7 +20,7 @@ from cdp.cli.app import (
     plain_errors,
     print_table,
 )
-from cdp.errors import InputError, OutputExistsError
+from cdp.errors import InputError
 from cdp.lab.study.catalog import SENTENCES
 
 if TYPE_CHECKING:
@@ -54,11 +54,10 @@ def page(
 
     A file remarks.md in a study's folder is set below its tables; one beside the page opens it.
     """
-    from cdp.files import write_text
+    from cdp.files import check_output, write_text
     from cdp.lab.study.study_page import comparison_page, read_chapters, read_remarks
 
-    if out.exists() and not force:
-        raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
+    check_output(out, force=force, inputs=folders)
     write_text(out, comparison_page(read_chapters(folders, out), read_remarks(out.parent)))
 
 

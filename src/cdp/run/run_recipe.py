@@ -9,7 +9,7 @@ from pathlib import Path
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
-from cdp.files import write_text
+from cdp.files import check_output, refuse_link, write_text
 from cdp.report.write import write_report
 from cdp.run.contents import hash_settings
 from cdp.run.plan import make_stages
@@ -122,7 +122,8 @@ def clear(out: str | Path) -> None:
 
     folder = Path(out).absolute()
     if folder.is_dir():
-        refuse_other_folder(folder, "stages", "cdp run")
+        refuse_link(folder, out)
+        check_output(out, force=True, kind="run")
         with alone_in(folder):
             shutil.rmtree(folder)
 
