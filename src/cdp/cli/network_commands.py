@@ -15,7 +15,6 @@ import typer
 
 from cdp.cli.app import (
     ForceOption,
-    InterruptedRunError,
     JsonOption,
     OutOption,
     QuietOption,
@@ -25,6 +24,7 @@ from cdp.cli.app import (
 )
 from cdp.cli.derived_options import Given, parse_text, settings_from, with_settings
 from cdp.cli.image_commands import ManifestArgument
+from cdp.cli.signals import resumable
 from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.nets.recipe import Recipe
@@ -351,15 +351,13 @@ def _torch(options: RunOptions, engine: Engine, quiet: bool) -> Iterator[tuple[W
     if options.trunks:
         load_trunks(options.trunks)
     with (
+        resumable(),
         joined_world(engine.device) as world,
         progress_bars(world.is_first and not quiet) as progress,
         warnings.catch_warnings(),
     ):
         warnings.showwarning = _say_warning if world.is_first else _ignore
-        try:
-            yield world, progress
-        except KeyboardInterrupt:
-            raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
+        yield world, progress
 
 
 def _print_trained(folders: Sequence[Path]) -> None:

@@ -12,7 +12,6 @@ import typer
 from cdp.cli.app import (
     OVERRIDABLE,
     ForceOption,
-    InterruptedRunError,
     LinesOption,
     PlanOption,
     QuietOption,
@@ -20,6 +19,7 @@ from cdp.cli.app import (
     plain_errors,
     print_table,
 )
+from cdp.cli.signals import resumable
 from cdp.errors import InputError
 from cdp.lab.study.catalog import SENTENCES
 
@@ -152,12 +152,12 @@ def _run(
     from cdp.lab.study.execute import StudyListener, run_study
     from cdp.lab.study.result_tables import table_of
 
-    with listening(StudyListener, StudyLines, StudyTerminal, as_json=as_json, quiet=quiet) as listener:
-        try:
-            command = typed_command(sys.argv[1:])
-            results = run_study(study, recipe, out, jobs, pool=pool, command=command, listener=listener)
-        except KeyboardInterrupt:
-            raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
+    with (
+        resumable(),
+        listening(StudyListener, StudyLines, StudyTerminal, as_json=as_json, quiet=quiet) as listener,
+    ):
+        command = typed_command(sys.argv[1:])
+        results = run_study(study, recipe, out, jobs, pool=pool, command=command, listener=listener)
     if as_json:
         about = {"study": study.name, "folder": str(out), "rows": results["rows"]}
         say_line("study", {**about, "seconds": round(results["seconds"], 1)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,9 +60,11 @@ def run_recipe(
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
+        stages = make_stages(settled)
+        _refuse_inputs_among(stages, settled.recipe, folder)
         write_text(folder / "recipe.toml", write_recipe(settled.recipe))
         ran = run_stages(
-            make_stages(settled),
+            stages,
             ledger,
             listener or Listener(),
             hash_sources(settled, ledger),
@@ -98,8 +101,20 @@ def run_part(
         ledger = Ledger(folder)
         ledger.open()
         wanted = only(stages(settled), artifacts)
+        _refuse_inputs_among(wanted, settled.recipe, folder)
         sources = sources_for(wanted, settled, ledger)
         return run_stages(wanted, ledger, listener or Listener(), sources, settled.recipe.engine, pool)
+
+
+def _refuse_inputs_among(stages: Sequence[Stage], recipe: RunRecipe, folder: Path) -> None:
+    """A stage clears what an older one left, so what the user gives must not lie there."""
+    for name in source_names(recipe):
+        for given in source_paths(recipe, name):
+            for path in (path for stage in stages for path in stage.makes.values()):
+                if Path(os.path.realpath(given)).is_relative_to(os.path.realpath(folder / path)):
+                    raise InputError(
+                        f"{given} lies where this run writes ({folder / path}); choose another --out."
+                    )
 
 
 def sources_for(stages: Sequence[Stage], settled: Settled, ledger: Ledger) -> dict[str, str]:
