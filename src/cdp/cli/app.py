@@ -14,6 +14,7 @@ from typer.main import get_current_context  # type: ignore[attr-defined]  # of t
 
 from cdp import __version__
 from cdp.cli.signals import raised_signals, stop_sentence
+from cdp.engine import MOST_THREADS
 from cdp.errors import CdpError
 from cdp.memory import check_address_space, is_memory_error
 from cdp.settings import listed
@@ -102,7 +103,8 @@ def options(
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist unless --force.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it is there.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars, no table.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**32 - 1)]
+ThreadsOption = Annotated[int, typer.Option(help="Threads; 0 = all cores.", min=0, max=MOST_THREADS)]
 PlanOption = Annotated[bool, typer.Option("--plan", help="Say what would run and why, and stop.")]
 LinesOption = Annotated[
     bool, typer.Option("--json", help="Tell everything as JSON lines on standard output.")

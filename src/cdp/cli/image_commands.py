@@ -10,7 +10,17 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from cdp.cli.app import ForceOption, JsonOption, OutOption, QuietOption, app, plain_errors, print_table
+from cdp.cli.app import (
+    ForceOption,
+    JsonOption,
+    OutOption,
+    QuietOption,
+    SeedOption,
+    app,
+    plain_errors,
+    print_table,
+)
+from cdp.engine import MOST_THREADS
 from cdp.errors import InputError
 
 ManifestArgument = Annotated[
@@ -22,7 +32,9 @@ ManifestArgument = Annotated[
 RootOption = Annotated[
     Path | None, Option(help="What relative paths in a table start from [default: its folder].")
 ]
-ProcessesOption = Annotated[int, Option(help="Processes that decode images; 0 = as many as cores.")]
+ProcessesOption = Annotated[
+    int, Option(help="Processes that decode images; 0 = as many as cores.", min=0, max=MOST_THREADS)
+]
 
 
 @app.command()
@@ -31,11 +43,13 @@ def split(
     manifest: ManifestArgument,
     out: OutOption,
     labeled: Annotated[str, Option(help="Labeled share of what the test parts leave.")] = "1/11",
-    unlabeled_parts: Annotated[int, Option(help="Equal unlabeled parts made of the rest.")] = 10,
+    unlabeled_parts: Annotated[
+        int, Option(help="Equal unlabeled parts made of the rest.", min=1, max=10**4)
+    ] = 10,
     validation: Annotated[str, Option(help="Share of all images for choosing settings.")] = "0",
     probes: Annotated[str, Option(help="Share of all images: people to be identified in the test.")] = "0",
     distractors: Annotated[str, Option(help="Share of all images: people who are not probes.")] = "0",
-    seed: Annotated[int, Option(help="Which of the equally good splits.")] = 0,
+    seed: SeedOption = 0,
     rotations: Annotated[
         bool, Option("--rotations", help="Every image four times; each turn of an identity is its own.")
     ] = False,
@@ -94,7 +108,7 @@ def parse_share(option: str, text: str) -> float:
         if text.endswith("%"):
             return float(Fraction(text[:-1].strip()) / 100)
         return float(Fraction(text))
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         raise InputError(f"{option} {text}: not a share; write for example 1/11, 0.25 or 25%.") from None
 
 

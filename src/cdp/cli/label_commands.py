@@ -76,9 +76,18 @@ def label(
     base: Annotated[
         str | None, typer.Option(help="Name of the base model, for folders of .bin files.")
     ] = None,
-    dim: Annotated[int | None, typer.Option(help="Dimensions, for .bin files without a list.")] = None,
+    dim: Annotated[
+        int | None, typer.Option(help="Dimensions, for .bin files without a list.", min=1, max=10**6)
+    ] = None,
     report: Annotated[
         bool, typer.Option("--report", help="Write report.html too, a page to look at.")
+    ] = False,
+    quote_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--quote-formulas",
+            help="Put ' before paths in labels.csv that a spreadsheet would run, such as =cmd().",
+        ),
     ] = False,
     seed: SeedOption = 0,
     force: ForceOption = False,
@@ -94,7 +103,16 @@ def label(
         settings = ConsensusSettings.of(**given)
         inputs = Inputs(unlabeled, labeled, validation, trained_mediator, tuple(knn or ()), base, dim)
         label_files(
-            inputs, out, settings, engine, cache=cache, report=report, seed=seed, force=force, quiet=quiet
+            inputs,
+            out,
+            settings,
+            engine,
+            cache=cache,
+            report=report,
+            quote_formulas=quote_formulas,
+            seed=seed,
+            force=force,
+            quiet=quiet,
         )
 
 
@@ -106,6 +124,7 @@ def label_files(
     *,
     cache: Path | None = None,
     report: bool = False,
+    quote_formulas: bool = False,
     seed: int = 0,
     force: bool = False,
     quiet: bool = False,
@@ -143,7 +162,15 @@ def label_files(
         if labeled is not None:
             made_from |= {f"labeled/{name}": digest for name, digest in hash_views(labeled).items()}
         about = {"seed": seed, "unlabeled": str(inputs.unlabeled), "labeled": str(inputs.labeled or "")}
-        write_labeling(folder, labeling, results, paths=unlabeled.paths, about=about, made_from=made_from)
+        write_labeling(
+            folder,
+            labeling,
+            results,
+            paths=unlabeled.paths,
+            about=about,
+            made_from=made_from,
+            quote_formulas=quote_formulas,
+        )
         if report:
             _write_report(folder, labeling, results, labeled, unlabeled, progress)
     if not quiet:
@@ -256,7 +283,7 @@ def _write_report(
 @app.command()
 def example(
     out: OutOption = Path("example"),
-    identities: Annotated[int, typer.Option(help="How many made-up people.")] = 1000,
+    identities: Annotated[int, typer.Option(help="How many made-up people.", min=2, max=10**7)] = 1000,
     seed: SeedOption = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,

@@ -69,8 +69,8 @@ _FORCE = Annotated[bool, typer.Option("--force", help="Throw away what is there 
 @plain_errors()
 def networks(
     given: Given,
-    classes: Annotated[int, typer.Option(help="Identities of the classifier.")] = 35012,
-    size: Annotated[int, typer.Option(help="Pixels a side.")] = 224,
+    classes: Annotated[int, typer.Option(help="Identities of the classifier.", min=1, max=10**9)] = 35012,
+    size: Annotated[int, typer.Option(help="Pixels a side.", min=1, max=10**4)] = 224,
     json: JsonOption = False,
 ) -> None:
     """List every network with the number of its parameters, classifier included."""
@@ -173,7 +173,7 @@ def embed(
     ] = None,
     alone: Annotated[bool, typer.Option("--alone", help="The base only, no committee.")] = False,
     flip: Annotated[bool, typer.Option("--flip", help="Average with the mirrored image.")] = False,
-    batch: Annotated[int, typer.Option(help="Images per forward pass.")] = 256,
+    batch: Annotated[int, typer.Option(help="Images per forward pass.", min=1, max=10**6)] = 256,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:

@@ -74,7 +74,9 @@ def _command(name: str) -> Callable[..., None]:
                 show_default=False,
             ),
         ],
-        seeds: Annotated[int, typer.Option(help="How many seeds, from the recipe's on.")] = 3,
+        seeds: Annotated[
+            int, typer.Option(help="How many seeds, from the recipe's on.", min=1, max=10**4)
+        ] = 3,
         variants: Annotated[
             str | None, typer.Option(help="Only these variants, by commas; --plan names all.")
         ] = None,

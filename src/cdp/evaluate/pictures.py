@@ -16,9 +16,7 @@ from cdp.files import check_output, replacing
 _KINDS = (".png", ".svg", ".pdf")
 
 
-def check_picture(
-    file: Path, *, force: bool = False, inputs: Iterable[str | Path | None] = ()
-) -> None:
+def check_picture(file: Path, *, force: bool = False, inputs: Iterable[str | Path | None] = ()) -> None:
     """Find out before the work starts whether a picture can be written there."""
     if file.suffix.lower() not in _KINDS:
         raise InputError(f"{file}: a picture ends in {', '.join(_KINDS)}.")
