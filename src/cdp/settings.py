@@ -142,10 +142,9 @@ class Setting:
         return f"{meaning}{joint}{self.limits}" if self.range else f"{meaning} that is finite"
 
     def _percent_hint(self, value: float) -> str:
-        is_share = (self.high or self.below) == 1
-        share = value / 100
-        if self.kind is float and is_share and 2 <= value <= 100 and self.holds(share):
-            return f" Did you mean {share:g}?"
+        is_share = self.kind is float and (self.high or self.below) == 1
+        if is_share and 2 <= value <= 100 and self.holds(value / 100):
+            return f" Did you mean {value / 100:g}?"
         return ""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
-from cdp.files import check_output, refuse_link, write_text
+from cdp.files import check_output, disk_errors, refuse_link, write_text
 from cdp.report.write import write_report
 from cdp.run.contents import hash_settings
 from cdp.run.plan import make_stages
@@ -161,9 +161,10 @@ def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
 
 def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
     """A folder that holds other things, and not the folder that marks it, is not to be filled, let alone cleared."""
-    if not folder.is_dir():
-        return
-    found = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
+    with disk_errors(folder):
+        if not folder.is_dir():
+            return
+        found = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
     if found and not (folder / mark).is_dir():
         raise InputError(
             f"{folder} holds other things ({', '.join(sorted(found)[:3])}); give --out a new folder, or one of an "
