@@ -222,17 +222,16 @@ def check_output(
         return
     if not force:
         raise OutputExistsError(f"{path} is there already; choose another name or replace it with --force.")
-    reasons = [_shared_files(target, Path(given)) for given in inputs if given]
-    if target.is_dir() and any(target.iterdir()):
-        found = artifact_kind(target)
+    reason = next(filter(None, (_shared_files(target, Path(given)) for given in inputs if given)), "")
+    way_out = "choose another name"
+    if not reason and target.is_dir() and any(target.iterdir()):
+        found, way_out = artifact_kind(target), "choose another name, or remove it yourself"
         if not found:
-            reasons.append("it holds something that cdp did not write")
+            reason = "it holds something that cdp did not write"
         elif kind not in ("", found):
-            reasons.append(f"it holds {found}, not {kind}")
-    for reason in filter(None, reasons):
-        raise OutputExistsError(
-            f"{path} is not replaced, even with --force, because {reason}; choose another name, or remove it yourself."
-        )
+            reason = f"it holds {found}, not {kind}"
+    if reason:
+        raise OutputExistsError(f"{path} is not replaced, even with --force, because {reason}; {way_out}.")
 
 
 def artifact_kind(folder: Path) -> str:

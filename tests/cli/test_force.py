@@ -118,7 +118,7 @@ def test_what_is_read_or_foreign_is_not_replaced(home, words):
         assert "linked is a link" in said
     else:
         assert "is not replaced, even with --force, because " in said
-        assert "choose another name, or remove it yourself." in said
+        assert "; choose another name" in said
     assert contents(home) == before
 
 

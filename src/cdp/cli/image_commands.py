@@ -43,9 +43,7 @@ def split(
     manifest: ManifestArgument,
     out: OutOption,
     labeled: Annotated[str, Option(help="Labeled share of what the test parts leave.")] = "1/11",
-    unlabeled_parts: Annotated[
-        int, Option(help="Equal unlabeled parts made of the rest.", min=1, max=10**4)
-    ] = 10,
+    unlabeled_parts: Annotated[int, Option(help="Equal unlabeled parts of the rest.", min=1, max=9999)] = 10,
     validation: Annotated[str, Option(help="Share of all images for choosing settings.")] = "0",
     probes: Annotated[str, Option(help="Share of all images: people to be identified in the test.")] = "0",
     distractors: Annotated[str, Option(help="Share of all images: people who are not probes.")] = "0",

@@ -83,11 +83,7 @@ def label(
         bool, typer.Option("--report", help="Write report.html too, a page to look at.")
     ] = False,
     quote_formulas: Annotated[
-        bool,
-        typer.Option(
-            "--quote-formulas",
-            help="Put ' before paths in labels.csv that a spreadsheet would run, such as =cmd().",
-        ),
+        bool, typer.Option("--quote-formulas", help="Quote paths in labels.csv that a spreadsheet would run.")
     ] = False,
     seed: SeedOption = 0,
     force: ForceOption = False,
@@ -102,18 +98,8 @@ def label(
         engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
         settings = ConsensusSettings.of(**given)
         inputs = Inputs(unlabeled, labeled, validation, trained_mediator, tuple(knn or ()), base, dim)
-        label_files(
-            inputs,
-            out,
-            settings,
-            engine,
-            cache=cache,
-            report=report,
-            quote_formulas=quote_formulas,
-            seed=seed,
-            force=force,
-            quiet=quiet,
-        )
+        more: dict[str, Any] = {"report": report, "quote_formulas": quote_formulas, "seed": seed}
+        label_files(inputs, out, settings, engine, cache=cache, force=force, quiet=quiet, **more)
 
 
 def label_files(
@@ -162,15 +148,8 @@ def label_files(
         if labeled is not None:
             made_from |= {f"labeled/{name}": digest for name, digest in hash_views(labeled).items()}
         about = {"seed": seed, "unlabeled": str(inputs.unlabeled), "labeled": str(inputs.labeled or "")}
-        write_labeling(
-            folder,
-            labeling,
-            results,
-            paths=unlabeled.paths,
-            about=about,
-            made_from=made_from,
-            quote_formulas=quote_formulas,
-        )
+        more: dict[str, Any] = {"about": about, "made_from": made_from, "quote_formulas": quote_formulas}
+        write_labeling(folder, labeling, results, paths=unlabeled.paths, **more)
         if report:
             _write_report(folder, labeling, results, labeled, unlabeled, progress)
     if not quiet:
