@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -82,11 +82,12 @@ def save(
     path: str | Path,
     *,
     force: bool = False,
+    inputs: Iterable[str | Path | None] = (),
     settings: Mapping[str, Any] | None = None,
     made_from: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a noun as an artifact folder, whole or not at all."""
-    with writing_folder(path, force=force) as folder:
+    """Write a noun as an artifact folder, whole or not at all; `force` replaces one of the same kind, but no input."""
+    with writing_folder(path, force=force, kind=type(noun).__name__, inputs=inputs) as folder:
         fill(folder, noun, settings=settings, made_from=made_from)
 
 

@@ -81,7 +81,7 @@ def test_another_model_or_all_of_them(cdp, home):
         ),
         (
             "unlabeled --validation labeled --out labeled --force",
-            "labeled is a folder or a device, not a file; choose another name.",
+            "labeled is not replaced, even with --force, because it is the input labeled; choose another name.",
         ),
         (
             "unlabeled --validation labeled --out there.json",

@@ -1,9 +1,5 @@
 import csv
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -250,31 +246,6 @@ def test_a_nan_row_is_named(cdp, home):
     np.save(home / "broken.npy", embeddings)
     output = cdp("label", "broken.npy", "--mediator", "vote", "--out", "x", code=2)
     assert "NaN or infinity in rows 7, 9 (counted from 0)" in output.replace("\n", " ")
-
-
-def test_interrupting_leaves_nothing_behind(home):
-    # Large enough to be busy for some seconds when the signal arrives.
-    np.save(home / "large.npy", np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float32))
-    words = "label large.npy --mediator vote --out never --quiet"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cdp", *words.split()],
-        cwd=home,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell starts background jobs with the interrupt ignored; this one must get it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    deadline = time.monotonic() + 60
-    while not [entry for entry in home.iterdir() if entry.name.startswith(".never.partial")]:
-        assert time.monotonic() < deadline, "the run never started"
-        time.sleep(0.05)
-    time.sleep(0.5)
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "Interrupted" in errors
-    assert "Traceback" not in errors
-    assert not [entry for entry in home.iterdir() if "never" in entry.name]
 
 
 def test_version_and_unknown_options(cdp):

@@ -16,7 +16,7 @@ from cdp.cli.app import QuietOption, SeedOption, app, plain_errors, print_table
 from cdp.cli.derived_options import Given, with_settings
 from cdp.consensus.settings import PRESETS, ConsensusSettings, SearchSettings
 from cdp.engine import Engine
-from cdp.errors import InputError, OutputExistsError
+from cdp.errors import InputError
 from cdp.settings import settings_of
 
 if TYPE_CHECKING:
@@ -61,17 +61,15 @@ def baselines(
 ) -> None:
     """Label by other clustering methods, tuned, beside CDP: quality, seconds and memory on the same embeddings."""
     from cdp import __version__
-    from cdp.files import replacing, write_json
+    from cdp.files import write_json, writing_file
     from cdp.parallel import count_threads
     from cdp.progress import progress_bars
 
     search = SearchSettings(**{name: given[name] for name in settings_of(SearchSettings) if name in given})
     engine = Engine(**{name: given[name] for name in settings_of(Engine) if name in given})
     prepared = _prepare_methods(methods, engine.memory_budget, seed)
-    if out.exists() and not force:
-        raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
     # Opened first: that the output cannot be written must not be found out after an hour of work.
-    with replacing(out) as file:
+    with writing_file(out, force=force, inputs=[unlabeled, validation, labeled]) as file:
         views = {path: _read(path) for path in (unlabeled, validation, labeled) if path is not None}
         if labeled is not None:
             _check_same_models(views, labeled, unlabeled)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from typer import Option
 
-from cdp.cli.app import JsonOption, QuietOption, SeedOption, evaluation, plain_errors, print_table
+from cdp.cli.app import (
+    JsonOption,
+    QuietOption,
+    SeedOption,
+    ThreadsOption,
+    evaluation,
+    plain_errors,
+    print_table,
+)
 from cdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,8 +35,9 @@ NetworkOption = Annotated[
 ]
 AgainstNetworkOption = Annotated[Path | None, Option(help="Another trained network to compare with.")]
 FlipOption = Annotated[bool, Option("--flip", help="With --network: average with the mirrored image.")]
-ReplicatesOption = Annotated[int, Option(help="Resamplings of identities for intervals; 0 = none.")]
-ThreadsOption = Annotated[int, Option(help="Threads; 0 = all cores.")]
+ReplicatesOption = Annotated[
+    int, Option(help="Resamplings of identities for intervals; 0 = none.", min=0, max=10**6)
+]
 PictureOption = Annotated[Path | None, Option(help="Also draw the curves into this .png, .svg or .pdf file.")]
 ForceOption = Annotated[bool, Option("--force", help="Replace the picture if it is there.")]
 
@@ -58,7 +67,7 @@ def eval_verification(
     against: Annotated[Path | None, Option(help="Another network's embeddings to compare with.")] = None,
     against_flipped: Annotated[Path | None, Option(help="Its mirrored images.")] = None,
     against_network: AgainstNetworkOption = None,
-    folds: Annotated[int, Option(help="Folds, where the file does not say.")] = 10,
+    folds: Annotated[int, Option(help="Folds, where the file does not say.", min=2, max=10**6)] = 10,
     fprs: Annotated[str, Option(help="False positive rates, by commas.")] = "1e-1,1e-2,1e-3,1e-4,1e-5,1e-6",
     replicates: ReplicatesOption = 1000,
     seed: SeedOption = 0,
@@ -92,7 +101,8 @@ def eval_verification(
         ),
     )
     if picture is not None:
-        check_picture(picture, force=force)
+        given = [embeddings, flipped, against, against_flipped, network, against_network, pictures]
+        check_picture(picture, force=force, inputs=[*given, *protocols, list_, identities])
 
     def measure(path: Path, mirrored: Path | None) -> Verification:
         scored = score_protocol(
@@ -182,7 +192,8 @@ def eval_identification(
         (bool(against) != bool(against_distractors), "--against and --against-distractors go together."),
     )
     if picture is not None:
-        check_picture(picture, force=force)
+        given = [probes, distractors, against, against_distractors, network, against_network]
+        check_picture(picture, force=force, inputs=[*given, identities, probe_list, *lists])
 
     def measure(probes: Path, distractors: Path, suffix: str) -> Identification:
         if probe_list is not None:

@@ -238,7 +238,11 @@ class RunRecipe:
     """Every setting of `cdp run`; the same recipe and images give the same result."""
 
     seed: int = setting(
-        0, "Of the split, initialization, order and augmentation.", meaning="a whole number", low=0
+        0,
+        "Of the split, initialization, order and augmentation.",
+        meaning="a whole number",
+        low=0,
+        high=2**32 - 1,
     )
     data: DataSection = DataSection()
     split: SplitSection = SplitSection()

@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cdp.data.array_files import open_parquet, reading
-from cdp.errors import InputError, OutputExistsError
-from cdp.files import disk_errors, replacing
+from cdp.errors import InputError
+from cdp.files import writing_file
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.manifest import Manifest
 
@@ -208,15 +207,3 @@ def locations_from(manifest: Manifest, folder: Path) -> Sequence[str]:
     except ValueError:  # Two drives of a Windows machine have no way between them.
         prefix = root
     return [path if os.path.isabs(path) else f"{prefix}/{path}" for path in manifest.locations]
-
-
-@contextmanager
-def writing_file(path: str | Path, *, force: bool = False) -> Iterator[Path]:
-    """A file beside `path` to write into; it takes the place of `path` only when all is written."""
-    target = Path(path)
-    if target.exists() and not force:
-        raise OutputExistsError(f"{path} is there already; choose another name or replace it with --force.")
-    with disk_errors(path):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(target) as partial:
-            yield partial

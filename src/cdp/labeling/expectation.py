@@ -51,26 +51,31 @@ def count_by_identity(labels: Labels, identities: LongArray) -> DoubleArray:
     """
     known = identities >= 0
     _, person = np.unique(identities[known], return_inverse=True)
-    found = labels.labels[known].astype(np.int64)
-    n_known, n_unlabeled = int(known.sum()), int((~known).sum())
-    grouped = found >= 0
-    _, cell_of, overlap = np.unique(
-        found[grouped] * (person.max(initial=0) + 1) + person[grouped],
-        return_inverse=True,
-        return_counts=True,
-    )
-    own = np.zeros(n_known)
-    own[grouped] = overlap[cell_of] - 1
-    others = group_sizes(labels)[known] - 1 - own
-    # Strangers stand in groups by chance: with the known ones gone, there are so many fewer.
-    scale = n_unlabeled / (n_unlabeled + n_known) if n_unlabeled else 1.0
+    own, others = _partners(labels, identities)
+    grouped = labels.labels[known] >= 0
     n_people = int(person.max(initial=-1)) + 1
     images = np.bincount(person, minlength=n_people)
-    columns = [own, own + scale * others, None, grouped.astype(np.float64), np.ones(n_known)]
+    columns = [own, own + others, None, grouped.astype(np.float64), np.ones(len(person))]
     counts = np.empty((n_people, len(columns)))
     for at, values in enumerate(columns):
         counts[:, at] = images * (images - 1) if values is None else np.bincount(person, values, n_people)
     return counts
+
+
+def _partners(labels: Labels, identities: LongArray) -> tuple[DoubleArray, DoubleArray]:
+    """For every known image: images of its identity in its group, and others, as many as would be there without the known ones."""
+    known = identities >= 0
+    found = labels.labels[known].astype(np.int64)
+    grouped = found >= 0
+    _, cell_of, overlap = np.unique(
+        np.stack([found, identities[known]], axis=1)[grouped], axis=0, return_inverse=True, return_counts=True
+    )
+    own = np.zeros(len(found))
+    own[grouped] = overlap[cell_of.ravel()] - 1
+    n_unlabeled = int((~known).sum())
+    # Strangers are in a group by chance: with the known ones gone, there are so many fewer.
+    scale = n_unlabeled / len(identities) if n_unlabeled else 1.0
+    return own, scale * (group_sizes(labels)[known] - 1 - own)
 
 
 def _ratio(whole: DoubleArray, draws: DoubleArray, above: int, below: int) -> Figure:
@@ -95,12 +100,8 @@ def calibrate(scored: ConsensusGraph, labels: Labels, identities: LongArray, k: 
     if known.sum() < FEWEST_IMAGES:
         return labels
     tie = tie_to_group(scored, labels, k)
-    found = labels.labels[known].astype(np.int64)
-    _, cell_of, overlap = np.unique(
-        np.stack([found, identities[known]], axis=1), axis=0, return_inverse=True, return_counts=True
-    )
-    share = (overlap[cell_of.ravel()] - 1) / (group_sizes(labels)[known] - 1)
-    rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(tie[known], share)
+    own, others = (part[labels.labels[identities >= 0] >= 0] for part in _partners(labels, identities))
+    rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(tie[known], own / (own + others))
     confidence = np.where(labels.labels >= 0, rising.predict(tie), 0)
     return replace(labels, confidence=np.clip(confidence, 0, 1).astype(np.float32))
 

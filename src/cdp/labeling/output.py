@@ -17,6 +17,8 @@ from cdp.store import fill
 from cdp.types import Fate, Labels
 from cdp.types.run_record import Results
 
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
 
 def write_labeling(
     folder: Path,
@@ -26,6 +28,7 @@ def write_labeling(
     paths: tuple[str, ...] | None = None,
     about: Mapping[str, Any] | None = None,
     made_from: Mapping[str, str] | None = None,
+    quote_formulas: bool = False,
 ) -> None:
     """Fill a folder that is being written.
 
@@ -39,6 +42,7 @@ def write_labeling(
         paths: where the images lie, if known.
         about: more settings for the card.
         made_from: hashes of the inputs, for the card.
+        quote_formulas: see `write_tables`.
     """
     graphs = {
         name: {"method": graph.method, "recall": graph.recall} for name, graph in labeling.graphs.items()
@@ -54,13 +58,23 @@ def write_labeling(
         from scipy import sparse
 
         sparse.save_npz(folder / "soft_labels.npz", labeling.soft_labels)
-    write_tables(folder, labeling.labels, paths)
+    write_tables(folder, labeling.labels, paths, quote_formulas=quote_formulas)
     write_doubts(folder, labeling)
     write_json(folder / "metrics.json", msgspec.to_builtins(results))
 
 
-def write_tables(folder: Path, labels: Labels, paths: tuple[str, ...] | None) -> None:
-    """labels.csv, labels.parquet and meta.txt: the same labels for people and other programs."""
+def write_tables(
+    folder: Path, labels: Labels, paths: tuple[str, ...] | None, *, quote_formulas: bool = False
+) -> None:
+    """labels.csv, labels.parquet and meta.txt: the same labels for people and other programs.
+
+    Args:
+        folder: to fill.
+        labels: one per image.
+        paths: where the images lie, if known.
+        quote_formulas: put an apostrophe before paths in labels.csv that a spreadsheet would take for a formula. They
+            then no longer name the files, so this is not done unless asked for.
+    """
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -71,8 +85,11 @@ def write_tables(folder: Path, labels: Labels, paths: tuple[str, ...] | None) ->
         columns["path"] = list(paths)
     columns |= {"label": labels.labels, "fate": fates, "confidence": labels.confidence}
     table = pa.table(columns)
-    pyarrow.csv.write_csv(table, folder / "labels.csv")
     pyarrow.parquet.write_table(table, folder / "labels.parquet")
+    if quote_formulas and paths is not None:
+        harmless = [f"'{path}" if path.startswith(_FORMULA_STARTS) else path for path in paths]
+        table = table.set_column(1, "path", pa.array(harmless, pa.string()))
+    pyarrow.csv.write_csv(table, folder / "labels.csv")
     np.savetxt(folder / "meta.txt", labels.labels, fmt="%d")
 
 

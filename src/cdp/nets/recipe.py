@@ -113,7 +113,7 @@ class TrainingSettings:
 class Recipe(TrainingSettings):
     """How a network is trained, with the seed; see `TrainingSettings` for the fields."""
 
-    seed: int = setting(0, "Of initialization, order and augmentation.")
+    seed: int = setting(0, "Of initialization, order and augmentation.", low=0, below=2**63)
 
 
 def key_of(*parts: Any) -> str:

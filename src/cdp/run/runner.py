@@ -121,7 +121,11 @@ def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], context: Context
     ledger.begin(stage, digests)
     start = time.perf_counter()
     with PeakMemory() as memory:
-        stage.body(stage.settings, context)
+        try:
+            stage.body(stage.settings, context)
+        except Exception as error:
+            error.add_note(stage.name)
+            raise
     made = {}
     for name, digest in ledger.digests(stage).items():
         if digest is None:

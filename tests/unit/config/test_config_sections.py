@@ -91,7 +91,7 @@ def test_the_networks_recipe_is_what_it_was():
             {"memory_budget": "much"},
             "engine.memory_budget: 'much' is not a size; write for example '2GB' or '500MB'.",
         ),
-        (RunRecipe, {"seed": -1}, "seed = -1: a whole number, 0 or more."),
+        (RunRecipe, {"seed": -1}, "seed = -1: a whole number from 0 to 4294967295."),
         (RunRecipe, {"seed": 1.5}, "seed = 1.5: a whole number is needed, not a number with a point."),
     ],
 )  # fmt: skip

@@ -109,11 +109,8 @@ def test_a_precision_is_kept_or_a_note_says_that_it_cannot_be(large_split):
     assert promised.expected.recall.value <= free.expected.recall.value
     assert promised.tuning.precision == 0.99
     assert promised.notes == ()
-    other = label(
-        large_split.unlabeled,
-        ConsensusSettings.of(k=10, precision=0.9999, mediator="vote", quorum=0),
-        **parts,
-    )
+    hard = synthetic_views(120, 6, labeled=0.5, members=1, dimensions=8, noise=1.5)
+    other = label(hard.unlabeled, ConsensusSettings.of(k=10, precision=0.9999), labeled=[hard.labeled])
     assert other.expected.precision.value < 0.9999
     assert any("precision = 0.9999 is not to be had" in note for note in other.notes)
 
