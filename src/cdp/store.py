@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from cdp import __version__
-from cdp.data.array_files import open_npy, reading
+from cdp.data.array_files import naming, open_npy, read_bytes, reading
 from cdp.errors import InputError, StoreError, install_command
 from cdp.files import write_json, writing_folder
 from cdp.parallel import spans
@@ -153,14 +153,13 @@ def write_card(
 def load(path: str | Path, kind: type[Noun]) -> Noun:
     """A noun from its artifact folder; arrays are checked against the card's shapes and hashes."""
     folder = Path(path)
-    card = read_card(folder, kind.__name__)
-    loader = _LOADERS[kind.__name__]
-    settings = read_settings(folder, card, loader.settings)
-    arrays = {name: _read_array(folder, name, card) for name in loader.arrays(settings)}
-    try:
-        noun: Noun = loader.build(arrays, settings)
-    except InputError as error:
-        raise InputError(f"{folder}: {error}") from None
+    with reading(folder):
+        card = read_card(folder, kind.__name__)
+        loader = _LOADERS[kind.__name__]
+        settings = read_settings(folder, card, loader.settings)
+        arrays = {name: _read_array(folder, name, card) for name in loader.arrays(settings)}
+        with naming(folder):
+            noun: Noun = loader.build(arrays, settings)
     return noun
 
 
@@ -181,7 +180,7 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
             if file.is_dir() or file.is_symlink():
                 raise StoreError(f"{file} is a folder or a broken link, not a file; make {folder} again.")
             raise InputError(f"{folder}: no card.json there, so this is not a folder written by cdp.")
-        text = file.read_bytes()
+        text = read_bytes(file)
     try:
         version = msgspec.json.decode(text, type=_Version)
         if version.format > FORMAT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import itertools
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from cdp.errors import InputError
 from cdp.types.manifest import Manifest
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_RANGE = re.compile(r"([0-9]{1,12})\.\.([0-9]{1,12})")
 _MOST_SHARDS = 10**6
 
 
@@ -56,6 +57,10 @@ def _expand(pattern: str) -> list[str]:
             choices.append([str(number).zfill(len(bounds[1])) for number in range(first, last + 1)])
         else:
             choices.append(piece.split(","))
+        if math.prod(map(len, choices)) > _MOST_SHARDS:
+            raise InputError(
+                f"{pattern}: stands for more than {_MOST_SHARDS:,} shards; write a narrower pattern."
+            )
     return ["".join(pieces) for pieces in itertools.product(*choices)]
 
 
