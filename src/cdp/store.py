@@ -247,6 +247,19 @@ def hash_views(views: Views) -> dict[str, str]:
     return {name: hash_array(model.source) for name, model in zip(views.names, views, strict=True)}
 
 
+class CardFacts(msgspec.Struct):
+    """What runs read of the cards of several nouns: seconds of inner steps, notes, size of a network."""
+
+    seconds: dict[str, float] = {}
+    notes: list[str] = []
+    parameters: int | None = None
+
+
+def read_facts(folder: str | Path) -> CardFacts:
+    """What the card of a folder says that a run passes on."""
+    return read_settings(folder, read_card(folder), CardFacts)
+
+
 class _NoSettings(msgspec.Struct):
     """A noun that needs none."""
 

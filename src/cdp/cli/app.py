@@ -6,12 +6,15 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cdp import __version__
 from cdp.errors import CdpError
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 app = typer.Typer(
     help="Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images.",
@@ -80,14 +83,17 @@ OVERRIDABLE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Context settings of a command whose unknown options are keys of a recipe; they arrive in `context.args`."""
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table on standard output; columns whose name starts with > are aligned to the right."""
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """A table on standard output; columns whose name starts with > are aligned to the right; brackets are no markup."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        table.add_column(
+            escape(column.removeprefix(">")), justify="right" if column.startswith(">") else "left"
+        )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
     Console().print(table)
