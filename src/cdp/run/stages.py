@@ -116,7 +116,7 @@ class Record:
 def read_record(file: Path) -> Record | None:
     """The record in a file; None if it is damaged."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Record)
+        return msgspec.json.decode(file.read_text(encoding="utf-8"), type=Record)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -106,7 +106,8 @@ def _inverse_lengths(source: AnyArray) -> DoubleArray:
     lengths = np.empty(n_images)
     not_finite: list[int] = []
     for start in range(0, n_images, rows_per_block):
-        rows = source[start : start + rows_per_block].astype(np.float64)
+        with np.errstate(invalid="ignore"):  # about a NaN, which is reported below
+            rows = source[start : start + rows_per_block].astype(np.float64)
         # Divide by the largest entry first: squares of very large or small numbers leave float64's range.
         largest = np.abs(rows).max(axis=1)
         bad = ~np.isfinite(largest)
