@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from image_layouts import insightface, picture, write_records, write_tar, write_zip
 
 from cdp.config.reading import read_recipe
 from cdp.consensus.mediator import Mediator
@@ -38,14 +37,35 @@ from cdp.graph.search import knn_graph
 from cdp.store import load, read_card
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Manifest, Views
 from cdp.types.run_record import read_run_record
+from image_layouts import insightface, picture, write_records, write_tar, write_zip
 
 Change = Callable[[bytes, Random], bytes]
 HERE = Path(__file__).parent
 N_IMAGES = 12
-NUMBERS = ("0", "-1", "1", "2147483648", "-9223372036854775809", "1e309", "nan", "True", "9" * 5000, "4L", "()")
+NUMBERS = (
+    "0",
+    "-1",
+    "1",
+    "2147483648",
+    "-9223372036854775809",
+    "1e309",
+    "nan",
+    "True",
+    "9" * 5000,
+    "4L",
+    "()",
+)
 WORDS = (*NUMBERS, "", "[", "]", "{", '"', "'", ",", "\n", "\0", "\x1b[31m", "é", "[" * 3000, "a" * 140_000)
 VALUES: tuple[Any, ...] = (None, True, -1, 2**70, 1.5, "", "x[red]", [], [[]], {}, {"a": 1}, [None], ["a", 1])
-BYTES = (b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"PK\3\4", b"r\xff\xff\xff\x7f")
+BYTES = (
+    b"\0",
+    b"\xff",
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xff",
+    b"\0\0\0\x80",
+    b"PK\3\4",
+    b"r\xff\xff\xff\x7f",
+)
 
 
 def change_bytes(data: bytes, random: Random) -> bytes:
@@ -217,7 +237,11 @@ def _problem(kind: Kind, outcome: Outcome) -> str:
         outcome.unforeseen += error.__cause__ is not None
         sentence = str(error)
         names = (kind.file.name, kind.file.parent.name, kind.file.stem)
-        if "\n" in sentence or not sentence.endswith((".", "?")) or not any(name in sentence for name in names):
+        if (
+            "\n" in sentence
+            or not sentence.endswith((".", "?"))
+            or not any(name in sentence for name in names)
+        ):
             return f"not a sentence that names the file: {sentence}"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -230,7 +254,9 @@ def make_kinds(folder: Path) -> list[Kind]:
     """A valid file of every kind below a folder, each with all that is read beside it."""
     generator = np.random.default_rng(0)
     base = generator.normal(size=(N_IMAGES, 4)).astype(np.float32)
-    views = Views(base, {"other": base[:, ::-1] + 1}, np.arange(N_IMAGES) // 3, [f"{n}.png" for n in range(N_IMAGES)])
+    views = Views(
+        base, {"other": base[:, ::-1] + 1}, np.arange(N_IMAGES) // 3, [f"{n}.png" for n in range(N_IMAGES)]
+    )
     model = Embeddings(base)
     return [
         *_array_kinds(folder, views, model),
@@ -264,7 +290,9 @@ def _array_kinds(folder: Path, views: Views, model: Embeddings) -> list[Kind]:
 
 
 def _table_kinds(folder: Path) -> list[Kind]:
-    images = Manifest(tuple(f"{n}.png" for n in range(N_IMAGES)), np.arange(N_IMAGES) // 3, turns=np.arange(N_IMAGES) % 4)
+    images = Manifest(
+        tuple(f"{n}.png" for n in range(N_IMAGES)), np.arange(N_IMAGES) // 3, turns=np.arange(N_IMAGES) % 4
+    )
     table, parquet = folder / "images.csv", folder / "images.parquet"
     images.save(table)
     images.save(parquet)
@@ -339,15 +367,24 @@ def _artifact_kinds(folder: Path, views: Views, graph: KnnGraph) -> list[Kind]:
         "views": lambda: read_views(folder / "views"),
         "graph": lambda: load(folder / "graph", KnnGraph),
         "labels": lambda: load(folder / "labels", Labels),
-        "split": lambda: type(split_by_identity(images, labeled=0.5, unlabeled_parts=1)).load(folder / "split"),
+        "split": lambda: type(split_by_identity(images, labeled=0.5, unlabeled_parts=1)).load(
+            folder / "split"
+        ),
         "mediator": lambda: load(folder / "mediator", Mediator),
         "consensus": lambda: load(folder / "consensus", ConsensusGraph),
     }
     cards = (change_bytes, change_text, change_json, change_json)
-    kinds = [Kind(f"card of {name}", folder / name / "card.json", read, cards) for name, read in readers.items()]
+    kinds = [
+        Kind(f"card of {name}", folder / name / "card.json", read, cards) for name, read in readers.items()
+    ]
     return [
         *kinds,
         Kind("card shown", folder / "graph" / "card.json", lambda: read_card(folder / "graph"), cards),
-        Kind("array of labels", folder / "labels" / "labels.npy", readers["labels"], (change_bytes, change_header)),
+        Kind(
+            "array of labels",
+            folder / "labels" / "labels.npy",
+            readers["labels"],
+            (change_bytes, change_header),
+        ),
         Kind("run.json", run, lambda: read_run_record(run), cards),
     ]

@@ -42,15 +42,10 @@ def eval_labels(
 
 
 def _read_labels(path: Path) -> Labels:
-    from cdp.data.views import read_identities
+    from cdp.data.views import read_label_numbers
     from cdp.types import Labels
 
-    if path.is_dir():
-        return Labels.load(path)
-    numbers = read_identities(path)
-    if numbers.dtype.kind not in "iu":
-        raise InputError(f"{path}: labels are whole numbers, -1 = discarded.")
-    return Labels.from_array(numbers)
+    return Labels.load(path) if path.is_dir() else Labels.from_array(read_label_numbers(path))
 
 
 def read_true_identities(path: Path) -> LongArray:

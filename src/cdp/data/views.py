@@ -236,6 +236,18 @@ def read_identities(file: Path) -> AnyArray:
         return _number_names(_stored_identities(file))
 
 
+def read_label_numbers(file: Path) -> AnyArray:
+    """One label per image from .npy or text; whole numbers, -1 = discarded."""
+    with reading(file):
+        stored = _stored_identities(file)
+        if stored.dtype.kind == "U":
+            numbers, names = number_identities(stored.tolist())
+            stored = numbers if names is None else stored
+        if stored.dtype.kind not in "iu":
+            raise InputError(f"{file}: labels are whole numbers, -1 = discarded.")
+    return stored
+
+
 def read_identity_names(path: str | Path) -> AnyArray | None:
     """The identities of views or of an identities file as they are written there; None where they are numbers.
 

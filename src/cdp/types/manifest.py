@@ -45,12 +45,13 @@ class Manifest:
                 "write a file path or ARCHIVE!ENTRY for each."
             )
         if odd := rows_not_utf8((*locations, str(self.root))):
+            is_row = odd[0] < len(locations)
             what = (
-                f"{name_rows(odd)} (counted from 0) have a path"
-                if odd[0] < len(locations)
-                else f"{self.root} is"
+                f"the paths of {name_rows(odd)} (counted from 0) are"
+                if is_row
+                else f"the folder {self.root} is"
             )
-            raise InputError(f"Manifest: {what} that is not UTF-8, which no table can hold; rename it.")
+            raise InputError(f"Manifest: {what} not UTF-8, and no table can hold that; rename it.")
         identities = _as_whole_numbers("identities", self.identities, len(locations))
         low = np.flatnonzero(identities < -1)
         if low.size:
