@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -16,7 +18,7 @@ from cdp.data.array_files import naming, open_npy, read_bytes, reading
 from cdp.errors import InputError, StoreError, install_command
 from cdp.files import write_json, writing_folder
 from cdp.parallel import spans
-from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
+from cdp.types import ConsensusGraph, KnnGraph, Labels, Views, column_names
 from cdp.types.arrays import AnyArray
 
 FORMAT = 1
@@ -177,8 +179,10 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
     file = Path(folder) / CARD
     with reading(file):
         if not file.is_file():
-            if file.is_dir() or file.is_symlink():
-                raise StoreError(f"{file} is a folder or a broken link, not a file; make {folder} again.")
+            if os.path.lexists(file):
+                raise StoreError(
+                    f"{file} is a folder, a pipe or a broken link, not a file; make {folder} again."
+                )
             raise InputError(f"{folder}: no card.json there, so this is not a folder written by cdp.")
         text = read_bytes(file)
     try:
@@ -352,6 +356,14 @@ def _build_mediator(arrays: Mapping[str, AnyArray], settings: _MediatorSettings)
         )
     network = PaperMLP(**msgspec.structs.asdict(settings.network))
     center, width, *layers = (np.array(arrays[name]) for name in _mediator_arrays(settings))
+    sizes = [len(column_names(settings.committee, settings.inputs)), *network.hidden, 1]
+    wanted = [(sizes[0],)] * 2
+    for inputs, outputs in pairwise(sizes):
+        wanted += [(inputs, outputs), (outputs,)]
+    if [array.shape for array in (center, width, *layers)] != wanted:
+        raise InputError(
+            "its arrays do not have the sizes that its inputs and layers ask for; train this mediator again."
+        )
     network.center_, network.width_ = center, width
     network.weights_ = list(zip(layers[::2], layers[1::2], strict=True))
     network.losses_ = settings.losses

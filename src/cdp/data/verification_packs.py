@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,8 +206,10 @@ def _check_memo(data: bytes) -> None:
 
 def _restricted_load(file: Path, data: bytes) -> Any:
     try:
-        _check_memo(data)
-        return _RestrictedUnpickler(io.BytesIO(data), encoding="bytes").load()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about texts with odd escapes, which no pack has
+            _check_memo(data)
+            return _RestrictedUnpickler(io.BytesIO(data), encoding="bytes").load()
     except _RefusedError as error:
         raise InputError(
             f"{file}: refused, this pickle asks for {error}; a verification pack holds bytes and flags only."

@@ -1,6 +1,7 @@
 """Every kind of file, changed at random with a fixed seed; `python -m benchmarks fuzz` does the same for longer."""
 
 import pytest
+
 from fuzzing import fuzz, make_kinds
 
 N_CASES = 25
