@@ -357,7 +357,7 @@ def _build_mediator(arrays: Mapping[str, AnyArray], settings: _MediatorSettings)
     network = PaperMLP(**msgspec.structs.asdict(settings.network))
     center, width, *layers = (np.array(arrays[name]) for name in _mediator_arrays(settings))
     sizes = [len(column_names(settings.committee, settings.inputs)), *network.hidden, 1]
-    wanted = [(sizes[0],)] * 2
+    wanted: list[tuple[int, ...]] = [(sizes[0],)] * 2
     for inputs, outputs in pairwise(sizes):
         wanted += [(inputs, outputs), (outputs,)]
     if [array.shape for array in (center, width, *layers)] != wanted:

@@ -90,3 +90,18 @@ def test_show_takes_no_text_of_a_card_for_markup(cdp, tmp_path):
     shown = cdp("show", "[red]labels[/blue]")
     assert "[red]labels[/blue]: [bold]x[/italic] (written by cdp [bold]x[/italic])" in shown
     assert shown.count(text) >= 9
+
+
+def test_a_traceback_is_printed_only_when_it_is_asked_for(cdp, tmp_path, monkeypatch):
+    Labels.from_array([0, 0, -1]).save(tmp_path / "labels")
+    monkeypatch.setattr("cdp.store.hash_array", lambda array: 1 // 0)
+    words = ("eval", "labels", "labels", "--identities", "labels.txt")
+    sentence = (
+        "Error: labels: cannot be read (ZeroDivisionError: integer division or modulo by zero); it is damaged, or holds what "
+        "cdp does not expect there: write it again.\n"
+    )
+    assert cdp(*words, code=2) == sentence
+    traced = cdp("--debug", *words, code=2)
+    assert "Traceback (most recent call last):" in traced
+    assert "monkeypatch.setattr" in traced or "1 // 0" in traced
+    assert traced.endswith(sentence)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.main import get_current_context  # type: ignore[attr-defined]  # of the Click inside Typer
 
 from cdp import __version__
 from cdp.errors import CdpError
@@ -39,6 +41,7 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except CdpError as error:
+        _trace(error)
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
@@ -53,6 +56,13 @@ def plain_errors() -> Iterator[None]:
         raise typer.Exit(0) from None
 
 
+def _trace(error: BaseException) -> None:
+    """Print where an error came from, after `cdp --debug`."""
+    context = get_current_context(silent=True)
+    if context is not None and context.find_root().params.get("debug"):
+        traceback.print_exception(error)
+
+
 def _say_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"cdp {__version__}")
@@ -65,6 +75,7 @@ def options(
         bool,
         typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and stop."),
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print where an error came from, too.")] = False,
 ) -> None:
     """Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images."""
 

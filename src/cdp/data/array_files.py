@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import os
 import stat
@@ -208,6 +209,14 @@ def read_lines(file: Path) -> list[str]:
     if not lines:
         raise InputError(f"{file}: empty; copy or write it again.")
     return lines
+
+
+def read_csv_rows(file: Path) -> list[list[str]]:
+    """The rows of a small CSV file, the header first."""
+    try:
+        return list(csv.reader(read_lines(file)))
+    except csv.Error as error:
+        raise InputError(f"{file}: not CSV ({error}); copy or write it again.") from None
 
 
 def read_bytes(file: Path) -> bytes:

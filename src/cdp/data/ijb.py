@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import read_lines, read_npz, reading
+from cdp.data.array_files import read_csv_rows, read_lines, read_npz, reading
 from cdp.data.image_names import ImageNames
 from cdp.data.lfw_pairs import check_pairs
 from cdp.errors import InputError
@@ -126,7 +125,7 @@ def read_ijba_split(folder: str | Path, number: int, names: ImageNames | None = 
                 f"(line {mixed[0] + 2}); a template is one person."
             )
         _, media = np.unique(columns["MEDIA_ID"], return_inverse=True)
-        listed = list(csv.reader(read_lines(comparisons)))
+        listed = read_csv_rows(comparisons)
         for line, row in enumerate(listed, start=1):
             if len(row) != 2:
                 raise InputError(f"{comparisons}: line {line} does not hold two template numbers.")
@@ -143,7 +142,7 @@ def read_ijba_split(folder: str | Path, number: int, names: ImageNames | None = 
 
 
 def _read_ijba_metadata(file: Path) -> dict[str, list[str]]:
-    table = list(csv.reader(read_lines(file)))
+    table = read_csv_rows(file)
     header = [name.strip().upper() for name in table[0]]
     missing = [name for name in _IJBA_COLUMNS if name not in header]
     if missing:

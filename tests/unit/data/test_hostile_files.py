@@ -331,7 +331,9 @@ class TestText:
             "before it?"
         )
         (tmp_path / "b.csv").write_text(f"first_row,second_row,same\n{'1' * 140_000},1,1\n")
-        assert "b.csv: " in refused(read_pairs, tmp_path / "b.csv", 5)
+        assert "b.csv: not CSV (field larger than field limit (131072))" in refused(
+            read_pairs, tmp_path / "b.csv", 5
+        )
 
     def test_an_empty_record_file(self, tmp_path):
         (tmp_path / "a.rec").write_bytes(b"")
