@@ -56,7 +56,9 @@ def _expand(pattern: str) -> list[str]:
             raise InputError(f"{pattern}: {{{piece}}} is no range of shards; write {{000..015}}.")
         n_shards *= last - first + 1
         if n_shards > _MOST_SHARDS:
-            raise InputError(f"{pattern}: stands for more than {_MOST_SHARDS:,} shards; write a narrower pattern.")
+            raise InputError(
+                f"{pattern}: stands for more than {_MOST_SHARDS:,} shards; write a narrower pattern."
+            )
         width = len(bounds[1]) if bounds else 0
         spelled = [str(number).zfill(width) for number in range(first, last + 1)]
         choices.append(spelled if bounds else piece.split(","))
