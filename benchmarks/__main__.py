@@ -18,6 +18,7 @@ NAMES = (
     "memory",
     "neighbors",
     "startup",
+    "fuzz",
     "lfw",
     "presets",
     "identification",

@@ -35,7 +35,7 @@ def make_bars(*, transient: bool = False) -> Bars:
     from rich.progress import Progress as Bars
 
     return Bars(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.main import get_current_context  # type: ignore[attr-defined]  # of the Click inside Typer
@@ -18,6 +19,9 @@ from cdp.engine import MOST_THREADS
 from cdp.errors import CdpError
 from cdp.memory import check_address_space, is_memory_error
 from cdp.settings import listed
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 app = typer.Typer(
     help="Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images.",
@@ -47,6 +51,7 @@ def plain_errors() -> Iterator[None]:
         explained = _explain(error)
         if explained is None:
             raise
+        _trace(error)
         sentence, code = explained
         typer.echo(sentence, err=True)
         raise typer.Exit(code) from None
@@ -84,6 +89,13 @@ def _memory_sentence(error: BaseException) -> str:
     return f"{', '.join(where)}: out of memory{reason}; {way_out} a machine with more of it."
 
 
+def _trace(error: BaseException) -> None:
+    """Print where an error came from, after `cdp --debug`."""
+    context = get_current_context(silent=True)
+    if context is not None and context.find_root().params.get("debug"):
+        traceback.print_exception(error)
+
+
 def _say_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"cdp {__version__}")
@@ -96,6 +108,7 @@ def options(
         bool,
         typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and stop."),
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print where an error came from, too.")] = False,
 ) -> None:
     """Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images."""
 
@@ -115,14 +128,17 @@ OVERRIDABLE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Context settings of a command whose unknown options are keys of a recipe; they arrive in `context.args`."""
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table on standard output; columns whose name starts with > are aligned to the right."""
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """A table on standard output; columns whose name starts with > are aligned to the right; brackets are no markup."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        table.add_column(
+            escape(column.removeprefix(">")), justify="right" if column.startswith(">") else "left"
+        )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
     Console().print(table)

@@ -123,7 +123,8 @@ def _prepare_methods(names: str | None, memory_budget: str, seed: int) -> list[B
 
     common = {"memory_budget": memory_budget, "seed": seed}
     prepared = []
-    for method in make_baselines(names and [name.strip() for name in names.split(",") if name.strip()]):
+    chosen = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    for method in make_baselines(chosen):
         if BASELINES[method.name].extra is not None:
             # That a library is missing must not be found out after an hour of work.
             method.label(Embeddings(np.eye(3)))

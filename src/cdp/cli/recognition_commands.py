@@ -241,9 +241,12 @@ def _refuse(*rules: tuple[object, str]) -> None:
 def _parse_numbers(text: str, option: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
     """`1,5,10` or `1e-3,1e-4` as numbers."""
     try:
-        return tuple(kind(part) for part in text.split(",") if part.strip())
+        numbers = tuple(kind(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise InputError(f"{option} {text}: write numbers separated by commas.") from None
+        numbers = ()
+    if not numbers:
+        raise InputError(f"{option} {text!r}: write numbers separated by commas.")
+    return numbers
 
 
 def _print_figures(

@@ -130,13 +130,19 @@ def run_or_plan(recipe: RunRecipe, out: Path, *, plan: bool, quiet: bool, as_jso
 
 
 def _show_plan(planned: Sequence[Planned], out: Path, *, as_json: bool) -> None:
+    from rich.text import Text
+
     from cdp.cli.terminal import say_line
 
     if as_json:
         for one in planned:
             say_line("plan", {"stage": one.stage.name, "state": one.state, "why": one.why})
         return
-    words = {"fresh": "[green]kept[/]", "run": "[bold]runs[/]", "perhaps": "[yellow]runs if changed[/]"}
+    words = {
+        "fresh": Text("kept", "green"),
+        "run": Text("runs", "bold"),
+        "perhaps": Text("runs if changed", "yellow"),
+    }
     rows = [(one.stage.name, words[one.state], one.why) for one in planned]
     print_table(f"What cdp run would do in {out}", ("stage", "", "why"), rows)
     n_runs, n_perhaps = (sum(one.state == state for one in planned) for state in ("run", "perhaps"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -132,8 +133,8 @@ def _numbers(words: str | None) -> tuple[int, ...]:
 
     if words is None:
         return Options().sizes
-    for word in _listed(words) or ():
-        if not word.isdigit() or int(word) < 100:
+    for word in _listed(words) or ("",):
+        if not re.fullmatch("[0-9]{3,12}", word) or int(word) < 100:
             raise InputError(f"--sizes {word}: a number of images, 100 or more, is needed.")
     return tuple(int(word) for word in _listed(words) or ())
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress as Bars
 from rich.progress import TaskID
 from rich.table import Table
@@ -167,7 +168,7 @@ def print_run(record: RunRecord, report: Path) -> None:
 
 
 def _headline_table(headline: Headline) -> Table:
-    table = Table(title=f"{headline.network} on people it never saw", title_justify="left")
+    table = Table(title=escape(f"{headline.network} on people it never saw"), title_justify="left")
     table.add_column("trained on")
     table.add_column("images", justify="right")
     table.add_column("rank-1", justify="right")
@@ -180,7 +181,7 @@ def _headline_table(headline: Headline) -> Table:
             _figure(model.rank1, 1, 3),
             *(_figure(rate, 1, 3) for rate in (*model.tpr, *model.templates)),
         ]
-        table.add_row(model.title, f"{model.images:,}", *cells)
+        table.add_row(escape(model.title), f"{model.images:,}", *cells)
     gap = headline.gap_closed
     if gap is not None:
         table.add_section()
@@ -253,7 +254,9 @@ class Terminal(Listener):
         """The stage's line."""
         self.clear()
         mark, words = ("[dim]=[/]", "[dim]kept[/]") if fresh else ("[green]✓[/]", f"{record.seconds:7.1f} s")
-        self.bars.console.print(f"{mark} {at:2d}/{n_stages}  {stage.name:<34} {words}", highlight=False)
+        self.bars.console.print(
+            f"{mark} {at:2d}/{n_stages}  {escape(f'{stage.name:<34}')} {words}", highlight=False
+        )
 
     def clear(self) -> None:
         """Take all bars away."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.engine import Engine
+from cdp.errors import InputError
 from cdp.nets.recipe import TrainingSettings
 from cdp.settings import check_settings, setting, setting_like
 
@@ -212,6 +213,12 @@ class EvaluationSection(_Section, MeasureSettings):
     """What is measured at the end."""
 
     section: ClassVar[str] = "evaluation"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.fpr:
+            raise InputError("evaluation.fpr is empty: give at least one rate, e.g. [0.01].")
+
     bound: bool = setting(True, "Train on all true labels too, where they are known: the upper bound.")
     members: bool = setting(True, "Figures of each committee member too.")
     ensemble: int = setting(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from scipy import sparse
 
-from cdp.data.views import read_identities
+from cdp.data.array_files import reading
+from cdp.data.views import read_label_numbers
 from cdp.errors import InputError
 from cdp.nets.joint import PseudoPart
 from cdp.types import Labels
@@ -22,22 +23,20 @@ def read_pseudo_part(manifest: Manifest, path: Path, *, soft: bool = False) -> P
         path: the labels.
         soft: use `soft_labels.npz` of the folder (`cdp label --soft-depth`).
     """
-    if path.is_dir():
-        labels = Labels.load(path)
-        _compare_paths(manifest, path)
-    else:
-        if not path.exists():
-            raise InputError(
-                f"{path}: there are no labels; give a folder written by cdp label, a .npy or a text file."
-            )
-        numbers = read_identities(path)
-        if numbers.dtype.kind not in "iu":
-            raise InputError(f"{path}: labels are whole numbers, -1 = discarded.")
-        labels = Labels.from_array(numbers)
-    try:
-        return PseudoPart(manifest, labels, _read_soft(path) if soft else None)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    with reading(path):
+        if path.is_dir():
+            labels = Labels.load(path)
+            _compare_paths(manifest, path)
+        else:
+            if not path.exists():
+                raise InputError(
+                    f"{path}: there are no labels; give a folder written by cdp label, a .npy or a text file."
+                )
+            labels = Labels.from_array(read_label_numbers(path))
+        try:
+            return PseudoPart(manifest, labels, _read_soft(path) if soft else None)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
 
 
 def _read_soft(path: Path) -> sparse.csr_array:

@@ -14,7 +14,7 @@ from cdp.files import disk_errors
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.pool import Pool
 from cdp.run.stages import Context, Ledger, Record, Stage
-from cdp.store import read_card
+from cdp.store import read_facts
 
 
 class BusyError(CdpError):
@@ -151,7 +151,7 @@ def _inner_steps(stage: Stage, folder: Path) -> dict[str, float]:
     steps: dict[str, float] = {}
     for path in stage.makes.values():
         if (folder / path / "card.json").is_file():
-            steps |= read_card(folder / path).settings.get("seconds", {})
+            steps |= read_facts(folder / path).seconds
     return steps
 
 

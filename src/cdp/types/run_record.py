@@ -364,15 +364,15 @@ def read_run_record(file: str | Path) -> RunRecord:
         InputError: there is no such file, it is something else, or a newer cdp wrote it.
         StoreError: the file is damaged; the message names the key that is wrong.
     """
+    from cdp.data.array_files import read_bytes, reading
+
     path = Path(file)
-    try:
-        text = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(
-            f"{path.parent}: no {path.name} there; give the folder that `cdp run --out` wrote."
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); change its permissions.") from None
+    with reading(path):
+        if not path.exists() and not path.is_symlink():
+            raise InputError(
+                f"{path.parent}: no {path.name} there; give the folder that `cdp run --out` wrote."
+            )
+        text = read_bytes(path)
     heading = _decode(path, text, _Heading)
     if heading.kind != "Run" or not isinstance(heading.format, int):
         raise InputError(f"{path}: not written by `cdp run`; give the folder that `cdp run --out` wrote.")

@@ -9,6 +9,7 @@ from cdp.config.sections import (
     SECTIONS,
     ConsensusSection,
     EngineSection,
+    EvaluationSection,
     JointSection,
     RunRecipe,
     TrainSection,
@@ -116,3 +117,9 @@ def test_settings_are_shared_not_copied():
     ):
         assert {name: settings_of(section)[name] for name in settings_of(owner)} == dict(settings_of(owner))
     assert issubclass(Recipe, TrainingSettings)
+
+
+def test_an_empty_list_of_rates_is_refused():
+    with pytest.raises(InputError) as caught:
+        EvaluationSection(fpr=[])
+    assert str(caught.value) == "evaluation.fpr is empty: give at least one rate, e.g. [0.01]."

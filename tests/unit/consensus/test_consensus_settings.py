@@ -105,6 +105,7 @@ def test_numpys_numbers_are_numbers():
         ({"threshold": float("nan")}, "threshold = nan: a probability from 0 to 1."),
         ({"join_above": 30}, "join_above = 30: a probability, above 0 and below 1. Did you mean 0.3?"),
         ({"join_above": 1}, "join_above = 1: a probability, above 0 and below 1."),
+        ({"soft_depth": -1}, "soft_depth = -1: a number of steps, 0 or more."),
         ({"k": 0}, "k = 0: a number of neighbors, 1 or more."),
         ({"k": 2.5}, "k = 2.5: a whole number is needed, not a number with a point."),
         ({"max_size": 1}, "max_size = 1: a number of images, 2 or more."),

@@ -114,3 +114,9 @@ def test_nndescent_finds_nearly_all_and_the_same_every_time(monkeypatch):
     for graph in (second, again):
         assert graph.neighbors.tobytes() == first.neighbors.tobytes()
         assert graph.similarity.tobytes() == first.similarity.tobytes()
+
+
+def test_one_image_has_no_neighbors():
+    with pytest.raises(InputError) as caught:
+        knn_graph(np.ones((1, 3), np.float32))
+    assert str(caught.value) == "There is one image only, and neighbors are other images; give two or more."

@@ -265,7 +265,7 @@ def test_predicting_before_learning_says_what_to_do(split):
 @pytest.mark.parametrize("preset", ["paper", "best"])
 def test_another_committee_is_refused_before_anything_is_searched(large_split, preset):
     model = CDP(preset, k=10).fit(large_split.labeled)
-    renamed = Views(large_split.unlabeled.base, {"x": large_split.unlabeled.base})
+    renamed = Views(large_split.unlabeled.base, {"x": large_split.unlabeled.committee["member1"]})
     steps = []
     with pytest.raises(InputError, match=r"committee \(member1, member2\), these views have \(x\)"):
         model.predict(renamed, progress=lambda step, *_: steps.append(step))

@@ -139,7 +139,7 @@ def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
         'mediator = "vote", which needs none.'
     )
     labeled = split.labeled
-    other = Views(labeled.base, {"someone": labeled.base}, labeled.identities)
+    other = Views(labeled.base, {"someone": labeled.committee["member1"]}, labeled.identities)
     with pytest.raises(InputError) as caught:
         fit([labeled, other], PAPER)
     assert str(caught.value) == (

@@ -122,6 +122,11 @@ def test_files_that_cannot_be_read(tmp_path):
         read_run_record(tmp_path / "run.json")
     with pytest.raises(InputError, match=r": cannot be read \(Is a directory\)"):
         read_run_record(tmp_path)
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    with pytest.raises(
+        InputError, match=r"loop.json: cannot be read \(Too many levels of symbolic links\)\.$"
+    ):
+        read_run_record(tmp_path / "loop.json")
     (tmp_path / "latin.json").write_bytes(b'{"kind": "Run", "format": 1, "command": "caf\xe9"}')
     with pytest.raises(StoreError, match=r"latin.json is damaged"):
         read_run_record(tmp_path / "latin.json")

@@ -78,6 +78,8 @@ def make_baselines(names: Sequence[str] | None = None) -> list[Baseline]:
     """Baselines by name, untuned; None = all that need no extra."""
     if names is None:
         names = [name for name, registered in BASELINES.items() if registered.extra is None]
+    if not names:
+        raise InputError(f"No method is named; choose from {', '.join(BASELINES)}.")
     for name in names:
         if name not in BASELINES:
             raise InputError(f"No baseline is called {name!r}; choose from {', '.join(BASELINES)}.")

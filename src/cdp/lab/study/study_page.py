@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cdp.data.array_files import reading
 from cdp.errors import InputError
 from cdp.files import write_text
 from cdp.lab.study.plots import draw_plot
@@ -84,12 +85,13 @@ def read_results(folder: Path) -> dict[str, Any]:
     """
     try:
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         results = None
     if not isinstance(results, dict) or results.get("kind") != "Study":
         raise InputError(f"{folder}: no results.json of a study there; give what `cdp study --out` wrote.")
-    for row in results["rows"]:
-        row["verdict"] = _OLD_VERDICTS.get(row["verdict"], row["verdict"])
+    with reading(folder / "results.json"):
+        for row in results["rows"]:
+            row["verdict"] = _OLD_VERDICTS.get(row["verdict"], row["verdict"])
     return results
 
 
