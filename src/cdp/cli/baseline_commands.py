@@ -220,7 +220,7 @@ def _measure_cdp(
     labeled: Views, unlabeled: Views, search: SearchSettings, seed: int, engine: Engine, progress: Progress
 ) -> list[Row]:
     """The rows of CDP, one per preset; a preset that tunes holds out labeled identities for it."""
-    from cdp.lab.cdp_process import measure_cdp
+    from cdp.lab.baselines.measure import measure_cdp
     from cdp.labeling.pipeline import label
     from cdp.labeling.workspace import Workspace, find_graphs
 

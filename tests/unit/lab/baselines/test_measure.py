@@ -5,11 +5,11 @@ from cdp import Labels, knn_graph
 from cdp.errors import CdpError, InputError
 from cdp.evaluate.label_figures import measure_labels
 from cdp.lab.baselines.baseline import Baseline, labels_of
-from cdp.lab.baselines.dbscan import DBSCAN
 from cdp.lab.baselines.fresh_process import run_in_fresh_process
 from cdp.lab.baselines.hierarchical import Hierarchical
 from cdp.lab.baselines.measure import measure_baselines
 from cdp.lab.baselines.rank_order import RankOrder
+from cdp.lab.baselines.scikit_learn import DBSCAN
 
 
 @pytest.mark.slow
