@@ -147,8 +147,7 @@ def join(
         )
     with _training(given, more, force, quiet) as (options, shared, say):
         from cdp.data.merge import merge_manifests
-        from cdp.nets.joint import train_joint
-        from cdp.nets.label_files import read_pseudo_part
+        from cdp.nets.joint import read_pseudo_part, train_joint
         from cdp.nets.supervised import train_supervised
 
         known, parts = options.read(labeled), [options.read(path) for path in unlabeled]

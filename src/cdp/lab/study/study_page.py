@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from cdp.config.writing import markdown_table
 from cdp.errors import InputError
 from cdp.files import write_text
 from cdp.lab.study.plots import draw_plot
-from cdp.lab.study.result_tables import markdown_table, table_of, written
+from cdp.lab.study.result_tables import table_of, written
 from cdp.lab.study.spread import SAME
 from cdp.report.markup import Html, element, join
 from cdp.report.mediator_section import heat_map

@@ -7,9 +7,10 @@ from xml.etree import ElementTree
 import pytest
 
 from cdp.config.sections import RunRecipe
+from cdp.config.writing import markdown_table
 from cdp.errors import InputError
 from cdp.lab.study.design import Column, Measure, Paper, Plot, Study
-from cdp.lab.study.result_tables import markdown_table, results_of, table_of, written
+from cdp.lab.study.result_tables import results_of, table_of, written
 from cdp.lab.study.study_page import (
     Chapter,
     comparison_page,
