@@ -23,8 +23,9 @@ from cdp.cli.app import (
     plain_errors,
     print_table,
 )
-from cdp.cli.derived_options import Given, parse_text, settings_from, with_settings
+from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.image_commands import ManifestArgument
+from cdp.config.overrides import parse_value
 from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.nets.recipe import Recipe
@@ -311,7 +312,7 @@ def _training(
         name, equals, text = entry.partition("=")
         if not equals or name not in known:
             raise InputError(f"--set {entry}: write KEY=VALUE with a key from {', '.join(known)}.")
-        given = given | {name: parse_text(known[name], text, f"--set {name}")}
+        given = given | {name: parse_value(known[name], text, f"--set {name}")}
     recipe, engine = settings_from(Recipe, given), settings_from(Engine, given)
     options = settings_from(RunOptions, given)
     with _torch(options, engine, quiet) as (world, progress):
