@@ -18,7 +18,6 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from cdp.cli.app import plain_errors
-from cdp.config.overrides import parse_value
 from cdp.settings import Setting, settings_of
 
 Given: TypeAlias = dict[str, Any]
@@ -82,6 +81,8 @@ def option_name(name: str) -> str:
 
 
 def _convert(one: Setting, value: Any) -> Any:
+    from cdp.config.overrides import parse_value
+
     option = option_name(one.name)
     return parse_value(one, value, option) if one.many else one.convert(value, option)
 

@@ -25,7 +25,6 @@ from cdp.cli.app import (
 )
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.image_commands import ManifestArgument
-from cdp.config.overrides import parse_value
 from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.nets.recipe import Recipe
@@ -307,6 +306,8 @@ def _training(
     given: Given, more: Sequence[str] | None, force: bool, quiet: bool
 ) -> Iterator[tuple[RunOptions, dict[str, Any], Callable[[Sequence[Path]], None]]]:
     """The options, what every training function takes, and what prints the trained networks."""
+    from cdp.config.overrides import parse_value
+
     known = settings_of(Recipe)
     for entry in more or ():
         name, equals, text = entry.partition("=")
