@@ -65,12 +65,14 @@ def _springs(n_nodes: int, edges: LongArray, rounds: int, generator: np.random.G
 
 def _free_shift(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
     """The first shift on a spiral that keeps a component clear of all nodes placed; wider than high, like a page."""
-    shift = np.zeros(2)
+    shifts = np.zeros((1, 2))
     if not len(placed):
-        return shift
+        return shifts[0]
     taken = KDTree(placed)
-    for turn in np.arange(0, 600, 0.2):
-        shift = np.array([1.7 * np.cos(turn), np.sin(turn)]) * (0.07 * turn)
-        if np.min(taken.query(own + shift)[0]) >= _CLEAR:
-            break
-    return shift
+    # Many at a time, which is much faster than one by one.
+    for turns in np.split(np.arange(0, 600, 0.2), 60):
+        shifts = np.stack([1.7 * np.cos(turns), np.sin(turns)], axis=1) * (0.07 * turns)[:, None]
+        free = np.flatnonzero(taken.query(own + shifts[:, None])[0].min(axis=1) >= _CLEAR)
+        if len(free):
+            return shifts[free[0]]
+    return shifts[-1]
