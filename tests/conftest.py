@@ -11,6 +11,14 @@ from cdp.types import Views
 from cdp.types.run_record import RunRecord, read_run_record
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever needs the folder of a whole run is slow."""
+    for item in items:
+        if "made_run" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def small_views() -> Views:
     """300 images as three models of unlike quality see them: 40 identities of 7 images, 20 of one."""

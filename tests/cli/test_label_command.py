@@ -107,6 +107,7 @@ def test_the_command_labels_as_cdp_in_python(cdp, home, preset):
     np.testing.assert_array_equal(found.confidence, expected.confidence)
 
 
+@pytest.mark.slow
 def test_a_learned_mediator_gives_the_same_labels(cdp, home):
     paper = ["--preset", "paper", "--k", "10", "--quiet", "--out"]
     cdp("label", "unlabeled", "--labeled", "labeled", *paper, "once")
@@ -114,6 +115,7 @@ def test_a_learned_mediator_gives_the_same_labels(cdp, home):
     np.testing.assert_array_equal(Labels.load(home / "again").labels, Labels.load(home / "once").labels)
 
 
+@pytest.mark.slow
 def test_a_trained_mediator_can_be_tuned_on_a_validation_part(cdp, labeled_folder, home):
     words = ["label", "unlabeled", "--trained-mediator", "labels/mediator", "--k", "10", "--out"]
     output = cdp(*words, "not_tuned")
@@ -145,6 +147,7 @@ def test_a_given_knn_file_is_used(cdp, home):
     assert "has 12 neighbors per image, --k asks for 15" in output
 
 
+@pytest.mark.slow
 def test_the_cache_keeps_graphs_and_mediator(cdp, home):
     words = ["label", "unlabeled", "--labeled", "labeled", "--cache", "cache", "--k", "8", "--quiet", "--out"]
     cdp(*words, "first")
@@ -252,6 +255,7 @@ def test_a_nan_row_is_named(cdp, home):
     assert "NaN or infinity in rows 7, 9 (counted from 0)" in output.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_interrupting_leaves_nothing_behind(home):
     # Large enough to be busy for some seconds when the signal arrives.
     np.save(home / "large.npy", np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float32))
@@ -282,6 +286,7 @@ def test_version_and_unknown_options(cdp):
     assert "No such option" in cdp("label", "--bogus", code=2)
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_its_commands_too(cdp, home):
     output = cdp("example", "--out", "example", "--identities", "60")
     assert "mediator, preset best" in output

@@ -44,6 +44,7 @@ def refuse(folder):
     raise InputError(f"not today, {folder.name}.")
 
 
+@pytest.mark.slow
 def test_the_peak_is_what_the_work_takes_and_no_more(tmp_path):
     (tmp_path / "size.txt").write_text(str(100_000_000))
     # The other process must find this module, and pytest gives it a name that depends on the folder.
@@ -56,12 +57,14 @@ def test_the_peak_is_what_the_work_takes_and_no_more(tmp_path):
     assert run.labels.tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_failure_in_the_other_process_is_a_sentence(tmp_path):
     with pytest.raises(CdpError) as error:
         run_in_fresh_process(_named("refuse"), tmp_path, "refusing")
     assert str(error.value) == f"refusing: not today, {tmp_path.name}."
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_named(tmp_path):
     with pytest.raises(CdpError) as error:
         run_in_fresh_process(_named("die"), tmp_path, "dying")
@@ -86,6 +89,7 @@ def test_bad_input(small_views):
         measure_baselines([Mine()], small_views.base, None, small_views.identities)
 
 
+@pytest.mark.slow
 def test_a_method_that_fails_gets_a_row_that_says_so(small_views, monkeypatch):
     import cdp.lab.baselines.measure as measure
 
