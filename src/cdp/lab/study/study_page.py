@@ -35,9 +35,6 @@ OTHER_IMAGES = (
     "The paper measured millions of faces that are no longer public; these are the same studies on other images. "
     "Numbers compare within a table, not across: what can be the same is which way they go."
 )
-_OLD_VERDICTS = {"not told apart": SAME}
-"""What earlier versions wrote into results.json."""
-
 _RENAMED = (
     ("--consensus.lessons", "--consensus.train_on"),
     ("--consensus.folds", "--train.folds"),
@@ -89,8 +86,6 @@ def read_results(folder: Path) -> dict[str, Any]:
         results = None
     if not isinstance(results, dict) or results.get("kind") != "Study":
         raise InputError(f"{folder}: no results.json of a study there; give what `cdp study --out` wrote.")
-    for row in results["rows"]:
-        row["verdict"] = _OLD_VERDICTS.get(row["verdict"], row["verdict"])
     return results
 
 

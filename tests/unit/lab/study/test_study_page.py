@@ -146,14 +146,6 @@ def test_remarks_are_set_below_the_table_and_links_hold_from_the_page(results, t
     assert "[results.json](../ratio/results.json)" in page
 
 
-def test_results_of_earlier_versions_are_read_with_todays_words(results, tmp_path):
-    results["rows"][0]["verdict"] = "not told apart"
-    (tmp_path / "results.json").write_text(json.dumps(results))
-    assert [row["verdict"] for row in read_results(tmp_path)["rows"]] == [
-        "no significant difference", "best", "behind", "best",
-    ]  # fmt: skip
-
-
 def test_the_share_of_the_gap_is_of_every_seed_by_itself_and_bounds_are_not_compared():
     def bounds(cells):
         return None if cells[0] in ("few", "all") else (("few",), ("all",))
