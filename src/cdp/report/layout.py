@@ -65,14 +65,16 @@ def _springs(n_nodes: int, edges: LongArray, rounds: int, generator: np.random.G
 
 def _free_shift(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
     """The first shift on a spiral that keeps a component clear of all nodes placed; wider than high, like a page."""
-    shifts = np.zeros((1, 2))
+    shift: DoubleArray = np.zeros(2)
     if not len(placed):
-        return shifts[0]
+        return shift
     taken = KDTree(placed)
     # Many at a time, which is much faster than one by one.
     for turns in np.split(np.arange(0, 600, 0.2), 60):
         shifts = np.stack([1.7 * np.cos(turns), np.sin(turns)], axis=1) * (0.07 * turns)[:, None]
-        free = np.flatnonzero(taken.query(own + shifts[:, None])[0].min(axis=1) >= _CLEAR)
+        nearest = np.min(taken.query(own + shifts[:, None])[0], axis=1)
+        free = np.flatnonzero(nearest >= _CLEAR)
+        shift = shifts[free[0] if len(free) else -1]
         if len(free):
-            return shifts[free[0]]
-    return shifts[-1]
+            break
+    return shift
