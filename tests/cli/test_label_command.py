@@ -103,6 +103,7 @@ def test_the_command_labels_as_cdp_in_python(cdp, home, preset):
     np.testing.assert_array_equal(found.confidence, expected.confidence)
 
 
+@pytest.mark.slow
 def test_a_learned_mediator_gives_the_same_labels(cdp, home):
     paper = ["--preset", "paper", "--k", "10", "--quiet", "--out"]
     cdp("label", "unlabeled", "--labeled", "labeled", *paper, "once")
@@ -110,6 +111,7 @@ def test_a_learned_mediator_gives_the_same_labels(cdp, home):
     np.testing.assert_array_equal(Labels.load(home / "again").labels, Labels.load(home / "once").labels)
 
 
+@pytest.mark.slow
 def test_a_trained_mediator_can_be_tuned_on_a_validation_part(cdp, labeled_folder, home):
     words = ["label", "unlabeled", "--trained-mediator", "labels/mediator", "--k", "10", "--out"]
     output = cdp(*words, "not_tuned")
@@ -141,6 +143,7 @@ def test_a_given_knn_file_is_used(cdp, home):
     assert "has 12 neighbors per image, --k asks for 15" in output
 
 
+@pytest.mark.slow
 def test_the_cache_keeps_graphs_and_mediator(cdp, home):
     words = ["label", "unlabeled", "--labeled", "labeled", "--cache", "cache", "--k", "8", "--quiet", "--out"]
     cdp(*words, "first")
@@ -253,6 +256,7 @@ def test_version_and_unknown_options(cdp):
     assert "No such option" in cdp("label", "--bogus", code=2)
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_its_commands_too(cdp, home):
     output = cdp("example", "--out", "example", "--identities", "60")
     assert "mediator, preset best" in output

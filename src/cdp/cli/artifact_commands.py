@@ -32,9 +32,9 @@ def eval_labels(
     import msgspec
 
     from cdp.cli.terminal import print_true_figures
-    from cdp.labeling.figures import true_figures
+    from cdp.evaluate.label_figures import measure_labels
 
-    figures = true_figures(_read_labels(labels), read_true_identities(identities))
+    figures = measure_labels(_read_labels(labels), read_true_identities(identities))
     if json:
         print(dumps(msgspec.to_builtins(figures), indent=2, allow_nan=False))
     else:

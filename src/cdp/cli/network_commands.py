@@ -22,7 +22,7 @@ from cdp.cli.app import (
     plain_errors,
     print_table,
 )
-from cdp.cli.derived_options import Given, parse_text, settings_from, with_settings
+from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.image_commands import ManifestArgument
 from cdp.cli.signals import resumable
 from cdp.engine import Engine
@@ -147,8 +147,7 @@ def join(
         )
     with _training(given, more, force, [labeled, *unlabeled, *files], quiet) as (options, shared, say):
         from cdp.data.merge import merge_manifests
-        from cdp.nets.joint import train_joint
-        from cdp.nets.label_files import read_pseudo_part
+        from cdp.nets.joint import read_pseudo_part, train_joint
         from cdp.nets.supervised import train_supervised
 
         known, parts = options.read(labeled), [options.read(path) for path in unlabeled]
@@ -309,12 +308,14 @@ def _training(
     given: Given, more: Sequence[str] | None, force: bool, inputs: Sequence[str | Path], quiet: bool
 ) -> Iterator[tuple[RunOptions, dict[str, Any], Callable[[Sequence[Path]], None]]]:
     """The options, what every training function takes, and what prints the trained networks."""
+    from cdp.config.overrides import parse_value
+
     known = settings_of(Recipe)
     for entry in more or ():
         name, equals, text = entry.partition("=")
         if not equals or name not in known:
             raise InputError(f"--set {entry}: write KEY=VALUE with a key from {', '.join(known)}.")
-        given = given | {name: parse_text(known[name], text, f"--set {name}")}
+        given = given | {name: parse_value(known[name], text, f"--set {name}")}
     recipe, engine = settings_from(Recipe, given), settings_from(Engine, given)
     options = settings_from(RunOptions, given)
     with _torch(options, engine, quiet) as (world, progress):

@@ -20,7 +20,6 @@ from rich.progress import TaskID
 from rich.table import Table
 
 from cdp.cli.app import print_table
-from cdp.evaluate.label_figures import LabelFigures
 from cdp.lab.synthetic import SyntheticSplit
 from cdp.labeling.pipeline import Labeling
 from cdp.progress import make_bars
@@ -126,7 +125,7 @@ def _scores(score: Score) -> tuple[str, str, str]:
     return decimals(score.precision), decimals(score.recall), decimals(score.f)
 
 
-def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, LabelFigures]], out: Path) -> None:
+def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, TrueFigures]], out: Path) -> None:
     """The closing table of `cdp example`."""
     console = Console()
     say(console, f"Labeled part:   {split.labeled}")

@@ -10,7 +10,6 @@ import numpy as np
 
 from cdp.consensus.grouping import at_bar, group
 from cdp.consensus.settings import ConsensusSettings
-from cdp.evaluate.label_figures import Score
 from cdp.labeling.expectation import count_by_identity
 from cdp.progress import Progress, no_progress
 from cdp.types import ConsensusGraph, Labels
@@ -105,10 +104,6 @@ def best_of(
     include the largest ones, so a high bar that splits a person of hundreds of images may look a hair better than one that
     does not: LFW fell from F 0.997 to 0.50 that way.
     """
-
-    def merit(point: TuningPoint) -> float:
-        return Score(point.precision, point.recall, point.f).weighted(recall_weight)
-
     if precision:
         kept = [point for point in curve if (point.precision or 0.0) >= precision]
         point = (
@@ -119,8 +114,8 @@ def best_of(
         return Tuning(
             chosen=point.threshold, curve=list(curve), recall_weight=recall_weight, precision=precision
         )
-    best = max(map(merit, curve))
-    good = [point.threshold for point in curve if merit(point) >= best - _AS_GOOD]
+    best = max(point.weighted(recall_weight) for point in curve)
+    good = [point.threshold for point in curve if point.weighted(recall_weight) >= best - _AS_GOOD]
     chosen = min(good, key=lambda bar: abs(bar - prior))
     return Tuning(chosen=chosen, curve=list(curve), recall_weight=recall_weight)
 

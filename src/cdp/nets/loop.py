@@ -22,9 +22,8 @@ from cdp.nets.checkpoints import RunKey, discard_checkpoints, load_checkpoint, s
 from cdp.nets.label_spaces import Batch, LabelSpace, Plan
 from cdp.nets.objective import Objective
 from cdp.nets.processes import World
-from cdp.nets.recipe import Recipe, key_of
+from cdp.nets.recipe import Recipe, key_of, seed_for
 from cdp.nets.schedules import SCHEDULES
-from cdp.nets.seeds import seed_for
 from cdp.nets.training_log import TrainingLog, read_log
 from cdp.nets.weights import WEIGHTS, NetworkSettings, SpaceSettings, read_network_settings, write_tensors
 from cdp.progress import Progress, no_progress

@@ -225,8 +225,7 @@ class JointSettings:
 def train_on_both(settings: JointSettings, context: Context) -> None:
     """Stage 3: a network on true and pseudo-labels; the base in the end, all of them between two rounds."""
     options = _options(context)
-    from cdp.nets.joint import train_joint
-    from cdp.nets.label_files import read_pseudo_part
+    from cdp.nets.joint import read_pseudo_part, train_joint
 
     folder = context.folder
     n_found = Labels.load(folder / settings.labels).n_identities

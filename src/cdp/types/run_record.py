@@ -80,11 +80,17 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """Precision, recall and F."""
+    """Precision, recall and their harmonic mean; None where nothing could be counted (0/0)."""
 
     precision: float | None = None
     recall: float | None = None
     f: float | None = None
+
+    def weighted(self, recall_weight: float) -> float:
+        """F-beta, in which recall is `recall_weight` times as important as precision; 0 where nothing was counted."""
+        precision, recall = self.precision or 0.0, self.recall or 0.0
+        total = recall_weight**2 * precision + recall
+        return (1 + recall_weight**2) * precision * recall / total if total else 0.0
 
 
 class GroupScores(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +126,20 @@ class PairScores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrueFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the true identities of unlabeled images tell; images without one do not count."""
+    """What only the true identities of unlabeled images tell; images without one do not count.
+
+    Attributes:
+        identities_true: true identities among the images.
+        identities_true_shared: those with at least two images, the only ones that can be found.
+        identities_found: pseudo-identities.
+        images: images with a known identity.
+        coverage: share of them that carry a label.
+        sizes: images per true identity, largest first.
+        sizes_found: images per pseudo-identity, largest first.
+        pairs: the accepted pairs, if they are known.
+        discards_kept: every discarded image counts as a group of one.
+        discards_removed: discarded images are left out.
+    """
 
     identities_true: int
     identities_true_shared: int
@@ -197,7 +216,10 @@ class CalibrationBin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Importance(msgspec.Struct, frozen=True, kw_only=True):
-    """How far average precision falls when one block of inputs is shuffled among the pairs."""
+    """How far average precision falls when one block of inputs is shuffled among the pairs: mean and sd over repeats.
+
+    The drop is about 0 or slightly below if the block is not needed.
+    """
 
     block: str
     drop: float | None = None

@@ -4,12 +4,10 @@ import copy
 import json
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
 from cdp.errors import CdpError, InputError, StoreError
-from cdp.evaluate.pair_figures import PairFigures
 from cdp.report.artifacts import Artifacts
 from cdp.report.page import build_page
 from cdp.types.run_record import (
@@ -200,10 +198,3 @@ def test_what_is_missing_or_unknown_is_refused_or_left_out(plain, tmp_path, chan
 def test_f_of_accepted_pairs():
     assert PairScores(candidates=4, accepted=2, precision=1.0, recall=0.5).f == pytest.approx(2 / 3)
     assert PairScores(candidates=4, accepted=0, recall=0.0).f is None
-
-
-def test_figures_of_other_modules_become_records():
-    found = PairFigures(candidates=9, true_candidates=5, accepted=4, precision=1.0, recall=0.8)
-    assert msgspec.convert(found, PairScores, from_attributes=True) == PairScores(
-        candidates=9, true_candidates=5, accepted=4, precision=1.0, recall=0.8
-    )
