@@ -130,6 +130,14 @@ def join(
         typer.Option("--lambda", help="Weight of the labeled loss [default: its share of images]."),
     ] = None,
     soft: Annotated[bool, typer.Option("--soft", help="Use soft labels (cdp label --soft-depth).")] = False,
+    siblings: Annotated[
+        float,
+        typer.Option(
+            help="Groups that are one identity with a greater probability are not told apart; 1 = all are.",
+            min=0,
+            max=1,
+        ),
+    ] = 0.005,
     true_labels: Annotated[
         bool, typer.Option("--true-labels", help="The upper bound: all true identities, one classifier.")
     ] = False,
@@ -154,7 +162,10 @@ def join(
         if true_labels:
             say(train_supervised(merge_manifests([known, *parts]), [network], out, **shared))
             return
-        pseudo = [read_pseudo_part(part, file, soft=soft) for part, file in zip(parts, files, strict=True)]
+        pseudo = [
+            read_pseudo_part(part, file, soft=soft, siblings=siblings)
+            for part, file in zip(parts, files, strict=True)
+        ]
         say([train_joint(known, pseudo, network, out, labeled_share=labeled_share, **shared)])
 
 

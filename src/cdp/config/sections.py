@@ -174,6 +174,14 @@ class JointSection(_Training):
         high=1,
         also=-1,
     )
+    siblings: float = setting(
+        0.005,
+        "Groups that are one identity with a greater mean probability are not told apart in training; 1 = all groups are, as in "
+        "the paper.",
+        meaning="a probability",
+        above=0,
+        high=1,
+    )
     rounds: int = setting(
         1,
         "How often labels are made: 1 = as in the paper; 2 or more = base and committee are trained again on the labels "

@@ -107,7 +107,7 @@ def write_doubts(folder: Path, labeling: Labeling) -> None:
         "other_label": split.ids[:, 1],
         "images": sizes[split.ids[:, 0]],
         "other_images": sizes[split.ids[:, 1]],
-        "probability": split.probability.round(4),
+        "probability": split.probability.round(6),
     }
     pyarrow.csv.write_csv(pa.table(columns), folder / "split_groups.csv")
 

@@ -32,11 +32,14 @@ class PseudoPart:
         manifest: its images; their true identities are never looked at.
         labels: one per row; -1 = discarded, not used.
         soft: distributions over the pseudo-identities, sparse (n, C), instead of one label per image.
+        siblings: sparse (C, C), pseudo-identities that may be one, which are not told apart; not used with soft labels, or with
+            sampled or sharded classes.
     """
 
     manifest: Manifest
     labels: Labels
     soft: sparse.csr_array | None = None
+    siblings: sparse.csr_array | None = None
 
     def __post_init__(self) -> None:
         n_soft = len(self.manifest) if self.soft is None else self.soft.shape[0]
@@ -53,13 +56,17 @@ class PseudoPart:
             )
 
 
-def read_pseudo_part(manifest: Manifest, path: Path, *, soft: bool = False) -> PseudoPart:
+def read_pseudo_part(
+    manifest: Manifest, path: Path, *, soft: bool = False, siblings: float = 1.0
+) -> PseudoPart:
     """Labels from a labels folder, a .npy or a text file, checked against the manifest's rows.
 
     Args:
         manifest: the images that were labeled.
         path: the labels.
         soft: use `soft_labels.npz` of the folder (`cdp label --soft-depth`).
+        siblings: pseudo-identities that are one with a greater probability (`split_groups.csv` of the folder) are not told
+            apart; 1 = all are.
     """
     with reading(path):
         if path.is_dir():
@@ -72,9 +79,29 @@ def read_pseudo_part(manifest: Manifest, path: Path, *, soft: bool = False) -> P
                 )
             labels = Labels.from_array(read_label_numbers(path))
         try:
-            return PseudoPart(manifest, labels, _read_soft(path) if soft else None)
+            kin = _read_siblings(path / "split_groups.csv", labels.n_identities, siblings)
+            return PseudoPart(manifest, labels, _read_soft(path) if soft else None, kin)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+
+
+def _read_siblings(file: Path, n_groups: int, above: float) -> sparse.csr_array | None:
+    if above >= 1 or not file.is_file():
+        return None
+    import pyarrow.csv
+
+    table = pyarrow.csv.read_csv(file)
+    one, other, probability = (
+        table.column(name).to_numpy() for name in ("label", "other_label", "probability")
+    )
+    kept = probability > above
+    ends = one[kept], other[kept]
+    if kept.any() and not (min(map(np.min, ends)) >= 0 and max(map(np.max, ends)) < n_groups):
+        raise InputError(f"{file}: it names groups that the labels do not have; label again.")
+    half = sparse.coo_array((np.ones(kept.sum(), np.bool_), ends), (n_groups, n_groups))
+    both = sparse.csr_array(half + half.T)
+    both.sort_indices()
+    return both
 
 
 def _read_soft(path: Path) -> sparse.csr_array:
@@ -173,7 +200,8 @@ def _pseudo_space(index: int, part: PseudoPart) -> LabelSpace:
             raise InputError(
                 f"{name}: row {empty[0]} has a label but no soft label; make both again together."
             )
-    return LabelSpace(name, NO_PIXELS, rows, targets, n_classes, 1.0, fingerprint(part.manifest))
+    siblings = part.siblings if part.soft is None else None
+    return LabelSpace(name, NO_PIXELS, rows, targets, n_classes, 1.0, fingerprint(part.manifest), siblings)
 
 
 def _weigh(spaces: Sequence[LabelSpace], labeled_share: float | None) -> list[LabelSpace]:

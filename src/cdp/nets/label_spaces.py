@@ -38,6 +38,7 @@ class LabelSpace:
         n_classes: number of identities.
         weight: this space's share of the loss.
         source: a hash of the manifest the pixels came from.
+        siblings: sparse (n_classes, n_classes), classes that may be one identity; None if all are different.
     """
 
     name: str
@@ -47,6 +48,7 @@ class LabelSpace:
     n_classes: int
     weight: float = 1.0
     source: str = ""
+    siblings: sparse.csr_array | None = None
 
     def __post_init__(self) -> None:
         if self.targets.shape[0] != len(self.rows):
@@ -67,6 +69,8 @@ class LabelSpace:
             targets = [hash_array(part) for part in (soft.data, soft.indices, soft.indptr)]
         else:
             targets = [hash_array(soft)]
+        if self.siblings is not None:
+            targets += [hash_array(self.siblings.indices), hash_array(self.siblings.indptr)]
         return key_of(self.source, self.pixels.shape, hash_array(self.rows), targets, self.weight)
 
     def take_targets(self, positions: LongArray) -> Targets:

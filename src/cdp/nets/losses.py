@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -39,10 +41,14 @@ class SoftTargets:
 
 
 Targets = Tensor | SoftTargets
+_LEFT_OUT = -1e4
 
 
 class _Classifier(nn.Module):
     """One weight vector per class."""
+
+    starts: Tensor | None = None
+    siblings: Tensor | None = None
 
     def __init__(self, dimensions: int, n_classes: int, label_smoothing: float) -> None:
         super().__init__()
@@ -50,6 +56,25 @@ class _Classifier(nn.Module):
         self.weight = nn.Parameter(torch.empty(n_classes, dimensions))
         self.label_smoothing = label_smoothing
         nn.init.xavier_uniform_(self.weight)
+
+    def set_siblings(self, siblings: sparse.csr_array) -> None:
+        """Classes that may be one identity, (n_classes, n_classes): the loss does not drive an image away from its class's siblings.
+
+        They are left out of the softmax of its images. Soft targets say by themselves which classes an image may belong to, so they
+        have none.
+        """
+        for name, values in (("starts", siblings.indptr), ("siblings", siblings.indices)):
+            self.register_buffer(name, torch.from_numpy(values.astype(np.int64)), persistent=False)
+
+    def leave_out_siblings(self, logits: Tensor, targets: Targets) -> Tensor:
+        """The logits with those of the siblings of each image's class as good as gone."""
+        if self.starts is None or self.siblings is None or isinstance(targets, SoftTargets):
+            return logits
+        first, counts = self.starts[targets], self.starts[targets + 1] - self.starts[targets]
+        rows = torch.repeat_interleave(torch.arange(len(targets), device=targets.device), counts)
+        before = torch.cumsum(counts, 0) - counts
+        columns = self.siblings[torch.arange(len(rows), device=rows.device) - before[rows] + first[rows]]
+        return logits.index_put((rows, columns), logits.new_tensor(_LEFT_OUT))
 
     @property
     def n_classes(self) -> int:
@@ -66,7 +91,7 @@ class Softmax(_Classifier):
 
     def forward(self, embeddings: Tensor, targets: Targets, reduction: Reduction = "mean") -> Tensor:
         """The loss of a batch; `sum` for those who divide by another count than this batch's."""
-        logits = functional.linear(embeddings, self.weight, self.bias)
+        logits = self.leave_out_siblings(functional.linear(embeddings, self.weight, self.bias), targets)
         return _cross_entropy(logits, targets, self.label_smoothing, reduction)
 
 
@@ -105,7 +130,8 @@ class _MarginSoftmax(_Classifier):
         cosines = functional.linear(functional.normalize(embeddings), functional.normalize(self.weight))
         true = cosines.gather(1, targets[:, None])
         logits = cosines.scatter(1, targets[:, None], self.handicap(true))
-        return _cross_entropy(self.scale * logits, targets, self.label_smoothing, reduction)
+        logits = self.leave_out_siblings(self.scale * logits, targets)
+        return _cross_entropy(logits, targets, self.label_smoothing, reduction)
 
     def handicap(self, cosines: Tensor) -> Tensor:
         """The cosine of the true class after the margin."""

@@ -96,7 +96,9 @@ def _make_classifier(space: LabelSpace, index: int, recipe: Recipe, world: World
     if recipe.loss != "softmax":
         options |= {"margin": recipe.margin} if recipe.margin else {}
         options |= {"scale": recipe.logit_scale} if recipe.logit_scale else {}
-    classifier: nn.Module = LOSSES[recipe.loss](recipe.dimensions, space.n_classes, **options)
+    classifier = LOSSES[recipe.loss](recipe.dimensions, space.n_classes, **options)
+    if space.siblings is not None:
+        classifier.set_siblings(space.siblings)
     generator = torch.Generator().manual_seed(seed)
-    nn.init.xavier_uniform_(classifier.weight, generator=generator)  # type: ignore[arg-type]
+    nn.init.xavier_uniform_(classifier.weight, generator=generator)
     return classifier

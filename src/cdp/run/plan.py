@@ -184,6 +184,7 @@ class _Stages:
             slice_of(joint, TrainingSettings),
             joint.labeled_share,
             self.recipe.consensus.soft_depth > 0,
+            joint.siblings,
             self.recipe.seed,
         )
         needs = (*_TRAINED_ON, f"{labels.prefix}labels")

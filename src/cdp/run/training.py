@@ -218,6 +218,7 @@ class JointSettings:
     training: TrainingSettings
     labeled_share: float
     soft: bool
+    siblings: float
     seed: int
 
 
@@ -239,7 +240,14 @@ def train_on_both(settings: JointSettings, context: Context) -> None:
         )
     train_joint(
         part(folder, "labeled"),
-        [read_pseudo_part(part(folder, "unlabeled"), folder / settings.labels, soft=settings.soft)],
+        [
+            read_pseudo_part(
+                part(folder, "unlabeled"),
+                folder / settings.labels,
+                soft=settings.soft,
+                siblings=settings.siblings,
+            )
+        ],
         settings.network,
         folder / settings.folder,
         recipe=Recipe(**asdict(settings.training), seed=settings.seed),

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from cdp.errors import InputError
 from cdp.nets.losses import ArcFace, CosFace, Softmax, SoftTargets
@@ -96,6 +97,37 @@ def test_soft_targets_follow_the_equation(batch):
     head = Softmax(6, 5)
     chances = torch.log_softmax((vectors @ head.weight.T + head.bias).detach().double(), 1).numpy()
     assert head(vectors, soft, reduction="sum").item() == pytest.approx(-(shares * chances).sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", [Softmax, CosFace])
+def test_siblings_are_left_out_of_the_softmax(batch, loss):
+    vectors, targets = batch
+    torch.manual_seed(3)
+    classifier = loss(6, 5)
+    plain = classifier(vectors, targets)
+    kin = {0: [1], 1: [0, 3], 3: [1], 2: [], 4: []}
+    matrix = np.zeros((5, 5), bool)
+    for one, others in kin.items():
+        matrix[one, others] = True
+    classifier.set_siblings(sparse.csr_array(matrix))
+    if loss is Softmax:
+        logits = (vectors @ classifier.weight.T + classifier.bias).detach().double().numpy()
+    else:
+        logits = cosines(vectors, classifier.weight)
+        logits[np.arange(9), targets] -= classifier.margin
+        logits *= classifier.scale
+    expected = [
+        by_hand(np.delete(row, kin[true])[None], [true - sum(other < true for other in kin[true])])[0]
+        for row, true in zip(logits, targets.tolist(), strict=True)
+    ]
+    found = classifier(vectors, targets)
+    assert found.item() == pytest.approx(np.mean(expected), rel=1e-4)
+    assert found < plain
+    found.backward()
+    assert torch.isfinite(classifier.weight.grad).all()
+    classifier.set_siblings(sparse.csr_array((5, 5), dtype=bool))
+    assert classifier(vectors, targets).item() == pytest.approx(plain.item())
+    assert "siblings" not in classifier.state_dict()
 
 
 def test_label_smoothing_is_off_by_default_and_the_same_for_soft_targets(batch):
