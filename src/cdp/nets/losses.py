@@ -47,8 +47,8 @@ _LEFT_OUT = -1e4
 class _Classifier(nn.Module):
     """One weight vector per class."""
 
-    starts: Tensor | None = None
-    siblings: Tensor | None = None
+    starts: Tensor | None
+    siblings: Tensor | None
 
     def __init__(self, dimensions: int, n_classes: int, label_smoothing: float) -> None:
         super().__init__()
@@ -56,6 +56,8 @@ class _Classifier(nn.Module):
         self.weight = nn.Parameter(torch.empty(n_classes, dimensions))
         self.label_smoothing = label_smoothing
         nn.init.xavier_uniform_(self.weight)
+        for name in ("starts", "siblings"):
+            self.register_buffer(name, None, persistent=False)
 
     def set_siblings(self, siblings: sparse.csr_array) -> None:
         """Classes that may be one identity, (n_classes, n_classes): the loss does not drive an image away from its class's siblings.
@@ -64,7 +66,7 @@ class _Classifier(nn.Module):
         have none.
         """
         for name, values in (("starts", siblings.indptr), ("siblings", siblings.indices)):
-            self.register_buffer(name, torch.from_numpy(values.astype(np.int64)), persistent=False)
+            setattr(self, name, torch.from_numpy(values.astype(np.int64)).to(self.weight.device))
 
     def leave_out_siblings(self, logits: Tensor, targets: Targets) -> Tensor:
         """The logits with those of the siblings of each image's class as good as gone."""
