@@ -137,7 +137,7 @@ def join(
             min=0,
             max=1,
         ),
-    ] = 0.005,
+    ] = 1.0,
     true_labels: Annotated[
         bool, typer.Option("--true-labels", help="The upper bound: all true identities, one classifier.")
     ] = False,

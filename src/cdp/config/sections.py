@@ -175,9 +175,9 @@ class JointSection(_Training):
         also=-1,
     )
     siblings: float = setting(
-        0.005,
-        "Groups that are one identity with a greater mean probability are not told apart in training; 1 = all groups are, as in "
-        "the paper.",
+        1.0,
+        "Groups that are one identity with a greater mean probability are not told apart in training, e.g. 0.005 where many "
+        "identities are split; 1 = all groups are, as in the paper.",
         meaning="a probability",
         above=0,
         high=1,

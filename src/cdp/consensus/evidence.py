@@ -20,6 +20,7 @@ import numpy as np
 
 from cdp.consensus.pair_features import neighbor_distribution
 from cdp.graph.exact import similarities, sort_rows
+from cdp.input_blocks import EVIDENCE
 from cdp.kernels import kernel
 from cdp.parallel import map_blocks, spans
 from cdp.progress import Progress, no_progress
@@ -103,33 +104,27 @@ class _ModelEvidence:
 
 @dataclass(frozen=True, eq=False)
 class EvidenceSource:
-    """Everything that evidence is drawn from, prepared once for all pairs."""
+    """Everything that evidence is drawn from, prepared once for all pairs; `used` are the blocks that are given."""
 
     models: tuple[_ModelEvidence, ...]
     names: tuple[str, ...]
+    used: tuple[str, ...] = EVIDENCE
 
     @property
     def columns(self) -> list[str]:
         """A name for every column."""
-        return [f"{column}({name})" for name in self.names for block in BLOCKS.values() for column in block]
+        return [f"{column}({name})" for name in self.names for block in self.used for column in BLOCKS[block]]
 
     @property
-    def blocks(self) -> dict[str, list[int]]:
-        """Which columns each block takes."""
-        per_model = sum(len(columns) for columns in BLOCKS.values())
-        found: dict[str, list[int]] = {}
-        first = 0
-        for block, columns in BLOCKS.items():
-            found[block] = [
-                model * per_model + first + at
-                for model in range(len(self.names))
-                for at in range(len(columns))
-            ]
-            first += len(columns)
-        return found
+    def taken(self) -> IntArray:
+        """Which of one model's columns are given."""
+        of_block = [block for block, columns in BLOCKS.items() for _ in columns]
+        return np.flatnonzero(np.isin(of_block, self.used)).astype(np.int32)
 
 
-def prepare_evidence(views: Views, graphs: Sequence[KnnGraph], together: KnnGraph) -> EvidenceSource:
+def prepare_evidence(
+    views: Views, graphs: Sequence[KnnGraph], together: KnnGraph, used: tuple[str, ...] = EVIDENCE
+) -> EvidenceSource:
     """Sort and sum up what every pair will be asked about; one model alone is not also all models together."""
     prepared = []
     models: list[tuple[Embeddings | None, KnnGraph]] = list(zip(views, graphs, strict=True))
@@ -142,11 +137,11 @@ def prepare_evidence(views: Views, graphs: Sequence[KnnGraph], together: KnnGrap
         order = np.argsort(graph.neighbors, axis=1, kind="stable").astype(np.int32)
         by_id = np.take_along_axis(graph.neighbors, order, axis=1)
         prepared.append(_ModelEvidence(embeddings, graph, mean, spread, by_id, order))
-    return EvidenceSource(tuple(prepared), (*views.names, TOGETHER)[: len(prepared)])
+    return EvidenceSource(tuple(prepared), (*views.names, TOGETHER)[: len(prepared)], used)
 
 
 def extract_evidence(source: EvidenceSource, ids: IntArray) -> FloatArray:
-    """All blocks of all models about the given pairs (m, 2), float32 (m, 10 x models)."""
+    """The blocks of all models about the given pairs (m, 2), float32 (m, columns)."""
     width = sum(len(columns) for columns in BLOCKS.values())
     matrix = np.empty((len(ids), width * len(source.models)), np.float32)
     for number, model in enumerate(source.models):
@@ -157,6 +152,8 @@ def extract_evidence(source: EvidenceSource, ids: IntArray) -> FloatArray:
             np.mean(matrix[:, 0 : width * number : width], axis=1, out=out[:, 0])
         graph = model.graph
         _fill(ids, model.by_id, model.ranks, graph.similarity, model.mean, model.spread, graph.k // 2, out)
+    if len(source.used) < len(BLOCKS):
+        matrix = matrix.reshape(len(ids), -1, width)[:, :, source.taken].reshape(len(ids), -1)
     return matrix
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from cdp.errors import InputError
-from cdp.input_blocks import ALL_INPUTS, PAPER_INPUTS
+from cdp.input_blocks import ALL_INPUTS, EVIDENCE, PAPER_INPUTS
 from cdp.settings import check_settings, did_you_mean, setting, settings_of
 
 Slice = TypeVar("Slice")
@@ -40,6 +40,9 @@ class MediatorSettings:
     )
     inputs: tuple[str, ...] = setting(
         ALL_INPUTS, "What the mlp is given; common_neighbors is beyond the paper.", choices=ALL_INPUTS
+    )
+    evidence: tuple[str, ...] = setting(
+        EVIDENCE, "What trees are given about a pair, of every model and of all together.", choices=EVIDENCE
     )
     train_on: Literal["auto", "labeled", "validation"] = setting(
         "auto",
@@ -166,10 +169,11 @@ class ConsensusSettings(
 
     def __post_init__(self) -> None:
         check_settings(self, getattr(self, "section", ""))
-        if not self.inputs:
-            raise InputError(f"inputs is empty: choose at least one of {', '.join(ALL_INPUTS)}.")
-        # In the paper's order, each once, however they were named.
-        object.__setattr__(self, "inputs", tuple(name for name in ALL_INPUTS if name in self.inputs))
+        for key, known in (("inputs", ALL_INPUTS), ("evidence", EVIDENCE)):
+            if not getattr(self, key):
+                raise InputError(f"{key} is empty: choose at least one of {', '.join(known)}.")
+            # In one order, each once, however they were named.
+            object.__setattr__(self, key, tuple(name for name in known if name in getattr(self, key)))
 
     @classmethod
     def of(cls, preset: str = "best", **given: Any) -> ConsensusSettings:

@@ -50,7 +50,7 @@ def score_by_trees(
     pairs = candidate_pairs(candidates)
     with work.step("consensus"):
         probability = estimate_probabilities(
-            prepare_evidence(views, list(graphs.values()), together),
+            prepare_evidence(views, list(graphs.values()), together, settings.evidence),
             pairs,
             known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
             passes=settings.passes,

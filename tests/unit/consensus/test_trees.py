@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cdp import CDP, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
+from cdp import CDP, InputError, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
 from cdp.consensus import boosted_trees
 from cdp.consensus.boosted_trees import grow_trees
 from cdp.consensus.evidence import BLOCKS, extract_evidence, prepare_evidence, search_together
@@ -11,6 +11,7 @@ from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import known_pairs
 from cdp.engine import Engine
+from cdp.input_blocks import EVIDENCE
 from cdp.lab.synthetic import synthetic_views
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
@@ -62,7 +63,10 @@ def test_evidence_is_what_its_definition_says(few):
     pairs = candidate_pairs(graphs[-1]).ids[::7]
     matrix = extract_evidence(source, pairs)
     assert matrix.shape[1] == len(source.columns) == 10 * 3
-    assert sorted(column for block in source.blocks.values() for column in block) == list(range(30))
+    some = prepare_evidence(few, graphs[:-1], together, ("similarity", "common_neighbors"))
+    rows = [at for at, name in enumerate(source.columns) if name in some.columns]
+    assert len(rows) == 6 * 3
+    np.testing.assert_array_equal(extract_evidence(some, pairs), matrix[:, rows])
     for row, (one, other) in enumerate(pairs):
         for number, (model, graph) in enumerate(zip(vectors, graphs, strict=True)):
             expected = slow_evidence(model, graph, one, other)
@@ -221,3 +225,6 @@ def test_given_lists_are_used_as_they_are(split):
 
 def test_blocks_are_named():
     assert [len(columns) for columns in BLOCKS.values()] == [3, 2, 3, 2]
+    assert tuple(BLOCKS) == EVIDENCE
+    with pytest.raises(InputError, match="evidence is empty: choose at least one of similarity, ranks"):
+        ConsensusSettings.of(evidence=())
