@@ -12,7 +12,7 @@ import torch
 
 from cdp import devices
 from cdp.errors import InputError, MissingExtraError
-from cdp.graph import exact, exact_torch
+from cdp.graph import exact, tiles_torch
 from cdp.graph.search import each_knn_graph, knn_graph, knn_graphs, measure_recall
 from cdp.types import Embeddings
 
@@ -20,9 +20,9 @@ from cdp.types import Embeddings
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Several tiles and blocks, the last ones ragged."""
-    monkeypatch.setattr(exact, "QUERY_ROWS", 64)
-    monkeypatch.setattr(exact, "GALLERY_ROWS", 50)
-    monkeypatch.setattr(exact_torch, "GALLERY_ROWS", 50)
+    monkeypatch.setattr(exact, "TILE_ROWS", 32)
+    monkeypatch.setattr(exact, "BLOCK_ROWS", 50)
+    monkeypatch.setattr(tiles_torch, "BLOCK_ROWS", 50)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def _copies(dtype):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("make", [_faces, _signs, _copies])
 def test_the_same_neighbors_and_similarities(monkeypatch, small_tiles, through_torch, make, dtype, resident):
-    monkeypatch.setattr(exact_torch, "_RESIDENT_BYTES", resident)
+    monkeypatch.setattr(tiles_torch, "_FREE_BYTES", resident)
     vectors = make(dtype)
     for k in (1, 9, 332):
         here = knn_graph(vectors, k, threads=1, device="cpu")
@@ -93,7 +93,7 @@ def test_the_device_reaches_every_search(monkeypatch, small_views):
 
 def test_products_are_made_on_the_device():
     """The device `meta` has no data: the first copy back from it fails."""
-    search = exact_torch.make_candidate_search(Embeddings(_faces(np.float32)), 5, torch.device("meta"))
+    search = tiles_torch.make_candidate_search(Embeddings(_faces(np.float32)), 5, torch.device("meta"))
     with pytest.raises(NotImplementedError, match="meta"):
         search(np.arange(10, dtype=np.int32))
 
