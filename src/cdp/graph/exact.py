@@ -205,7 +205,9 @@ def _cosines(source: AnyArray, scale: AnyArray, ends: AnyArray, similarity: Floa
         similarity[row] = min(1.0, max(-1.0, total * scale[first] * scale[second]))
 
 
-def graph_from_neighbors(embeddings: Embeddings, neighbors: AnyArray, method: str = "given") -> KnnGraph:
+def graph_from_neighbors(
+    embeddings: Embeddings, neighbors: AnyArray, method: str = "given", *, threads: int = 0
+) -> KnnGraph:
     """A graph from neighbor ids alone: self, repeats and pads (-1) are dropped, similarities measured here."""
     n_images, width = neighbors.shape
     if n_images != embeddings.n_images or neighbors.min() < -1 or neighbors.max() >= n_images:
@@ -216,14 +218,16 @@ def graph_from_neighbors(embeddings: Embeddings, neighbors: AnyArray, method: st
     ids = np.array(neighbors, dtype=np.int32)
     drop_repeats(ids)
     similarity = np.full(ids.shape, -np.inf, np.float32)
-    for start, stop in spans(n_images, max(1, 2**22 // width)):
-        block = ids[start:stop]
-        rows: LongArray = np.repeat(np.arange(start, stop), width)
-        present = block.ravel() >= 0
-        ends = np.stack([rows[present], block.ravel()[present]], axis=1)
-        similarity[start:stop].reshape(-1)[present] = similarities(embeddings, ends)
+
+    def measure(span: tuple[int, int]) -> None:
+        rows: LongArray = np.repeat(np.arange(*span), width)
+        others = ids[slice(*span)].ravel()
+        present = others >= 0
+        ends = np.stack([rows[present], others[present]], axis=1)
+        similarity[slice(*span)].reshape(-1)[present] = similarities(embeddings, ends)
+
+    for _ in map_blocks(measure, spans(n_images, max(1, 2**18 // width)), threads):
+        pass
     sort_rows(similarity, ids)
-    used = int((ids >= 0).sum(axis=1).max())
-    if used == 0:
-        used = 1
+    used = max(1, int((ids >= 0).sum(axis=1).max()))
     return KnnGraph(ids[:, :used], similarity[:, :used], method=method)

@@ -111,3 +111,58 @@ def drop_repeats(ids: IntArray) -> None:
                 if ids[row, earlier] == image:
                     ids[row, column] = -1
                     break
+
+
+@kernel
+def insert_in_order(best: FloatArray, ids: IntArray, value: float, image: int) -> int:
+    """Put an image that is not there into one list; ties by id, so that the order of calls does not matter.
+
+    Returns:
+        its place, or -1 if all that are there are better.
+    """
+    slot = len(best) - 1
+    if best[slot] > value or (best[slot] == value and ids[slot] < image):
+        return -1
+    while slot > 0 and (best[slot - 1] < value or (best[slot - 1] == value and ids[slot - 1] > image)):
+        best[slot] = best[slot - 1]
+        ids[slot] = ids[slot - 1]
+        slot -= 1
+    best[slot] = value
+    ids[slot] = image
+    return slot
+
+
+@kernel
+def insert_hits(
+    rows: IntArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray, may_be_there: bool
+) -> None:
+    """Put images into the lists of rows, one per entry."""
+    for hit in range(len(rows)):
+        row = rows[hit]
+        if not (may_be_there and images[hit] in ids[row]):
+            insert_in_order(best[row], ids[row], values[hit], images[hit])
+
+
+@kernel
+def best_columns(tile: FloatArray, best: IntArray) -> None:
+    """The columns of a row's largest entries, largest first; of equal ones the first."""
+    count = best.shape[1]
+    values = np.empty(count, tile.dtype)
+    for row in range(tile.shape[0]):
+        values[:] = -np.inf
+        line = tile[row]
+        for column in range(tile.shape[1]):
+            if line[column] > values[count - 1]:
+                insert(values, best[row], line[column], column)
+
+
+@kernel
+def insert_visitors(tile: FloatArray, rows: IntArray, offset: int, best: FloatArray, ids: IntArray) -> None:
+    """Put a tile's entries into the lists of some rows; its columns are numbered from `offset` on."""
+    last = best.shape[1] - 1
+    for visitor in range(len(rows)):
+        row = rows[visitor]
+        line = tile[visitor]
+        for column in range(len(line)):
+            if line[column] > best[row, last]:
+                insert(best[row], ids[row], line[column], offset + column)

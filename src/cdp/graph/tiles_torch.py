@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from cdp.progress import Progress
 from cdp.types import Embeddings
 from cdp.types.arrays import FloatArray, IntArray
 
-# Where a device does not say how much memory is free. Embeddings up to half of it stay on the device; larger ones are
+# Where a device does not say how much memory is free. Embeddings up to a quarter of it stay on the device; larger ones are
 # sent block by block.
 _FREE_BYTES = 2**33
 
@@ -67,13 +69,21 @@ def join_blocks(
     return best.cpu().numpy(), ids.to(torch.int32).cpu().numpy()
 
 
-def best_in_cluster(vectors: FloatArray, keep: int, device: torch.device) -> Candidates:
-    """The `keep` best other rows of every row; ids are positions in `vectors`."""
-    rows = torch.from_numpy(vectors).to(device)
-    tile = rows @ rows.T
-    tile.fill_diagonal_(-torch.inf)
-    best, ids = tile.topk(min(keep, len(rows) - 1), dim=1)
-    return best.cpu().numpy(), ids.to(torch.int32).cpu().numpy()
+def make_product(embeddings: Embeddings, device: torch.device) -> Callable[[IntArray, IntArray], FloatArray]:
+    """From the ids of two sets of images to the table of their similarities, computed on the device."""
+    resident = _resident_blocks(embeddings, device)
+    everything = None if resident is None else torch.cat(resident)
+
+    def vectors(rows: IntArray) -> Tensor:
+        if everything is None:
+            return torch.from_numpy(embeddings.take(rows)).to(device)
+        return everything[torch.from_numpy(rows).to(device, torch.int64)]
+
+    def product(queries: IntArray, gallery: IntArray) -> FloatArray:
+        tile: FloatArray = (vectors(queries) @ vectors(gallery).T).cpu().numpy()
+        return tile
+
+    return product
 
 
 def _merge_best(best: Tensor, ids: Tensor, tile: Tensor, offset: int) -> tuple[Tensor, Tensor]:
@@ -90,9 +100,9 @@ def _empty_lists(n_rows: int, keep: int, device: torch.device) -> tuple[Tensor, 
 
 
 def _resident_blocks(embeddings: Embeddings, device: torch.device) -> list[Tensor] | None:
-    """All blocks on the device, or None if they would take more than half of its free memory."""
+    """All blocks on the device, or None if they would take more than a quarter of its free memory."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _FREE_BYTES
-    if 4 * embeddings.n_images * embeddings.dimensions > free // 2:
+    if 4 * embeddings.n_images * embeddings.dimensions > free // 4:
         return None
     return [_send(embeddings, span, device) for span in spans(embeddings.n_images, BLOCK_ROWS)]
 

@@ -113,7 +113,7 @@ def test_numpys_numbers_are_numbers():
         ({"vote_threshold": 1.5}, "vote_threshold = 1.5: a cosine similarity from -1 to 1."),
         ({"vote_threshold": -96}, "vote_threshold = -96: a cosine similarity from -1 to 1."),
         ({"grouping": "magic"}, 'grouping = "magic": choose one of components, average.'),
-        ({"method": "magic"}, 'method = "magic": choose one of auto, exact, nndescent.'),
+        ({"method": "magic"}, 'method = "magic": choose one of auto, exact, approximate.'),
         (
             {"inputs": ("affinty",)},
             f'inputs[0] = "affinty": choose one of {", ".join(ALL_INPUTS)}. Did you mean affinity?',

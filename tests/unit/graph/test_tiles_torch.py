@@ -12,8 +12,9 @@ import torch
 
 from cdp import devices
 from cdp.errors import InputError, MissingExtraError
-from cdp.graph import exact, tiles_torch
-from cdp.graph.search import each_knn_graph, knn_graph, knn_graphs, measure_recall
+from cdp.graph import approximate, cluster_plan, exact, tiles_torch
+from cdp.graph.recall import measure_recall
+from cdp.graph.search import each_knn_graph, knn_graph, knn_graphs
 from cdp.types import Embeddings
 
 
@@ -28,9 +29,10 @@ def small_tiles(monkeypatch):
 @pytest.fixture
 def through_torch(monkeypatch):
     """Every device is torch's CPU."""
-    monkeypatch.setattr(
-        exact, "find_accelerator", lambda name: None if name == "cpu" else torch.device("cpu")
-    )
+    for module in (exact, approximate):
+        monkeypatch.setattr(
+            module, "find_accelerator", lambda name: None if name == "cpu" else torch.device("cpu")
+        )
 
 
 def _faces(dtype):
@@ -79,6 +81,20 @@ def test_real_faces(through_torch, shared_data):
     here, there = (knn_graph(vectors, 20, threads=1, device=device) for device in ("cpu", "cuda"))
     np.testing.assert_array_equal(there.neighbors, here.neighbors)
     np.testing.assert_allclose(there.similarity, here.similarity, atol=1e-6)
+
+
+@pytest.mark.parametrize("resident", [2**34, 0], ids=["resident", "streamed"])
+def test_the_approximate_search_finds_the_same(monkeypatch, small_tiles, through_torch, resident):
+    monkeypatch.setattr(tiles_torch, "_FREE_BYTES", resident)
+    monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
+    monkeypatch.setattr(approximate, "CLUSTER_SIZE", 20)
+    here, there = (
+        knn_graph(_faces(np.float32), 5, "approximate", recall=0.9, threads=2, device=device)
+        for device in ("cpu", "cuda")
+    )
+    assert here.method == there.method == "approximate"
+    np.testing.assert_array_equal(there.neighbors, here.neighbors)
+    np.testing.assert_array_equal(there.similarity, here.similarity)
 
 
 def test_the_device_reaches_every_search(monkeypatch, small_views):
