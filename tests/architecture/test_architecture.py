@@ -106,7 +106,6 @@ def test_heavy_libraries_stay_where_they_belong(file):
         "torch": {"nets", "devices"},
         "ray": {"engine"},
         "faiss": set(),
-        "pynndescent": {"graph"},
         "matplotlib": {"report", "evaluate", "cli"},
         "rich": {"progress", "cli"},
         "typer": {"cli"},
@@ -154,7 +153,7 @@ def test_importing_is_light():
         text=True,
         check=True,
     ).stdout.split()
-    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "pynndescent", "matplotlib"}
+    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "matplotlib"}
     assert not heavy & set(loaded)
 
 
@@ -166,7 +165,7 @@ def test_the_help_loads_nothing_heavy():
         "print('LOADED', *sys.modules)"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "torch", "pynndescent", "matplotlib"}
+    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "torch", "matplotlib"}
     assert not heavy & set(loaded.split("LOADED")[1].split())
 
 

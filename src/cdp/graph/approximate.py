@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from cdp.devices import find_accelerator
 from cdp.graph.cluster_plan import CLUSTER_SIZE, choose_plan
 from cdp.graph.clusters import find_centroids, group, nearest_clusters
-from cdp.graph.exact import exact_graph, graph_from_neighbors
+from cdp.graph.exact import exact_graph, measure_lists
 from cdp.graph.neighbor_lists import insert_hits
 from cdp.graph.neighbor_passes import improve
 from cdp.graph.recall import find_true_neighbors
@@ -52,8 +53,9 @@ def approximate_graph(
     progress(step, 0, 0)
     n_images = embeddings.n_images
     truth = find_true_neighbors(embeddings, k, seed=seed, threads=threads, device=device)
-    centroids = find_centroids(embeddings, max(1, n_images // CLUSTER_SIZE), seed=seed, threads=threads)
-    plan = choose_plan(embeddings, truth, centroids, recall, threads=threads)
+    with threadpool_limits(limits=1, user_api="blas"):  # the rounding of a product depends on how many there are
+        centroids = find_centroids(embeddings, max(1, n_images // CLUSTER_SIZE), seed=seed, threads=threads)
+        plan = choose_plan(embeddings, truth, centroids, recall, threads=threads)
     if plan is None:
         return exact_graph(embeddings, k, threads=threads, device=device, progress=progress, step=step)
     nearest = nearest_clusters(embeddings, centroids, plan.clusters, threads=threads)
@@ -79,9 +81,9 @@ def approximate_graph(
             nearest = nearest_clusters(embeddings, centroids, 2 * looked, threads=threads)
             look_into(looked, 2 * looked)
             fresh, reached = ids >= 0, truth.recall(best, _ROUNDING)
-    graph = graph_from_neighbors(embeddings, ids, "approximate", threads=threads)
+    similarity = measure_lists(embeddings, ids, threads)
     progress(step, n_images, n_images)
-    return KnnGraph(graph.neighbors, graph.similarity, graph.method, truth.recall(graph.similarity))
+    return KnnGraph(ids, similarity, "approximate", truth.recall(similarity))
 
 
 def _search_clusters(

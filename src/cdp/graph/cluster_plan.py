@@ -13,7 +13,7 @@ from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray
 
 CLUSTER_SIZE = 100
-_CLUSTERS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+_CLUSTERS = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 _PASSES = (0, 1, 2, 3)
 # Passes miss more than the neighbors of a sample among themselves tell, by this factor (measured).
 _MISSED_BY_PASSES = 1.45

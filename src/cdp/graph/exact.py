@@ -16,7 +16,7 @@ from cdp.kernels import sum_kernel
 from cdp.parallel import map_blocks, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
+from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
 # A block of embeddings is read once for many tiles; a tile stays in the processor's cache while it is searched. A
 # thread needs about 20 MB.
@@ -209,7 +209,7 @@ def graph_from_neighbors(
     embeddings: Embeddings, neighbors: AnyArray, method: str = "given", *, threads: int = 0
 ) -> KnnGraph:
     """A graph from neighbor ids alone: self, repeats and pads (-1) are dropped, similarities measured here."""
-    n_images, width = neighbors.shape
+    n_images = len(neighbors)
     if n_images != embeddings.n_images or neighbors.min() < -1 or neighbors.max() >= n_images:
         raise InputError(
             f"Neighbors of {n_images:,} images with ids {neighbors.min()}..{neighbors.max()} do not belong to "
@@ -217,17 +217,24 @@ def graph_from_neighbors(
         )
     ids = np.array(neighbors, dtype=np.int32)
     drop_repeats(ids)
+    similarity = measure_lists(embeddings, ids, threads)
+    used = max(1, int((ids >= 0).sum(axis=1).max()))
+    return KnnGraph(ids[:, :used], similarity[:, :used], method=method)
+
+
+def measure_lists(embeddings: Embeddings, ids: IntArray, threads: int) -> FloatArray:
+    """The similarities of every image and those in its list, float32 (n, width); `ids` are sorted, best first."""
+    n_images, width = ids.shape
     similarity = np.full(ids.shape, -np.inf, np.float32)
 
     def measure(span: tuple[int, int]) -> None:
-        rows: LongArray = np.repeat(np.arange(*span), width)
+        rows: IntArray = np.repeat(np.arange(*span, dtype=np.int32), width)
         others = ids[slice(*span)].ravel()
         present = others >= 0
         ends = np.stack([rows[present], others[present]], axis=1)
         similarity[slice(*span)].reshape(-1)[present] = similarities(embeddings, ends)
+        sort_rows(similarity[slice(*span)], ids[slice(*span)])
 
     for _ in map_blocks(measure, spans(n_images, max(1, 2**18 // width)), threads):
         pass
-    sort_rows(similarity, ids)
-    used = max(1, int((ids >= 0).sum(axis=1).max()))
-    return KnnGraph(ids[:, :used], similarity[:, :used], method=method)
+    return similarity

@@ -246,7 +246,7 @@ def test_a_higher_recall_is_never_cheaper(never_exact):
 def test_a_miss_is_a_warning_with_the_remedy(monkeypatch):
     graph = KnnGraph(np.array([[1], [0]]), np.ones((2, 1)), "approximate", 0.85)
     monkeypatch.setattr(search, "approximate_graph", lambda *_, **__: graph)
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="asked for") as caught:
         found = search.knn_graphs([Embeddings(np.eye(2))], 1, "approximate", names=["base"])
     assert found == [graph]
     assert str(caught[0].message) == (
