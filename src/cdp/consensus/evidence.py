@@ -7,24 +7,24 @@ Four blocks of columns per model, each symmetric in the two images:
 - `common_neighbors`: shared neighbors among the first half of both lists, in whole lists, and weighted by their ranks.
 - `density`: the smaller mean similarity to the neighbors, and the larger spread.
 
-The models together are one more model: their unit vectors side by side, whose similarity is the mean of theirs.
+The models together are one more model: their unit vectors side by side, whose similarity is the mean of theirs. It is never
+built: its neighbors are found among those of the single models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from cdp.consensus.pair_features import neighbor_distribution
-from cdp.graph.exact import similarities
+from cdp.graph.exact import similarities, sort_rows
 from cdp.kernels import kernel
-from cdp.memory import parse_bytes
-from cdp.parallel import spans
+from cdp.parallel import map_blocks, spans
+from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph, Views
-from cdp.types.arrays import AnyArray, FloatArray, IntArray
+from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 BLOCKS = {
     "similarity": ("similarity", "above neighborhoods", "above 10th neighbors"),
@@ -34,30 +34,66 @@ BLOCKS = {
 }
 TOGETHER = "all models"
 _NTH = 9
+_ROWS_PER_BLOCK = 1024
 
 
-def join_models(views: Views, memory_budget: int | str, folder: Path | None) -> Embeddings:
-    """The models' unit vectors side by side, as one more model; on disk if they exceed the budget and a folder is given."""
-    shape = (views.n_images, sum(model.dimensions for model in views))
-    large = 4 * shape[0] * shape[1] > parse_bytes(memory_budget)
-    joined: AnyArray
-    if large and folder is not None:
-        joined = np.lib.format.open_memmap(folder / "all_models.npy", "w+", np.float32, shape)
-    else:
-        joined = np.empty(shape, np.float32)
-    for start, stop in spans(shape[0], 65_536):
-        column = 0
-        for model in views:
-            joined[start:stop, column : column + model.dimensions] = model.block(start, stop)
-            column += model.dimensions
-    return Embeddings(joined)
+def search_together(
+    views: Views,
+    graphs: Sequence[KnnGraph],
+    k: int,
+    *,
+    threads: int = 0,
+    progress: Progress = no_progress,
+) -> KnnGraph:
+    """The k nearest neighbors of every image in all models together, among its neighbors in the single models.
+
+    An image that is near in the mean is near in one model at least: of the 20 nearest in the mean of five models on Omniglot,
+    99.97 % are among the 40 nearest of one of them. The cost is that of the lists, not of another search.
+    """
+    n_images = views.n_images
+    if len(views) == 1:
+        return graphs[0].nearest(k)
+    neighbors = np.full((n_images, k), -1, np.int32)
+    similarity = np.full((n_images, k), -np.inf, np.float32)
+    width = sum(graph.k for graph in graphs)
+
+    def search(span: tuple[int, int]) -> int:
+        ids = np.concatenate([graph.neighbors[span[0] : span[1]] for graph in graphs], axis=1)
+        ids = np.sort(ids, axis=1)
+        ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
+        present = np.flatnonzero(ids.ravel() >= 0)
+        ends = np.stack([present // width + span[0], ids.ravel()[present]], axis=1)
+        mean = np.full(ids.shape, -np.inf, np.float32)
+        mean.reshape(-1)[present] = _mean_similarity(views, ends)
+        # The best k in any order first: sorting lists of hundreds would take longer than measuring them.
+        best = np.argpartition(-mean, min(k, width - 1), axis=1)[:, :k]
+        best.sort(axis=1)
+        found, value = np.take_along_axis(ids, best, axis=1), np.take_along_axis(mean, best, axis=1)
+        sort_rows(value, found)
+        neighbors[span[0] : span[1], : found.shape[1]] = found
+        similarity[span[0] : span[1], : found.shape[1]] = value
+        return span[1]
+
+    for done in map_blocks(search, spans(n_images, _ROWS_PER_BLOCK), threads):
+        progress("neighbors in all models", done, n_images)
+    return KnnGraph(neighbors, similarity, graphs[0].method)
+
+
+def _mean_similarity(views: Views, ends: LongArray) -> FloatArray:
+    total = np.zeros(len(ends), np.float32)
+    for model in views:
+        total += similarities(model, ends)
+    return total / np.float32(len(views))
 
 
 @dataclass(frozen=True, eq=False)
 class _ModelEvidence:
-    """What is known of every image in one model; lists have 2k neighbors."""
+    """What is known of every image in one model; lists have 2k neighbors.
 
-    embeddings: Embeddings
+    `embeddings` is None for the models together.
+    """
+
+    embeddings: Embeddings | None
     graph: KnnGraph
     mean: FloatArray
     spread: FloatArray
@@ -93,19 +129,20 @@ class EvidenceSource:
         return found
 
 
-def prepare_evidence(
-    names: Sequence[str], models: Sequence[Embeddings], graphs: Sequence[KnnGraph]
-) -> EvidenceSource:
-    """Sort and sum up what every pair will be asked about."""
+def prepare_evidence(views: Views, graphs: Sequence[KnnGraph], together: KnnGraph) -> EvidenceSource:
+    """Sort and sum up what every pair will be asked about; one model alone is not also all models together."""
     prepared = []
-    for embeddings, graph in zip(models, graphs, strict=True):
+    models: list[tuple[Embeddings | None, KnnGraph]] = list(zip(views, graphs, strict=True))
+    if len(views) > 1:
+        models.append((None, together))
+    for embeddings, graph in models:
         half = max(1, graph.k // 2)
         near = KnnGraph(graph.neighbors[:, :half], graph.similarity[:, :half])
         mean, spread = neighbor_distribution(near)
         order = np.argsort(graph.neighbors, axis=1, kind="stable").astype(np.int32)
         by_id = np.take_along_axis(graph.neighbors, order, axis=1)
         prepared.append(_ModelEvidence(embeddings, graph, mean, spread, by_id, order))
-    return EvidenceSource(tuple(prepared), tuple(names))
+    return EvidenceSource(tuple(prepared), (*views.names, TOGETHER)[: len(prepared)])
 
 
 def extract_evidence(source: EvidenceSource, ids: IntArray) -> FloatArray:
@@ -114,7 +151,10 @@ def extract_evidence(source: EvidenceSource, ids: IntArray) -> FloatArray:
     matrix = np.empty((len(ids), width * len(source.models)), np.float32)
     for number, model in enumerate(source.models):
         out = matrix[:, width * number : width * (number + 1)]
-        out[:, 0] = similarities(model.embeddings, ids)
+        if model.embeddings is not None:
+            out[:, 0] = similarities(model.embeddings, ids)
+        else:
+            np.mean(matrix[:, 0 : width * number : width], axis=1, out=out[:, 0])
         graph = model.graph
         _fill(ids, model.by_id, model.ranks, graph.similarity, model.mean, model.spread, graph.k // 2, out)
     return matrix
@@ -167,7 +207,8 @@ def _fill(
                 there += 1
         cosine = out[row, 0]
         out[row, 1] = cosine - np.float32(0.5) * (mean[one] + mean[other])
-        out[row, 2] = cosine - max(similarity[one, nth], similarity[other, nth])
+        # Where a list is shorter, there is no 10th neighbor: it is as far as can be.
+        out[row, 2] = cosine - max(similarity[one, nth], similarity[other, nth], np.float32(-1))
         out[row, 3] = min(rank_one, rank_other)
         out[row, 4] = max(rank_one, rank_other)
         out[row, 5] = near

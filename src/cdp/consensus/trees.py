@@ -8,25 +8,24 @@ fold, so that bars and later passes are not misled by what was learned by heart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from cdp.consensus.boosted_trees import BoostedTrees, TreeGrower
 from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
-from cdp.memory import rows_within
+from cdp.memory import parse_bytes, rows_within
 from cdp.parallel import map_blocks, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Pairs
-from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
+from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
 FOLDS = 3
 _MOST_TRAINING_PAIRS = 100_000
-_TREES = 120
 _PAIRS_PER_BLOCK = 65_536
 
 
@@ -74,80 +73,92 @@ def estimate_probabilities(
     The first pass has the models' evidence, every later one also what the pass before says about the neighborhood.
     """
     engine = engine or Engine()
+    evidence = _Evidence(source, pairs, engine)
+    train = partial(_train, TreeGrower(), evidence, known, seed)
     probability: FloatArray | None = None
     for number in range(passes):
         step = f"trees, pass {number + 1} of {passes}"
-        evidence = _Evidence(source, pairs, probability, engine)
-        models = [_train(evidence, known, fold, seed) for fold in range(FOLDS)]
-        answers = np.empty((FOLDS, len(pairs)), np.float32)
-        done = 0
-        for span, block in evidence.blocks():
-            for fold, model in enumerate(models):
-                answers[fold, span[0] : span[1]] = model.predict_proba(block)[:, 1]
-            done = span[1]
+        judges = list(map_blocks(train, range(FOLDS + 1), engine.threads))
+        odds = np.empty(len(pairs))
+
+        def judge(
+            span: tuple[int, int], judges: Sequence[BoostedTrees] = judges, odds: DoubleArray = odds
+        ) -> int:
+            rows = slice(*span)
+            odds[rows] = _cross_fitted(
+                judges, evidence.rows(np.arange(*span)), known.first[rows], known.second[rows]
+            )
+            return span[1]
+
+        for done in map_blocks(judge, spans(len(pairs), evidence.rows_per_block), engine.threads):
             progress(step, done, len(pairs))
-        probability = _cross_fitted(answers, known)
+        probability = (1 / (1 + np.exp(-odds))).astype(np.float32)
+        evidence.add_second_order(probability)
     assert probability is not None
     return probability
 
 
 class _Evidence:
-    """The matrix of evidence, block by block: the models' own columns, and from the second pass on second-order ones."""
+    """The matrix of evidence, by rows: the models' own columns, and from the second pass on second-order ones.
 
-    def __init__(
-        self, source: EvidenceSource, pairs: Pairs, probability: FloatArray | None, engine: Engine
-    ) -> None:
+    The models' own are kept where they fit into half the memory budget, and drawn again in every pass where not.
+    """
+
+    def __init__(self, source: EvidenceSource, pairs: Pairs, engine: Engine) -> None:
         self._source = source
-        self._ids = pairs.ids
+        self._pairs = pairs
+        self._probability: FloatArray | None = None
+        self._own: FloatArray | None = None
+        n_columns = len(source.columns)
+        self.rows_per_block = min(
+            _PAIRS_PER_BLOCK, rows_within(engine.memory_budget, 16 * (n_columns + len(COLUMNS)))
+        )
+        if 4 * len(pairs) * n_columns <= parse_bytes(engine.memory_budget) / 2:
+            own = np.empty((len(pairs), n_columns), np.float32)
+
+            def extract(span: tuple[int, int]) -> None:
+                own[span[0] : span[1]] = extract_evidence(source, pairs.ids[span[0] : span[1]])
+
+            for _ in map_blocks(extract, spans(len(pairs), self.rows_per_block), engine.threads):
+                pass
+            self._own = own
+
+    def add_second_order(self, probability: FloatArray) -> None:
+        """From now on rows also have what these probabilities say about their neighborhood."""
         self._probability = probability
-        self._engine = engine
-        if probability is not None:
-            self._adjacency = weighted_adjacency(pairs.ids, probability, pairs.n_images)
+        self._adjacency = weighted_adjacency(self._pairs.ids, probability, self._pairs.n_images)
 
     def rows(self, rows: LongArray) -> FloatArray:
         """Evidence about some pairs."""
-        ids = self._ids[rows]
-        own = extract_evidence(self._source, ids)
+        ids = self._pairs.ids[rows]
+        own = extract_evidence(self._source, ids) if self._own is None else self._own[rows]
         if self._probability is None:
             return own
         more = np.empty((len(ids), len(COLUMNS)), np.float32)
         second_order(ids, self._probability[rows], *self._adjacency, more)
         return np.concatenate([own, more], axis=1)
 
-    def blocks(self) -> Iterator[tuple[tuple[int, int], FloatArray]]:
-        """All pairs, in order."""
-        n_columns = len(self._source.columns) + len(COLUMNS)
-        rows = min(_PAIRS_PER_BLOCK, rows_within(self._engine.memory_budget, 16 * n_columns))
 
-        def extract(span: tuple[int, int]) -> tuple[tuple[int, int], FloatArray]:
-            return span, self.rows(np.arange(*span))
-
-        yield from map_blocks(extract, spans(len(self._ids), rows), self._engine.threads)
-
-
-def _train(evidence: _Evidence, known: KnownPairs, fold: int, seed: int) -> Any:
-    """A classifier trained on the pairs that no identity of the fold takes part in."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
+def _train(grower: TreeGrower, evidence: _Evidence, known: KnownPairs, seed: int, fold: int) -> BoostedTrees:
+    """Trees trained on the pairs that no identity of the fold takes part in; on all training pairs for fold `FOLDS`."""
     rows = np.flatnonzero(known.teaches & (known.first != fold) & (known.second != fold))
     if len(rows) > _MOST_TRAINING_PAIRS:
         rows = np.sort(
             np.random.default_rng([seed, 7, fold]).choice(rows, _MOST_TRAINING_PAIRS, replace=False)
         )
-    model = HistGradientBoostingClassifier(
-        max_iter=_TREES, learning_rate=0.1, l2_regularization=1.0, early_stopping=False, random_state=seed
-    )
-    # One thread: sums over pairs would else be rounded by the number of threads.
-    with threadpool_limits(limits=1):
-        return model.fit(evidence.rows(rows), known.same[rows])
+    return grower.grow(evidence.rows(rows), known.same[rows], seed)
 
 
-def _cross_fitted(answers: FloatArray, known: KnownPairs) -> FloatArray:
-    """Of each pair the answers of the classifiers that did not see its identities; the mean log-odds where none did."""
-    inside = np.clip(answers.astype(np.float64), 1e-6, 1 - 1e-6)
-    odds = np.log(inside / (1 - inside))
-    unseen = np.stack([(known.first == fold) | (known.second == fold) for fold in range(FOLDS)])
-    weight = np.where(unseen.any(axis=0), unseen, True)
-    mean = (odds * weight).sum(axis=0) / weight.sum(axis=0)
-    probability: FloatArray = (1 / (1 + np.exp(-mean))).astype(np.float32)
-    return probability
+def _cross_fitted(
+    judges: Sequence[BoostedTrees], matrix: FloatArray, first: IntArray, second: IntArray
+) -> DoubleArray:
+    """Log-odds of pairs: the mean of those judges that did not see an end's fold; of pairs with no known end the last one's."""
+    is_known = (first >= 0) | (second >= 0)
+    odds = np.zeros(len(matrix))
+    odds[~is_known] = judges[-1].log_odds(matrix[~is_known])
+    for fold in range(FOLDS):
+        rows = np.flatnonzero((first == fold) | (second == fold))
+        # Two ends of different folds have two judges.
+        share = np.where((first[rows] >= 0) & (second[rows] >= 0) & (first[rows] != second[rows]), 0.5, 1.0)
+        odds[rows] += share * judges[fold].log_odds(matrix[rows])
+    return odds

@@ -38,6 +38,8 @@ from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.labels import first_rows
 from cdp.types.run_record import Tuning
 
+_NOT_IN_GRAPHS = "given k-NN graphs do not have the images to choose it on"
+
 
 @dataclass(frozen=True, eq=False)
 class Labeling:
@@ -119,30 +121,88 @@ def label(
     check_views(settings, unlabeled)
     if not isinstance(validation, Views):
         validation = check_mask(validation, unlabeled)
-    mask = None if isinstance(validation, Views) else validation
-    notes: list[str] = []
-    if settings.tune and graphs is not None and mask is None:
-        notes.append(not_tuned(settings, "given k-NN graphs do not have the images to choose it on"))
-        settings = replace(settings, tune=False)
-    elif isinstance(validation, Views) and not settings.tune:
-        notes.append(f"{settings.bar_key} was not chosen on the validation part: tune = false.")
-    if fitted is None and settings.mediator == "trees" and mask is not None:
-        # The known images are in the midst of the others already.
-        fitted = Fitted(None)
     if fitted is None:
-        parts = _training_parts(unlabeled, settings, labeled, validation, networks_saw_labeled)
-        fitted = fit(parts, settings, hold_out_validation=validation is None, seed=seed, workspace=work)
-    notes += fitted.notes
+        on_labeled = _is_trained_on_labeled(settings, validation is not None, networks_saw_labeled)
+        settings, fitted = _fit_parts(
+            unlabeled, settings, labeled if on_labeled else (), validation, graphs, seed, work
+        )
+    notes = list(fitted.notes)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, settings)
-    others = validation if isinstance(validation, Views) else fitted.validation
-    is_needed = settings.tune or _has_trees(settings, fitted)
-    if not is_needed or mask is not None or others is None:
+    has_trees = _has_trees(settings, fitted)
+    mask = None if isinstance(validation, Views) else validation
+    others = validation if isinstance(validation, Views) and not has_trees else fitted.validation
+    if graphs is not None and others is not None and has_trees:
+        notes.append(
+            "The given k-NN graphs were not used: they do not have the known images, which are put among the unlabeled ones."
+        )
+        graphs = None
+    elif graphs is not None and mask is None and settings.tune:
+        settings = replace(settings, tune=False)
+        notes.append(not_tuned(settings, _NOT_IN_GRAPHS))
+    elif isinstance(validation, Views) and not settings.tune:
+        notes.append(f"{settings.bar_key} was not chosen on the validation part: tune = false.")
+    if others is None or not (has_trees or (settings.tune and mask is None)):
         return _label_views(unlabeled, settings, fitted, graphs, mask, notes, seed, work)
-    with _put_among(unlabeled, others, work) as views:
-        mask = np.arange(views.n_images) >= unlabeled.n_images
-        whole = _label_views(views, settings, fitted, None, mask, notes, seed, work)
+    with _put_among(unlabeled, others, mask, work) as views:
+        known = np.ones(views.n_images, np.bool_)
+        known[: unlabeled.n_images] = False if mask is None else mask
+        whole = _label_views(views, settings, fitted, None, known, notes, seed, work)
     return _first_rows(whole, unlabeled.n_images)
+
+
+def _is_trained_on_labeled(settings: ConsensusSettings, has_validation: bool, saw_labeled: bool) -> bool:
+    """Whether the mediator is trained on the labeled part, or on the validation part alone."""
+    if settings.train_on == "validation" and not has_validation:
+        raise InputError(
+            'train_on = "validation" needs a validation part, and there is none; give one, or set train_on = "labeled".'
+        )
+    return settings.train_on == "labeled" or (
+        settings.train_on == "auto" and not (saw_labeled and has_validation)
+    )
+
+
+def _fit_parts(
+    unlabeled: Views,
+    settings: ConsensusSettings,
+    labeled: Sequence[Views],
+    validation: Views | BoolArray | None,
+    graphs: Graphs | None,
+    seed: int,
+    work: Workspace,
+) -> tuple[ConsensusSettings, Fitted]:
+    """What is learned before labeling, and the settings that go with it.
+
+    Trees learn while labeling, from labeled and validation images among the unlabeled ones; where too little is known for
+    them, the paper's mediator is trained instead.
+    """
+    notes: tuple[str, ...] = ()
+    if settings.mediator == "trees":
+        others = [*labeled, validation] if isinstance(validation, Views) else list(labeled)
+        known = [part.identities for part in others if part.identities is not None]
+        if not isinstance(validation, Views | None) and unlabeled.identities is not None:
+            known.append(unlabeled.identities[validation])
+        n_shared = count_shared(np.concatenate([np.empty(0, np.int64), *known]))
+        if n_shared >= FEWEST_IDENTITIES and (graphs is None or not others):
+            return settings, Fitted(None, Views.concatenate(others) if others else None)
+        notes = (_no_trees(n_shared),)
+        settings = replace(settings, mediator="mlp")
+    if settings.tune and graphs is not None and isinstance(validation, Views | None):
+        # No identity is held out to choose a bar on that cannot be chosen.
+        notes += (not_tuned(settings, _NOT_IN_GRAPHS),)
+        settings = replace(settings, tune=False)
+    parts = labeled
+    if not parts and validation is not None:
+        parts = [validation if isinstance(validation, Views) else unlabeled.take(validation)]
+    fitted = fit(parts, settings, hold_out_validation=validation is None, seed=seed, workspace=work)
+    return settings, replace(fitted, notes=notes + fitted.notes)
+
+
+def _no_trees(n_shared: int) -> str:
+    why = "given k-NN graphs do not have the known images"
+    if n_shared < FEWEST_IDENTITIES:
+        why = f"identities with two images or more that are known: {n_shared}, and {FEWEST_IDENTITIES} at least are needed"
+    return f'mediator = "mlp" instead of "trees": {why}.'
 
 
 def _has_trees(settings: ConsensusSettings, fitted: Fitted) -> bool:
@@ -174,12 +234,18 @@ def fit(
     is_vote = settings.mediator == "vote"
     parts = [views for views in labeled if not is_vote or views.identities is not None]
     check_labeled(parts, settings)
-    if settings.mediator == "trees" and classifier is None:
-        return Fitted(None, Views.concatenate(parts))
     validation: Views | None = None
     notes: tuple[str, ...] = ()
+    if settings.mediator == "trees" and classifier is None:
+        together = Views.concatenate(parts)
+        assert together.identities is not None
+        n_shared = count_shared(together.identities)
+        if n_shared >= FEWEST_IDENTITIES:
+            return Fitted(None, together)
+        notes = (_no_trees(n_shared),)
     if settings.tune and hold_out_validation and len(parts) == 1:
-        parts[0], validation, notes = _hold_out(parts[0], settings, graphs is not None, seed)
+        parts[0], validation, why_not = _hold_out(parts[0], settings, graphs is not None, seed)
+        notes += why_not
     if is_vote:
         return Fitted(None, validation, notes)
     mediator = _train(parts, settings, graphs, classifier, seed, workspace or Workspace())
@@ -325,29 +391,16 @@ def _validation_identities(
     return identities
 
 
-def _training_parts(
-    unlabeled: Views,
-    settings: ConsensusSettings,
-    labeled: Sequence[Views],
-    validation: Views | BoolArray | None,
-    networks_saw_labeled: bool,
-) -> Sequence[Views]:
-    """The views that the mediator is trained on."""
-    if settings.train_on == "labeled" or (settings.train_on == "auto" and not networks_saw_labeled):
-        return labeled
-    if validation is not None:
-        return [validation if isinstance(validation, Views) else unlabeled.take(validation)]
-    if settings.train_on == "auto":
-        return labeled
-    raise InputError(
-        'train_on = "validation" needs a validation part, and there is none; give one, or set train_on = "labeled".'
-    )
-
-
 @contextmanager
-def _put_among(unlabeled: Views, others: Views, work: Workspace) -> Iterator[Views]:
-    """Both parts as one; on disk as long as they are needed, if they are larger than the memory budget."""
-    parts = [replace_identities(unlabeled, None), others]
+def _put_among(unlabeled: Views, others: Views, mask: BoolArray | None, work: Workspace) -> Iterator[Views]:
+    """Both parts as one, with the identities that may be looked at.
+
+    On disk as long as they are needed, if they are larger than the memory budget.
+    """
+    looked_at = None
+    if mask is not None and unlabeled.identities is not None:
+        looked_at = np.where(mask, unlabeled.identities, -1)
+    parts = [replace_identities(unlabeled, looked_at), others]
     size = sum(model.source.nbytes for views in parts for model in views)
     if size <= parse_bytes(work.engine.memory_budget):
         yield Views.concatenate(parts)

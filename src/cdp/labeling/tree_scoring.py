@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from cdp.consensus.evidence import TOGETHER, join_models, prepare_evidence
+from cdp.consensus.evidence import prepare_evidence, search_together
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import estimate_probabilities, known_pairs
-from cdp.errors import InputError
-from cdp.labeling.tuning import FEWEST_IDENTITIES, count_shared
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
 from cdp.types import ConsensusGraph, KnnGraph, Views
 from cdp.types.arrays import BoolArray
@@ -44,36 +40,24 @@ def score_by_trees(
     known = np.full(views.n_images, -1, np.int64)
     if mask is not None and views.identities is not None:
         known[mask] = views.identities[mask]
-    n_shared = count_shared(known)
-    if n_shared < FEWEST_IDENTITIES:
-        raise InputError(
-            f'mediator = "trees" is trained on known identities with two images or more, and there are {n_shared}; '
-            f'{FEWEST_IDENTITIES} at least are needed: give more, or use mediator = "mlp".'
-        )
     longer = replace(settings, k=min(2 * settings.k, views.n_images - 1))
-    with tempfile.TemporaryDirectory(prefix="cdp-joined-", dir=_existing(work.cache.folder)) as folder:
-        joined = join_models(views, work.engine.memory_budget, Path(folder))
-        graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work)
-        both = find_graphs(Views(joined), longer, seed=seed, work=work, part=f"{TOGETHER}, ")["base"]
-        candidates = both.nearest(settings.k)
-        pairs = candidate_pairs(candidates)
-        with work.step("consensus"):
-            source = prepare_evidence([*views.names, TOGETHER], [*views, joined], [*graphs.values(), both])
-            probability = estimate_probabilities(
-                source,
-                pairs,
-                known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
-                passes=settings.passes,
-                seed=seed,
-                engine=work.engine,
-                progress=work.progress,
-            )
+    graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work)
+    with work.step("all models"):
+        together = search_together(
+            views, list(graphs.values()), longer.k, threads=work.engine.threads, progress=work.progress
+        )
+    candidates = together.nearest(settings.k)
+    pairs = candidate_pairs(candidates)
+    with work.step("consensus"):
+        probability = estimate_probabilities(
+            prepare_evidence(views, list(graphs.values()), together),
+            pairs,
+            known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
+            passes=settings.passes,
+            seed=seed,
+            engine=work.engine,
+            progress=work.progress,
+        )
     kept = probability > settings.kept_above
     scored = ConsensusGraph(pairs.ids[kept], 1 - probability[kept], views.n_images)
     return scored, {name: graph.nearest(settings.k) for name, graph in graphs.items()}, candidates
-
-
-def _existing(folder: Path | None) -> Path | None:
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder

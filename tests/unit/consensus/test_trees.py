@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from cdp import InputError, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
-from cdp.consensus import trees
-from cdp.consensus.evidence import BLOCKS, TOGETHER, extract_evidence, join_models, prepare_evidence
+from cdp import CDP, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
+from cdp.consensus import boosted_trees
+from cdp.consensus.boosted_trees import TreeGrower
+from cdp.consensus.evidence import BLOCKS, extract_evidence, prepare_evidence, search_together
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import known_pairs
@@ -23,7 +24,7 @@ def split():
 @pytest.fixture(autouse=True)
 def fewer_trees(monkeypatch):
     """As many as tiny data needs."""
-    monkeypatch.setattr(trees, "_TREES", 15)
+    monkeypatch.setattr(boosted_trees, "N_TREES", 15)
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +60,18 @@ def slow_evidence(vectors, graph, one, other):
 
 
 def test_evidence_is_what_its_definition_says(few):
-    joined = join_models(few, "1GB", None)
-    models = [*few, joined]
-    graphs = [knn_graph(model, 12) for model in models]
-    source = prepare_evidence([*few.names, TOGETHER], models, graphs)
+    graphs = [knn_graph(model, 12) for model in few]
+    together = search_together(few, graphs, 12)
+    source = prepare_evidence(few, graphs, together)
+    joined = np.concatenate([model.vectors for model in few], axis=1) / np.sqrt(len(few))
+    vectors, graphs = [*(model.vectors for model in few), joined], [*graphs, together]
     pairs = candidate_pairs(graphs[-1]).ids[::7]
     matrix = extract_evidence(source, pairs)
     assert matrix.shape[1] == len(source.columns) == 10 * 3
     assert sorted(column for block in source.blocks.values() for column in block) == list(range(30))
     for row, (one, other) in enumerate(pairs):
-        for number, (model, graph) in enumerate(zip(models, graphs, strict=True)):
-            expected = slow_evidence(model.vectors, graph, one, other)
+        for number, (model, graph) in enumerate(zip(vectors, graphs, strict=True)):
+            expected = slow_evidence(model, graph, one, other)
             np.testing.assert_allclose(matrix[row, 10 * number : 10 * (number + 1)], expected, atol=1e-5)
     np.testing.assert_allclose(
         extract_evidence(source, pairs[:, ::-1].copy()),
@@ -79,11 +81,42 @@ def test_evidence_is_what_its_definition_says(few):
     )
 
 
-def test_all_models_together_are_as_similar_as_they_are_on_average(few, tmp_path):
-    joined = join_models(few, "1GB", None)
+def test_neighbors_in_all_models_together_are_those_of_the_mean_similarity(few):
+    graphs = [knn_graph(model, 30) for model in few]
     mean = np.mean([model.vectors @ model.vectors.T for model in few], axis=0)
-    np.testing.assert_allclose(joined.vectors @ joined.vectors.T, mean, atol=1e-5)
-    np.testing.assert_array_equal(join_models(few, 1, tmp_path).vectors, joined.vectors)
+    np.fill_diagonal(mean, -2)
+    together = search_together(few, graphs, 8, threads=2)
+    expected = np.argsort(-mean, axis=1, kind="stable")[:, :8]
+    np.testing.assert_array_equal(together.neighbors, expected)
+    np.testing.assert_allclose(together.similarity, np.take_along_axis(mean, expected, axis=1), atol=1e-5)
+    short = search_together(few, [graph.nearest(2) for graph in graphs], 8)
+    assert (short.neighbors[:, 4:] == -1).all(), "two lists of two have four neighbors at most"
+    assert search_together(Views(few.base), graphs[:1], 8).k == 8
+
+
+@pytest.mark.parametrize("n_rows", [60, 3000])
+def test_walked_trees_say_what_the_library_says(n_rows):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    generator = np.random.default_rng(4)
+    matrix = generator.normal(size=(n_rows, 6)).astype(np.float32)
+    same = matrix[:, 0] + matrix[:, 1] ** 2 + 0.3 * generator.normal(size=n_rows) > 1
+    found = TreeGrower().grow(matrix, same, seed=3).log_odds(matrix)
+    library = HistGradientBoostingClassifier(
+        max_iter=15,
+        learning_rate=boosted_trees.RATE,
+        max_leaf_nodes=boosted_trees.N_LEAVES,
+        l2_regularization=1.0,
+        early_stopping=False,
+        random_state=3,
+    ).fit(matrix, same)
+    np.testing.assert_allclose(1 / (1 + np.exp(-found)), library.predict_proba(matrix)[:, 1], rtol=1e-6)
+
+
+def test_trees_without_two_classes_know_the_share_only():
+    matrix = np.zeros((5, 2), np.float32)
+    assert (TreeGrower().grow(matrix, np.ones(5, bool), 0).log_odds(matrix) > 5).all()
+    assert (TreeGrower().grow(matrix, np.zeros(5, bool), 0).log_odds(matrix) < -5).all()
 
 
 def slow_second_order(table, one, other):
@@ -168,14 +201,18 @@ def test_trees_take_known_rows_in_the_midst_and_look_at_no_others(split):
     )
 
 
-def test_too_few_known_identities_are_refused(split):
+def test_with_too_few_known_identities_the_papers_mediator_is_trained(split):
     one = np.unique(split.labeled.identities)[:5]
     few = split.labeled.take(np.isin(split.labeled.identities, one))
-    chosen = ConsensusSettings.of(mediator="trees", k=10)
-    with pytest.raises(
-        InputError, match=r'mediator = "trees" is trained on known identities .*use mediator = "mlp"'
-    ):
-        label(split.unlabeled, chosen, labeled=[few])
+    settings = ConsensusSettings.of(mediator="trees", k=10)
+    found = label(split.unlabeled, settings, labeled=[few])
+    assert found.mediator is not None
+    assert any('mediator = "mlp" instead of "trees"' in note for note in found.notes)
+    model = CDP(mediator="trees", k=10).fit(few)
+    np.testing.assert_array_equal(model.predict(split.unlabeled).labels, found.labels.labels)
+    graphs = [knn_graph(model, 20) for model in split.unlabeled]
+    given = label(split.unlabeled, settings, labeled=[split.labeled], graphs=graphs)
+    assert any("given k-NN graphs do not have the known images" in note for note in given.notes)
 
 
 def test_given_lists_are_used_as_they_are(split):

@@ -1,0 +1,110 @@
+"""Boosted trees as arrays: grown by scikit-learn, walked by a compiled loop, kept without pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from cdp.kernels import kernel
+from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray
+
+N_TREES = 60
+N_LEAVES = 15
+RATE = 0.15
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedTrees:
+    """A binary classifier: the sum of one leaf per tree is the log-odds.
+
+    Attributes:
+        column: int32 (nodes,), which column a node looks at; -1 for a leaf.
+        value: float64 (nodes,), the greatest value that goes left; the summand of a leaf.
+        left, right: int32 (nodes,), where to go on.
+        roots: int32 (trees,), where each tree begins.
+        prior: log-odds before any tree.
+    """
+
+    column: IntArray
+    value: DoubleArray
+    left: IntArray
+    right: IntArray
+    roots: IntArray
+    prior: float
+
+    def log_odds(self, matrix: FloatArray) -> DoubleArray:
+        """Of every row of a matrix."""
+        total = np.full(len(matrix), self.prior)
+        _walk(matrix, self.column, self.value, self.left, self.right, self.roots, total)
+        return total
+
+
+class TreeGrower:
+    """Grows trees, on several threads at a time if need be, and the same on any number of them.
+
+    It must be made on the main thread: looking for the libraries whose threads are to be limited, while another thread
+    imports one, is a deadlock.
+    """
+
+    def __init__(self) -> None:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        self._make = HistGradientBoostingClassifier
+        self._libraries = ThreadpoolController()
+
+    def grow(self, matrix: FloatArray, same: BoolArray, seed: int) -> BoostedTrees:
+        """Trees that tell pairs of one identity from others."""
+        if same.all() or not same.any():
+            share = np.clip(same.mean() if len(same) else 0.5, 1e-3, 1 - 1e-3)
+            none = np.empty(0, np.int32)
+            return BoostedTrees(none, np.empty(0), none, none, none, float(np.log(share / (1 - share))))
+        model = self._make(
+            max_iter=N_TREES,
+            learning_rate=RATE,
+            max_leaf_nodes=N_LEAVES,
+            l2_regularization=1.0,
+            early_stopping=False,
+            random_state=seed,
+        )
+        # One thread: sums over pairs would else be rounded by the number of threads.
+        with self._libraries.limit(limits=1, user_api="openmp"):
+            model.fit(matrix, same)
+        return _as_arrays(model)
+
+
+def _as_arrays(model: Any) -> BoostedTrees:
+    # The library has no public way to its trees; a test compares the walk below with its own probabilities.
+    trees = [trees_of_step[0].nodes for trees_of_step in model._predictors]
+    roots = np.cumsum([0, *(len(nodes) for nodes in trees)])[:-1]
+    nodes = np.concatenate(trees)
+    shift = np.repeat(roots, [len(one) for one in trees])
+    is_leaf = nodes["is_leaf"].astype(np.bool_)
+    return BoostedTrees(
+        column=np.where(is_leaf, -1, nodes["feature_idx"]).astype(np.int32),
+        value=np.where(is_leaf, nodes["value"], nodes["num_threshold"]),
+        left=(nodes["left"] + shift).astype(np.int32),
+        right=(nodes["right"] + shift).astype(np.int32),
+        roots=roots.astype(np.int32),
+        prior=float(np.ravel(model._baseline_prediction)[0]),
+    )
+
+
+@kernel
+def _walk(
+    matrix: FloatArray,
+    column: IntArray,
+    value: DoubleArray,
+    left: IntArray,
+    right: IntArray,
+    roots: IntArray,
+    total: DoubleArray,
+) -> None:
+    for row in range(len(matrix)):
+        for root in roots:
+            node = root
+            while column[node] >= 0:
+                node = left[node] if matrix[row, column[node]] <= value[node] else right[node]
+            total[row] += value[node]
