@@ -53,7 +53,8 @@ def approximate_graph(
     progress(step, 0, 0)
     n_images = embeddings.n_images
     truth = find_true_neighbors(embeddings, k, seed=seed, threads=threads, device=device)
-    with threadpool_limits(limits=1, user_api="blas"):  # the rounding of a product depends on how many there are
+    # The rounding of a product depends on how many threads it has.
+    with threadpool_limits(limits=1, user_api="blas"):
         centroids = find_centroids(embeddings, max(1, n_images // CLUSTER_SIZE), seed=seed, threads=threads)
         plan = choose_plan(embeddings, truth, centroids, recall, threads=threads)
     if plan is None:

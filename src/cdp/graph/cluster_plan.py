@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,16 +14,17 @@ from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray
 
 CLUSTER_SIZE = 100
-_CLUSTERS = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
+# The second ones are tried if none of the first is enough: to look at them costs more.
+_CLUSTERS = ((2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32), (40, 48, 64, 80, 96, 128))
 _PASSES = (0, 1, 2, 3)
 # Passes miss more than the neighbors of a sample among themselves tell, by this factor (measured).
 _MISSED_BY_PASSES = 1.45
 # Nanoseconds on one core of a common processor; only their ratios matter. One multiplication and addition in a product, and
-# what an image costs besides: for every cluster it looks into, in every pass, and before all.
+# what an image costs besides: for every cluster it looks into, in every pass, and before and after all.
 _PER_PRODUCT = 0.024
-_PER_CLUSTER = 1200
-_PER_PASS = 9000
-_BEFORE = 12000
+_PER_CLUSTER = 2000
+_PER_PASS = 7000
+_BEFORE = 22000
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,24 @@ def choose_plan(
     embeddings: Embeddings, truth: TrueNeighbors, centroids: Centroids, recall: float, *, threads: int
 ) -> Plan | None:
     """The cheapest plan that reaches the recall on a sample; None if exact search is cheaper than all that do."""
-    counts = [count for count in _CLUSTERS if count <= len(centroids)]
-    if not counts:
-        return None
+    for choice in _CLUSTERS:
+        counts = [count for count in choice if count <= len(centroids)]
+        affordable = [
+            plan
+            for plan in _predict(embeddings, truth, centroids, counts, threads)
+            if plan.recall >= recall and _cost(embeddings, plan) < _exact_cost(embeddings)
+        ]
+        if affordable:
+            return min(affordable, key=partial(_cost, embeddings))
+    return None
+
+
+def _predict(
+    embeddings: Embeddings, truth: TrueNeighbors, centroids: Centroids, counts: Sequence[int], threads: int
+) -> list[Plan]:
+    """All plans with so many clusters, with the share of the sample's true neighbors that each would find."""
+    if not counts or _cost(embeddings, Plan(counts[0], 0, 0.0)) > _exact_cost(embeddings):
+        return []
     near, nearer, rank = _neighborhoods(embeddings, truth, centroids, counts[-1], threads)
     plans = []
     for count in counts:
@@ -50,9 +67,7 @@ def choose_plan(
             plans.append(Plan(count, passes, 1 - missed))
             hop = (linked & nearer).astype(np.float32)
             linked |= near & (np.matmul(hop, hop) > 0)
-    enough = [plan for plan in plans if plan.recall >= recall]
-    best = min(enough, key=partial(_cost, embeddings), default=None)
-    return None if best is None or _cost(embeddings, best) > _exact_cost(embeddings) else best
+    return plans
 
 
 def _neighborhoods(
@@ -63,13 +78,13 @@ def _neighborhoods(
     Returns:
         bool (sample, 1 + k, 1 + k): at least as similar as the image and its k-th neighbor;
         bool, the same shape: so similar that a pass most likely goes from one to the other;
-        int8, the same shape: at which place among the nearest clusters of the first that of the second is.
+        int16, the same shape: at which place among the nearest clusters of the first that of the second is.
     """
     k = truth.neighbors.shape[1]
     images = np.concatenate([truth.rows[:, None], truth.neighbors], axis=1)
     clusters = nearest_clusters(embeddings, centroids, count, rows=images.ravel(), threads=threads)
     clusters = clusters.reshape(*images.shape, count)
-    rank = np.full((*images.shape, images.shape[1]), count, np.int8)
+    rank = np.full((*images.shape, images.shape[1]), count, np.int16)
     for place in reversed(range(count)):
         rank[clusters[:, :, None, place] == clusters[:, None, :, 0]] = place
     similarity = np.empty(rank.shape, np.float32)
