@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
+# The tests of a file in one process: what they share is made once.
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
 
 .PHONY: install demo test check bench docs-pictures clean
 
@@ -19,13 +21,13 @@ demo: install
 	$(BIN)/cdp demo --out demo
 
 test: install
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
 bench: install
 	$(BIN)/python -m benchmarks

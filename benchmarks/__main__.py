@@ -18,6 +18,7 @@ NAMES = (
     "memory",
     "search",
     "startup",
+    "fuzz",
     "lfw",
     "presets",
     "identification",

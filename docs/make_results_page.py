@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cdp.lab.study.result_tables import markdown_table, written
+from cdp.config.writing import markdown_table
+from cdp.lab.study.result_tables import written
 from cdp.lab.study.study_page import (
     RULE,
     plots_of,

@@ -1,13 +1,30 @@
 """Fixtures for all suites: a small set of views, and the real data where it is at hand."""
 
+import fcntl
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cdp.consensus import boosted_trees
 from cdp.types import Views
-from cdp.types.run_record import RunRecord
+from cdp.types.run_record import RunRecord, read_run_record
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever needs the folder of a whole run is slow."""
+    for item in items:
+        if "made_run" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def fewer_trees(request, monkeypatch):
+    """As many as tiny data needs; the quality of labels is measured with all of them."""
+    if "quality" not in request.path.parts:
+        monkeypatch.setattr(boosted_trees, "N_TREES", 15)
 
 
 @pytest.fixture(scope="session")
@@ -41,8 +58,18 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def made_run(tmp_path_factory) -> tuple[Path, RunRecord]:
-    """A small, complete run folder and what its run.json says; no test may change the folder."""
+    """A small, complete run folder and what its run.json says; no test may change the folder.
+
+    Processes that share the tests share it: the first one makes it.
+    """
     from run_folder import make_run_folder
 
-    folder = tmp_path_factory.mktemp("runs") / "small-faces"
-    return folder, make_run_folder(folder)
+    home = tmp_path_factory.getbasetemp()
+    home = home.parent if "PYTEST_XDIST_WORKER" in os.environ else home
+    folder = home / "runs" / "small-faces"
+    folder.parent.mkdir(exist_ok=True)
+    with (home / "runs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "report.html").exists():
+            make_run_folder(folder)
+    return folder, read_run_record(folder / "run.json")

@@ -34,7 +34,7 @@ _HOMES = {
     "diffuse": "cdp.consensus.soft_labels",
     "knn_graph": "cdp.graph.search",
     "measure_labels": "cdp.evaluate.label_figures",
-    "measure_pairs": "cdp.evaluate.pair_figures",
+    "measure_pairs": "cdp.evaluate.label_figures",
     "propagate": "cdp.consensus.propagation",
     "read_manifest": "cdp.data.manifests",
     "split_by_identity": "cdp.data.split",
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from cdp.errors import CdpError as CdpError
     from cdp.errors import InputError as InputError
     from cdp.evaluate.label_figures import measure_labels as measure_labels
-    from cdp.evaluate.pair_figures import measure_pairs as measure_pairs
+    from cdp.evaluate.label_figures import measure_pairs as measure_pairs
     from cdp.graph.search import knn_graph as knn_graph
     from cdp.labeling.estimator import CDP as CDP
     from cdp.types import ConsensusGraph as ConsensusGraph

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from cdp.memory import parse_bytes
 from cdp.settings import check_settings, setting
 
+MOST_THREADS = 4096
+"""More than any machine has cores; beyond it a number of threads is a slip."""
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -17,7 +20,11 @@ class Engine:
         "Where networks and k-NN searches compute: auto (a GPU if there is one), cpu, cuda, cuda:1, mps.",
     )
     threads: int = setting(
-        0, "Threads that compute and decode; 0 = all cores.", meaning="a number of threads", low=0
+        0,
+        "Threads that compute and decode; 0 = all cores.",
+        meaning="a number of threads",
+        low=0,
+        high=MOST_THREADS,
     )
     memory_budget: str = setting(
         "2GB", "What blocks and decoded images may take together, e.g. 500MB.", check=parse_bytes

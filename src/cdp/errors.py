@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 DISTRIBUTION = "consensus-driven-propagation"
 """What the package is called where packages are installed; `cdp` there is another project."""
 
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
 
 class CdpError(Exception):
-    """Anything `cdp` refuses or fails to do; the message is written for the user."""
+    """Anything `cdp` refuses or fails to do; the message is written for the user, on one line.
+
+    Names out of files stand in messages, and a line feed or an escape sequence in one is shown, not obeyed.
+    """
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], super().__str__())
 
 
 class InputError(CdpError, ValueError):
@@ -50,3 +60,12 @@ def name_rows(rows: Any, most: int = 5) -> str:
     word = "row" if len(rows) == 1 else "rows"
     more = f" and {len(rows) - most:,} more" if len(rows) > most else ""
     return f"{word} {shown}{more}"
+
+
+def rows_not_utf8(texts: Sequence[str]) -> list[int]:
+    """Rows whose text cannot be written as UTF-8, such as a path with bytes of another encoding."""
+    return [row for row, text in enumerate(texts) if not text.isascii() and _has_surrogates(text)]
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= letter <= "\udfff" for letter in text)

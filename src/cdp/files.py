@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,13 @@ _PARTIAL = re.compile(
     r"\.(?P<name>.+)\.partial-(?P<host>[\w.]+)-(?P<process>\d+)-[0-9a-f]{8}(?P<ending>\..*)?", re.DOTALL
 )
 _REPLACED = ".replaced"
+# What a folder without a card holds, if all of some files are there: a run, or a network in training.
+_MARKS = (
+    ("run", ("run.json",)),
+    ("run", ("recipe.toml", "stages")),
+    ("Network", ("checkpoint.safetensors",)),
+    ("Network", ("log.jsonl",)),
+)
 _ABANDONED_AFTER = 7 * 24 * 3600.0
 
 
@@ -129,7 +136,32 @@ def write_json(file: str | Path, value: Any) -> None:
 
 
 @contextmanager
-def writing_folder(path: str | Path, *, force: bool = False) -> Iterator[Path]:
+def writing_file(
+    path: str | Path, *, force: bool = False, inputs: Iterable[str | Path | None] = ()
+) -> Iterator[Path]:
+    """A file beside `path` to write into, as `replacing` has it; folders above it are made.
+
+    Args:
+        path: the file to write.
+        force: replace a file that is there.
+        inputs: what the same command reads, which is never replaced.
+
+    Raises:
+        OutputExistsError: there is one already that is not to be replaced.
+        InputError: there is a folder or a device of this name.
+        StoreError: the disk is full, or the file cannot be written.
+    """
+    with disk_errors(path):
+        check_output(path, force=force, inputs=inputs)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial:
+            yield partial
+
+
+@contextmanager
+def writing_folder(
+    path: str | Path, *, force: bool = False, kind: str = "", inputs: Iterable[str | Path | None] = ()
+) -> Iterator[Path]:
     """A folder beside `path` to write into; it takes the place of `path` only when all is written.
 
     Opened before the work starts, so an unwritable disk is found out in the first second. If anything fails,
@@ -137,21 +169,20 @@ def writing_folder(path: str | Path, *, force: bool = False) -> Iterator[Path]:
 
     Args:
         path: the folder to write.
-        force: replace a folder that is there.
+        force: replace a folder that is there, where `check_output` allows it.
+        kind: which artifact it must hold to be replaced.
+        inputs: what the same command reads, which is never replaced.
 
     Raises:
-        OutputExistsError: there is one already, and `force` was not given.
+        OutputExistsError: there is one already that is not to be replaced.
         InputError: there is a file or a link of this name.
         StoreError: the disk is full, or the folder cannot be written.
     """
     with disk_errors(path):
-        target = Path(path).absolute()
+        target, inputs = Path(path).absolute(), tuple(inputs)
         sweep(target.parent, target.name)
         refuse_link(target, path)
-        if target.exists() and not force:
-            raise OutputExistsError(
-                f"{path} is there already; choose another folder or replace it with --force."
-            )
+        check_output(path, force=force, kind=kind, inputs=inputs)
         if target.exists() and not target.is_dir():
             raise InputError(f"{path} is a file, not a folder; choose another name.")
         folder = partial_beside(target)
@@ -162,9 +193,73 @@ def writing_folder(path: str | Path, *, force: bool = False) -> Iterator[Path]:
             for file in folder.rglob("*"):
                 if file.is_file():
                     _flush(file)
+            if force:  # hours may have passed
+                check_output(path, force=force, kind=kind, inputs=inputs)
             put_in_place(folder, target, force=force)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_output(
+    path: str | Path, *, force: bool = False, kind: str = "", inputs: Iterable[str | Path | None] = ()
+) -> None:
+    """Refuse an output that is there already, unless `force` may replace it: the one place that decides this.
+
+    A folder is replaced only if it is empty or cdp wrote it, which its card says. Nothing is replaced that is an input,
+    holds one, lies inside one, or is where a link inside an input leads.
+
+    Args:
+        path: the file or folder to write.
+        force: whether replacing was asked for.
+        kind: which artifact a folder must hold; empty = any.
+        inputs: files, folders or patterns that the same command reads; empty ones count for nothing.
+
+    Raises:
+        OutputExistsError: it is there and is not to be replaced; the message says why.
+    """
+    target = Path(path)
+    if not target.exists():
+        return
+    if not force:
+        raise OutputExistsError(f"{path} is there already; choose another name or replace it with --force.")
+    reason = next(filter(None, (_shared_files(target, Path(given)) for given in inputs if given)), "")
+    way_out = "choose another name"
+    if not reason and target.is_dir() and any(target.iterdir()):
+        found, way_out = artifact_kind(target), "choose another name, or remove it yourself"
+        if not found:
+            reason = "it holds something that cdp did not write"
+        elif kind not in ("", found):
+            reason = f"it holds {found}, not {kind}"
+    if reason:
+        raise OutputExistsError(f"{path} is not replaced, even with --force, because {reason}; {way_out}.")
+
+
+def artifact_kind(folder: Path) -> str:
+    """Which artifact a folder says it holds, `run` for the folder of a run; empty if nothing says that cdp wrote it."""
+    card = folder / "card.json"
+    if card.is_file():
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            return str(json.loads(card.read_bytes())["kind"])
+        return ""
+    marked = (kind for kind, names in _MARKS if all((folder / name).exists() for name in names))
+    return next(marked, "")
+
+
+def _shared_files(target: Path, given: Path) -> str:
+    """How an output and an input have files in common, in words; empty if they have none."""
+    output, source = (Path(os.path.realpath(one)) for one in (target, given))
+    if output == source or (given.exists() and target.samefile(given)):
+        return f"it is the input {given}"
+    if source.is_relative_to(output):
+        return f"the input {given} lies in it"
+    if output.is_relative_to(source):
+        return f"it lies in the input {given}"
+    for folder, inner, files in os.walk(source):
+        for name in (*inner, *files):
+            entry = os.path.join(folder, name)
+            if os.path.islink(entry) and Path(os.path.realpath(entry)).is_relative_to(output):
+                return f"the input {given} has a link into it ({name})"
+    return ""
 
 
 def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:

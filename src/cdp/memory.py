@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 
-from cdp.errors import InputError
+from cdp.errors import CdpError, InputError
 
+_RAN_OUT = re.compile(
+    "failed to map segment|[Cc]an(no|')t allocate memory|out of memory|can't start new thread|load shared object file"
+)
 _UNITS = {
     "": 1,
     "B": 1,
@@ -18,6 +23,11 @@ _UNITS = {
     "GIB": 2**30,
 }
 
+_MOST = 2.0**63
+# Measured: what NumPy, SciPy, Numba, scikit-learn and Arrow map together, and what two OpenBLAS take per thread.
+_LIBRARIES = 640 * 10**6
+_LIBRARIES_PER_THREAD = 82 * 10**6
+
 
 def parse_bytes(budget: int | float | str) -> int:
     """Bytes in `"2GB"`, `"500 MiB"` or a plain number."""
@@ -29,9 +39,36 @@ def parse_bytes(budget: int | float | str) -> int:
         amount = float(match[1]) * unit
     else:
         amount = float(budget)
-    if not amount >= 1:
+    if not 1 <= amount <= _MOST:
         raise InputError(f"memory_budget: {budget!r} is not a size; write for example '2GB' or '500MB'.")
     return int(amount)
+
+
+def check_address_space() -> None:
+    """Refuse a limited address space (`ulimit -v`) that the libraries alone would fill.
+
+    OpenBLAS, loaded where there is no room for its buffers, asks for them again and again without end.
+    """
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    asked = os.environ.get("OPENBLAS_NUM_THREADS", "")
+    threads = int(asked) if asked.isdecimal() else os.cpu_count() or 1
+    needed = _LIBRARIES + _LIBRARIES_PER_THREAD * threads
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise CdpError(
+            f"A process may use {limit / 1e6:,.0f} MB of addresses here (ulimit -v), and the libraries alone need "
+            f"{needed / 1e6:,.0f} MB; raise the limit, or set OPENBLAS_NUM_THREADS=1 to need less."
+        )
+
+
+def is_memory_error(error: BaseException) -> bool:
+    """Whether memory or address space ran out, as Python, torch, threads or the loader of libraries say it."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    return isinstance(error, RuntimeError | OSError | ImportError) and bool(_RAN_OUT.search(str(error)))
 
 
 def rows_within(budget: int | float | str, bytes_per_row: int, at_least: int = 1024) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def make_bars(*, transient: bool = False) -> Bars:
     from rich.progress import Progress as Bars
 
     return Bars(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -48,16 +48,26 @@ def make_bars(*, transient: bool = False) -> Bars:
 
 @contextmanager
 def progress_bars(enabled: bool = True) -> Iterator[Progress]:
-    """A callback that draws one bar per step with the time left, on standard error."""
-    if not enabled:
-        yield no_progress
-        return
-    with make_bars() as bars:
-        tasks: dict[str, TaskID] = {}
+    """A callback that draws one bar per step with the time left, on standard error.
 
-        def progress(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = bars.add_task(step, total=total or None)
-            bars.update(tasks[step], completed=done, total=total or None)
+    An error that leaves the block gets a note of the step that was under way.
+    """
+    tasks: dict[str, TaskID] = {}
+    at = ""
 
-        yield progress
+    def progress(step: str, done: int, total: int) -> None:
+        nonlocal at
+        at = f"after {step}" if done == total else step
+        if bars is None:
+            return
+        if step not in tasks:
+            tasks[step] = bars.add_task(step, total=total or None)
+        bars.update(tasks[step], completed=done, total=total or None)
+
+    with make_bars() if enabled else nullcontext() as bars:
+        try:
+            yield progress
+        except Exception as error:
+            if at:
+                error.add_note(at)
+            raise

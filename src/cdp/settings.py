@@ -62,15 +62,15 @@ class Setting:
     def range(self) -> str:
         """`from 0 to 1`, `1 or more`, `above 0`; empty when anything goes."""
         ends = [
-            f"above {self.above:g}" if self.above is not None else "",
-            f"below {self.below:g}" if self.below is not None else "",
+            f"above {_number(self.above)}" if self.above is not None else "",
+            f"below {_number(self.below)}" if self.below is not None else "",
         ]
         if self.low is not None and self.high is not None:
-            return f"from {self.low:g} to {self.high:g}"
+            return f"from {_number(self.low)} to {_number(self.high)}"
         if self.low is not None:
-            ends[0] = f"{self.low:g} or more"
+            ends[0] = f"{_number(self.low)} or more"
         if self.high is not None:
-            ends[1] = f"at most {self.high:g}"
+            ends[1] = f"at most {_number(self.high)}"
         return " and ".join(end for end in ends if end)
 
     @property
@@ -128,7 +128,8 @@ class Setting:
         if self.also is not None and value == self.also:
             return True
         return (
-            math.isfinite(value)
+            # A whole number is finite, and may be too large to ask.
+            (isinstance(value, int) or math.isfinite(value))
             and (self.low is None or value >= self.low)
             and (self.high is None or value <= self.high)
             and (self.above is None or value > self.above)
@@ -141,10 +142,9 @@ class Setting:
         return f"{meaning}{joint}{self.limits}" if self.range else f"{meaning} that is finite"
 
     def _percent_hint(self, value: float) -> str:
-        is_share = (self.high or self.below) == 1
-        share = value / 100
-        if self.kind is float and is_share and 2 <= value <= 100 and self.holds(share):
-            return f" Did you mean {share:g}?"
+        is_share = self.kind is float and (self.high or self.below) == 1
+        if is_share and 2 <= value <= 100 and self.holds(value / 100):
+            return f" Did you mean {value / 100:g}?"
         return ""
 
 
@@ -252,6 +252,10 @@ def listed(names: Iterable[str], last: str = "and") -> str:
 
 
 _PLURALS = {bool: "true or false", int: "whole numbers", float: "numbers", str: "texts"}
+
+
+def _number(end: float) -> str:
+    return str(end) if isinstance(end, int) else f"{end:g}"
 
 
 def _is_exactly(value: Any, kind: type) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -12,11 +14,11 @@ import msgspec
 import numpy as np
 
 from cdp import __version__
-from cdp.data.array_files import open_npy, reading
+from cdp.data.array_files import naming, open_npy, read_bytes, reading
 from cdp.errors import InputError, StoreError, install_command
 from cdp.files import write_json, writing_folder
 from cdp.parallel import spans
-from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
+from cdp.types import ConsensusGraph, KnnGraph, Labels, Views, column_names
 from cdp.types.arrays import AnyArray
 
 FORMAT = 1
@@ -82,11 +84,12 @@ def save(
     path: str | Path,
     *,
     force: bool = False,
+    inputs: Iterable[str | Path | None] = (),
     settings: Mapping[str, Any] | None = None,
     made_from: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a noun as an artifact folder, whole or not at all."""
-    with writing_folder(path, force=force) as folder:
+    """Write a noun as an artifact folder, whole or not at all; `force` replaces one of the same kind, but no input."""
+    with writing_folder(path, force=force, kind=type(noun).__name__, inputs=inputs) as folder:
         fill(folder, noun, settings=settings, made_from=made_from)
 
 
@@ -153,14 +156,13 @@ def write_card(
 def load(path: str | Path, kind: type[Noun]) -> Noun:
     """A noun from its artifact folder; arrays are checked against the card's shapes and hashes."""
     folder = Path(path)
-    card = read_card(folder, kind.__name__)
-    loader = _LOADERS[kind.__name__]
-    settings = read_settings(folder, card, loader.settings)
-    arrays = {name: _read_array(folder, name, card) for name in loader.arrays(settings)}
-    try:
-        noun: Noun = loader.build(arrays, settings)
-    except InputError as error:
-        raise InputError(f"{folder}: {error}") from None
+    with reading(folder):
+        card = read_card(folder, kind.__name__)
+        loader = _LOADERS[kind.__name__]
+        settings = read_settings(folder, card, loader.settings)
+        arrays = {name: _read_array(folder, name, card) for name in loader.arrays(settings)}
+        with naming(folder):
+            noun: Noun = loader.build(arrays, settings)
     return noun
 
 
@@ -178,10 +180,12 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
     file = Path(folder) / CARD
     with reading(file):
         if not file.is_file():
-            if file.is_dir() or file.is_symlink():
-                raise StoreError(f"{file} is a folder or a broken link, not a file; make {folder} again.")
+            if os.path.lexists(file):
+                raise StoreError(
+                    f"{file} is a folder, a pipe or a broken link, not a file; make {folder} again."
+                )
             raise InputError(f"{folder}: no card.json there, so this is not a folder written by cdp.")
-        text = file.read_bytes()
+        text = read_bytes(file)
     try:
         version = msgspec.json.decode(text, type=_Version)
         if version.format > FORMAT:
@@ -246,6 +250,19 @@ def hash_array(array: AnyArray) -> str:
 def hash_views(views: Views) -> dict[str, str]:
     """The hash of every model's embeddings, for the record of what something was made from."""
     return {name: hash_array(model.source) for name, model in zip(views.names, views, strict=True)}
+
+
+class CardFacts(msgspec.Struct):
+    """What runs read of the cards of several nouns: seconds of inner steps, notes, size of a network."""
+
+    seconds: dict[str, float] = {}
+    notes: list[str] = []
+    parameters: int | None = None
+
+
+def read_facts(folder: str | Path) -> CardFacts:
+    """What the card of a folder says that a run passes on."""
+    return read_settings(folder, read_card(folder), CardFacts)
 
 
 class _NoSettings(msgspec.Struct):
@@ -340,6 +357,14 @@ def _build_mediator(arrays: Mapping[str, AnyArray], settings: _MediatorSettings)
         )
     network = PaperMLP(**msgspec.structs.asdict(settings.network))
     center, width, *layers = (np.array(arrays[name]) for name in _mediator_arrays(settings))
+    sizes = [len(column_names(settings.committee, settings.inputs)), *network.hidden, 1]
+    wanted: list[tuple[int, ...]] = [(sizes[0],)] * 2
+    for inputs, outputs in pairwise(sizes):
+        wanted += [(inputs, outputs), (outputs,)]
+    if [array.shape for array in (center, width, *layers)] != wanted:
+        raise InputError(
+            "its arrays do not have the sizes that its inputs and layers ask for; train this mediator again."
+        )
     network.center_, network.width_ = center, width
     network.weights_ = list(zip(layers[::2], layers[1::2], strict=True))
     network.losses_ = settings.losses

@@ -138,12 +138,7 @@ def test_no_function_is_longer_than_60_lines():
         and node.end_lineno is not None
         and node.end_lineno - node.lineno + 1 > 60
     }
-    # Commands whose options, with their help, are most of their lines.
-    assert long == {
-        "cli/baseline_commands.py: baselines",
-        "cli/recognition_commands.py: eval_identification",
-        "cli/recognition_commands.py: eval_verification",
-    }
+    assert not long
 
 
 def test_importing_is_light():

@@ -65,3 +65,43 @@ def test_show_prints_the_card(cdp, tmp_path):
     Labels.from_array([0, 0, -1]).save(tmp_path / "labels")
     assert "labels: Labels (written by cdp " in cdp("show", "labels")
     assert json.loads(cdp("show", "labels", "--json"))["kind"] == "Labels"
+
+
+def test_labels_with_a_fraction_are_refused_as_text_too(cdp, tmp_path):
+    (tmp_path / "floats.txt").write_text("0.0\n-1.0\n")
+    message = cdp("eval", "labels", "floats.txt", "--identities", "labels.txt", code=2)
+    assert message == "Error: floats.txt: labels are whole numbers, -1 = discarded.\n"
+
+
+def test_show_takes_no_text_of_a_card_for_markup(cdp, tmp_path):
+    Labels.from_array([0, 0, -1]).save(tmp_path / "[red]labels[/blue]")
+    file = tmp_path / "[red]labels[/blue]" / "card.json"
+    card = json.loads(file.read_text())
+    text = "[bold]x[/italic]"
+    card |= {
+        "kind": text,
+        "cdp": text,
+        "summary": text,
+        "settings": {text: {text: text}},
+        "made_from": {text: text},
+    }
+    card["arrays"] = {text: {"dtype": text, "shape": [3], "sha256": text}}
+    file.write_text(json.dumps(card))
+    shown = cdp("show", "[red]labels[/blue]")
+    assert "[red]labels[/blue]: [bold]x[/italic] (written by cdp [bold]x[/italic])" in shown
+    assert shown.count(text) >= 9
+
+
+def test_a_traceback_is_printed_only_when_it_is_asked_for(cdp, tmp_path, monkeypatch):
+    Labels.from_array([0, 0, -1]).save(tmp_path / "labels")
+    monkeypatch.setattr("cdp.store.hash_array", lambda array: 1 // 0)
+    words = ("eval", "labels", "labels", "--identities", "labels.txt")
+    sentence = (
+        "Error: labels: cannot be read (ZeroDivisionError: integer division or modulo by zero); it is damaged, or holds what "
+        "cdp does not expect there: write it again.\n"
+    )
+    assert cdp(*words, code=2) == sentence
+    traced = cdp("--debug", *words, code=2)
+    assert "Traceback (most recent call last):" in traced
+    assert "monkeypatch.setattr" in traced or "1 // 0" in traced
+    assert traced.endswith(sentence)

@@ -81,7 +81,7 @@ def test_another_model_or_all_of_them(cdp, home):
         ),
         (
             "unlabeled --validation labeled --out labeled --force",
-            "labeled is a folder or a device, not a file; choose another name.",
+            "labeled is not replaced, even with --force, because it is the input labeled; choose another name.",
         ),
         (
             "unlabeled --validation labeled --out there.json",
@@ -97,3 +97,9 @@ def test_mistakes_are_sentences(cdp, home, words, message):
     (home / "there.json").write_text("{}")
     assert f"Error: {message}" in cdp(words, code=2)
     assert not (home / "x.json").exists()
+
+
+@pytest.mark.parametrize("methods", [",", ""])
+def test_an_empty_list_of_methods_is_refused(cdp, methods):
+    output = cdp(f"unlabeled --validation labeled --out none.json --methods={methods}", code=2)
+    assert output.startswith("Error: No method is named; choose from ")

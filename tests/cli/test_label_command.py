@@ -1,9 +1,5 @@
 import csv
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -107,6 +103,7 @@ def test_the_command_labels_as_cdp_in_python(cdp, home, preset):
     np.testing.assert_array_equal(found.confidence, expected.confidence)
 
 
+@pytest.mark.slow
 def test_a_learned_mediator_gives_the_same_labels(cdp, home):
     paper = ["--preset", "paper", "--k", "10", "--quiet", "--out"]
     cdp("label", "unlabeled", "--labeled", "labeled", *paper, "once")
@@ -114,6 +111,7 @@ def test_a_learned_mediator_gives_the_same_labels(cdp, home):
     np.testing.assert_array_equal(Labels.load(home / "again").labels, Labels.load(home / "once").labels)
 
 
+@pytest.mark.slow
 def test_a_trained_mediator_can_be_tuned_on_a_validation_part(cdp, labeled_folder, home):
     words = ["label", "unlabeled", "--trained-mediator", "labels/mediator", "--k", "10", "--out"]
     output = cdp(*words, "not_tuned")
@@ -145,6 +143,7 @@ def test_a_given_knn_file_is_used(cdp, home):
     assert "has 12 neighbors per image, --k asks for 15" in output
 
 
+@pytest.mark.slow
 def test_the_cache_keeps_graphs_and_mediator(cdp, home):
     words = ["label", "unlabeled", "--labeled", "labeled", "--cache", "cache", "--k", "8", "--quiet", "--out"]
     cdp(*words, "first")
@@ -252,36 +251,12 @@ def test_a_nan_row_is_named(cdp, home):
     assert "NaN or infinity in rows 7, 9 (counted from 0)" in output.replace("\n", " ")
 
 
-def test_interrupting_leaves_nothing_behind(home):
-    # Large enough to be busy for some seconds when the signal arrives.
-    np.save(home / "large.npy", np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float32))
-    words = "label large.npy --mediator vote --out never --quiet"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cdp", *words.split()],
-        cwd=home,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell starts background jobs with the interrupt ignored; this one must get it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    deadline = time.monotonic() + 60
-    while not [entry for entry in home.iterdir() if entry.name.startswith(".never.partial")]:
-        assert time.monotonic() < deadline, "the run never started"
-        time.sleep(0.05)
-    time.sleep(0.5)
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "Interrupted" in errors
-    assert "Traceback" not in errors
-    assert not [entry for entry in home.iterdir() if "never" in entry.name]
-
-
 def test_version_and_unknown_options(cdp):
     assert cdp("--version").startswith("cdp ")
     assert "No such option" in cdp("label", "--bogus", code=2)
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_its_commands_too(cdp, home):
     output = cdp("example", "--out", "example", "--identities", "60")
     assert "mediator, preset best" in output

@@ -23,8 +23,11 @@ README, EMBEDDINGS = (
 PAGES = [
     page for pattern in ("*.md", "docs/*.md", "docs/results/*.md") for page in sorted(ROOT.glob(pattern))
 ]
-# As printed, `cdp example` makes up 1,000 people, and all that follows would take minutes.
-FEWER_PEOPLE = ["--identities", "120"]
+# As printed, `cdp example` makes up 1,000 people, and a run resamples a thousand times: minutes in all.
+QUICKER = {
+    "example": ["--identities", "120"],
+    "run": ["--train.epochs", "10", "--joint.epochs", "2", "--replicates", "20"],
+}
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -40,7 +43,7 @@ def commands(page: str) -> list[list[str]]:
 
 
 def call(words: list[str]) -> None:
-    result = CliRunner().invoke(app, [*words, *FEWER_PEOPLE] if words == ["example"] else words)
+    result = CliRunner().invoke(app, [*words, *QUICKER.get(words[0], ())])
     assert result.exit_code == 0, f"{words}: {result.output}"
 
 

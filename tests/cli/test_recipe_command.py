@@ -34,7 +34,7 @@ def test_a_new_recipe_has_the_defaults_and_is_never_overwritten_unasked():
     again = cdp("recipe", "new", "mine.toml", "--k", "3")
     assert (again.exit_code, again.stderr) == (
         2,
-        "Error: mine.toml is there already; choose another name or add --force.\n",
+        "Error: mine.toml is there already; choose another name or replace it with --force.\n",
     )
     assert cdp("recipe", "new", "mine.toml", "--k", "3", "--force").exit_code == 0
     assert read_recipe("mine.toml").consensus.k == 3

@@ -206,3 +206,9 @@ def test_real_networks(shared_data, name, known):
     folder = shared_data / "lfw"
     found = figures("--embeddings", folder / f"{name}.npy", "--pairs", folder / "pairs.csv")
     assert 100 * found["accuracy"]["mean"] == pytest.approx(known, abs=0.1)
+
+
+@pytest.mark.parametrize("rates", ["", ",", "much"])
+def test_an_empty_list_of_rates_is_refused(tmp_path, rates):
+    message = run("--embeddings", tmp_path, "--pairs", tmp_path, "--fprs", rates, code=2)
+    assert message == f"Error: --fprs {rates!r}: write numbers separated by commas.\n"

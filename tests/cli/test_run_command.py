@@ -6,15 +6,13 @@ import csv
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 from tests.drawn_images import draw_patterns
+from tests.killed_commands import kill_when
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
@@ -396,23 +394,16 @@ def test_wrong_keys_name_the_nearest(folder, tmp_path):
 
 def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_result(folder, finished, tmp_path):
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "cdp", "run", str(folder / "recipe.toml"), "--out", str(out), "--json"]
+    words = ["run", str(folder / "recipe.toml"), "--out", str(out)]
     moments = (
         lambda one: one["event"] == "progress" and one["step"].startswith("train") and one["done"] > 0,
         lambda one: one["event"] == "started" and one["stage"] == "label",
         lambda one: one["event"] == "started" and one["stage"] == "train with pseudo-labels",
     )
     for moment in moments:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if moment(json.loads(line)):
-                    os.kill(process.pid, signal.SIGKILL)
-                    break
-            else:
-                pytest.fail("the moment never came")
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    kept = [one["stage"] for one in events(done.stdout) if one["event"] == "finished" and one["fresh"]]
+        kill_when(words, moment)
+    done = events(call(folder, "--out", str(out), "--json").stdout)
+    kept = [one["stage"] for one in done if one["event"] == "finished" and one["fresh"]]
     assert "train small_resnet" in kept
     for name in (
         "recognition.json",

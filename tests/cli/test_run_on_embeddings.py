@@ -17,6 +17,9 @@ from cdp.labeling import pipeline, workspace
 from cdp.types import Labels, Views
 from cdp.types.run_record import RunRecord, read_run_record
 
+pytestmark = pytest.mark.slow
+"""Every test is a run or several."""
+
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory):
@@ -305,7 +308,6 @@ def test_what_does_not_go_together_is_one_sentence(given, tmp_path, monkeypatch,
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
 def test_faces_of_lfw(shared_data, tmp_path):
     recipe = Path(__file__).parents[2] / "recipes" / "lfw.toml"
     with pytest.MonkeyPatch.context() as patch:

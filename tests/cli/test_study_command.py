@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from tests.cli.test_run_command import RECIPE
 from tests.drawn_images import draw_patterns
+from tests.killed_commands import kill_when
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
@@ -285,33 +282,20 @@ def test_what_is_wrong_is_a_sentence(folder, tmp_path):
 
 
 def test_killed_at_any_moment_it_goes_on_to_the_same_results(folder, tmp_path):
-    words = ["study", "mediator_inputs", str(folder / "recipe.toml"), "--seeds", "1", "--json"]
-    words += ["--variants", "inputs1,inputs2"]
-    command = [sys.executable, "-m", "cdp", *words, "--out", str(tmp_path / "killed")]
+    words = ["mediator_inputs", str(folder / "recipe.toml"), "--seeds", "1", "--variants", "inputs1,inputs2"]
+    out = ["--out", str(tmp_path / "killed")]
     moments = (
         lambda one: one["event"] == "started" and one["stage"] == "train small_vgg",
         lambda one: one["event"] == "run finished",
         lambda one: one["event"] == "started" and one["stage"] == "label",
     )
     for moment in moments:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if moment(json.loads(line)):
-                    os.kill(process.pid, signal.SIGKILL)
-                    break
-            else:
-                pytest.fail("the moment never came")
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    ran = [json.loads(line) for line in done.stdout.splitlines()]
+        kill_when(["study", *words, *out], moment)
+    ran = events(CliRunner().invoke(app, ["study", *words, *out, "--json"]))
     made = [one["stage"] for one in ran if one["event"] == "finished" and not one["fresh"]]
     assert not [name for name in made if name.startswith(("train", "embed"))]
-    undisturbed = [sys.executable, "-m", "cdp", *words, "--out", str(tmp_path / "whole")]
-    subprocess.run(undisturbed, check=True, capture_output=True)
-    rows = [
-        json.loads((tmp_path / name / "results.json").read_text())["rows"] for name in ("killed", "whole")
-    ]
-    assert rows[0] == rows[1]
+    undisturbed, _ = study(folder, "mediator_inputs", "inputs1,inputs2")
+    assert json.loads((tmp_path / "killed" / "results.json").read_text())["rows"] == undisturbed["rows"]
 
 
 def test_a_run_folder_that_was_deleted_comes_back_from_the_pool(folder):

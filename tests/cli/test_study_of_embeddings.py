@@ -15,6 +15,9 @@ from cdp.types import KnnGraph, Labels, Views
 from cdp.types.manifest import Manifest
 from cdp.types.run_record import Results, read_json
 
+pytestmark = pytest.mark.slow
+"""Every test is a run or several."""
+
 RECIPE = """
 [data]
 embeddings = "faces"

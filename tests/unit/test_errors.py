@@ -49,3 +49,9 @@ def test_docs_install_from_the_checkout(file):
 )
 def test_rows_are_listed_briefly(rows, words):
     assert name_rows(rows) == words
+
+
+def test_docs_name_tests_that_exist():
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        for name in re.findall(r"tests/[\w/]+\.py", page.read_text(encoding="utf-8")):
+            assert (ROOT / name).is_file(), f"{page.name} names {name}"

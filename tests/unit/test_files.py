@@ -13,6 +13,8 @@ import pytest
 
 from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.files import (
+    artifact_kind,
+    check_output,
     disk_errors,
     partial_beside,
     put_in_place,
@@ -218,6 +220,96 @@ class TestFolders:
         with pytest.raises(OutputExistsError, match="appeared while this was running"):
             put_in_place(made, target)
         assert names(target) == ["theirs"]
+
+
+class TestForce:
+    @pytest.fixture
+    def here(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        write_json(self.make("labels") / "card.json", {"kind": "Labels"})
+        write_text(self.make("photos/anne") / "1.jpg", "precious")
+        return tmp_path
+
+    def make(self, name: str) -> Path:
+        Path(name).mkdir(parents=True)
+        return Path(name)
+
+    def refusal(self, path, **more) -> str:
+        with pytest.raises(OutputExistsError) as caught:
+            check_output(path, force=True, **more)
+        words = str(caught.value)
+        assert words.startswith(f"{path} is not replaced, even with --force, because ")
+        return words.split("because ")[1].split("; choose another name")[0]
+
+    def test_what_may_be_replaced(self, here):
+        self.make("empty")
+        write_text("file.csv", "")
+        for path in ("nothing", "empty", "labels", "file.csv"):
+            check_output(path, force=True, kind="Labels", inputs=["photos", None, "", "photos/*.jpg"])
+        check_output("labels", force=True)
+        with pytest.raises(
+            OutputExistsError, match="labels is there already; choose another name or replace"
+        ):
+            check_output("labels", kind="Labels")
+
+    def test_folders_of_other_kinds(self, here):
+        assert self.refusal("photos") == "it holds something that cdp did not write"
+        assert self.refusal("labels", kind="Views") == "it holds Labels, not Views"
+        for content in ("", "[]", "{}", "[" * 10**5, "nonsense"):
+            write_text("labels/card.json", content)
+            assert self.refusal("labels") == "it holds something that cdp did not write"
+
+    def test_inputs(self, here):
+        assert self.refusal("labels", inputs=["photos", "labels"]) == "it is the input labels"
+        assert self.refusal("labels", inputs=[here]) == f"it lies in the input {here}"
+        assert (
+            self.refusal("labels", inputs=["labels/a-{0..9}.tar"])
+            == "the input labels/a-{0..9}.tar lies in it"
+        )
+        write_text("labels/one.csv", "")
+        assert self.refusal("labels/one.csv", inputs=["labels"]) == "it lies in the input labels"
+
+    def test_links(self, here):
+        Path("alias").symlink_to("labels")
+        assert self.refusal("labels", inputs=["alias"]) == "it is the input alias"
+        assert self.refusal("labels", inputs=["alias/x"]) == "the input alias/x lies in it"
+        Path("photos/anne/2.jpg").symlink_to(here / "labels" / "2.jpg")
+        assert self.refusal("labels", inputs=["photos"]) == "the input photos has a link into it (2.jpg)"
+        write_text("one.csv", "")
+        os.link("one.csv", "same.csv")
+        assert self.refusal("same.csv", inputs=["one.csv"]) == "it is the input one.csv"
+
+    def test_kinds(self, here):
+        assert (artifact_kind(Path("labels")), artifact_kind(Path("photos"))) == ("Labels", "")
+        for name, kind in (
+            ("run.json", "run"),
+            ("checkpoint.safetensors", "Network"),
+            ("log.jsonl", "Network"),
+        ):
+            folder = self.make(kind + name)
+            (folder / name).touch()
+            assert artifact_kind(folder) == kind
+        self.make("mine/stages")
+        assert artifact_kind(Path("mine")) == ""
+
+    def test_what_appears_meanwhile_is_looked_at_again(self, here):
+        with (
+            pytest.raises(OutputExistsError, match="did not write"),
+            writing_folder("late", force=True, kind="Labels"),
+        ):
+            write_text(self.make("late") / "theirs", "")
+        assert names(here) == ["labels", "late", "photos"]
+
+    def test_a_failed_cleaning_hides_nothing(self, here, monkeypatch):
+        """On a disk that becomes read-only the half-written file cannot be removed either."""
+
+        def refuse(path, *_, **__):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+        monkeypatch.setattr(Path, "unlink", refuse)
+        monkeypatch.setattr(Path, "replace", refuse)
+        with pytest.raises(StoreError, match=r"page: cannot be written \(Read-only file system\)"):
+            write_text("page", "x")
 
 
 class TestSweep:

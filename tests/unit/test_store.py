@@ -16,7 +16,7 @@ from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, knn_grap
 from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.files import writing_folder
 from cdp.lab.synthetic import synthetic_views
-from cdp.store import load, read_card, save
+from cdp.store import load, read_card, read_facts, save
 
 
 @pytest.fixture
@@ -248,8 +248,12 @@ def test_something_else_in_the_place_of_a_card(tmp_path, labels):
     (tmp_path / "folder" / "card.json").mkdir(parents=True)
     (tmp_path / "loop").mkdir()
     (tmp_path / "loop" / "card.json").symlink_to("card.json")
-    for name in ("folder", "loop"):
-        with pytest.raises(StoreError, match=rf"{name}/card\.json is a folder or a broken link, not a file"):
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / "card.json")
+    for name in ("folder", "loop", "pipe"):
+        with pytest.raises(
+            StoreError, match=rf"{name}/card\.json is a folder, a pipe or a broken link, not a file"
+        ):
             read_card(tmp_path / name)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"file: no card\.json there"):
@@ -326,4 +330,27 @@ def test_time_stands_still_for_hashes(tmp_path, labels):
     assert read_card(tmp_path / "one") == read_card(tmp_path / "two")
     assert (
         Path(tmp_path / "one" / "card.json").read_bytes() == Path(tmp_path / "two" / "card.json").read_bytes()
+    )
+
+
+def test_what_a_run_reads_of_cards_is_checked(tmp_path, labels):
+    save(labels, tmp_path / "labels", settings={"seconds": {"graphs": 2}, "notes": ["small"], "other": 1})
+    facts = read_facts(tmp_path / "labels")
+    assert (facts.seconds, facts.notes, facts.parameters) == ({"graphs": 2.0}, ["small"], None)
+    save(labels, tmp_path / "labels", settings={"seconds": [2]}, force=True)
+    with pytest.raises(StoreError, match=r"labels/card\.json: its settings are damaged .* at `\$\.seconds`"):
+        read_facts(tmp_path / "labels")
+
+
+def test_a_mediator_whose_arrays_do_not_fit_its_card_is_refused(tmp_path):
+    shutil.copytree(Path(__file__).parents[1] / "golden" / "format1" / "mediator", tmp_path / "mediator")
+    file = tmp_path / "mediator" / "card.json"
+    card = json.loads(file.read_text())
+    card["settings"]["committee"].append("third")
+    file.write_text(json.dumps(card))
+    with pytest.raises(InputError) as caught:
+        Mediator.load(tmp_path / "mediator")
+    assert str(caught.value) == (
+        f"{tmp_path / 'mediator'}: its arrays do not have the sizes that its inputs and layers ask for; train this mediator "
+        "again."
     )

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.main import get_current_context  # type: ignore[attr-defined]  # of the Click inside Typer
 
 from cdp import __version__
+from cdp.cli.signals import raised_signals, stop_sentence
+from cdp.engine import MOST_THREADS
 from cdp.errors import CdpError
+from cdp.memory import check_address_space, is_memory_error
+from cdp.settings import listed
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 app = typer.Typer(
     help="Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images.",
@@ -24,30 +34,66 @@ evaluation = typer.Typer(help="Measure results against true identities.", no_arg
 app.add_typer(evaluation, name="eval")
 
 
-class InterruptedRunError(CdpError):
-    """The user stopped a run that can go on."""
-
-    exit_code = 130
-
-
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Errors become one sentence and an exit code: 2 wrong input, 1 failure, 130 interrupted."""
+    """Errors become one sentence and an exit code: 2 wrong input, 1 failure, 130 interrupted, 143 terminated."""
     try:
-        yield
-    except CdpError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; no output folder was changed.", err=True)
-        raise typer.Exit(130) from None
-    except MemoryError:
-        typer.echo("Error: out of memory; lower --memory-budget or --k, or use a larger machine.", err=True)
-        raise typer.Exit(1) from None
+        with raised_signals():
+            check_address_space()
+            yield
+    except typer.Exit:
+        raise
     except BrokenPipeError:
         # The reader of a pipe has gone (`cdp show x | head`); that is not our failure.
         sys.stderr.close()
         raise typer.Exit(0) from None
+    except BaseException as error:
+        explained = _explain(error)
+        if explained is None:
+            raise
+        _trace(error)
+        sentence, code = explained
+        typer.echo(sentence, err=True)
+        raise typer.Exit(code) from None
+
+
+def _explain(error: BaseException) -> tuple[str, int] | None:
+    """What to say about an error, and the exit code; None if it is a defect, whose traceback is wanted."""
+    stopped = stop_sentence(error)
+    if stopped is not None:
+        return stopped
+    if isinstance(error, CdpError):
+        return f"Error: {error}", error.exit_code
+    if is_memory_error(error):
+        return f"Error: {_memory_sentence(error)}", 1
+    if isinstance(error, OSError) and error.filename is not None:
+        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else error.filename
+        return f"Error: {name}: {error.strerror}; give another path, or change its permissions.", 1
+    return None
+
+
+def _memory_sentence(error: BaseException) -> str:
+    """Which step ran out of memory, and which options of this command would help."""
+    context = get_current_context(silent=True)
+    where = [context.command_path] if context is not None else []
+    where += getattr(error, "__notes__", [])
+    known = () if context is None else context.params
+    takes_keys = context is not None and context.allow_extra_args
+    smaller = [
+        option
+        for name, option in {"memory_budget": "--memory-budget", "k": "--k", "batch": "--batch"}.items()
+        if name in known or (takes_keys and name != "batch")
+    ]
+    way_out = f"lower {listed(smaller, 'or')}, or use" if smaller else "use"
+    reason = f" ({str(error).splitlines()[0][:200]})" if str(error) else ""
+    return f"{', '.join(where)}: out of memory{reason}; {way_out} a machine with more of it."
+
+
+def _trace(error: BaseException) -> None:
+    """Print where an error came from, after `cdp --debug`."""
+    context = get_current_context(silent=True)
+    if context is not None and context.find_root().params.get("debug"):
+        traceback.print_exception(error)
 
 
 def _say_version(wanted: bool) -> None:
@@ -62,6 +108,7 @@ def options(
         bool,
         typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and stop."),
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print where an error came from, too.")] = False,
 ) -> None:
     """Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images."""
 
@@ -69,7 +116,8 @@ def options(
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist unless --force.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it is there.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars, no table.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**32 - 1)]
+ThreadsOption = Annotated[int, typer.Option(help="Threads; 0 = all cores.", min=0, max=MOST_THREADS)]
 PlanOption = Annotated[bool, typer.Option("--plan", help="Say what would run and why, and stop.")]
 LinesOption = Annotated[
     bool, typer.Option("--json", help="Tell everything as JSON lines on standard output.")
@@ -80,14 +128,17 @@ OVERRIDABLE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Context settings of a command whose unknown options are keys of a recipe; they arrive in `context.args`."""
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table on standard output; columns whose name starts with > are aligned to the right."""
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """A table on standard output; columns whose name starts with > are aligned to the right; brackets are no markup."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        table.add_column(
+            escape(column.removeprefix(">")), justify="right" if column.startswith(">") else "left"
+        )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(escape(cell) if isinstance(cell, str) else cell for cell in row))
     Console().print(table)

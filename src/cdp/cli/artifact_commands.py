@@ -32,9 +32,9 @@ def eval_labels(
     import msgspec
 
     from cdp.cli.terminal import print_true_figures
-    from cdp.labeling.figures import true_figures
+    from cdp.evaluate.label_figures import measure_labels
 
-    figures = true_figures(_read_labels(labels), read_true_identities(identities))
+    figures = measure_labels(_read_labels(labels), read_true_identities(identities))
     if json:
         print(dumps(msgspec.to_builtins(figures), indent=2, allow_nan=False))
     else:
@@ -42,15 +42,10 @@ def eval_labels(
 
 
 def _read_labels(path: Path) -> Labels:
-    from cdp.data.views import read_identities
+    from cdp.data.views import read_label_numbers
     from cdp.types import Labels
 
-    if path.is_dir():
-        return Labels.load(path)
-    numbers = read_identities(path)
-    if numbers.dtype.kind not in "iu":
-        raise InputError(f"{path}: labels are whole numbers, -1 = discarded.")
-    return Labels.from_array(numbers)
+    return Labels.load(path) if path.is_dir() else Labels.from_array(read_label_numbers(path))
 
 
 def read_true_identities(path: Path) -> LongArray:
@@ -88,30 +83,37 @@ def show(
         print(dumps(card.as_dict(), indent=2, ensure_ascii=False))
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.tree import Tree
 
-    tree = Tree(f"[bold]{folder}[/bold]: {card.kind} (written by cdp {card.cdp})", highlight=True)
+    # Whatever stands in a card is shown as it is: brackets in it are no markup.
+    tree = Tree(
+        f"[bold]{escape(str(folder))}[/bold]: {escape(card.kind)} (written by cdp {escape(card.cdp)})",
+        highlight=True,
+    )
     if card.summary:
-        tree.add(card.summary)
+        tree.add(escape(card.summary))
     files = tree.add("files")
     for name, array in card.arrays.items():
         shape = " x ".join(f"{side:,}" for side in array.shape)
-        files.add(f"{name}.npy  {array.dtype}  {shape}  sha256 {array.sha256[:12]}")
+        files.add(escape(f"{name}.npy  {array.dtype}  {shape}  sha256 {array.sha256[:12]}"))
     if card.settings:
         _add_settings(tree.add("settings"), card.settings)
     if card.made_from:
         sources = tree.add("made from")
         for name, digest in card.made_from.items():
-            sources.add(f"{name}  sha256 {digest[:12]}")
+            sources.add(escape(f"{name}  sha256 {digest[:12]}"))
     for inner in sorted(file.parent for file in folder.glob("*/card.json")):
-        tree.add(f"also here: cdp show {inner}")
+        tree.add(escape(f"also here: cdp show {inner}"))
     Console().print(tree, soft_wrap=True)
 
 
 def _add_settings(branch: Tree, settings: dict[str, Any]) -> None:
+    from rich.markup import escape
+
     for name, value in settings.items():
         if isinstance(value, dict):
-            _add_settings(branch.add(name), value)
+            _add_settings(branch.add(escape(name)), value)
         elif value is not None and value != []:
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            branch.add(f"{name} = {text if len(text) <= 80 else text[:77] + '...'}")
+            branch.add(escape(f"{name} = {text if len(text) <= 80 else text[:77] + '...'}"))

@@ -7,17 +7,16 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from cdp.cli.app import QuietOption, SeedOption, app, plain_errors, print_table
-from cdp.cli.derived_options import Given, with_settings
+from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.consensus.settings import PRESETS, ConsensusSettings, SearchSettings
 from cdp.engine import Engine
-from cdp.errors import InputError, OutputExistsError
-from cdp.settings import settings_of
+from cdp.errors import InputError
 
 if TYPE_CHECKING:
     from cdp.lab.baselines.baseline import Baseline
@@ -61,60 +60,37 @@ def baselines(
 ) -> None:
     """Label by other clustering methods, tuned, beside CDP: quality, seconds and memory on the same embeddings."""
     from cdp import __version__
-    from cdp.files import replacing, write_json
+    from cdp.files import write_json, writing_file
     from cdp.parallel import count_threads
     from cdp.progress import progress_bars
 
-    search = SearchSettings(**{name: given[name] for name in settings_of(SearchSettings) if name in given})
-    engine = Engine(**{name: given[name] for name in settings_of(Engine) if name in given})
+    search, engine = settings_from(SearchSettings, given), settings_from(Engine, given)
     prepared = _prepare_methods(methods, engine.memory_budget, seed)
-    if out.exists() and not force:
-        raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
+    about = {
+        "format": FORMAT,
+        "cdp": __version__,
+        "python": platform.python_version(),
+        "cores": count_threads(),
+        "unlabeled": str(unlabeled),
+        "tune_on": str(validation),
+        "learn_from": None if labeled is None else str(labeled),
+        "model": model,
+        **asdict(search),
+        "memory_budget": engine.memory_budget,
+        "seed": seed,
+        "threads": engine.threads,
+    }
     # Opened first: that the output cannot be written must not be found out after an hour of work.
-    with replacing(out) as file:
-        views = {path: _read(path) for path in (unlabeled, validation, labeled) if path is not None}
-        if labeled is not None:
-            _check_same_models(views, labeled, unlabeled)
-        embeddings = {path: _choose_model(views[path], model) for path in (validation, unlabeled)}
-        _check_same_models(views, validation, unlabeled, None if model == "ensemble" else [model])
+    with writing_file(out, force=force, inputs=[unlabeled, validation, labeled]) as file:
         with progress_bars(not quiet) as progress:
-            started = time.perf_counter()
-            tuning, measured = (
-                _add_graph(views[path], embeddings[path], search, seed, engine, progress)
-                for path in (validation, unlabeled)
+            rows, counts = _measure(
+                prepared, unlabeled, validation, labeled, model, search, seed, engine, progress
             )
-            graph_seconds = time.perf_counter() - started
-            rows = _measure_methods(prepared, tuning, measured, progress)
-            if labeled is not None:
-                rows += _measure_cdp(views[labeled], views[unlabeled], search, seed, engine, progress)
-        result = {
-            "format": FORMAT,
-            "cdp": __version__,
-            "python": platform.python_version(),
-            "cores": count_threads(),
-            "unlabeled": str(unlabeled),
-            "tune_on": str(validation),
-            "learn_from": None if labeled is None else str(labeled),
-            "model": model,
-            **asdict(search),
-            "memory_budget": engine.memory_budget,
-            "seed": seed,
-            "threads": engine.threads,
-            "images": views[unlabeled].n_images,
-            "images_tuned_on": views[validation].n_images,
-            "graph_seconds": graph_seconds,
-            "rows": [{**figures.as_dict(), "tuning_seconds": seconds} for figures, seconds in rows],
-        }
-        write_json(file, result)
+        figures = [{**row.as_dict(), "tuning_seconds": seconds} for row, seconds in rows]
+        write_json(file, {**about, **counts, "rows": figures})
     if not quiet:
-        _print_rows(rows)
-        cdp_row = (
-            "" if labeled is None else "; CDP sees all models, and its last column is learning, not tuning"
-        )
-        typer.echo(
-            f"The methods see {model!r} alone{cdp_row}. Seconds and memory are of the labeling, beyond embeddings "
-            f"and k-NN graphs.\nWritten to {out}."
-        )
+        _print_rows(rows, model)
+        typer.echo(f"Written to {out}.")
 
 
 def _prepare_methods(names: str | None, memory_budget: str, seed: int) -> list[Baseline]:
@@ -125,13 +101,47 @@ def _prepare_methods(names: str | None, memory_budget: str, seed: int) -> list[B
 
     common = {"memory_budget": memory_budget, "seed": seed}
     prepared = []
-    for method in make_baselines(names and [name.strip() for name in names.split(",") if name.strip()]):
+    chosen = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    for method in make_baselines(chosen):
         if BASELINES[method.name].extra is not None:
             # That a library is missing must not be found out after an hour of work.
             method.label(Embeddings(np.eye(3)))
         known = {name: value for name, value in common.items() if name in method.settings}
         prepared.append(method.having(**known))
     return prepared
+
+
+def _measure(
+    methods: Sequence[Baseline],
+    unlabeled: Path,
+    validation: Path,
+    labeled: Path | None,
+    model: str,
+    search: SearchSettings,
+    seed: int,
+    engine: Engine,
+    progress: Progress,
+) -> tuple[list[Row], dict[str, Any]]:
+    """All rows, and how many images they are about and how long their graphs took."""
+    views = {path: _read(path) for path in (unlabeled, validation, labeled) if path is not None}
+    if labeled is not None:
+        _check_same_models(views, labeled, unlabeled)
+    embeddings = {path: _choose_model(views[path], model) for path in (validation, unlabeled)}
+    _check_same_models(views, validation, unlabeled, None if model == "ensemble" else [model])
+    started = time.perf_counter()
+    tuning, measured = (
+        _add_graph(views[path], embeddings[path], search, seed, engine, progress)
+        for path in (validation, unlabeled)
+    )
+    counts = {
+        "images": views[unlabeled].n_images,
+        "images_tuned_on": views[validation].n_images,
+        "graph_seconds": time.perf_counter() - started,
+    }
+    rows = _measure_methods(methods, tuning, measured, progress)
+    if labeled is not None:
+        rows += _measure_cdp(views[labeled], views[unlabeled], search, seed, engine, progress)
+    return rows, counts
 
 
 def _read(path: Path) -> Views:
@@ -215,7 +225,7 @@ def _measure_cdp(
     labeled: Views, unlabeled: Views, search: SearchSettings, seed: int, engine: Engine, progress: Progress
 ) -> list[Row]:
     """The rows of CDP, one per preset; a preset that tunes holds out labeled identities for it."""
-    from cdp.lab.cdp_process import measure_cdp
+    from cdp.lab.baselines.measure import measure_cdp
     from cdp.labeling.pipeline import label
     from cdp.labeling.workspace import Workspace, find_graphs
 
@@ -241,7 +251,7 @@ def _measure_cdp(
     return rows
 
 
-def _print_rows(rows: Sequence[Row]) -> None:
+def _print_rows(rows: Sequence[Row], model: str) -> None:
     from cdp.cli.terminal import decimals, percent
     from cdp.lab.baselines.methods import BASELINES
 
@@ -262,3 +272,9 @@ def _print_rows(rows: Sequence[Row]) -> None:
     for figures, _ in rows:
         if figures.failure is not None:
             typer.echo(figures.failure)
+    has_cdp = any(figures.name not in BASELINES for figures, _ in rows)
+    cdp_row = "; CDP sees all models, and its last column is learning, not tuning" if has_cdp else ""
+    typer.echo(
+        f"The methods see {model!r} alone{cdp_row}. Seconds and memory are of the labeling, beyond embeddings and "
+        "k-NN graphs."
+    )

@@ -18,8 +18,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from cdp.cli.app import plain_errors
-from cdp.errors import InputError
-from cdp.settings import Setting, settings_of, shown
+from cdp.settings import Setting, settings_of
 
 Given: TypeAlias = dict[str, Any]
 """Values by the names of their settings, checked one by one; a setting that was not typed is absent."""
@@ -81,21 +80,11 @@ def option_name(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def parse_text(one: Setting, text: str, option: str) -> Any:
-    """A setting's value from text: truths are true or false, lists are separated by commas."""
-    parse: Callable[[str], Any] = {"true": True, "false": False}.__getitem__ if one.kind is bool else one.kind
-    parts = [part.strip() for part in text.split(",") if part.strip()] if one.many else [text]
-    try:
-        values = [parse(part) for part in parts]
-    except (KeyError, ValueError):
-        how = ", separated by commas" if one.many else ""
-        raise InputError(f"{option} = {shown(text)}: {one.wanted} is needed{how}.") from None
-    return one.convert(values if one.many else values[0], option)
-
-
 def _convert(one: Setting, value: Any) -> Any:
+    from cdp.config.overrides import parse_value
+
     option = option_name(one.name)
-    return parse_text(one, value, option) if one.many else one.convert(value, option)
+    return parse_value(one, value, option) if one.many else one.convert(value, option)
 
 
 def _signature(command: Command, known: Mapping[str, Setting], flags: Mapping[str, str]) -> inspect.Signature:

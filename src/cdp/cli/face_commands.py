@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from cdp.cli.app import QuietOption, app, plain_errors
+from cdp.cli.app import QuietOption, ThreadsOption, app, plain_errors
 
 
 @app.command()
@@ -28,7 +28,7 @@ def faces(
     sheet: Annotated[
         Path | None, Option(help="Also draw a sheet of some people to look at, as .png.")
     ] = None,
-    threads: Annotated[int, Option(help="Threads; 0 = all cores.")] = 0,
+    threads: ThreadsOption = 0,
     force: Annotated[bool, Option("--force", help="Replace the files if they are there.")] = False,
     quiet: QuietOption = False,
 ) -> None:

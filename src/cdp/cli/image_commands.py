@@ -10,8 +10,18 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from cdp.cli.app import ForceOption, JsonOption, OutOption, QuietOption, app, plain_errors, print_table
-from cdp.errors import InputError, OutputExistsError
+from cdp.cli.app import (
+    ForceOption,
+    JsonOption,
+    OutOption,
+    QuietOption,
+    SeedOption,
+    app,
+    plain_errors,
+    print_table,
+)
+from cdp.engine import MOST_THREADS
+from cdp.errors import InputError
 
 ManifestArgument = Annotated[
     str,
@@ -22,7 +32,9 @@ ManifestArgument = Annotated[
 RootOption = Annotated[
     Path | None, Option(help="What relative paths in a table start from [default: its folder].")
 ]
-ProcessesOption = Annotated[int, Option(help="Processes that decode images; 0 = as many as cores.")]
+ProcessesOption = Annotated[
+    int, Option(help="Processes that decode images; 0 = as many as cores.", min=0, max=MOST_THREADS)
+]
 
 
 @app.command()
@@ -31,11 +43,11 @@ def split(
     manifest: ManifestArgument,
     out: OutOption,
     labeled: Annotated[str, Option(help="Labeled share of what the test parts leave.")] = "1/11",
-    unlabeled_parts: Annotated[int, Option(help="Equal unlabeled parts made of the rest.")] = 10,
+    unlabeled_parts: Annotated[int, Option(help="Equal unlabeled parts of the rest.", min=1, max=9999)] = 10,
     validation: Annotated[str, Option(help="Share of all images for choosing settings.")] = "0",
     probes: Annotated[str, Option(help="Share of all images: people to be identified in the test.")] = "0",
     distractors: Annotated[str, Option(help="Share of all images: people who are not probes.")] = "0",
-    seed: Annotated[int, Option(help="Which of the equally good splits.")] = 0,
+    seed: SeedOption = 0,
     rotations: Annotated[
         bool, Option("--rotations", help="Every image four times; each turn of an identity is its own.")
     ] = False,
@@ -65,7 +77,7 @@ def split(
     given = {"labeled": labeled, "validation": validation, "probes": probes, "distractors": distractors}
     shares = {name: parse_share(f"--{name}", text) for name, text in given.items()}
     unreadable: list[Unreadable] = []
-    with writing_folder(out, force=force) as folder:
+    with writing_folder(out, force=force, kind="Split", inputs=[manifest, skip]) as folder:
         images = read_manifest(manifest, root=root, skip=skip)
         if skip_unreadable:
             with progress_bars(not quiet) as progress:
@@ -94,7 +106,7 @@ def parse_share(option: str, text: str) -> float:
         if text.endswith("%"):
             return float(Fraction(text[:-1].strip()) / 100)
         return float(Fraction(text))
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         raise InputError(f"{option} {text}: not a share; write for example 1/11, 0.25 or 25%.") from None
 
 
@@ -114,17 +126,16 @@ def check(
     """Decode every image and list those that cannot be read; the exit code is 2 if there are any."""
     from cdp.data.check import check_images, write_unreadable
     from cdp.data.manifests import read_manifest
+    from cdp.files import check_output
     from cdp.progress import progress_bars
 
-    if list_file is not None and list_file.exists() and not force:
-        raise OutputExistsError(
-            f"{list_file} is there already; choose another name or replace it with --force."
-        )
+    if list_file is not None:
+        check_output(list_file, force=force, inputs=[manifest])
     images = read_manifest(manifest, root=root)
     with progress_bars(not quiet) as progress:
         unreadable = check_images(images, threads, progress)
     if list_file is not None:
-        write_unreadable(images, unreadable, list_file, force=force)
+        write_unreadable(images, unreadable, list_file, force=force, inputs=[manifest])
     counts = {
         "images": images.n_images,
         "identities": images.n_identities,

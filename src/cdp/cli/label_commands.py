@@ -35,6 +35,12 @@ class Inputs:
     base: str | None
     dim: int | None
 
+    @property
+    def paths(self) -> list[str | Path | None]:
+        """All of them, those that are not given as None."""
+        graphs = [entry.partition("=")[2] or entry for entry in self.knn]
+        return [self.unlabeled, self.labeled, self.validation, self.trained_mediator, *graphs]
+
 
 @app.command()
 @with_settings(ConsensusSettings, Engine)
@@ -70,9 +76,14 @@ def label(
     base: Annotated[
         str | None, typer.Option(help="Name of the base model, for folders of .bin files.")
     ] = None,
-    dim: Annotated[int | None, typer.Option(help="Dimensions, for .bin files without a list.")] = None,
+    dim: Annotated[
+        int | None, typer.Option(help="Dimensions, for .bin files without a list.", min=1, max=10**6)
+    ] = None,
     report: Annotated[
         bool, typer.Option("--report", help="Write report.html too, a page to look at.")
+    ] = False,
+    quote_formulas: Annotated[
+        bool, typer.Option("--quote-formulas", help="Quote paths in labels.csv that a spreadsheet would run.")
     ] = False,
     seed: SeedOption = 0,
     force: ForceOption = False,
@@ -87,9 +98,8 @@ def label(
         engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
         settings = ConsensusSettings.of(**given)
         inputs = Inputs(unlabeled, labeled, validation, trained_mediator, tuple(knn or ()), base, dim)
-        label_files(
-            inputs, out, settings, engine, cache=cache, report=report, seed=seed, force=force, quiet=quiet
-        )
+        more: dict[str, Any] = {"report": report, "quote_formulas": quote_formulas, "seed": seed}
+        label_files(inputs, out, settings, engine, cache=cache, force=force, quiet=quiet, **more)
 
 
 def label_files(
@@ -100,6 +110,7 @@ def label_files(
     *,
     cache: Path | None = None,
     report: bool = False,
+    quote_formulas: bool = False,
     seed: int = 0,
     force: bool = False,
     quiet: bool = False,
@@ -116,7 +127,11 @@ def label_files(
 
     _check_ways(inputs, settings)
     # Opened first: that the output cannot be written must not be found out after an hour of work.
-    with writing_folder(out, force=force) as folder, progress_bars(not quiet) as progress:
+    given = [*inputs.paths, cache]
+    with (
+        writing_folder(out, force=force, kind="Labels", inputs=given) as folder,
+        progress_bars(not quiet) as progress,
+    ):
         unlabeled, labeled, validation = _read_parts(inputs)
         labeling = label_views(
             unlabeled,
@@ -133,7 +148,8 @@ def label_files(
         if labeled is not None:
             made_from |= {f"labeled/{name}": digest for name, digest in hash_views(labeled).items()}
         about = {"seed": seed, "unlabeled": str(inputs.unlabeled), "labeled": str(inputs.labeled or "")}
-        write_labeling(folder, labeling, results, paths=unlabeled.paths, about=about, made_from=made_from)
+        more: dict[str, Any] = {"about": about, "made_from": made_from, "quote_formulas": quote_formulas}
+        write_labeling(folder, labeling, results, paths=unlabeled.paths, **more)
         if report:
             _write_report(folder, labeling, results, labeled, unlabeled, progress)
     if not quiet:
@@ -246,7 +262,7 @@ def _write_report(
 @app.command()
 def example(
     out: OutOption = Path("example"),
-    identities: Annotated[int, typer.Option(help="How many made-up people.")] = 1000,
+    identities: Annotated[int, typer.Option(help="How many made-up people.", min=2, max=10**7)] = 1000,
     seed: SeedOption = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
@@ -258,10 +274,10 @@ def example(
         from cdp.lab.example import compare_ways
         from cdp.lab.synthetic import synthetic_views
         from cdp.progress import progress_bars
-        from cdp.store import fill
+        from cdp.store import fill, write_card
 
         split = synthetic_views(identities, seed=seed)
-        with writing_folder(out, force=force) as folder:
+        with writing_folder(out, force=force, kind="Example") as folder:
             (folder / "views").mkdir()
             for name, part in (("labeled", split.labeled), ("unlabeled", split.unlabeled)):
                 fill(folder / "views" / name, part)
@@ -270,5 +286,7 @@ def example(
             views = folder / "views"
             inputs = Inputs(views / "unlabeled", views / "labeled", None, None, (), None, None)
             label_files(inputs, folder / "labels", ConsensusSettings.of(), seed=seed, quiet=True)
+            about = {"identities": identities, "seed": seed}
+            write_card(folder, "Example", "Made-up embeddings, labeled four ways", about, {})
         if not quiet:
             print_example(split, rows, out)

@@ -1,42 +1,23 @@
-"""`cdp`: everything that can be typed."""
+"""`cdp`: what the shell starts; nothing is imported before signals are answered."""
 
 from __future__ import annotations
 
-from cdp.cli import (
-    artifact_commands,
-    baseline_commands,
-    face_commands,
-    image_commands,
-    label_commands,
-    network_commands,
-    recipe_commands,
-    recognition_commands,
-    report_commands,
-    run_commands,
-    study_commands,
-)
-from cdp.cli.app import app
+from typing import Any
 
-TOPICS = (
-    run_commands,
-    label_commands,
-    artifact_commands,
-    report_commands,
-    recipe_commands,
-    image_commands,
-    network_commands,
-    recognition_commands,
-    baseline_commands,
-    study_commands,
-    face_commands,
-)
-"""Importing a module adds its commands to the app; the help lists them in this order."""
+from cdp.cli.signals import answer_at_once
 
 
-def _topic(command: object) -> int:
-    module = getattr(getattr(command, "callback", None), "__module__", "")
-    return next((at for at, topic in enumerate(TOPICS) if topic.__name__ == module), len(TOPICS))
+def run() -> None:
+    """Do what was typed."""
+    answer_at_once()
+    from cdp.cli.commands import app
+
+    app()
 
 
-app.registered_commands.sort(key=_topic)
-run = app
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from cdp.cli.commands import app
+
+        return app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,6 @@ import typer
 
 from cdp.cli.app import (
     ForceOption,
-    InterruptedRunError,
     JsonOption,
     OutOption,
     QuietOption,
@@ -23,8 +22,9 @@ from cdp.cli.app import (
     plain_errors,
     print_table,
 )
-from cdp.cli.derived_options import Given, parse_text, settings_from, with_settings
+from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.image_commands import ManifestArgument
+from cdp.cli.signals import resumable
 from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.nets.recipe import Recipe
@@ -69,8 +69,8 @@ _FORCE = Annotated[bool, typer.Option("--force", help="Throw away what is there 
 @plain_errors()
 def networks(
     given: Given,
-    classes: Annotated[int, typer.Option(help="Identities of the classifier.")] = 35012,
-    size: Annotated[int, typer.Option(help="Pixels a side.")] = 224,
+    classes: Annotated[int, typer.Option(help="Identities of the classifier.", min=1, max=10**9)] = 35012,
+    size: Annotated[int, typer.Option(help="Pixels a side.", min=1, max=10**4)] = 224,
     json: JsonOption = False,
 ) -> None:
     """List every network with the number of its parameters, classifier included."""
@@ -107,7 +107,7 @@ def train(
     """Stage 1: train a base model and a committee on labeled images, from scratch."""
     if not network:
         raise InputError("Name at least one --network; cdp networks lists them.")
-    with _training(given, more, force, quiet) as (options, shared, say):
+    with _training(given, more, force, [manifest], quiet) as (options, shared, say):
         from cdp.nets.supervised import train_supervised
 
         say(train_supervised(options.read(manifest), network, out, **shared))
@@ -145,10 +145,9 @@ def join(
         raise InputError(
             f"{len(unlabeled)} unlabeled parts but {len(files)} --labels; give one --labels per part, in order."
         )
-    with _training(given, more, force, quiet) as (options, shared, say):
+    with _training(given, more, force, [labeled, *unlabeled, *files], quiet) as (options, shared, say):
         from cdp.data.merge import merge_manifests
-        from cdp.nets.joint import train_joint
-        from cdp.nets.label_files import read_pseudo_part
+        from cdp.nets.joint import read_pseudo_part, train_joint
         from cdp.nets.supervised import train_supervised
 
         known, parts = options.read(labeled), [options.read(path) for path in unlabeled]
@@ -173,7 +172,7 @@ def embed(
     ] = None,
     alone: Annotated[bool, typer.Option("--alone", help="The base only, no committee.")] = False,
     flip: Annotated[bool, typer.Option("--flip", help="Average with the mirrored image.")] = False,
-    batch: Annotated[int, typer.Option(help="Images per forward pass.")] = 256,
+    batch: Annotated[int, typer.Option(help="Images per forward pass.", min=1, max=10**6)] = 256,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -196,9 +195,10 @@ def ensemble(
     """The paper's ensemble baseline: embeddings of several models side by side, as one model."""
     from cdp.data.views import read_views
     from cdp.nets.ensemble import ensemble as concatenate
+    from cdp.store import save
 
     made = concatenate(read_views(views), [name.strip() for name in models.split(",") if name.strip()])
-    made.save(out, force=force)
+    save(made, out, force=force, inputs=[views])
     if not quiet:
         typer.echo(f"{made}\nWritten to {out}.")
 
@@ -233,6 +233,7 @@ def embed_images(
             batch=batch,
             threads=engine.threads,
             force=force,
+            inputs=[manifest, options.skip],
             device=engine.device,
             progress=progress,
         )
@@ -304,22 +305,28 @@ def _count_parameters(classes: int, size: int, recipe: Recipe, trunks: str | Non
 
 @contextmanager
 def _training(
-    given: Given, more: Sequence[str] | None, force: bool, quiet: bool
+    given: Given, more: Sequence[str] | None, force: bool, inputs: Sequence[str | Path], quiet: bool
 ) -> Iterator[tuple[RunOptions, dict[str, Any], Callable[[Sequence[Path]], None]]]:
     """The options, what every training function takes, and what prints the trained networks."""
+    from cdp.config.overrides import parse_value
+
     known = settings_of(Recipe)
     for entry in more or ():
         name, equals, text = entry.partition("=")
         if not equals or name not in known:
             raise InputError(f"--set {entry}: write KEY=VALUE with a key from {', '.join(known)}.")
-        given = given | {name: parse_text(known[name], text, f"--set {name}")}
+        given = given | {name: parse_value(known[name], text, f"--set {name}")}
     recipe, engine = settings_from(Recipe, given), settings_from(Engine, given)
     options = settings_from(RunOptions, given)
     with _torch(options, engine, quiet) as (world, progress):
         from cdp.nets.loop import LoopOptions
 
         loop = LoopOptions(
-            options.checkpoint_every, tensorboard=options.tensorboard, force=force, progress=progress
+            options.checkpoint_every,
+            tensorboard=options.tensorboard,
+            force=force,
+            inputs=(*inputs, options.skip),
+            progress=progress,
         )
         shared = {"recipe": recipe, "memory_budget": engine.memory_budget, "threads": engine.threads}
         is_told = world.is_first and not quiet
@@ -345,15 +352,13 @@ def _torch(options: RunOptions, engine: Engine, quiet: bool) -> Iterator[tuple[W
     if options.trunks:
         load_trunks(options.trunks)
     with (
+        resumable(),
         joined_world(engine.device) as world,
         progress_bars(world.is_first and not quiet) as progress,
         warnings.catch_warnings(),
     ):
         warnings.showwarning = _say_warning if world.is_first else _ignore
-        try:
-            yield world, progress
-        except KeyboardInterrupt:
-            raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
+        yield world, progress
 
 
 def _print_trained(folders: Sequence[Path]) -> None:

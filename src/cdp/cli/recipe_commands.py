@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from cdp.cli.app import OVERRIDABLE, app, plain_errors
-from cdp.errors import InputError, OutputExistsError, install_command
+from cdp.errors import InputError, install_command
 
 recipes = typer.Typer(help="Write a recipe for cdp run, or check one.", no_args_is_help=True)
 app.add_typer(recipes, name="recipe")
@@ -30,15 +30,17 @@ def new_recipe(
     """
     from cdp.config.reading import recipe_from_options
     from cdp.config.writing import write_recipe
-    from cdp.files import write_text
+    from cdp.files import check_output, write_text
+    from cdp.run.sources import source_names, source_paths
 
     _refuse_option(file)
-    text = write_recipe(recipe_from_options(context.args), commented=not bare, template=not bare)
+    recipe = recipe_from_options(context.args)
+    text = write_recipe(recipe, commented=not bare, template=not bare)
     if str(file) == "-":
         typer.echo(text, nl=False)
         return
-    if file.exists() and not force:
-        raise OutputExistsError(f"{file} is there already; choose another name or add --force.")
+    inputs = [path for name in source_names(recipe) for path in source_paths(recipe, name)]
+    check_output(file, force=force, inputs=inputs)
     write_text(file, text)
     typer.echo(f"Written to {file}. Next: fill in [data], then cdp recipe check {file}")
 

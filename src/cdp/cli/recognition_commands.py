@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from typer import Option
 
-from cdp.cli.app import JsonOption, QuietOption, SeedOption, evaluation, plain_errors, print_table
+from cdp.cli.app import evaluation, plain_errors, print_table
+from cdp.cli.derived_options import Given, settings_from, with_settings
+from cdp.engine import Engine
 from cdp.errors import InputError
+from cdp.settings import setting
 
 if TYPE_CHECKING:
     from cdp.evaluate.bootstrap import Comparison, Interval
@@ -20,28 +25,90 @@ if TYPE_CHECKING:
 
 Figures = TypeVar("Figures", "Verification", "Identification")
 Number = TypeVar("Number", int, float)
+_FLAGS = {name: f"--{name}" for name in ("flip", "force", "json", "quiet")}
 
-DeviceOption = Annotated[str, Option(help="With --network: where it computes: auto, cpu, cuda, cuda:1, mps.")]
-NetworkOption = Annotated[
-    Path | None, Option(help="A trained network, e.g. nets/small_resnet, that embeds the images first.")
-]
-AgainstNetworkOption = Annotated[Path | None, Option(help="Another trained network to compare with.")]
-FlipOption = Annotated[bool, Option("--flip", help="With --network: average with the mirrored image.")]
-ReplicatesOption = Annotated[int, Option(help="Resamplings of identities for intervals; 0 = none.")]
-ThreadsOption = Annotated[int, Option(help="Threads; 0 = all cores.")]
-PictureOption = Annotated[Path | None, Option(help="Also draw the curves into this .png, .svg or .pdf file.")]
-ForceOption = Annotated[bool, Option("--force", help="Replace the picture if it is there.")]
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """What both commands take: networks that embed images first, how figures are resampled, and where they go."""
+
+    network: str = setting("", "A trained network, e.g. nets/small_resnet, that embeds the images first.")
+    against_network: str = setting("", "Another trained network to compare with.")
+    flip: bool = setting(False, "With --network: average with the mirrored image.")
+    replicates: int = setting(
+        1000,
+        "Resamplings of identities for intervals; 0 = none.",
+        meaning="a number of resamplings",
+        low=0,
+        high=10**6,
+    )
+    seed: int = setting(0, "Seed of everything random.", meaning="a whole number", low=0, high=2**32 - 1)
+    picture: str = setting("", "Also draw the curves into this .png, .svg or .pdf file.")
+    force: bool = setting(False, "Replace the picture if it is there.")
+    json: bool = setting(False, "Print the figures as JSON instead of a table.")
+    quiet: bool = setting(False, "No progress bars, no table.")
+
+    def __post_init__(self) -> None:
+        refuse((self.against_network and not self.network, "--against-network goes with --network."))
+
+    def check_picture(self, *inputs: Path | None) -> None:
+        """Refuse a picture that cannot be written, or that would replace what is read."""
+        if self.picture:
+            from cdp.evaluate.pictures import check_picture
+
+            networks = [Path(one) for one in (self.network, self.against_network) if one]
+            check_picture(Path(self.picture), force=self.force, inputs=[*networks, *inputs])
+
+    @contextmanager
+    def embedded(
+        self, engine: Engine, images: Sequence[Path], own: Sequence[Any], other: Sequence[Any]
+    ) -> Iterator[dict[str, Sequence[Any]]]:
+        """What is measured, by title; where a network is given, its embeddings of the images come first instead."""
+        from cdp.cli.network_commands import embedding
+
+        ways = (("", self.network, own), ("against ", self.against_network, other))
+        found: dict[str, Sequence[Any]] = {}
+        with embedding(
+            flip=self.flip, threads=engine.threads, quiet=self.quiet, device=engine.device
+        ) as embed:
+            for before, network, given in ways:
+                made = [embed(Path(network), part) for part in images] if network else []
+                if made or given[0] is not None:
+                    found[f"{before}{network or given[0]}"] = [*made, *given[len(made) :]]
+            yield found
+
+    def measure(self, figures: Callable[..., Figures], engine: Engine, *given: Any, **more: Any) -> Figures:
+        """Figures of what is given, with progress bars."""
+        from cdp.progress import progress_bars
+
+        options = {"replicates": self.replicates, "seed": self.seed, "threads": engine.threads}
+        with progress_bars(not (self.quiet or self.json)) as progress:
+            return figures(*given, **more, **options, progress=progress)
+
+    def show(
+        self,
+        measured: Mapping[str, Figures],
+        draw: Callable[[Mapping[str, Figures], Path], None],
+        compare: Callable[[Figures, Figures], Sequence[Comparison]],
+        print_one: Callable[[Figures, str], None],
+    ) -> None:
+        """Draw and print the figures of one network, or of two and their comparison."""
+        if self.picture:
+            draw(measured, Path(self.picture))
+        if self.json or not self.quiet:
+            _print_figures(measured, compare, print_one, as_json=self.json)
+
+
+with_evaluation = with_settings(EvaluationOptions, Engine, without=["memory_budget"], flags=_FLAGS)
 
 
 @evaluation.command("verification")
+@with_evaluation
 @plain_errors()
 def eval_verification(
+    *,
     embeddings: Annotated[Path | None, Option(help="Views, .npy, or, with --suffix, feature files.")] = None,
-    network: NetworkOption = None,
-    images: Annotated[
-        Path | None, Option(help="With --network: the images to embed [default: --pack].")
-    ] = None,
-    flip: FlipOption = False,
+    images: Annotated[Path | None, Option(help="With --network: what to embed [default: --pack].")] = None,
     pairs: Annotated[
         Path | None, Option(help="pairs.csv (first_row,second_row,same), or LFW's, CALFW's or CPLFW's pairs.")
     ] = None,
@@ -57,89 +124,53 @@ def eval_verification(
     ] = False,
     against: Annotated[Path | None, Option(help="Another network's embeddings to compare with.")] = None,
     against_flipped: Annotated[Path | None, Option(help="Its mirrored images.")] = None,
-    against_network: AgainstNetworkOption = None,
-    folds: Annotated[int, Option(help="Folds, where the file does not say.")] = 10,
+    folds: Annotated[int, Option(help="Folds, where the file does not say.", min=2, max=10**6)] = 10,
     fprs: Annotated[str, Option(help="False positive rates, by commas.")] = "1e-1,1e-2,1e-3,1e-4,1e-5,1e-6",
-    replicates: ReplicatesOption = 1000,
-    seed: SeedOption = 0,
-    threads: ThreadsOption = 0,
-    device: DeviceOption = "auto",
-    picture: PictureOption = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    given: Given,
 ) -> None:
     """Are two images one person? Accuracy, TPR at FPR and equal error rate of embeddings."""
-    from cdp.cli.network_commands import embedding
-    from cdp.cli.recognition_inputs import score_protocol
-    from cdp.evaluate.pictures import check_picture, draw_roc
+    from cdp.cli.recognition_inputs import PairProtocol
+    from cdp.evaluate.pictures import draw_roc
     from cdp.evaluate.verification import compare_verification, measure_verification
-    from cdp.progress import progress_bars
 
-    pictures = images or pack
-    protocols = [path for path in (pairs, pack, ijba, ijb) if path is not None]
-    rates = _parse_numbers(fprs, "--fprs", float)
-    _refuse(
-        ((embeddings is None) == (network is None), "Choose one of --embeddings FILE and --network FOLDER."),
-        (len(protocols) != 1, "Choose one of --pairs FILE, --pack FILE, --ijba FOLDER and --ijb FOLDER."),
-        (network and not pictures, "--network needs --images MANIFEST, or --pack with the images in it."),
-        (against_network and not network, "--against-network goes with --network."),
-        (against_flipped and not against, "--against-flipped goes with --against."),
-        (detector_scores and not ijb, "--detector-scores goes with --ijb."),
+    options, engine = settings_from(EvaluationOptions, given), settings_from(Engine, given)
+    pictures = [path for path in (images or pack,) if path is not None]
+    refuse(
         (
-            identities and (ijb or ijba),
-            "--identities goes with --pairs and --pack; IJB's files say who is who.",
+            (embeddings is None) != bool(options.network),
+            "Choose one of --embeddings FILE and --network FOLDER.",
         ),
+        (
+            options.network and not pictures,
+            "--network needs --images MANIFEST, or --pack with the images in it.",
+        ),
+        (against_flipped and not against, "--against-flipped goes with --against."),
     )
-    if picture is not None:
-        check_picture(picture, force=force)
-
-    def measure(path: Path, mirrored: Path | None) -> Verification:
-        scored = score_protocol(
-            *(
-                path,
-                mirrored,
-                list_,
-                suffix,
-                pairs,
-                pack,
-                ijba,
-                ijb,
-                identities,
-                detector_scores,
-                folds,
-                threads,
+    options.check_picture(
+        embeddings, flipped, against, against_flipped, *pictures, pairs, pack, ijba, ijb, list_, identities
+    )
+    protocol = PairProtocol(pairs, pack, ijba, ijb, identities, list_, suffix, folds, detector_scores)
+    rates = _parse_numbers(fprs, "--fprs", float)
+    ways = (embeddings, flipped), (against, against_flipped)
+    with options.embedded(engine, pictures, *ways) as found:
+        measured = {
+            title: options.measure(
+                measure_verification, engine, protocol.score(*paths, threads=engine.threads), fprs=rates
             )
-        )
-        with progress_bars(not (quiet or json)) as progress:
-            return measure_verification(
-                scored, fprs=rates, replicates=replicates, seed=seed, threads=threads, progress=progress
-            )
-
-    with embedding(flip=flip, threads=threads, quiet=quiet, device=device) as embed:
-        titles = str(network or embeddings), f"against {against_network or against}"
-        if network and pictures:
-            embeddings = embed(network, pictures)
-            against = embed(against_network, pictures) if against_network else against
-        assert embeddings is not None, "one of the two was given"
-        measured = {titles[0]: measure(embeddings, flipped)}
-        if against is not None:
-            measured[titles[1]] = measure(against, against_flipped)
-    if picture is not None:
-        draw_roc(measured, picture)
-    if json or not quiet:
-        _print_figures(measured, compare_verification, _print_verification, as_json=json)
+            for title, paths in found.items()
+        }
+    options.show(measured, draw_roc, compare_verification, _print_verification)
 
 
 @evaluation.command("identification")
+@with_evaluation
 @plain_errors()
 def eval_identification(
+    *,
     probes: Annotated[
         Path, Option(help="Views; with --probe-list a folder of feature files, with --network a manifest.")
     ],
     distractors: Annotated[Path, Option(help="The same of other people.")],
-    network: NetworkOption = None,
-    flip: FlipOption = False,
     identities: Annotated[Path | None, Option(help="Who the probes show, if their views do not say.")] = None,
     probe_list: Annotated[Path | None, Option(help="The MegaFace devkit's probe list.")] = None,
     distractor_list: Annotated[
@@ -151,76 +182,41 @@ def eval_identification(
     against: Annotated[Path | None, Option(help="Another network's probes to compare with.")] = None,
     against_distractors: Annotated[Path | None, Option(help="Its distractors.")] = None,
     against_suffix: Annotated[str | None, Option(help="Its feature files' suffix [default: same].")] = None,
-    against_network: AgainstNetworkOption = None,
     sizes: Annotated[str | None, Option(help="Distractors, by commas [default: 10,100,... and all].")] = None,
     ranks: Annotated[str, Option(help="Ranks to report, by commas.")] = "1,5,10,20,50,100,1000",
-    replicates: ReplicatesOption = 1000,
-    seed: SeedOption = 0,
-    threads: ThreadsOption = 0,
-    device: DeviceOption = "auto",
-    picture: PictureOption = None,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    given: Given,
 ) -> None:
     """Is a person found among distractors? Rank-1, the CMC curve and growing numbers of distractors."""
-    from cdp.cli.network_commands import embedding
-    from cdp.cli.recognition_inputs import read_devkit, read_probes
+    from cdp.cli.recognition_inputs import ProbeProtocol
     from cdp.evaluate.identification import compare_identification, measure_identification
-    from cdp.evaluate.pictures import check_picture, draw_cmc
-    from cdp.progress import progress_bars
+    from cdp.evaluate.pictures import draw_cmc
 
-    lists = distractor_list or []
-    numbers = None if sizes is None else _parse_numbers(sizes, "--sizes", int)
-    reported = _parse_numbers(ranks, "--ranks", int)
-    options = {"replicates": replicates, "seed": seed, "threads": threads}
-    _refuse(
-        (network and probe_list, "--network goes with manifests, --probe-list with feature files."),
-        (against_network and not network, "--against-network goes with --network."),
-        (bool(probe_list) != bool(lists), "--probe-list and --distractor-list go together."),
+    options, engine = settings_from(EvaluationOptions, given), settings_from(Engine, given)
+    refuse(
+        (options.network and probe_list, "--network goes with manifests, --probe-list with feature files."),
         (probe_list and (identities or sizes), "--identities and --sizes do not go with the devkit's lists."),
         (bool(against) != bool(against_distractors), "--against and --against-distractors go together."),
     )
-    if picture is not None:
-        check_picture(picture, force=force)
-
-    def measure(probes: Path, distractors: Path, suffix: str) -> Identification:
-        if probe_list is not None:
-            read = read_devkit(probes, distractors, suffix, probe_list, lists, probe_noise, distractor_noise)
-        else:
-            read = read_probes(probes, distractors, identities, probe_noise, distractor_noise)
-        embedded, people, gallery, left_out = read
-        with progress_bars(not (quiet or json)) as progress:
-            return measure_identification(
-                embedded,
-                people,
-                gallery,
-                sizes=numbers,
-                ranks=reported,
-                left_out=left_out,
-                progress=progress,
-                **options,
+    options.check_picture(
+        *(probes, distractors, against, against_distractors, identities, probe_list), *(distractor_list or [])
+    )
+    protocol = ProbeProtocol(identities, probe_list, distractor_list or [], probe_noise, distractor_noise)
+    numbers = None if sizes is None else _parse_numbers(sizes, "--sizes", int)
+    reported = _parse_numbers(ranks, "--ranks", int)
+    other = against, against_distractors, suffix if against_suffix is None else against_suffix
+    with options.embedded(engine, (probes, distractors), (probes, distractors, suffix), other) as found:
+        measured = {}
+        for title, paths in found.items():
+            embedded, people, gallery, left_out = protocol.read(*paths)
+            more = {"sizes": numbers, "ranks": reported, "left_out": left_out}
+            measured[title] = options.measure(
+                measure_identification, engine, embedded, people, gallery, **more
             )
-
-    with embedding(flip=flip, threads=threads, quiet=quiet, device=device) as embed:
-        titles = str(network or probes), f"against {against_network or against}"
-        if network is not None:
-            images = probes, distractors
-            probes, distractors = (embed(network, part) for part in images)
-            if against_network is not None:
-                against, against_distractors = (embed(against_network, part) for part in images)
-        measured = {titles[0]: measure(probes, distractors, suffix)}
-        if against is not None and against_distractors is not None:
-            measured[titles[1]] = measure(
-                against, against_distractors, suffix if against_suffix is None else against_suffix
-            )
-    if picture is not None:
-        draw_cmc(measured, picture, replicates=replicates, seed=seed)
-    if json or not quiet:
-        _print_figures(measured, compare_identification, _print_identification, as_json=json)
+    draw = partial(draw_cmc, replicates=options.replicates, seed=options.seed)
+    options.show(measured, draw, compare_identification, _print_identification)
 
 
-def _refuse(*rules: tuple[object, str]) -> None:
+def refuse(*rules: tuple[object, str]) -> None:
     """Raise the sentence of the first rule that is broken."""
     for broken, sentence in rules:
         if broken:
@@ -230,9 +226,12 @@ def _refuse(*rules: tuple[object, str]) -> None:
 def _parse_numbers(text: str, option: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
     """`1,5,10` or `1e-3,1e-4` as numbers."""
     try:
-        return tuple(kind(part) for part in text.split(",") if part.strip())
+        numbers = tuple(kind(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise InputError(f"{option} {text}: write numbers separated by commas.") from None
+        numbers = ()
+    if not numbers:
+        raise InputError(f"{option} {text!r}: write numbers separated by commas.")
+    return numbers
 
 
 def _print_figures(

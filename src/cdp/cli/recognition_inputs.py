@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
 import numpy as np
 
 from cdp.cli.artifact_commands import read_true_identities
+from cdp.cli.recognition_commands import refuse
 from cdp.data.ijb import ijba_splits, read_detector_scores, read_ijb_pack, read_ijba_split
 from cdp.data.image_names import ImageNames, name_some, read_image_names
 from cdp.data.lfw_pairs import read_pairs
@@ -32,44 +34,56 @@ Probes = tuple[Embeddings, AnyArray, Embeddings | list[Embeddings], dict[str, in
 """Probes, who they show, distractors (a list of them per size), and how much of what was left out."""
 
 
-def score_protocol(
-    path: Path,
-    flipped: Path | None,
-    image_list: Path | None,
-    suffix: str | None,
-    pairs: Path | None,
-    pack: Path | None,
-    ijba: Path | None,
-    ijb: Path | None,
-    identities: Path | None,
-    detector_scores: bool,
-    folds: int,
-    threads: int,
-) -> list[ScoredPairs]:
-    """The similarities one network gives to the pairs of the one protocol given; IJB-A has several splits."""
-    listed = None if image_list is None else read_image_names(image_list)
-    if ijba is not None:
-        return _score_ijba(ijba, path, flipped, listed, suffix, threads)
-    views, names = _read_embeddings(path, flipped, listed, suffix)
-    if ijb is not None:
-        protocol = read_ijb_pack(ijb, views.n_images, names)
-        weights = read_detector_scores(ijb, protocol) if detector_scores else None
-        return [score_templates(protocol, views.base, weights, threads=threads)]
-    people = views.identities if identities is None else read_true_identities(identities)
-    if pack is not None:
-        content = read_verification_pack(pack)
-        if views.n_images != len(content.images):
-            raise InputError(
-                f"{path}: {views.n_images:,} rows for the {len(content.images):,} images of {pack}; embed all of "
-                "them in the pack's order."
-            )
-        ends, same, fold_of = content.ends, content.same, content.folds(folds)
-    else:
-        assert pairs is not None, "one protocol was given"
-        rows = read_pairs(pairs, views.n_images, names, folds)
-        ends, same, fold_of = rows.ends, rows.same, rows.folds
-        people = rows.identities(views.n_images) if people is None else people
-    return [score_pairs(views.base, ends, same, identities=people, folds=fold_of, threads=threads)]
+@dataclass(frozen=True)
+class PairProtocol:
+    """The files of one protocol of pairs, as the options of `cdp eval verification` name them."""
+
+    pairs: Path | None
+    pack: Path | None
+    ijba: Path | None
+    ijb: Path | None
+    identities: Path | None
+    image_list: Path | None
+    suffix: str | None
+    folds: int
+    detector_scores: bool
+
+    def __post_init__(self) -> None:
+        given = [path for path in (self.pairs, self.pack, self.ijba, self.ijb) if path is not None]
+        refuse(
+            (len(given) != 1, "Choose one of --pairs FILE, --pack FILE, --ijba FOLDER and --ijb FOLDER."),
+            (self.detector_scores and not self.ijb, "--detector-scores goes with --ijb."),
+            (
+                self.identities and (self.ijb or self.ijba),
+                "--identities goes with --pairs and --pack; IJB's files say who is who.",
+            ),
+        )
+
+    def score(self, path: Path, flipped: Path | None, *, threads: int) -> list[ScoredPairs]:
+        """The similarities one network gives to the pairs; IJB-A has several splits."""
+        listed = None if self.image_list is None else read_image_names(self.image_list)
+        if self.ijba is not None:
+            return _score_ijba(self.ijba, path, flipped, listed, self.suffix, threads)
+        views, names = _read_embeddings(path, flipped, listed, self.suffix)
+        if self.ijb is not None:
+            protocol = read_ijb_pack(self.ijb, views.n_images, names)
+            weights = read_detector_scores(self.ijb, protocol) if self.detector_scores else None
+            return [score_templates(protocol, views.base, weights, threads=threads)]
+        people = views.identities if self.identities is None else read_true_identities(self.identities)
+        if self.pack is not None:
+            content = read_verification_pack(self.pack)
+            if views.n_images != len(content.images):
+                raise InputError(
+                    f"{path}: {views.n_images:,} rows for the {len(content.images):,} images of {self.pack}; embed "
+                    "all of them in the pack's order."
+                )
+            ends, same, fold_of = content.ends, content.same, content.folds(self.folds)
+        else:
+            assert self.pairs is not None, "one protocol was given"
+            rows = read_pairs(self.pairs, views.n_images, names, self.folds)
+            ends, same, fold_of = rows.ends, rows.same, rows.folds
+            people = rows.identities(views.n_images) if people is None else people
+        return [score_pairs(views.base, ends, same, identities=people, folds=fold_of, threads=threads)]
 
 
 def _score_ijba(
@@ -125,66 +139,68 @@ def _read_embeddings(
     return views, listed
 
 
-def read_devkit(
-    probes: Path,
-    distractors: Path,
-    suffix: str,
-    probe_list: Path,
-    distractor_lists: Sequence[Path],
-    probe_noise: Path | None,
-    distractor_noise: Path | None,
-) -> Probes:
-    """What the MegaFace devkit's lists name, from feature files."""
-    listed = read_probe_list(probe_list)
-    people = np.array(listed.identities)
-    keep, left_out = _keep_probes(people, listed.paths, probe_noise)
-    kept, noisy = [], 0
-    for file in distractor_lists:
-        paths = read_distractor_list(file)
-        both = sorted(set(listed.paths) & set(paths))
-        if both and probes.resolve() == distractors.resolve():
-            raise InputError(f"{file}: {name_some(both)} is a probe too; leave it out.")
-        stays = _keep_clean(paths, len(paths), distractor_noise, "distractor")
-        kept.append(list(compress(paths, stays)))
-        noisy = max(noisy, int((~stays).sum()))
-    if distractor_noise is not None:
-        left_out["noisy distractors"] = noisy
-    return (
-        read_features(probes, list(compress(listed.paths, keep)), suffix),
-        people[keep],
-        [read_features(distractors, paths, suffix) for paths in kept],
-        left_out,
-    )
+@dataclass(frozen=True)
+class ProbeProtocol:
+    """Who the probes show and what is left out, as the options of `cdp eval identification` name the files."""
 
+    identities: Path | None
+    probe_list: Path | None
+    distractor_lists: Sequence[Path]
+    probe_noise: Path | None
+    distractor_noise: Path | None
 
-def read_probes(
-    probes: Path,
-    distractors: Path,
-    identities: Path | None,
-    probe_noise: Path | None,
-    distractor_noise: Path | None,
-) -> Probes:
-    """Probes and distractors from views or arrays."""
-    views, others = read_views(probes), read_views(distractors)
-    people = views.identities if identities is None else read_true_identities(identities)
-    if people is None:
-        raise InputError(
-            f"{probes}: who do the probes show? Give --identities FILE or views that carry them."
+    def __post_init__(self) -> None:
+        is_half = bool(self.probe_list) != bool(self.distractor_lists)
+        refuse((is_half, "--probe-list and --distractor-list go together."))
+
+    def read(self, probes: Path, distractors: Path, suffix: str) -> Probes:
+        """Probes and distractors from feature files, which the MegaFace devkit's lists name, or from views."""
+        if self.probe_list is None:
+            return self._read_views(probes, distractors)
+        listed = read_probe_list(self.probe_list)
+        people = np.array(listed.identities)
+        keep, left_out = _keep_probes(people, listed.paths, self.probe_noise)
+        kept, noisy = [], 0
+        for file in self.distractor_lists:
+            paths = read_distractor_list(file)
+            both = sorted(set(listed.paths) & set(paths))
+            if both and probes.resolve() == distractors.resolve():
+                raise InputError(f"{file}: {name_some(both)} is a probe too; leave it out.")
+            stays = _keep_clean(paths, len(paths), self.distractor_noise, "distractor")
+            kept.append(list(compress(paths, stays)))
+            noisy = max(noisy, int((~stays).sum()))
+        if self.distractor_noise is not None:
+            left_out["noisy distractors"] = noisy
+        return (
+            read_features(probes, list(compress(listed.paths, keep)), suffix),
+            people[keep],
+            [read_features(distractors, paths, suffix) for paths in kept],
+            left_out,
         )
-    if len(people) != views.n_images:
-        raise InputError(f"{probes}: {len(people):,} identities for {views.n_images:,} probes.")
-    if others.identities is not None:
-        names, other_names = (read_identity_names(path) for path in (identities or probes, distractors))
-        if names is not None and other_names is not None:
-            check_distractors(names, other_names)
-        elif names is None and other_names is None:
-            check_distractors(people, others.identities)
-    keep, left_out = _keep_probes(people, views.paths, probe_noise)
-    stays = _keep_clean(others.paths, others.n_images, distractor_noise, "distractor")
-    if distractor_noise is not None:
-        left_out["noisy distractors"] = int((~stays).sum())
-    gallery = others.base if stays.all() else Embeddings(others.base.source[stays])
-    return Embeddings(views.base.source[keep]), people[keep], gallery, left_out
+
+    def _read_views(self, probes: Path, distractors: Path) -> Probes:
+        views, others = read_views(probes), read_views(distractors)
+        people = views.identities if self.identities is None else read_true_identities(self.identities)
+        if people is None:
+            raise InputError(
+                f"{probes}: who do the probes show? Give --identities FILE or views that carry them."
+            )
+        if len(people) != views.n_images:
+            raise InputError(f"{probes}: {len(people):,} identities for {views.n_images:,} probes.")
+        if others.identities is not None:
+            names, other_names = (
+                read_identity_names(path) for path in (self.identities or probes, distractors)
+            )
+            if names is not None and other_names is not None:
+                check_distractors(names, other_names)
+            elif names is None and other_names is None:
+                check_distractors(people, others.identities)
+        keep, left_out = _keep_probes(people, views.paths, self.probe_noise)
+        stays = _keep_clean(others.paths, others.n_images, self.distractor_noise, "distractor")
+        if self.distractor_noise is not None:
+            left_out["noisy distractors"] = int((~stays).sum())
+        gallery = others.base if stays.all() else Embeddings(others.base.source[stays])
+        return Embeddings(views.base.source[keep]), people[keep], gallery, left_out
 
 
 def _keep_probes(

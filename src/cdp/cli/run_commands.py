@@ -12,7 +12,6 @@ import typer
 from cdp.cli.app import (
     OVERRIDABLE,
     ForceOption,
-    InterruptedRunError,
     LinesOption,
     PlanOption,
     QuietOption,
@@ -20,6 +19,7 @@ from cdp.cli.app import (
     plain_errors,
     print_table,
 )
+from cdp.cli.signals import resumable
 from cdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def demo(
         return
     if force:
         clear(out)
-    with progress_bars(not (quiet or as_json)) as progress:
+    with resumable(), progress_bars(not (quiet or as_json)) as progress:
         draw_demo_faces(out, recipe, quick=quick, progress=progress)
     run_or_plan(recipe, out, plan=False, quiet=quiet, as_json=as_json)
 
@@ -112,11 +112,11 @@ def run_or_plan(recipe: RunRecipe, out: Path, *, plan: bool, quiet: bool, as_jso
     if plan:
         _show_plan(plan_recipe(recipe, out), out, as_json=as_json)
         return
-    with listening(Listener, JsonLines, Terminal, as_json=as_json, quiet=quiet) as listener:
-        try:
-            outcome = run_recipe(recipe, out, command=typed_command(sys.argv[1:]), listener=listener)
-        except KeyboardInterrupt:
-            raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
+    with (
+        resumable(),
+        listening(Listener, JsonLines, Terminal, as_json=as_json, quiet=quiet) as listener,
+    ):
+        outcome = run_recipe(recipe, out, command=typed_command(sys.argv[1:]), listener=listener)
     record = outcome.record
     if as_json:
         headline = record.results.headline
@@ -130,13 +130,19 @@ def run_or_plan(recipe: RunRecipe, out: Path, *, plan: bool, quiet: bool, as_jso
 
 
 def _show_plan(planned: Sequence[Planned], out: Path, *, as_json: bool) -> None:
+    from rich.text import Text
+
     from cdp.cli.terminal import say_line
 
     if as_json:
         for one in planned:
             say_line("plan", {"stage": one.stage.name, "state": one.state, "why": one.why})
         return
-    words = {"fresh": "[green]kept[/]", "run": "[bold]runs[/]", "perhaps": "[yellow]runs if changed[/]"}
+    words = {
+        "fresh": Text("kept", "green"),
+        "run": Text("runs", "bold"),
+        "perhaps": Text("runs if changed", "yellow"),
+    }
     rows = [(one.stage.name, words[one.state], one.why) for one in planned]
     print_table(f"What cdp run would do in {out}", ("stage", "", "why"), rows)
     n_runs, n_perhaps = (sum(one.state == state for one in planned) for state in ("run", "perhaps"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ import typer
 from cdp.cli.app import (
     OVERRIDABLE,
     ForceOption,
-    InterruptedRunError,
     LinesOption,
     PlanOption,
     QuietOption,
@@ -20,7 +20,8 @@ from cdp.cli.app import (
     plain_errors,
     print_table,
 )
-from cdp.errors import InputError, OutputExistsError
+from cdp.cli.signals import resumable
+from cdp.errors import InputError
 from cdp.lab.study.catalog import SENTENCES
 
 if TYPE_CHECKING:
@@ -54,11 +55,10 @@ def page(
 
     A file remarks.md in a study's folder is set below its tables; one beside the page opens it.
     """
-    from cdp.files import write_text
+    from cdp.files import check_output, write_text
     from cdp.lab.study.study_page import comparison_page, read_chapters, read_remarks
 
-    if out.exists() and not force:
-        raise OutputExistsError(f"{out} is there already; choose another name or replace it with --force.")
+    check_output(out, force=force, inputs=folders)
     write_text(out, comparison_page(read_chapters(folders, out), read_remarks(out.parent)))
 
 
@@ -75,7 +75,9 @@ def _command(name: str) -> Callable[..., None]:
                 show_default=False,
             ),
         ],
-        seeds: Annotated[int, typer.Option(help="How many seeds, from the recipe's on.")] = 3,
+        seeds: Annotated[
+            int, typer.Option(help="How many seeds, from the recipe's on.", min=1, max=10**4)
+        ] = 3,
         variants: Annotated[
             str | None, typer.Option(help="Only these variants, by commas; --plan names all.")
         ] = None,
@@ -131,8 +133,8 @@ def _numbers(words: str | None) -> tuple[int, ...]:
 
     if words is None:
         return Options().sizes
-    for word in _listed(words) or ():
-        if not word.isdigit() or int(word) < 100:
+    for word in _listed(words) or ("",):
+        if not re.fullmatch("[0-9]{3,12}", word) or int(word) < 100:
             raise InputError(f"--sizes {word}: a number of images, 100 or more, is needed.")
     return tuple(int(word) for word in _listed(words) or ())
 
@@ -153,12 +155,12 @@ def _run(
     from cdp.lab.study.execute import StudyListener, run_study
     from cdp.lab.study.result_tables import table_of
 
-    with listening(StudyListener, StudyLines, StudyTerminal, as_json=as_json, quiet=quiet) as listener:
-        try:
-            command = typed_command(sys.argv[1:])
-            results = run_study(study, recipe, out, jobs, pool=pool, command=command, listener=listener)
-        except KeyboardInterrupt:
-            raise InterruptedRunError("Interrupted; type the same command again to go on.") from None
+    with (
+        resumable(),
+        listening(StudyListener, StudyLines, StudyTerminal, as_json=as_json, quiet=quiet) as listener,
+    ):
+        command = typed_command(sys.argv[1:])
+        results = run_study(study, recipe, out, jobs, pool=pool, command=command, listener=listener)
     if as_json:
         about = {"study": study.name, "folder": str(out), "rows": results["rows"]}
         say_line("study", {**about, "seconds": round(results["seconds"], 1)})

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress as Bars
 from rich.progress import TaskID
 from rich.table import Table
 
 from cdp.cli.app import print_table
-from cdp.evaluate.label_figures import LabelFigures
 from cdp.lab.synthetic import SyntheticSplit
 from cdp.labeling.pipeline import Labeling
 from cdp.progress import make_bars
@@ -39,6 +39,13 @@ def percent(value: float | None) -> str:
 def decimals(value: float | None) -> str:
     """`0.937`, or `undefined` where nothing could be counted."""
     return "undefined" if value is None else f"{value:.3f}"
+
+
+def with_interval(figure: Figure) -> str:
+    """`0.937 (0.921 to 0.950)`."""
+    if figure.low is None or figure.high is None:
+        return decimals(figure.value)
+    return f"{decimals(figure.value)} ({figure.low:.3f} to {figure.high:.3f})"
 
 
 def say(console: Console, text: str) -> None:
@@ -67,6 +74,9 @@ def print_labeling(labeling: Labeling, results: Results, out: Path) -> None:
         table.add_row("confidence, 5 % / median", f"{low:.3f} / {middle:.3f}")
     how = "tuned" if labeling.tuning is not None else "given"
     table.add_row(f"{settings.bar_key}, {how}", f"{settings.bar:g}")
+    if labeling.expected is not None:
+        for name in ("precision", "recall", "coverage"):
+            table.add_row(f"expected {name}", with_interval(getattr(labeling.expected, name)))
     recalls = [graph.recall for graph in labeling.graphs.values() if graph.recall is not None]
     if recalls:
         table.add_row("recall of the approximate graphs", f"{min(recalls):.3f} to {max(recalls):.3f}")
@@ -115,7 +125,7 @@ def _scores(score: Score) -> tuple[str, str, str]:
     return decimals(score.precision), decimals(score.recall), decimals(score.f)
 
 
-def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, LabelFigures]], out: Path) -> None:
+def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, TrueFigures]], out: Path) -> None:
     """The closing table of `cdp example`."""
     console = Console()
     say(console, f"Labeled part:   {split.labeled}")
@@ -157,7 +167,7 @@ def print_run(record: RunRecord, report: Path) -> None:
 
 
 def _headline_table(headline: Headline) -> Table:
-    table = Table(title=f"{headline.network} on people it never saw", title_justify="left")
+    table = Table(title=escape(f"{headline.network} on people it never saw"), title_justify="left")
     table.add_column("trained on")
     table.add_column("images", justify="right")
     table.add_column("rank-1", justify="right")
@@ -170,7 +180,7 @@ def _headline_table(headline: Headline) -> Table:
             _figure(model.rank1, 1, 3),
             *(_figure(rate, 1, 3) for rate in (*model.tpr, *model.templates)),
         ]
-        table.add_row(model.title, f"{model.images:,}", *cells)
+        table.add_row(escape(model.title), f"{model.images:,}", *cells)
     gap = headline.gap_closed
     if gap is not None:
         table.add_section()
@@ -243,7 +253,9 @@ class Terminal(Listener):
         """The stage's line."""
         self.clear()
         mark, words = ("[dim]=[/]", "[dim]kept[/]") if fresh else ("[green]✓[/]", f"{record.seconds:7.1f} s")
-        self.bars.console.print(f"{mark} {at:2d}/{n_stages}  {stage.name:<34} {words}", highlight=False)
+        self.bars.console.print(
+            f"{mark} {at:2d}/{n_stages}  {escape(f'{stage.name:<34}')} {words}", highlight=False
+        )
 
     def clear(self) -> None:
         """Take all bars away."""

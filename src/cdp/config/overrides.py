@@ -9,7 +9,7 @@ from typing import Any
 
 from cdp.config.sections import SECTIONS, RunRecipe
 from cdp.errors import InputError
-from cdp.settings import KINDS, Setting, did_you_mean, listed, settings_of, shown
+from cdp.settings import Setting, did_you_mean, listed, settings_of, shown
 
 _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -48,7 +48,7 @@ def parse_overrides(args: Sequence[str]) -> dict[str, Any]:
                 raise InputError(f"{option}: a value is missing; {one.wanted} is needed.")
             else:
                 text = rest.pop(0)
-        overrides[key] = one.convert(_parse(one, text, option), option)
+        overrides[key] = parse_value(one, text, option)
     return overrides
 
 
@@ -104,22 +104,21 @@ def _unknown_option(option: str, name: str, known: dict[str, Setting]) -> str:
     return f"{option} is not a key of the recipe.{near} {there}"
 
 
-def _parse(one: Setting, text: str, option: str) -> Any:
-    if not one.many:
-        return _parse_one(one, text.strip() if one.kind is not str else text, option)
+def parse_value(one: Setting, text: str, option: str) -> Any:
+    """A setting's value from text; lists are separated by commas, shares may be written `1/11`."""
     # A comma inside braces belongs to a pattern of files, part-{a,b}.tar.
-    parts = [part.strip() for part in re.split(r",(?![^{}]*\})", text)]
-    return [_parse_one(one, part, option) for part in parts if part]
-
-
-def _parse_one(one: Setting, text: str, option: str) -> Any:
+    parts = [part.strip() for part in re.split(r",(?![^{}]*\})", text)] if one.many else [text]
     try:
-        if one.kind is bool:
-            return _YES_NO[text.lower()]
-        if one.kind is int:
-            return int(text)
-        if one.kind is float:
-            return float(Fraction(text)) if "/" in text else float(text)
+        values = [_parse_one(one.kind, part) for part in parts if part or not one.many]
     except (KeyError, ValueError, ZeroDivisionError):
-        raise InputError(f"{option} = {shown(text)}: {KINDS[one.kind]} is needed.") from None
-    return text
+        how = ", separated by commas" if one.many else ""
+        raise InputError(f"{option} = {shown(text)}: {one.wanted} is needed{how}.") from None
+    return one.convert(values if one.many else values[0], option)
+
+
+def _parse_one(kind: type, text: str) -> Any:
+    if kind is bool:
+        return _YES_NO[text.strip().lower()]
+    if kind is float and "/" in text:
+        return float(Fraction(text.strip()))
+    return kind(text)

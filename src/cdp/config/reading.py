@@ -13,6 +13,7 @@ from typing import Any
 from cdp.config.overrides import parse_overrides
 from cdp.config.sections import SECTIONS, DataSection, RunRecipe
 from cdp.consensus.settings import with_preset
+from cdp.data.array_files import read_bytes, reading
 from cdp.errors import InputError
 from cdp.settings import did_you_mean, listed, settings_of, shown, word_for
 
@@ -36,7 +37,9 @@ def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
         InputError: the file is missing or no TOML, a key is not known, or a value is not what it should be.
     """
     path = Path(file)
-    values = _anchor(_nested(_read_toml(path), str(path)), path.resolve().parent)
+    with reading(path):
+        content = _read_toml(path)
+    values = _anchor(_nested(content, str(path)), path.resolve().parent)
     given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
     return _build(_merge(values, given), str(path))
 
@@ -58,7 +61,7 @@ def recipe_from(values: Mapping[str, Any], overrides: Mapping[str, Any] | None =
 
 def _read_toml(file: Path) -> dict[str, Any]:
     try:
-        text = file.read_bytes().decode("utf-8-sig")
+        text = read_bytes(file).decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(
             f"{file}: no such file; `cdp recipe new {file}` writes a recipe to start from."
@@ -72,6 +75,10 @@ def _read_toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{file}: {_syntax_sentence(str(error), text)}") from None
+    except (RecursionError, ValueError):
+        raise InputError(
+            f"{file}: values nested hundreds deep, or a number of thousands of digits; a recipe has sections of keys."
+        ) from None
 
 
 def _syntax_sentence(message: str, text: str) -> str:

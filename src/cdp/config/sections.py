@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.engine import Engine
+from cdp.errors import InputError
 from cdp.nets.recipe import TrainingSettings
 from cdp.settings import check_settings, setting, setting_like
 
@@ -212,6 +213,12 @@ class EvaluationSection(_Section, MeasureSettings):
     """What is measured at the end."""
 
     section: ClassVar[str] = "evaluation"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.fpr:
+            raise InputError("evaluation.fpr is empty: give at least one rate, e.g. [0.01].")
+
     bound: bool = setting(True, "Train on all true labels too, where they are known: the upper bound.")
     members: bool = setting(True, "Figures of each committee member too.")
     ensemble: int = setting(
@@ -238,7 +245,11 @@ class RunRecipe:
     """Every setting of `cdp run`; the same recipe and images give the same result."""
 
     seed: int = setting(
-        0, "Of the split, initialization, order and augmentation.", meaning="a whole number", low=0
+        0,
+        "Of the split, initialization, order and augmentation.",
+        meaning="a whole number",
+        low=0,
+        high=2**32 - 1,
     )
     data: DataSection = DataSection()
     split: SplitSection = SplitSection()

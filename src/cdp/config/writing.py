@@ -91,7 +91,7 @@ def reference_table() -> str:
             for name, one in settings_of(type(owner)).items()
             if known.get(name) != one
         ]
-        blocks.append(f"{title}\n\n{_table(('key', 'default', 'may be', 'what it is'), rows)}")
+        blocks.append(f"{title}\n\n{markdown_table(('key', 'default', 'may be', 'what it is'), rows, 4)}")
     return "\n\n".join(blocks) + "\n"
 
 
@@ -102,7 +102,8 @@ def settings_table() -> str:
         papers = PRESETS["paper"].get(name, one.default)
         other = "" if papers == one.default else f"`{_neat(papers)}`"
         rows.append((f"`{name}`", f"`{_neat(one.default)}`", other, _what(one), one.help))
-    return _table(("setting", "`best`", "`paper`, where it differs", "may be", "what it is"), rows) + "\n"
+    header = ("setting", "`best`", "`paper`, where it differs", "may be", "what it is")
+    return markdown_table(header, rows, len(header)) + "\n"
 
 
 def _tabled() -> dict[str, Setting]:
@@ -111,9 +112,11 @@ def _tabled() -> dict[str, Setting]:
     return known
 
 
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in (titles, *rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(titles), *lines[1:]])
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
+    """The first `words` columns to the left, the others to the right."""
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in (header, *rows)]
+    rule = "".join("---|" if number < words else "---:|" for number in range(len(header)))
+    return "\n".join([lines[0], f"|{rule}", *lines[1:]])
 
 
 def about_section(section: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 from cdp.kernels import kernel
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray
@@ -42,37 +42,26 @@ class BoostedTrees:
         return total
 
 
-class TreeGrower:
-    """Grows trees, on several threads at a time if need be, and the same on any number of them.
+def grow_trees(matrix: FloatArray, same: BoolArray, seed: int) -> BoostedTrees:
+    """Trees that tell pairs of one identity from others; the same on any number of threads."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
 
-    It must be made on the main thread: looking for the libraries whose threads are to be limited, while another thread
-    imports one, is a deadlock.
-    """
-
-    def __init__(self) -> None:
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        self._make = HistGradientBoostingClassifier
-        self._libraries = ThreadpoolController()
-
-    def grow(self, matrix: FloatArray, same: BoolArray, seed: int) -> BoostedTrees:
-        """Trees that tell pairs of one identity from others."""
-        if same.all() or not same.any():
-            share = np.clip(same.mean() if len(same) else 0.5, 1e-3, 1 - 1e-3)
-            none = np.empty(0, np.int32)
-            return BoostedTrees(none, np.empty(0), none, none, none, float(np.log(share / (1 - share))))
-        model = self._make(
-            max_iter=N_TREES,
-            learning_rate=RATE,
-            max_leaf_nodes=N_LEAVES,
-            l2_regularization=1.0,
-            early_stopping=False,
-            random_state=seed,
-        )
-        # One thread: sums over pairs would else be rounded by the number of threads.
-        with self._libraries.limit(limits=1, user_api="openmp"):
-            model.fit(matrix, same)
-        return _as_arrays(model)
+    if same.all() or not same.any():
+        share = np.clip(same.mean() if len(same) else 0.5, 1e-3, 1 - 1e-3)
+        none = np.empty(0, np.int32)
+        return BoostedTrees(none, np.empty(0), none, none, none, float(np.log(share / (1 - share))))
+    model = HistGradientBoostingClassifier(
+        max_iter=N_TREES,
+        learning_rate=RATE,
+        max_leaf_nodes=N_LEAVES,
+        l2_regularization=1.0,
+        early_stopping=False,
+        random_state=seed,
+    )
+    # One thread: sums over pairs would else be rounded by the number of threads.
+    with threadpool_limits(limits=1):
+        model.fit(matrix, same)
+    return _as_arrays(model)
 
 
 def _as_arrays(model: Any) -> BoostedTrees:

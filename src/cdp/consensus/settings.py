@@ -40,13 +40,13 @@ class SearchSettings:
 class MediatorSettings:
     """Who judges a pair, from which inputs, and what it is trained on."""
 
-    mediator: Literal["mlp", "trees", "vote"] = setting(
-        "mlp",
-        "Who judges a pair: the paper's network (mlp); boosted trees, which are trained in the midst of the unlabeled images "
-        "and see more; or the vote of the committee, which needs no labels.",
+    mediator: Literal["trees", "mlp", "vote"] = setting(
+        "trees",
+        "Who judges a pair: boosted trees, which are trained in the midst of the unlabeled images and see more; the paper's "
+        "network (mlp); or the vote of the committee, which needs no labels.",
     )
     inputs: tuple[str, ...] = setting(
-        ALL_INPUTS, "What the mediator is given; common_neighbors is beyond the paper.", choices=ALL_INPUTS
+        ALL_INPUTS, "What the mlp is given; common_neighbors is beyond the paper.", choices=ALL_INPUTS
     )
     train_on: Literal["auto", "labeled", "validation"] = setting(
         "auto",
@@ -54,7 +54,7 @@ class MediatorSettings:
         "network was trained on; auto = validation where the networks were trained on the labeled part, else labeled.",
     )
     passes: int = setting(
-        3,
+        2,
         "With trees: how often pairs are judged; from the second time on also by what was said about their neighborhood.",
         meaning="a number of passes",
         low=1,
@@ -129,6 +129,14 @@ class TuningSettings:
         "Choose the bar (join_above, threshold or vote_threshold) on known identities among the unlabeled images: "
         "those of the validation part, or some held out of the labeled part.",
     )
+    precision: float = setting(
+        0.0,
+        "While tuning: the share of pairs inside groups that should be right; of the bars that keep it on known identities, the "
+        "one with the greatest recall is taken. 0 = the best F instead.",
+        meaning="a precision",
+        low=0,
+        below=1,
+    )
     recall_weight: float = setting(
         1.0,
         "While tuning: how many times as important recall is as precision. 1 = pairwise F; with 2 groups mix more, "
@@ -197,6 +205,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "best": MappingProxyType({}),
         "paper": MappingProxyType(
             {
+                "mediator": "mlp",
                 "inputs": PAPER_INPUTS,
                 "train_on": "labeled",
                 "grouping": "components",

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from cdp.consensus.boosted_trees import BoostedTrees, TreeGrower
+from cdp.consensus.boosted_trees import BoostedTrees, grow_trees
 from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
@@ -25,7 +24,7 @@ from cdp.types import Pairs
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
 FOLDS = 3
-_MOST_TRAINING_PAIRS = 100_000
+_MOST_TRAINING_PAIRS = 60_000
 _PAIRS_PER_BLOCK = 65_536
 
 
@@ -74,11 +73,11 @@ def estimate_probabilities(
     """
     engine = engine or Engine()
     evidence = _Evidence(source, pairs, engine)
-    train = partial(_train, TreeGrower(), evidence, known, seed)
     probability: FloatArray | None = None
     for number in range(passes):
         step = f"trees, pass {number + 1} of {passes}"
-        judges = list(map_blocks(train, range(FOLDS + 1), engine.threads))
+        # One after another: their many short steps would wait for one another on threads.
+        judges = [_train(evidence, known, seed, fold) for fold in range(FOLDS + 1)]
         odds = np.empty(len(pairs))
 
         def judge(
@@ -139,14 +138,14 @@ class _Evidence:
         return np.concatenate([own, more], axis=1)
 
 
-def _train(grower: TreeGrower, evidence: _Evidence, known: KnownPairs, seed: int, fold: int) -> BoostedTrees:
+def _train(evidence: _Evidence, known: KnownPairs, seed: int, fold: int) -> BoostedTrees:
     """Trees trained on the pairs that no identity of the fold takes part in; on all training pairs for fold `FOLDS`."""
     rows = np.flatnonzero(known.teaches & (known.first != fold) & (known.second != fold))
     if len(rows) > _MOST_TRAINING_PAIRS:
         rows = np.sort(
             np.random.default_rng([seed, 7, fold]).choice(rows, _MOST_TRAINING_PAIRS, replace=False)
         )
-    return grower.grow(evidence.rows(rows), known.same[rows], seed)
+    return grow_trees(evidence.rows(rows), known.same[rows], seed)
 
 
 def _cross_fitted(

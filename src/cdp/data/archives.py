@@ -11,6 +11,8 @@ import zlib
 from pathlib import Path
 from typing import Protocol
 
+from cdp.data.array_files import brief, regular_size
+from cdp.data.image_limits import refuse_many_bytes
 from cdp.errors import InputError
 
 _IN_ARCHIVE = re.compile(r"(.+?\.(?:zip|tar|rec))!(.+)", re.IGNORECASE | re.DOTALL)
@@ -51,13 +53,19 @@ class RandomFile:
         self.path = str(path)
         self._descriptor = -1
         try:
+            self.size = regular_size(path)
             self._descriptor = os.open(self.path, os.O_RDONLY)
-            self.size = os.fstat(self._descriptor).st_size
         except OSError as error:
             raise InputError(f"{path}: cannot be opened ({error.strerror}); check the path.") from None
 
     def read(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes at `offset`."""
+        """Exactly `length` bytes at `offset`; what is longer than an image may be is refused before it is read."""
+        if offset + length > self.size:
+            raise InputError(
+                f"{self.path}: cut short, it ends at byte {self.size:,} and more was expected at byte {offset:,}; copy "
+                "it again."
+            )
+        refuse_many_bytes(length, f"{self.path}, at byte {offset:,}")
         parts = []
         while length > 0:
             try:
@@ -67,8 +75,7 @@ class RandomFile:
                 raise InputError(f"{self.path}: cannot be read at byte {offset:,} ({reason}).") from None
             if not part:
                 raise InputError(
-                    f"{self.path}: cut short, it ends at byte {self.size:,} and more was expected at byte "
-                    f"{offset:,}; copy it again."
+                    f"{self.path}: cut short while it was read, at byte {offset:,}; copy it again."
                 )
             parts.append(part)
             offset += len(part)
@@ -88,6 +95,10 @@ class ZipArchive:
         try:
             with zipfile.ZipFile(path) as archive:
                 infos = archive.infolist()
+        except NotImplementedError as error:
+            raise InputError(
+                f"{path}: packed in a way that Python does not know ({brief(error)}); pack it again."
+            ) from None
         except (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, ValueError, OSError):
             raise InputError(f"{path}: cut short or not a .zip file; copy or pack it again.") from None
         self.entries = [info.filename for info in infos if not info.is_dir()]
@@ -103,13 +114,16 @@ class ZipArchive:
             raise InputError(f"{where}: encrypted; pack the archive again without a password.")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise InputError(f"{where}: packed in a way other than stored or deflated; pack it again.")
+        refuse_many_bytes(info.file_size, where)
         header = self._file.read(info.header_offset, 30)
         if header[:4] != b"PK\3\4":
             raise InputError(f"{where}: damaged, there is no entry at its offset; copy the archive again.")
         n_name, n_extra = struct.unpack("<HH", header[26:30])
         packed = self._file.read(info.header_offset + 30 + n_name + n_extra, info.compress_size)
         try:
-            data = zlib.decompress(packed, -15) if info.compress_type == zipfile.ZIP_DEFLATED else packed
+            # Not zlib.decompress(): a few bytes may unpack to more than any machine holds, whatever the header says.
+            is_deflated = info.compress_type == zipfile.ZIP_DEFLATED
+            data = zlib.decompressobj(-15).decompress(packed, info.file_size + 1) if is_deflated else packed
         except zlib.error:
             data = b""
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import math
-import tokenize
-import zipfile
-import zlib
-from collections.abc import Iterator
+import os
+import stat
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,25 +17,45 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from cdp.errors import InputError
+from cdp.errors import CdpError, InputError, rows_not_utf8
 from cdp.types.arrays import AnyArray
 
 _AS_FLOATS = "np.save(file, np.stack(list(array)).astype('float32'))"
-_DAMAGED_HEADER = (ValueError, EOFError, SyntaxError, tokenize.TokenError)
-_DAMAGED_ZIP = (ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_MOST_DIMENSIONS = 32
 
 
 @contextmanager
-def reading(file: Path) -> Iterator[None]:
-    """Turns what the operating system says about a file into an InputError that names it."""
+def reading(file: str | Path) -> Iterator[None]:
+    """Turns whatever goes wrong while a user's file is read into an InputError that names it.
+
+    Readers say what they can foresee in their own words. What nobody foresaw is caught here and nowhere else; the
+    exception stays as the cause, so that it can be shown to whoever wants to mend the reader.
+    """
+    if rows_not_utf8([str(file)]):
+        raise InputError(f"{file}: a path that is not UTF-8, which no table or card can hold; rename it.")
     try:
         yield
+    except CdpError:
+        raise
     except PermissionError as error:
         raise InputError(f"{error.filename or file}: may not be read; change its permissions.") from None
     except MemoryError:
         raise InputError(f"{file}: does not fit into memory; save it as a folder of .npy files.") from None
     except OSError as error:
-        raise InputError(f"{error.filename or file}: cannot be read ({error.strerror or error}).") from None
+        raise InputError(
+            f"{error.filename or file}: cannot be read ({error.strerror or brief(error)})."
+        ) from None
+    except Exception as error:
+        raise InputError(
+            f"{file}: cannot be read ({type(error).__name__}: {brief(error)}); it is damaged, or holds what cdp does not "
+            "expect there: write it again."
+        ) from error
+
+
+def brief(error: object, most: int = 200) -> str:
+    """What an exception of another library says, short enough for the middle of a sentence."""
+    words = " ".join(str(error).split()).rstrip(".")
+    return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
 @contextmanager
@@ -53,18 +76,21 @@ def open_npy(file: Path, convert: str = _AS_FLOATS, *, may_be_empty: bool = Fals
         may_be_empty: whether an array without elements is all right.
     """
     size = file_size(file)
-    with file.open("rb") as stream:
+    with file.open("rb") as stream, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about headers that Python 2 wrote, and about what is refused here
         try:
             first_format = npy.read_magic(stream) == (1, 0)
             read_header = npy.read_array_header_1_0 if first_format else npy.read_array_header_2_0
             shape, fortran_order, dtype = read_header(stream)
-        except _DAMAGED_HEADER:
+            if len(shape) > _MOST_DIMENSIONS or not all(_is_side(side) for side in shape):
+                raise ValueError("no shape of an array")
+        except Exception:  # the header is evaluated as Python, which may raise anything
             raise InputError(f"{file}: not a .npy file, or its header is damaged; write it again.") from None
         offset = stream.tell()
     if dtype.hasobject:
         raise InputError(_pickled(str(file), convert))
     needed = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or size - offset < needed:
+    if size - offset < needed:
         raise InputError(f"{file}: cut short, {size - offset:,} of {needed:,} bytes; copy or write it again.")
     if needed == 0 and may_be_empty:
         return np.empty(shape, dtype)
@@ -74,25 +100,55 @@ def open_npy(file: Path, convert: str = _AS_FLOATS, *, may_be_empty: bool = Fals
     return np.memmap(file, dtype, "r", offset, shape, order)  # type: ignore[call-overload,no-any-return]
 
 
+def _is_side(side: object) -> bool:
+    return type(side) is int and 0 <= side <= sys.maxsize
+
+
 def read_npz(file: Path, convert: str = _AS_FLOATS) -> dict[str, AnyArray]:
     """All arrays of an .npz file in the order of the file; never unpickled."""
     file_size(file)
     arrays: dict[str, AnyArray] = {}
     name = ""
-    try:
-        # Opened here, because np.load leaves a file that it cannot read open.
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            for name in archive.files:
-                arrays[name] = archive[name]
-    except _DAMAGED_ZIP as error:
-        if name and str(error).startswith("Object arrays"):
-            raise InputError(_pickled(f"{file}, array {name!r}", convert)) from None
-        raise InputError(f"{file}: cut short or not an .npz file; copy or write it again.") from None
-    except TypeError:  # np.load gave an array, which is no context manager
-        raise InputError(f"{file}: holds one bare array, not an .npz archive; rename it to .npy.") from None
+    # Opened here, because np.load leaves a file that it cannot read open.
+    with file.open("rb") as stream, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if stream.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
+            raise InputError(f"{file}: holds one bare array, not an .npz archive; rename it to .npy.")
+        stream.seek(0)
+        try:
+            with np.load(stream, allow_pickle=False) as archive:
+                refuse_repeats(file, archive.files, "arrays")
+                for name in archive.files:
+                    arrays[name] = archive[name]
+        except (MemoryError, InputError):
+            raise
+        except Exception as error:  # each array's header is evaluated as Python, which may raise anything
+            raise InputError(_damaged_npz(file, name, error, convert)) from None
     if not arrays:
         raise InputError(f"{file}: empty, it holds no arrays; write it again with np.savez(file, base=...).")
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{file}: its entry {name!r} is not an array; take it out.")
     return arrays
+
+
+def _damaged_npz(file: Path, name: str, error: Exception, convert: str) -> str:
+    if name and str(error).startswith("Object arrays"):
+        return _pickled(f"{file}, array {name!r}", convert)
+    if isinstance(error, NotImplementedError):
+        return f"{file}: packed in a way that Python does not know ({brief(error)}); write it again with np.savez."
+    if name:
+        return (
+            f"{file}: array {name!r} is cut short or damaged ({brief(error)}); copy or write the file again."
+        )
+    return f"{file}: cut short or not an .npz file; copy or write it again."
+
+
+def refuse_repeats(file: Path, names: Iterable[str], what: str = "columns") -> None:
+    """Refuse a file in which two things have one name, for one of them would be read and the other ignored."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InputError(f"{file}: two {what} are called {name!r}; rename one.")
 
 
 def _pickled(what: str, convert: str) -> str:
@@ -104,24 +160,41 @@ def _pickled(what: str, convert: str) -> str:
 
 @contextmanager
 def open_parquet(file: Path) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetFile`; damage found while it is read is an InputError."""
+    """A `pyarrow.parquet.ParquetFile` without columns of one name; damage found while it is read is an InputError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     file_size(file)
     try:
-        with pq.ParquetFile(file) as table:
-            yield table
-    except PermissionError:
+        table = pq.ParquetFile(file)
+        names = list(table.schema_arrow.names)
+    except (PermissionError, MemoryError):
         raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError):  # how Arrow reports damaged bytes
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
+    with table:
+        refuse_repeats(file, names)
+        try:
+            yield table
+        except (OSError, UnicodeDecodeError) as error:  # how Arrow reports damaged bytes
+            raise InputError(f"{file}: damaged ({brief(error)}); copy or write it again.") from None
+
+
+def refuse_nested(file: Path, column: Any) -> None:
+    """Refuse a Parquet column that holds lists, tables or bytes where a number or text per row is needed."""
+    import pyarrow.types as kinds
+
+    kind = column.type
+    if kinds.is_nested(kind) or kinds.is_binary(kind) or kinds.is_large_binary(kind):
+        raise InputError(
+            f"{file}: column {column.name!r} holds {kind} where one number or text per row is needed; write it again."
+        )
 
 
 def read_text(file: Path) -> str:
     """The contents of a UTF-8 text file."""
     try:
-        return file.read_bytes().decode("utf-8-sig")
+        return read_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
 
@@ -138,9 +211,31 @@ def read_lines(file: Path) -> list[str]:
     return lines
 
 
+def read_csv_rows(file: Path) -> list[list[str]]:
+    """The rows of a small CSV file, the header first."""
+    try:
+        return list(csv.reader(read_lines(file)))
+    except csv.Error as error:
+        raise InputError(f"{file}: not CSV ({error}); copy or write it again.") from None
+
+
+def read_bytes(file: Path) -> bytes:
+    """The contents of a regular file."""
+    regular_size(file)
+    return file.read_bytes()
+
+
 def file_size(file: Path) -> int:
-    """Bytes in a file that must not be empty."""
-    size = file.stat().st_size
+    """Bytes in a regular file that must not be empty."""
+    size = regular_size(file)
     if size == 0:
         raise InputError(f"{file}: empty (0 bytes); copy or write it again.")
     return size
+
+
+def regular_size(file: str | Path) -> int:
+    """Bytes in a regular file; a device or a pipe is refused, for reading it may never come to an end."""
+    state = os.stat(file)
+    if not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):  # of a folder, open() says it well
+        raise InputError(f"{file}: a device, pipe or socket, not a file; copy what it gives into a file.")
+    return state.st_size

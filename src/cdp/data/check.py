@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
 from typing import Any, NamedTuple
 
 from cdp.data.images import Source, decode
-from cdp.data.manifest_tables import locations_from, write_csv, writing_file
+from cdp.data.manifest_tables import locations_from, write_csv
 from cdp.errors import InputError
+from cdp.files import writing_file
 from cdp.parallel import count_threads, map_blocks, spans
 from cdp.progress import Progress, no_progress
 from cdp.types.manifest import Manifest
@@ -78,7 +79,12 @@ def _scanners(root: str, n_workers: int) -> Iterator[Callable[[list[str]], dict[
 
 
 def write_unreadable(
-    manifest: Manifest, unreadable: Sequence[Unreadable], path: str | Path, *, force: bool = False
+    manifest: Manifest,
+    unreadable: Sequence[Unreadable],
+    path: str | Path,
+    *,
+    force: bool = False,
+    inputs: Iterable[str | Path | None] = (),
 ) -> None:
     """Write `row,path,reason` as CSV; `read_manifest(..., skip=path)` leaves these images out."""
     file = Path(path)
@@ -90,7 +96,7 @@ def write_unreadable(
         "path": [seen[one.row] for one in unreadable],
         "reason": [one.reason for one in unreadable],
     }
-    with writing_file(file, force=force) as partial:
+    with writing_file(file, force=force, inputs=inputs) as partial:
         write_csv(partial, columns)
 
 

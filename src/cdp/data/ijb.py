@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import read_lines, reading
+from cdp.data.array_files import read_csv_rows, read_lines, read_npz, reading
 from cdp.data.image_names import ImageNames
 from cdp.data.lfw_pairs import check_pairs
 from cdp.errors import InputError
@@ -72,7 +71,8 @@ def save_templates(file: str | Path, protocols: Sequence[TemplateProtocol]) -> N
 
 def load_templates(file: str | Path) -> list[TemplateProtocol]:
     """The protocols that `save_templates` wrote."""
-    with reading(Path(file)), np.load(file, allow_pickle=False) as arrays:
+    with reading(file):
+        arrays = read_npz(Path(file))
         return [
             TemplateProtocol(
                 name=str(arrays[f"{at}.name"]),
@@ -108,38 +108,41 @@ def read_ijba_split(folder: str | Path, number: int, names: ImageNames | None = 
         names: names of the embedded images: FILE, or FILE#SIGHTING_ID where one file shows several people. Without
             them row i of the embeddings is line i of the metadata.
     """
-    split = Path(folder) / f"split{number}"
-    metadata = split / f"verify_metadata_{number}.csv"
-    comparisons = split / f"verify_comparisons_{number}.csv"
-    columns = _read_ijba_metadata(metadata)
-    rows = _ijba_rows(columns, names, metadata)
-    template_ids, templates = np.unique(_whole(columns["TEMPLATE_ID"], metadata), return_inverse=True)
-    subject = _whole(columns["SUBJECT_ID"], metadata)
-    subjects = np.zeros(len(template_ids), np.int64)
-    subjects[templates] = subject
-    mixed = np.flatnonzero(subjects[templates] != subject)
-    if mixed.size:
-        raise InputError(
-            f"{metadata}: template {template_ids[templates[mixed[0]]]} shows two subjects "
-            f"(line {mixed[0] + 2}); a template is one person."
+    with reading(folder):
+        split = Path(folder) / f"split{number}"
+        metadata = split / f"verify_metadata_{number}.csv"
+        comparisons = split / f"verify_comparisons_{number}.csv"
+        columns = _read_ijba_metadata(metadata)
+        rows = _ijba_rows(columns, names, metadata)
+        template_ids, templates = np.unique(_whole(columns["TEMPLATE_ID"], metadata), return_inverse=True)
+        subject = _whole(columns["SUBJECT_ID"], metadata)
+        subjects = np.zeros(len(template_ids), np.int64)
+        subjects[templates] = subject
+        mixed = np.flatnonzero(subjects[templates] != subject)
+        if mixed.size:
+            raise InputError(
+                f"{metadata}: template {template_ids[templates[mixed[0]]]} shows two subjects "
+                f"(line {mixed[0] + 2}); a template is one person."
+            )
+        _, media = np.unique(columns["MEDIA_ID"], return_inverse=True)
+        listed = read_csv_rows(comparisons)
+        for line, row in enumerate(listed, start=1):
+            if len(row) != 2:
+                raise InputError(f"{comparisons}: line {line} does not hold two template numbers.")
+        given = np.stack(
+            [_whole([row[side] for row in listed], comparisons, first=1) for side in (0, 1)], axis=1
         )
-    _, media = np.unique(columns["MEDIA_ID"], return_inverse=True)
-    listed = list(csv.reader(read_lines(comparisons)))
-    for line, row in enumerate(listed, start=1):
-        if len(row) != 2:
-            raise InputError(f"{comparisons}: line {line} does not hold two template numbers.")
-    given = np.stack([_whole([row[side] for row in listed], comparisons, first=1) for side in (0, 1)], axis=1)
-    lines = np.arange(1, len(listed) + 1)
-    ends = _find_templates(given, template_ids, lines, comparisons, metadata)
-    same = subjects[ends[:, 0]] == subjects[ends[:, 1]]
-    check_pairs(ends, same, str(comparisons), lines)
-    return TemplateProtocol(
-        f"split {number}", rows, templates.astype(np.int64), media, template_ids, subjects, ends, same
-    )
+        lines = np.arange(1, len(listed) + 1)
+        ends = _find_templates(given, template_ids, lines, comparisons, metadata)
+        same = subjects[ends[:, 0]] == subjects[ends[:, 1]]
+        check_pairs(ends, same, str(comparisons), lines)
+        return TemplateProtocol(
+            f"split {number}", rows, templates.astype(np.int64), media, template_ids, subjects, ends, same
+        )
 
 
 def _read_ijba_metadata(file: Path) -> dict[str, list[str]]:
-    table = list(csv.reader(read_lines(file)))
+    table = read_csv_rows(file)
     header = [name.strip().upper() for name in table[0]]
     missing = [name for name in _IJBA_COLUMNS if name not in header]
     if missing:
@@ -205,52 +208,56 @@ def read_ijb_pack(folder: str | Path, n_images: int, names: ImageNames | None = 
         n_images: rows of the embeddings.
         names: names of the embedded images; without them row i is line i of the first file.
     """
-    folder = Path(folder)
-    media_file = _only_file(folder, "*_face_tid_mid.txt")
-    pair_file = _only_file(folder, "*_template_pair_label.txt")
-    listed = _read_columns(media_file, ("name", "template", "media"), n_texts=1)
-    images = _pack_rows(listed["name"], n_images, names, media_file)
-    template_ids, templates = np.unique(listed["template"], return_inverse=True)
-    _, media = np.unique(listed["media"], return_inverse=True)
-    order = np.lexsort((media, templates, images))
-    table = np.stack([images, templates, media], axis=1)[order]
-    again = np.flatnonzero((table[1:] == table[:-1]).all(axis=1))
-    if again.size:
-        raise InputError(
-            f"{media_file}: lines {order[again[0]] + 1} and {order[again[0] + 1] + 1} are the same; remove one of them."
+    with reading(folder):
+        folder = Path(folder)
+        media_file = _only_file(folder, "*_face_tid_mid.txt")
+        pair_file = _only_file(folder, "*_template_pair_label.txt")
+        listed = _read_columns(media_file, ("name", "template", "media"), n_texts=1)
+        images = _pack_rows(listed["name"], n_images, names, media_file)
+        template_ids, templates = np.unique(listed["template"], return_inverse=True)
+        _, media = np.unique(listed["media"], return_inverse=True)
+        order = np.lexsort((media, templates, images))
+        table = np.stack([images, templates, media], axis=1)[order]
+        again = np.flatnonzero((table[1:] == table[:-1]).all(axis=1))
+        if again.size:
+            raise InputError(
+                f"{media_file}: lines {order[again[0]] + 1} and {order[again[0] + 1] + 1} are the same; remove one of them."
+            )
+        compared = _read_columns(pair_file, ("first", "second", "label"), n_texts=0)
+        label = compared["label"]
+        lines = np.arange(1, len(label) + 1)
+        wrong = np.flatnonzero(~np.isin(label, (0, 1)))
+        if wrong.size:
+            line = wrong[0] + 1
+            raise InputError(f"{pair_file}: line {line} has the label {label[line - 1]}; 0 or 1 is needed.")
+        given = np.stack([compared["first"], compared["second"]], axis=1)
+        ends = _find_templates(given, template_ids, lines, pair_file, media_file)
+        check_pairs(ends, label == 1, str(pair_file), lines)
+        return TemplateProtocol(
+            folder.name, images, templates.astype(np.int64), media, template_ids, None, ends, label == 1
         )
-    compared = _read_columns(pair_file, ("first", "second", "label"), n_texts=0)
-    label = compared["label"]
-    lines = np.arange(1, len(label) + 1)
-    wrong = np.flatnonzero(~np.isin(label, (0, 1)))
-    if wrong.size:
-        line = wrong[0] + 1
-        raise InputError(f"{pair_file}: line {line} has the label {label[line - 1]}; 0 or 1 is needed.")
-    given = np.stack([compared["first"], compared["second"]], axis=1)
-    ends = _find_templates(given, template_ids, lines, pair_file, media_file)
-    check_pairs(ends, label == 1, str(pair_file), lines)
-    return TemplateProtocol(
-        folder.name, images, templates.astype(np.int64), media, template_ids, None, ends, label == 1
-    )
 
 
 def read_detector_scores(folder: str | Path, protocol: TemplateProtocol) -> DoubleArray:
     """The detector's score of every image from `*_name_5pts_score.txt`, in the order of the media file."""
-    file = _only_file(Path(folder), "*_name_5pts_score.txt")
-    lines = read_lines(file)
-    if len(lines) != len(protocol.images):
-        raise InputError(f"{file}: {len(lines):,} images, but the media file has {len(protocol.images):,}.")
-    scores = np.empty(len(lines))
-    for number, line in enumerate(lines):
-        fields = line.split()
-        try:
-            scores[number] = float(fields[-1])
-        except (ValueError, IndexError):
-            scores[number] = np.nan
-        if len(fields) != 12 or not scores[number] > 0:
-            where = f"{file}: line {number + 1}"
-            raise InputError(f"{where} must hold a name, 10 coordinates and a positive score.")
-    return scores
+    with reading(folder):
+        file = _only_file(Path(folder), "*_name_5pts_score.txt")
+        lines = read_lines(file)
+        if len(lines) != len(protocol.images):
+            raise InputError(
+                f"{file}: {len(lines):,} images, but the media file has {len(protocol.images):,}."
+            )
+        scores = np.empty(len(lines))
+        for number, line in enumerate(lines):
+            fields = line.split()
+            try:
+                scores[number] = float(fields[-1])
+            except (ValueError, IndexError):
+                scores[number] = np.nan
+            if len(fields) != 12 or not scores[number] > 0:
+                where = f"{file}: line {number + 1}"
+                raise InputError(f"{where} must hold a name, 10 coordinates and a positive score.")
+        return scores
 
 
 def _pack_rows(listed: Any, n_images: int, names: ImageNames | None, file: Path) -> LongArray:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cdp.data.archives import Archive, open_archive, split_location
-from cdp.data.array_files import naming
+from cdp.data.array_files import brief, naming, reading, regular_size
+from cdp.data.image_limits import refuse_many_bytes, refuse_many_pixels
 from cdp.errors import InputError
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _MOST_OPEN = 128
+_opening = threading.Lock()
 
 
 def open_images(manifest: Manifest) -> ImageReader:
@@ -81,7 +83,8 @@ class Source:
             path = os.path.join(self.root, archive)
             # A plain file may be called like an entry of an archive, so the archive must be there.
             if path in self._archives or os.path.isfile(path):
-                return self._archive(path).read(entry)
+                with reading(path):
+                    return self._archive(path).read(entry)
         return _read_file(os.path.join(self.root, location))
 
     def _archive(self, path: str) -> Archive:
@@ -101,8 +104,11 @@ class Source:
 
 def _read_file(path: str) -> bytes:
     try:
+        refuse_many_bytes(regular_size(path), path)
         with open(path, "rb") as stream:
             return stream.read()
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; correct the path, or leave the image out.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
@@ -118,7 +124,8 @@ def decode(data: bytes, *, color: bool = True, size: int | None = None) -> ByteA
         raise InputError("the image is empty (0 bytes); copy it again or leave it out.")
     mode = "RGB" if color else "L"
     try:
-        with Image.open(io.BytesIO(data)) as opened:
+        with _open_image(data) as opened:
+            refuse_many_pixels(*opened.size)
             if size is not None:
                 # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; twice the target keeps the scaling smooth.
                 opened.draft(mode, (2 * size, 2 * size))
@@ -130,13 +137,39 @@ def decode(data: bytes, *, color: bool = True, size: int | None = None) -> ByteA
     except InputError:
         raise
     except Exception as error:  # Decoders raise almost anything on damaged bytes.
-        reason = " ".join(str(error).split())
+        reason = brief(error)
         if type(error).__name__ == "UnidentifiedImageError":
             reason = "not in an image format that Pillow knows"
         raise InputError(
             f"the image cannot be decoded ({reason or type(error).__name__}); copy it again or leave it out."
         ) from None
     return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def _open_image(data: bytes) -> Image.Image:
+    """The image as its header describes it; no pixel is decoded yet.
+
+    Pillow warns of many pixels, and at twice as many gives up, by a number that the whole process shares. It is out of
+    force only while this header is read.
+    """
+    from PIL import Image
+
+    with _opening:
+        most, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            return Image.open(io.BytesIO(data))
+        finally:
+            Image.MAX_IMAGE_PIXELS = most
+
+
+def _renew_lock() -> None:
+    """A thread that exists only in the parent may have held the lock at the moment of the fork."""
+    global _opening
+    _opening = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _eight_bits(image: Image.Image) -> Any:

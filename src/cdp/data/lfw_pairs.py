@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from cdp.data.array_files import naming, read_lines
+from cdp.data.array_files import naming, read_csv_rows, read_lines, reading
 from cdp.data.image_names import ImageNames
 from cdp.errors import InputError
 from cdp.types.arrays import AnyArray, BoolArray, LongArray, read_only
@@ -84,23 +83,24 @@ def read_pairs(
 ) -> PairList:
     """The pairs of any of the three kinds of file; `.csv` holds rows, the others name images."""
     file = Path(file)
-    if file.suffix.lower() == ".csv":
-        return read_row_pairs(file, n_images, n_folds)
-    first = read_lines(file)[0].split()
-    if names is None:
-        raise InputError(
-            f"{file} names images, so the embeddings need names too: give --list FILE with one path per row, or "
-            "views that carry paths.txt."
-        )
-    if first and all(field.isdecimal() for field in first):
-        return read_lfw_pairs(file, names)
-    return read_two_line_pairs(file, names, n_folds)
+    with reading(file):
+        if file.suffix.lower() == ".csv":
+            return read_row_pairs(file, n_images, n_folds)
+        first = read_lines(file)[0].split()
+        if names is None:
+            raise InputError(
+                f"{file} names images, so the embeddings need names too: give --list FILE with one path per row, or "
+                "views that carry paths.txt."
+            )
+        if first and all(field.isdecimal() for field in first):
+            return read_lfw_pairs(file, names)
+        return read_two_line_pairs(file, names, n_folds)
 
 
 def read_row_pairs(file: str | Path, n_images: int, n_folds: int = N_FOLDS) -> PairList:
     """Pairs as row numbers: a header `first_row,second_row,same`, folds of equal size in order."""
     file = Path(file)
-    rows = list(csv.reader(read_lines(file)))
+    rows = read_csv_rows(file)
     if [name.strip() for name in rows[0]][:3] != ["first_row", "second_row", "same"]:
         header = ",".join(rows[0])
         raise InputError(f"{file}: the first line is {header!r}; it must be first_row,second_row,same.")

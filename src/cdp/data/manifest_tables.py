@@ -5,21 +5,20 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import open_parquet, reading
-from cdp.errors import InputError, OutputExistsError
-from cdp.files import disk_errors, replacing
+from cdp.data.array_files import open_parquet, reading, refuse_nested, refuse_repeats, regular_size
+from cdp.errors import InputError
+from cdp.files import writing_file
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.manifest import Manifest
 
 TABLE_SUFFIXES = (".csv", ".parquet")
-_MOST_NAMES = 2**27
+_MOST_NAMES = 2**24
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)")
 Columns = dict[str, Sequence[Any]]
 
@@ -38,7 +37,11 @@ def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
         InputError: the file, a column or a row is wrong; the message says which.
     """
     file = Path(path)
-    columns = read_columns(file)
+    with reading(file):
+        return _manifest(file, read_columns(file), root)
+
+
+def _manifest(file: Path, columns: Columns, root: str | Path | None) -> Manifest:
     locations = columns["path"]
     if not len(locations):
         raise InputError(f"{file}: empty, it has a header and no rows.")
@@ -60,8 +63,9 @@ def read_columns(file: Path) -> Columns:
     if file.suffix.lower() not in TABLE_SUFFIXES:
         raise InputError(f"{file}: not a table of images; give a .csv or .parquet file.")
     with reading(file):
-        if not file.is_file():
+        if not file.exists():
             raise InputError(f"{file}: no such file; check the spelling of the path.")
+        regular_size(file)
         return _read_csv(file) if file.suffix.lower() == ".csv" else _read_parquet(file)
 
 
@@ -86,7 +90,9 @@ def _read_csv(file: Path) -> Columns:
                 for at, append in keep:
                     append(line[at])
         except csv.Error as error:
-            raise InputError(f"{file}: line {lines.line_num} is not CSV ({error}).") from None
+            raise InputError(
+                f"{file}: line {lines.line_num} is not CSV ({error}); is a double quote left open before it?"
+            ) from None
         except UnicodeDecodeError:
             raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
     return {name: columns[name] for name in wanted}
@@ -95,6 +101,8 @@ def _read_csv(file: Path) -> Columns:
 def _read_parquet(file: Path) -> Columns:
     with open_parquet(file) as table:
         wanted = _wanted_columns(file, list(table.schema_arrow.names))
+        for name in wanted:
+            refuse_nested(file, table.schema_arrow.field(name))
         columns = table.read(columns=wanted)
         return {name: columns.column(name).to_pylist() for name in wanted}
 
@@ -102,9 +110,7 @@ def _read_parquet(file: Path) -> Columns:
 def _wanted_columns(file: Path, header: list[str]) -> list[str]:
     if "path" not in header:
         raise InputError(f"{file}: no column called path; the columns are {', '.join(header) or 'none'}.")
-    for name in header:
-        if header.count(name) > 1:
-            raise InputError(f"{file}: two columns are called {name!r}; rename one.")
+    refuse_repeats(file, header)
     return [name for name in header if name in ("path", "identity", "identity_name", "turn")]
 
 
@@ -150,7 +156,7 @@ def number_identities(texts: Sequence[str]) -> tuple[LongArray, tuple[str, ...] 
     try:
         if all(one == "" or _WHOLE_NUMBER.fullmatch(one) for one in different):
             return np.array([int(one) if one else -1 for one in texts], np.int64), None
-    except OverflowError:
+    except (OverflowError, ValueError):  # ValueError: Python reads no number of more than 4,300 digits
         pass  # Too long to be a number; a name may have any length.
     names = tuple(sorted(different - {"", "-1"}))
     numbers = {name: number for number, name in enumerate(names)} | {"": -1, "-1": -1}
@@ -208,15 +214,3 @@ def locations_from(manifest: Manifest, folder: Path) -> Sequence[str]:
     except ValueError:  # Two drives of a Windows machine have no way between them.
         prefix = root
     return [path if os.path.isabs(path) else f"{prefix}/{path}" for path in manifest.locations]
-
-
-@contextmanager
-def writing_file(path: str | Path, *, force: bool = False) -> Iterator[Path]:
-    """A file beside `path` to write into; it takes the place of `path` only when all is written."""
-    target = Path(path)
-    if target.exists() and not force:
-        raise OutputExistsError(f"{path} is there already; choose another name or replace it with --force.")
-    with disk_errors(path):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(target) as partial:
-            yield partial

@@ -34,15 +34,20 @@ def read_manifest(
     Raises:
         InputError: something is missing, damaged, empty or there twice; the message names it.
     """
-    if not Path(path).exists():
-        if not has_pattern(str(path)):
-            raise InputError(f"{path}: no such file or folder; check the spelling of the path.")
-        manifest = read_shards(shards_of(str(path)))
-    else:
-        with reading(Path(path)):
-            manifest = _read_folder(Path(path), root) if Path(path).is_dir() else _read_file(Path(path), root)
-    _refuse_repeats(manifest, str(path))
+    with reading(path):
+        manifest = _read_images(Path(path), root)
+        _refuse_repeats(manifest, str(path))
     return manifest if skip is None else leave_out(manifest, skip)
+
+
+def _read_images(path: Path, root: str | Path | None) -> Manifest:
+    if path.is_dir():
+        return _read_folder(path, root)
+    if path.exists():
+        return _read_file(path, root)
+    if not has_pattern(str(path)):
+        raise InputError(f"{path}: no such file or folder; check the spelling of the path.")
+    return read_shards(shards_of(str(path)))
 
 
 def _read_folder(folder: Path, root: str | Path | None) -> Manifest:

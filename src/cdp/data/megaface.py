@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import naming, read_lines, reading
+from cdp.data.array_files import naming, read_bytes, read_lines, reading
 from cdp.data.image_names import ending_parts, name_some, repeated
 from cdp.errors import InputError
 from cdp.types import Embeddings
@@ -45,10 +45,10 @@ def read_distractor_list(file: str | Path) -> tuple[str, ...]:
 def _read_json_lists(file: Path, keys: Sequence[str]) -> list[list[str]]:
     """The lists of these names; the first of them holds every image once."""
     with reading(file):
-        text = file.read_bytes()
+        text = read_bytes(file)
     try:
         content: Any = json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):  # ValueError: no JSON, no UTF-8, or a number of thousands of digits
         raise InputError(f"{file}: not JSON, or cut short; copy it again from the devkit.") from None
     lists = []
     for key in keys:
@@ -83,7 +83,7 @@ def is_noisy(paths: Sequence[str], noise: frozenset[str]) -> BoolArray:
 def read_feature(file: str | Path) -> FloatArray:
     """One feature vector, float32 (D,): four int32 (D, 1, 4, 5), then D float32, little-endian."""
     with reading(Path(file)):
-        content = Path(file).read_bytes()
+        content = read_bytes(Path(file))
     if len(content) < _HEADER_BYTES:
         raise InputError(f"{file}: {len(content)} bytes are too few for a feature file; write it again.")
     rows, columns, width, kind = (int(value) for value in np.frombuffer(content, "<i4", _HEADER_INTS))

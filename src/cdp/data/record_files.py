@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from cdp.data.archives import RandomFile
-from cdp.data.array_files import reading
+from cdp.data.array_files import read_bytes, reading
 from cdp.errors import InputError
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray
 
@@ -31,7 +31,7 @@ class RecordFile:
 
     def read(self, entry: str) -> bytes:
         """The encoded image with key `entry`."""
-        key = int(entry) if entry.isdecimal() else -1
+        key = int(entry) if entry.isdecimal() and len(entry) < 19 else -1
         at = int(np.searchsorted(self.keys, key))
         if at == len(self.keys) or self.keys[at] != key:
             raise InputError(f"{self.path}!{entry}: the index has no such key; check the number.")
@@ -90,10 +90,10 @@ class RecordFile:
 
     def _scan(self) -> tuple[LongArray, DoubleArray, LongArray]:
         """Payload length, label and label count of every record: a few words each, gathered at once."""
-        with reading(self.path):
-            words = np.memmap(self.path, "<u4", "r", shape=(self._file.size // 4,))
-        wrong = (self.offsets % 4 != 0) | (self.offsets < 0) | (self.offsets + 32 > self._file.size)
+        # Compared this way round, because an offset near 2^63 would overflow.
+        wrong = (self.offsets % 4 != 0) | (self.offsets < 0) | (self.offsets > self._file.size - 32)
         self._refuse(wrong, "the index points to a place where no record can be")
+        words = np.memmap(self.path, "<u4", "r", shape=(self._file.size // 4,))
         first = self.offsets // 4
         self._refuse(words[first] != MAGIC, "there is no record where the index says")
         lengths = (words[first + 1] & (2**_LENGTH_BITS - 1)).astype(np.int64)
@@ -156,7 +156,7 @@ def read_index(file: Path) -> tuple[LongArray, LongArray]:
     if not file.is_file():
         raise InputError(f"{file}: missing; a record file is read with the .idx file beside it, copy both.")
     with reading(file):
-        lines = file.read_bytes().split(b"\n")
+        lines = read_bytes(file).split(b"\n")
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:

@@ -64,7 +64,7 @@ class Split:
 
     def save(self, path: str | Path, *, force: bool = False, suffix: str = ".csv") -> None:
         """Write one table per part and a card, all or nothing."""
-        with writing_folder(path, force=force) as folder:
+        with writing_folder(path, force=force, kind="Split") as folder:
             self.fill(folder, suffix)
 
     def fill(self, folder: Path, suffix: str = ".csv") -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import naming, reading
+from cdp.data.array_files import naming, read_bytes, reading
 from cdp.data.images import decode
 from cdp.data.lfw_pairs import N_FOLDS, contiguous_folds
 from cdp.errors import InputError
@@ -57,8 +59,11 @@ def read_verification_pack(file: str | Path) -> VerificationPack:
     NumPy arrays and refuses every other, so a hostile file ends in an error before anything is called.
     """
     file = Path(file)
-    with reading(file), file.open("rb") as stream:
-        content = _restricted_load(file, stream)
+    with reading(file):
+        return _as_pack(file, _restricted_load(file, read_bytes(file)))
+
+
+def _as_pack(file: Path, content: Any) -> VerificationPack:
     if not isinstance(content, tuple | list) or len(content) != 2:
         raise InputError(f"{file}: not a verification pack; it must hold (images, flags).")
     images, flags = (part.values if isinstance(part, _Array) else part for part in content)
@@ -188,9 +193,23 @@ class _RestrictedUnpickler(pickle.Unpickler):
         raise _RefusedError("a reference to something outside the file")
 
 
-def _restricted_load(file: Path, stream: io.BufferedReader) -> Any:
+def _check_memo(data: bytes) -> None:
+    """Refuse a pickle that numbers what it remembers higher than it has bytes.
+
+    Whoever writes pickles counts from 0. The unpickler makes room up to the highest number, so that nine bytes could
+    take gigabytes.
+    """
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > len(data):
+            raise _RefusedError("more room for what it remembers than it has bytes")
+
+
+def _restricted_load(file: Path, data: bytes) -> Any:
     try:
-        return _RestrictedUnpickler(stream, encoding="bytes").load()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about texts with odd escapes, which no pack has
+            _check_memo(data)
+            return _RestrictedUnpickler(io.BytesIO(data), encoding="bytes").load()
     except _RefusedError as error:
         raise InputError(
             f"{file}: refused, this pickle asks for {error}; a verification pack holds bytes and flags only."

@@ -11,7 +11,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cdp.data.array_files import file_size, naming, open_npy, open_parquet, read_npz, read_text, reading
+from cdp.data.array_files import (
+    file_size,
+    naming,
+    open_npy,
+    open_parquet,
+    read_npz,
+    read_text,
+    reading,
+    refuse_nested,
+)
 from cdp.data.manifest_tables import number_identities
 from cdp.errors import InputError, StoreError
 from cdp.types import Views
@@ -50,9 +59,9 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
         raise InputError(f"{path}: dim={dim} is not a row length; give the number of values per image.")
     with reading(path):
         parts = _read_parts(path, dim, base)
-    identities = None if parts.identities is None else _number_names(parts.identities)
-    with naming(path):
-        views = Views(parts.base, parts.committee, identities, parts.paths)
+        identities = None if parts.identities is None else _number_names(parts.identities)
+        with naming(path):
+            views = Views(parts.base, parts.committee, identities, parts.paths)
     if dim is not None and views.base.dimensions != dim:
         raise InputError(f"{path}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.")
     return views
@@ -227,6 +236,18 @@ def read_identities(file: Path) -> AnyArray:
         return _number_names(_stored_identities(file))
 
 
+def read_label_numbers(file: Path) -> AnyArray:
+    """One label per image from .npy or text; whole numbers, -1 = discarded."""
+    with reading(file):
+        stored = _stored_identities(file)
+        if stored.dtype.kind == "U":
+            numbers, names = number_identities(stored.tolist())
+            stored = numbers if names is None else stored
+        if stored.dtype.kind not in "iu":
+            raise InputError(f"{file}: labels are whole numbers, -1 = discarded.")
+    return stored
+
+
 def read_identity_names(path: str | Path) -> AnyArray | None:
     """The identities of views or of an identities file as they are written there; None where they are numbers.
 
@@ -242,7 +263,7 @@ def read_identity_names(path: str | Path) -> AnyArray | None:
             stored = read_npz(file).get("identities")
         elif file is not None and file.suffix == ".parquet":
             with open_parquet(file) as table:
-                stored = _parquet_images(table)[0]
+                stored = _parquet_images(file, table)[0]
         elif file is not None and file.suffix != ".bin":
             stored = _stored_identities(file)
     if stored is None or stored.dtype.kind not in "US":
@@ -312,24 +333,42 @@ def _read_parquet(file: Path, base: str | None) -> _Parts:
             raise InputError(f"{file}: {what} lists of floats; the columns are {', '.join(names)}.")
         base_name = _choose_base(file, models, base)
         members = {name: _parquet_matrix(file, table, name) for name in models if name != base_name}
-        return _Parts(_parquet_matrix(file, table, base_name), members, *_parquet_images(table))
+        return _Parts(_parquet_matrix(file, table, base_name), members, *_parquet_images(file, table))
 
 
-def _parquet_images(table: Any) -> tuple[AnyArray | None, list[str] | None]:
+def _parquet_images(file: Path, table: Any) -> tuple[AnyArray | None, list[str] | None]:
     """Identities as stored and paths, where there are such columns."""
+    identities = _parquet_column(file, table, ("identity", "identities"))
+    paths = _parquet_column(file, table, ("path", "paths"))
+    return (
+        None if identities is None else _parquet_identities(identities),
+        None if paths is None else paths.cast("string").fill_null("").to_pylist(),
+    )
+
+
+def _parquet_column(file: Path, table: Any, names: tuple[str, str]) -> Any:
+    """The column of either name; None if there is none."""
+    found = [name for name in names if name in table.schema_arrow.names]
+    if len(found) > 1:
+        raise InputError(f"{file}: has both a column {names[0]!r} and a column {names[1]!r}; remove one.")
+    if not found:
+        return None
+    refuse_nested(file, table.schema_arrow.field(found[0]))
+    return table.read(columns=found).column(0)
+
+
+def _parquet_identities(column: Any) -> AnyArray:
+    import pyarrow as pa
     import pyarrow.types as kinds
 
-    identities = paths = None
-    for name in table.schema_arrow.names:
-        if name in ("identity", "identities"):
-            column = table.read(columns=[name]).column(0)
-            if kinds.is_integer(column.type) or kinds.is_floating(column.type):
-                identities = np.asarray(column.fill_null(-1).to_numpy())
-            else:
-                identities = np.array(column.cast("string").fill_null("-1").to_pylist())
-        elif name in ("path", "paths"):
-            paths = [path or "" for path in table.read(columns=[name]).column(0).cast("string").to_pylist()]
-    return identities, paths
+    if kinds.is_floating(column.type):
+        return np.asarray(column.fill_null(-1).to_numpy())
+    if kinds.is_integer(column.type):
+        try:
+            return np.asarray(column.cast("int64").fill_null(-1).to_numpy())
+        except pa.ArrowInvalid:
+            pass  # Too large for a number here; a name may have any length.
+    return np.array(column.cast("string").fill_null("-1").to_pylist())
 
 
 def _parquet_matrix(file: Path, table: Any, name: str) -> AnyArray:

@@ -19,7 +19,7 @@ from cdp.errors import InputError
 from cdp.types.manifest import Manifest
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_RANGE = re.compile(r"([0-9]{1,12})\.\.([0-9]{1,12})")
 _MOST_SHARDS = 10**6
 
 
@@ -45,17 +45,23 @@ def shards_of(pattern: str) -> list[Path]:
 def _expand(pattern: str) -> list[str]:
     """Braces spelled out, `{08..10}` as 08, 09, 10."""
     choices: list[list[str]] = []
+    n_shards = 1
     for position, piece in enumerate(_BRACES.split(pattern)):
         bounds = _RANGE.fullmatch(piece)
         if position % 2 == 0:
             choices.append([piece])
-        elif bounds:
-            first, last = int(bounds[1]), int(bounds[2])
-            if not 0 <= last - first < _MOST_SHARDS:
-                raise InputError(f"{pattern}: {{{piece}}} is no range of shards; write {{000..015}}.")
-            choices.append([str(number).zfill(len(bounds[1])) for number in range(first, last + 1)])
-        else:
-            choices.append(piece.split(","))
+            continue
+        first, last = (int(bounds[1]), int(bounds[2])) if bounds else (1, 1 + piece.count(","))
+        if last < first:
+            raise InputError(f"{pattern}: {{{piece}}} is no range of shards; write {{000..015}}.")
+        n_shards *= last - first + 1
+        if n_shards > _MOST_SHARDS:
+            raise InputError(
+                f"{pattern}: stands for more than {_MOST_SHARDS:,} shards; write a narrower pattern."
+            )
+        width = len(bounds[1]) if bounds else 0
+        spelled = [str(number).zfill(width) for number in range(first, last + 1)]
+        choices.append(spelled if bounds else piece.split(","))
     return ["".join(pieces) for pieces in itertools.product(*choices)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from cdp.errors import InputError
 from cdp.types.arrays import FloatArray
 from cdp.types.opinions import block_columns
+from cdp.types.run_record import Importance
 
 
 class FittedMediator(Protocol):
@@ -25,20 +26,6 @@ class FittedMediator(Protocol):
 
     def doubt(self, matrix: FloatArray) -> FloatArray:
         """1 - probability that a pair is one identity, float32 (m,)."""
-
-
-class Importance(NamedTuple):
-    """Importance of one input block.
-
-    Attributes:
-        block: which kind of input.
-        drop: mean loss of average precision over the repeats; about 0 or slightly below if the block is not needed.
-        sd: standard deviation of that loss over the repeats.
-    """
-
-    block: str
-    drop: float
-    sd: float
 
 
 def permutation_importance(
@@ -89,5 +76,6 @@ def permutation_importance(
             shuffled = matrix.copy()
             shuffled[:, columns] = matrix[order][:, columns]
             drops.append(whole - precision(shuffled))
-        found.append(Importance(block, float(np.mean(drops or [0])), float(np.std(drops or [0]))))
+        drop, sd = float(np.mean(drops or [0])), float(np.std(drops or [0]))
+        found.append(Importance(block=block, drop=drop, sd=sd))
     return found

@@ -1,77 +1,17 @@
-"""Figures of labels: pairwise, BCubed, NMI; once with discarded images as groups of one, once without them."""
+"""Figures of pairs, before propagation, and of labels: pairwise, BCubed, NMI; once with discarded images as groups of one, once without them."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError
-from cdp.types import Labels
-from cdp.types.arrays import AnyArray, LongArray
+from cdp.types import ConsensusGraph, Labels, Pairs
+from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
+from cdp.types.run_record import GroupScores, PairScores, Score, TrueFigures
 
 
-@dataclass(frozen=True)
-class Score:
-    """Precision, recall and their harmonic mean; None where nothing could be counted (0/0)."""
-
-    precision: float | None
-    recall: float | None
-    f: float | None
-
-    def weighted(self, recall_weight: float) -> float:
-        """F-beta, in which recall is `recall_weight` times as important as precision; 0 where nothing was counted."""
-        precision, recall = self.precision or 0.0, self.recall or 0.0
-        total = recall_weight**2 * precision + recall
-        return (1 + recall_weight**2) * precision * recall / total if total else 0.0
-
-
-@dataclass(frozen=True)
-class GroupFigures:
-    """How well groups match identities.
-
-    Attributes:
-        images: how many images were counted.
-        groups: number of groups among them.
-        identities: number of true identities among them.
-        pairwise: over all pairs of images in one group.
-        bcubed: averaged over images, so large groups do not drown small ones.
-        nmi: normalized mutual information, arithmetic mean.
-    """
-
-    images: int
-    groups: int
-    identities: int
-    pairwise: Score
-    bcubed: Score
-    nmi: float | None
-
-
-@dataclass(frozen=True)
-class LabelFigures:
-    """All figures of labels against true identities; images with unknown identity are not counted.
-
-    Attributes:
-        images: images with a known identity.
-        coverage: share of them that carry a label.
-        identities_found: pseudo-identities among them.
-        identities_true: true identities among them.
-        identities_true_shared: true identities with at least two images, the only ones that can be found.
-        discards_kept: every discarded image counts as a group of one.
-        discards_removed: discarded images are left out.
-    """
-
-    images: int
-    coverage: float
-    identities_found: int
-    identities_true: int
-    identities_true_shared: int
-    discards_kept: GroupFigures
-    discards_removed: GroupFigures
-
-
-def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) -> LabelFigures:
+def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) -> TrueFigures:
     """Every figure of `labels` against the true identities (negative = unknown, not counted)."""
     given = labels if isinstance(labels, Labels) else Labels.from_array(labels)
     truth = whole_numbers(identities, "measure_labels")
@@ -83,13 +23,15 @@ def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) ->
     found, true = given.labels[known].astype(np.int64), truth[known]
     kept = found >= 0
     alone = found.max(initial=-1) + 1 + np.arange(len(found))
-    true_sizes = np.unique(true, return_counts=True)[1]
-    return LabelFigures(
+    sizes, sizes_found = (np.unique(some, return_counts=True)[1] for some in (true, found[kept]))
+    return TrueFigures(
         images=len(true),
         coverage=float(kept.mean()),
-        identities_found=len(np.unique(found[kept])),
-        identities_true=len(true_sizes),
-        identities_true_shared=int((true_sizes > 1).sum()),
+        identities_found=len(sizes_found),
+        identities_true=len(sizes),
+        identities_true_shared=int((sizes > 1).sum()),
+        sizes=np.sort(sizes)[::-1].tolist(),
+        sizes_found=np.sort(sizes_found)[::-1].tolist(),
         discards_kept=_measure_groups(np.where(kept, found, alone), true),
         discards_removed=_measure_groups(found[kept], true[kept]),
     )
@@ -117,13 +59,41 @@ def measure_among_others(labels: Labels, identities: npt.ArrayLike) -> Score:
     )
 
 
-def _measure_groups(found: LongArray, true: LongArray) -> GroupFigures:
+def measure_pairs(graph: ConsensusGraph, candidates: Pairs, identities: npt.ArrayLike) -> PairScores:
+    """Number, precision, and recall among the candidates, of the accepted pairs.
+
+    Pairs with an unknown identity do not count; precision is None if nothing was accepted, recall if no candidate is
+    true.
+    """
+    known = whole_numbers(identities, "measure_pairs")
+    if known.shape != (graph.n_images,) or candidates.n_images != graph.n_images:
+        raise InputError(
+            f"measure_pairs: the graph has {graph.n_images:,} images, the candidates {candidates.n_images:,}, "
+            f"and there are {known.size:,} identities."
+        )
+    n_accepted, n_true_accepted = _count(graph.ids, known)
+    n_candidates, n_true = _count(candidates.ids, known)
+    return PairScores(
+        candidates=n_candidates,
+        true_candidates=n_true,
+        accepted=n_accepted,
+        precision=n_true_accepted / n_accepted if n_accepted else None,
+        recall=n_true_accepted / n_true if n_true else None,
+    )
+
+
+def _count(ids: IntArray, identities: LongArray) -> tuple[int, int]:
+    first, second = identities[ids[:, 0]], identities[ids[:, 1]]
+    known: BoolArray = (first >= 0) & (second >= 0)
+    return int(known.sum()), int(((first == second) & known).sum())
+
+
+def _measure_groups(found: LongArray, true: LongArray) -> GroupScores:
     from sklearn.metrics import normalized_mutual_info_score
 
     n_images = len(found)
     if n_images == 0:
-        undefined = Score(None, None, None)
-        return GroupFigures(0, 0, 0, undefined, undefined, None)
+        return GroupScores(images=0, groups=0, identities=0)
     _, group = np.unique(found, return_inverse=True)
     _, person = np.unique(true, return_inverse=True)
     group_sizes, person_sizes = np.bincount(group), np.bincount(person)
@@ -134,7 +104,7 @@ def _measure_groups(found: LongArray, true: LongArray) -> GroupFigures:
     together = float(squares.sum()) - n_images
     bcubed_precision = float((squares / group_sizes[cell_group]).sum()) / n_images
     bcubed_recall = float((squares / person_sizes[cell_person]).sum()) / n_images
-    return GroupFigures(
+    return GroupScores(
         images=n_images,
         groups=len(group_sizes),
         identities=len(person_sizes),
@@ -164,6 +134,7 @@ def _ratio(part: float, whole: float) -> float | None:
 
 def _score(precision: float | None, recall: float | None) -> Score:
     if precision is None or recall is None:
-        return Score(precision, recall, None)
+        return Score(precision=precision, recall=recall)
     total = precision + recall
-    return Score(precision, recall, 2 * precision * recall / total if total > 0 else 0.0)
+    f = 2 * precision * recall / total if total > 0 else 0.0
+    return Score(precision=precision, recall=recall, f=f)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cdp.errors import InputError, MissingExtraError, OutputExistsError, install_command
+from cdp.errors import InputError, MissingExtraError, install_command
 from cdp.evaluate.identification import Identification
 from cdp.evaluate.verification import Verification
-from cdp.files import replacing
+from cdp.files import check_output, replacing
 
 _KINDS = (".png", ".svg", ".pdf")
 
 
-def check_picture(file: Path, *, force: bool = False) -> None:
+def check_picture(file: Path, *, force: bool = False, inputs: Iterable[str | Path | None] = ()) -> None:
     """Find out before the work starts whether a picture can be written there."""
     if file.suffix.lower() not in _KINDS:
         raise InputError(f"{file}: a picture ends in {', '.join(_KINDS)}.")
-    if file.exists() and not force:
-        raise OutputExistsError(f"{file} is there already; choose another name or replace it with --force.")
+    check_output(file, force=force, inputs=inputs)
     if not file.absolute().parent.is_dir():
         raise InputError(f"{file.parent}: no such folder to write the picture into; make it first.")
     _figure_class()

@@ -108,6 +108,8 @@ def check_k(k: int, n_images: int) -> None:
     """Refuse a k that no image can satisfy."""
     if k < 1:
         raise InputError(f"k={k}: at least 1 neighbor per image is needed.")
+    if n_images < 2:
+        raise InputError("There is one image only, and neighbors are other images; give two or more.")
     if k >= n_images:
         raise InputError(
             f"k={k} neighbors cannot be found among {n_images:,} images; choose k below {n_images}."

@@ -10,8 +10,9 @@ from pathlib import Path
 from cdp.config.checks import check_recipe
 from cdp.config.reading import read_recipe
 from cdp.config.sections import DataSection, RunRecipe
+from cdp.config.writing import write_recipe
 from cdp.errors import InputError
-from cdp.files import write_json
+from cdp.files import write_json, write_text
 from cdp.lab.drawn_faces import FaceSettings, write_faces
 from cdp.progress import Progress, no_progress
 from cdp.run.plan import make_stages
@@ -57,8 +58,9 @@ def draw_demo_faces(
     if _are_drawn(folder, recipe.seed, quick=quick):
         return
     refuse_other_folder(folder, "stages", "cdp demo")
-    # Marks the folder as one of a run, which a later call may fill.
+    # Marks the folder as one of a run, which a later call may fill or clear.
     (folder / "stages").mkdir(parents=True, exist_ok=True)
+    write_text(folder / "recipe.toml", write_recipe(recipe))
     (folder / "drawn").mkdir(exist_ok=True)
     sets = demo_faces(recipe.seed, quick=quick)
     for settings, name in zip(sets, _FILES, strict=True):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from cdp.evaluate.label_figures import LabelFigures, measure_labels
+from cdp.evaluate.label_figures import measure_labels
 from cdp.lab.synthetic import SyntheticSplit
 from cdp.labeling.estimator import CDP
 from cdp.progress import Progress, no_progress
 from cdp.types import Views
+from cdp.types.run_record import TrueFigures
 
 
 def compare_ways(
     split: SyntheticSplit, *, seed: int = 0, progress: Progress = no_progress
-) -> list[tuple[str, LabelFigures]]:
+) -> list[tuple[str, TrueFigures]]:
     """The name of every way and its figures; the last one is the default."""
     alone = _best_similarity(split.labeled)
     ways = {

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from cdp.consensus.pairs import candidate_pairs
 from cdp.errors import InputError
 from cdp.files import write_json, writing_folder
 from cdp.lab.baselines.hierarchical import Hierarchical
 from cdp.lab.baselines.methods import BASELINES
-from cdp.lab.oracle import Mistakes, correct_by_truth
 from cdp.labeling.figures import measure_label_figures
 from cdp.labeling.output import write_tables
 from cdp.labeling.pipeline import label
@@ -30,9 +31,12 @@ from cdp.run.plan import Labeler, label_stage
 from cdp.run.stages import Context, Stage, version
 from cdp.run.training import part
 from cdp.store import fill
-from cdp.types import ConsensusGraph, Labels, Pairs, Views
+from cdp.types import ConsensusGraph, Fate, Labels, Pairs, Views
 from cdp.types.arrays import BoolArray, IntArray, LongArray
+from cdp.types.labels import number_by_first_appearance
 from cdp.types.run_record import Results, Tuning, read_json
+
+Mistakes = Literal["splits", "mixtures", "all"]
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,56 @@ def correct_labels(settings: OracleSettings, context: Context) -> None:
     labels = correct_by_truth(Labels.load(found), identities, settings.mistakes)
     before: Results = read_json(found / "metrics.json", Results)
     _write(context.folder, labels, before.labels.setting, before.labels.threshold or 0.0, before.tuning)
+
+
+def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistakes) -> Labels:
+    """The labels without splits, without mixtures, or without either; it looks at the truth.
+
+    Discarded images stay discarded. The images of a group whose identities are unknown stay together.
+
+    Args:
+        labels: as found.
+        identities: the truth; negative = unknown.
+        mistakes: what is corrected. `splits`: groups with the same majority identity become one, their other images
+            included. `mixtures`: every group is divided by identity, and single images are discarded.
+            `all`: both, so that every image with a label has its own identity.
+    """
+    truth = np.asarray(identities, dtype=np.int64)
+    if truth.shape != (labels.n_images,):
+        raise InputError(f"correct_by_truth: {truth.size:,} identities for {labels.n_images:,} labels.")
+    if not (truth >= 0).any():
+        raise InputError(
+            "correct_by_truth: no true identity of an unlabeled image is known; leave the oracle correction out."
+        )
+    labeled = np.flatnonzero(labels.labels >= 0)
+    known = np.maximum(truth[labeled], -1)
+    group = labels.labels[labeled].astype(np.int64)
+    if mistakes in ("mixtures", "all"):
+        group = np.unique(np.stack([group, known], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    if mistakes in ("splits", "all"):
+        group = np.unique(_majority(group, known)[group], return_inverse=True)[1]
+    single = labeled[np.bincount(group)[group] < 2]
+    corrected = np.full(labels.n_images, -1, np.int64)
+    corrected[labeled] = group
+    corrected[single] = -1
+    fate, confidence = labels.fate.copy(), labels.confidence.copy()
+    fate[single], confidence[single] = Fate.ISOLATED, 0
+    return Labels(number_by_first_appearance(corrected), fate, confidence)
+
+
+def _majority(group: LongArray, known: LongArray) -> LongArray:
+    """The most frequent identity of every group, of equally frequent ones the smallest.
+
+    A group of unknown images only has a number of its own.
+    """
+    n_groups = int(group.max(initial=-1)) + 1
+    majority: LongArray = known.max(initial=-1) + 1 + np.arange(n_groups, dtype=np.int64)
+    pairs = np.stack([group, known], axis=1)[known >= 0]
+    cells, counts = np.unique(pairs, axis=0, return_counts=True)
+    # Written from the least to the most frequent, so that the last one stays; of equals the smallest comes last.
+    order = np.lexsort((-cells[:, 1], counts))
+    majority[cells[order, 0]] = cells[order, 1]
+    return majority
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from cdp.consensus.pair_features import extract_features, prepare_features
 from cdp.consensus.pairs import candidate_pairs
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
-from cdp.evaluate.label_figures import measure_labels
-from cdp.evaluate.pair_figures import measure_pairs
+from cdp.evaluate.label_figures import measure_labels, measure_pairs
 from cdp.labeling.pipeline import Labeling
 from cdp.types import Fate, KnnGraph, Labels, Views
 from cdp.types.arrays import AnyArray, LongArray
@@ -20,14 +17,11 @@ from cdp.types.opinions import block_columns
 from cdp.types.run_record import (
     Agreement,
     Committee,
-    GroupScores,
-    Importance,
     LabelFigures,
     MediatorFigures,
     Member,
     PairScores,
     Results,
-    TrueFigures,
 )
 
 _MOST_JUDGED = 20_000
@@ -60,6 +54,8 @@ def measure_labeling(
             pairs=_pairs(labeling, counted),
         ),
         tuning=labeling.tuning,
+        expected=labeling.expected,
+        calibration=labeling.calibration,
         mediator=_mediator(labeling, views, identities, seed),
         committee=Committee(
             members=[
@@ -87,24 +83,7 @@ def measure_label_figures(
         identities_found=labels.n_identities,
         fates={kind.name.lower(): int((labels.fate == kind).sum()) for kind in Fate},
         sizes=_sizes(kept),
-        true=true_figures(labels, counted, pairs) if (counted >= 0).any() else None,
-    )
-
-
-def true_figures(labels: Labels, counted: LongArray, pairs: PairScores | None = None) -> TrueFigures:
-    """Figures of labels against true identities; an image with identity -1 does not count."""
-    figures = measure_labels(labels, counted)
-    return TrueFigures(
-        images=figures.images,
-        coverage=figures.coverage,
-        identities_found=figures.identities_found,
-        identities_true=figures.identities_true,
-        identities_true_shared=figures.identities_true_shared,
-        sizes=_sizes(counted[counted >= 0]),
-        sizes_found=_sizes(labels.labels[(counted >= 0) & (labels.labels >= 0)]),
-        pairs=pairs,
-        discards_kept=msgspec.convert(asdict(figures.discards_kept), GroupScores),
-        discards_removed=msgspec.convert(asdict(figures.discards_removed), GroupScores),
+        true=replace(measure_labels(labels, counted), pairs=pairs) if (counted >= 0).any() else None,
     )
 
 
@@ -119,9 +98,7 @@ def _pairs(labeling: Labeling, counted: LongArray) -> PairScores | None:
     if not (counted >= 0).any():
         return None
     base = labeling.candidates
-    return msgspec.convert(
-        asdict(measure_pairs(labeling.accepted, candidate_pairs(base), counted)), PairScores
-    )
+    return measure_pairs(labeling.accepted, candidate_pairs(base), counted)
 
 
 def _sizes(numbers: AnyArray) -> list[int]:
@@ -152,7 +129,7 @@ def _mediator(labeling: Labeling, views: Views, identities: LongArray, seed: int
         blocks=block_columns(mediator.committee, mediator.inputs),
         # As a mediator from a file has them, so that figures are the same bytes.
         training_pairs={name: float(value) for name, value in mediator.training.items()},
-        importance=[msgspec.convert(one._asdict(), Importance) for one in importance],
+        importance=importance,
     )
 
 

@@ -20,6 +20,7 @@ from cdp.consensus.settings import ConsensusSettings, GroupingSettings, Mediator
 from cdp.consensus.soft_labels import diffuse, likely_pairs
 from cdp.errors import InputError
 from cdp.labeling.cache import Cache, step_key
+from cdp.labeling.expectation import calibrate, expect, measure_calibration
 from cdp.labeling.tree_scoring import score_by_trees
 from cdp.labeling.tuning import (
     FEWEST_IDENTITIES,
@@ -30,13 +31,19 @@ from cdp.labeling.tuning import (
     tune,
     with_bar,
 )
-from cdp.labeling.view_checks import check_labeled, check_mask, check_mediator, check_views
+from cdp.labeling.view_checks import (
+    check_labeled,
+    check_mask,
+    check_mediator,
+    check_same_committee,
+    check_views,
+)
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs, search_inputs
 from cdp.memory import parse_bytes
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.labels import first_rows
-from cdp.types.run_record import Tuning
+from cdp.types.run_record import CalibrationBin, Expectation, Tuning
 
 _NOT_IN_GRAPHS = "given k-NN graphs do not have the images to choose it on"
 
@@ -48,10 +55,13 @@ class Labeling:
     Attributes:
         labels: the pseudo-identities.
         accepted: the accepted pairs.
+        scored: all pairs that count when groups are made, accepted or not.
         soft_labels: float32 (n, C) sparse, or None if not asked for.
         graphs: k-NN graphs by model, base first.
         mediator: None for a vote.
         tuning: None if the bar was given.
+        expected: what known images among the others say of the labels; None if there are none.
+        calibration: how often pairs of one probability are one identity, on the same images.
         settings: with the bar that was used.
         candidates: the graph whose edges are the candidate pairs: the base's, or with trees that of all models together.
         validation: bool (n,): images whose identities were used to choose the bar or to train the mediator; figures
@@ -62,10 +72,13 @@ class Labeling:
 
     labels: Labels
     accepted: ConsensusGraph
+    scored: ConsensusGraph
     soft_labels: sparse.csr_array | None
     graphs: dict[str, KnnGraph]
     mediator: Mediator | None
     tuning: Tuning | None
+    expected: Expectation | None
+    calibration: list[CalibrationBin]
     settings: ConsensusSettings
     candidates: KnnGraph
     validation: BoolArray
@@ -144,6 +157,7 @@ def label(
         notes.append(f"{settings.bar_key} was not chosen on the validation part: tune = false.")
     if others is None or not (has_trees or (settings.tune and mask is None)):
         return _label_views(unlabeled, settings, fitted, graphs, mask, notes, seed, work)
+    check_same_committee(others, unlabeled)
     with _put_among(unlabeled, others, mask, work) as views:
         known = np.ones(views.n_images, np.bool_)
         known[: unlabeled.n_images] = False if mask is None else mask
@@ -336,14 +350,21 @@ def _label_views(
                 engine=work.engine,
                 progress=work.progress,
             )
-    tuning = None
+    tuning, expected, calibration = None, None, []
     if known is not None:
         with work.step("tuning"):
             tuning = tune(scored, known, settings, work.progress)
+        if settings.mediator != "vote":
+            calibration = measure_calibration(scored, known, disjoint=settings.disjoint)
         settings = with_bar(settings, tuning.chosen)
         scored = at_bar(scored, settings)
     with work.step("groups"):
         labels = group(scored, settings)
+    if known is not None:
+        expected = expect(labels, known, seed)
+        notes += _broken_promise(settings, expected)
+        if settings.grouping == "average":
+            labels = calibrate(scored, labels, known, settings.k)
     soft = None
     if settings.soft_depth:
         with work.step("soft labels"):
@@ -352,16 +373,29 @@ def _label_views(
     return Labeling(
         labels=labels,
         accepted=accepted_pairs(scored, labels, settings),
+        scored=scored,
         soft_labels=soft,
         graphs=graphs,
         mediator=mediator,
         tuning=tuning,
+        expected=expected,
+        calibration=calibration,
         settings=settings,
         candidates=candidates,
         validation=np.zeros(views.n_images, np.bool_) if mask is None else mask,
         seconds=dict(work.seconds),
         notes=tuple(notes),
     )
+
+
+def _broken_promise(settings: ConsensusSettings, expected: Expectation) -> list[str]:
+    reached = expected.precision.value
+    if not settings.precision or reached is None or reached >= settings.precision:
+        return []
+    return [
+        f"precision = {settings.precision:g} is not to be had: on known identities {reached:.3f} was the most, at "
+        f"{settings.bar_key} = {settings.bar:g}. Better models or more of them would help."
+    ]
 
 
 def _validation_identities(
@@ -419,17 +453,22 @@ def replace_identities(views: Views, identities: LongArray | None) -> Views:
 def _first_rows(whole: Labeling, n_images: int) -> Labeling:
     """The first images of a labeling; an image that is left alone in its group is discarded."""
     labels = first_rows(whole.labels, n_images)
-    kept = (whole.accepted.ids < n_images).all(axis=1)
     soft = whole.soft_labels
     return replace(
         whole,
         labels=labels,
-        accepted=ConsensusGraph(whole.accepted.ids[kept], whole.accepted.doubt[kept], n_images),
+        accepted=_first_pairs(whole.accepted, n_images),
+        scored=_first_pairs(whole.scored, n_images),
         soft_labels=None if soft is None else _first_soft_rows(soft, whole.labels, labels),
         graphs={name: graph.first_rows(n_images) for name, graph in whole.graphs.items()},
         candidates=whole.candidates.first_rows(n_images),
         validation=whole.validation[:n_images],
     )
+
+
+def _first_pairs(pairs: ConsensusGraph, n_images: int) -> ConsensusGraph:
+    kept = (pairs.ids < n_images).all(axis=1)
+    return ConsensusGraph(pairs.ids[kept], pairs.doubt[kept], n_images)
 
 
 def _first_soft_rows(soft: sparse.csr_array, before: Labels, after: Labels) -> sparse.csr_array:

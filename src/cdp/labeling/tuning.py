@@ -10,7 +10,7 @@ import numpy as np
 
 from cdp.consensus.grouping import at_bar, group
 from cdp.consensus.settings import ConsensusSettings
-from cdp.evaluate.label_figures import Score, measure_among_others
+from cdp.labeling.expectation import count_by_identity
 from cdp.progress import Progress, no_progress
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, LongArray
@@ -19,7 +19,25 @@ from cdp.types.run_record import Tuning, TuningPoint
 BARS = {
     "threshold": (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.999),
     "vote_threshold": tuple(round(0.05 * step, 2) for step in range(20)),
-    "join_above": (0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7),
+    "join_above": (
+        0.02,
+        0.04,
+        0.06,
+        0.08,
+        0.1,
+        0.12,
+        0.15,
+        0.2,
+        0.25,
+        0.3,
+        0.35,
+        0.4,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.9,
+    ),
 }
 """What is tried for each bar, from low to high."""
 
@@ -72,35 +90,45 @@ def tune(
             yield measure_point(bar, group(at_bar(scored, tried), tried), identities)
         progress("tuning", len(bars), len(bars))
 
-    return best_of(list(points()), settings.bar, settings.recall_weight)
+    return best_of(list(points()), settings.bar, settings.recall_weight, settings.precision)
 
 
-def best_of(curve: Sequence[TuningPoint], prior: float, recall_weight: float = 1.0) -> Tuning:
+def best_of(
+    curve: Sequence[TuningPoint], prior: float, recall_weight: float = 1.0, precision: float = 0.0
+) -> Tuning:
     """The bar with the best F, recall so many times as important as precision, and the whole curve.
+
+    With a precision, the bar with the greatest recall of those that keep it; if none does, the most precise one.
 
     Of bars whose F is within 0.002 of the best the one nearest to `prior`, the bar that was set. The known identities seldom
     include the largest ones, so a high bar that splits a person of hundreds of images may look a hair better than one that
     does not: LFW fell from F 0.997 to 0.50 that way.
     """
-
-    def merit(point: TuningPoint) -> float:
-        return Score(point.precision, point.recall, point.f).weighted(recall_weight)
-
-    best = max(map(merit, curve))
-    good = [point.threshold for point in curve if merit(point) >= best - _AS_GOOD]
+    if precision:
+        kept = [point for point in curve if (point.precision or 0.0) >= precision]
+        point = (
+            max(kept, key=lambda one: one.recall or 0.0)
+            if kept
+            else max(curve, key=lambda one: one.precision or 0.0)
+        )
+        return Tuning(
+            chosen=point.threshold, curve=list(curve), recall_weight=recall_weight, precision=precision
+        )
+    best = max(point.weighted(recall_weight) for point in curve)
+    good = [point.threshold for point in curve if point.weighted(recall_weight) >= best - _AS_GOOD]
     chosen = min(good, key=lambda bar: abs(bar - prior))
     return Tuning(chosen=chosen, curve=list(curve), recall_weight=recall_weight)
 
 
 def measure_point(bar: float, labels: Labels, identities: LongArray) -> TuningPoint:
-    """The figures of the known images at one bar."""
-    score = measure_among_others(labels, identities)
+    """What the known images let expect at one bar."""
+    found, in_groups, to_find, grouped, images = count_by_identity(labels, identities).sum(axis=0).tolist()
     return TuningPoint(
         threshold=bar,
-        f=score.f or 0.0,
-        precision=score.precision,
-        recall=score.recall,
-        coverage=float((labels.labels[identities >= 0] >= 0).mean()),
+        f=2 * found / (in_groups + to_find) if found else 0.0,
+        precision=found / in_groups if in_groups else None,
+        recall=found / to_find if to_find else None,
+        coverage=grouped / images,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -11,8 +12,10 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.vote import check_quorum
 from cdp.errors import InputError, name_rows
 from cdp.graph.search import check_k
-from cdp.types import Views
+from cdp.types import Embeddings, Views
 from cdp.types.arrays import BoolArray
+
+_SAMPLE_ROWS = 256
 
 
 def check_views(settings: ConsensusSettings, views: Views) -> None:
@@ -23,6 +26,20 @@ def check_views(settings: ConsensusSettings, views: Views) -> None:
         raise InputError(
             "inputs = relationship only, which is about the committee, and there is none: add affinity."
         )
+    for (name, one), (other, another) in combinations(zip(views.names, views, strict=True), 2):
+        if _are_copies(one, another):
+            raise InputError(
+                f"{name!r} and {other!r} hold the same embeddings, so their agreement would be evidence of nothing; leave "
+                f"{other!r} out, or give the embeddings that are meant."
+            )
+
+
+def _are_copies(one: Embeddings, another: Embeddings) -> bool:
+    """Whether two models give the same unit vectors, by a sample of the rows; networks never agree so far."""
+    if one is not another and one.dimensions != another.dimensions:
+        return False
+    rows = np.unique(np.linspace(0, len(one) - 1, _SAMPLE_ROWS).astype(np.int64))
+    return bool(np.allclose(one.take(rows), another.take(rows), rtol=0, atol=1e-6))
 
 
 def check_mask(mask: BoolArray | None, views: Views) -> BoolArray | None:
@@ -54,6 +71,15 @@ def check_mediator(mediator: Mediator | None, views: Views, settings: ConsensusS
     if mediator.k != settings.k:
         raise InputError(
             f"The mediator was trained on graphs with k={mediator.k}, here k={settings.k}; use the same k."
+        )
+
+
+def check_same_committee(known: Views, views: Views) -> None:
+    """Refuse known images that other models saw."""
+    if tuple(known.committee) != tuple(views.committee):
+        raise InputError(
+            f"The known images have the committee {_listed(tuple(known.committee))}, these views have "
+            f"{_listed(tuple(views.committee))}; give the same members in the same order."
         )
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from cdp.errors import InputError
 from cdp.nets.backbones import make_trunk
-from cdp.nets.seeds import seed_for
+from cdp.nets.recipe import seed_for
 from cdp.nets.trunks import HeadKind, TrunkEntry, find_trunk
 
 Output = Literal["paper", "E"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,8 +15,8 @@ from numpy.lib.format import open_memmap
 from torch.nn import functional
 
 from cdp.devices import resolve_device
-from cdp.errors import InputError, OutputExistsError
-from cdp.files import disk_errors, put_in_place, refuse_link, sweep, write_text
+from cdp.errors import InputError
+from cdp.files import check_output, disk_errors, put_in_place, refuse_link, sweep, write_text
 from cdp.nets.augment import center_crop
 from cdp.nets.pixels import PixelFormat, check_free_space, fingerprint, stream_pixels
 from cdp.nets.recipe import key_of
@@ -45,6 +45,7 @@ def extract_views(
     batch: int = 256,
     threads: int = 0,
     force: bool = False,
+    inputs: Iterable[str | Path | None] = (),
     device: str = "auto",
     progress: Progress = no_progress,
 ) -> Views:
@@ -61,15 +62,15 @@ def extract_views(
         flip: average with the mirrored image.
         batch: images per forward pass; the rows of a file are cut into such blocks.
         threads: decoding threads.
-        force: replace `out` if it is there.
+        force: replace views that are at `out`.
+        inputs: what else is read, beside the networks, and is never replaced.
         device: where to compute: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
         progress: called with how many images are done.
     """
     target = Path(out).absolute()
     sweep(target.parent, target.name)
     refuse_link(target, out)
-    if target.exists() and not force:
-        raise OutputExistsError(f"{out} is there already; choose another folder or replace it with --force.")
+    check_output(out, force=force, kind="Views", inputs=[networks, *inputs])
     on = resolve_device(device)
     names = [base, *choose_members(Path(networks), base, members)]
     files = {

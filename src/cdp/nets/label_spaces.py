@@ -18,8 +18,7 @@ from cdp.errors import InputError
 from cdp.nets.augment import augment, draw_numbers
 from cdp.nets.losses import SoftTargets, Targets
 from cdp.nets.processes import World
-from cdp.nets.recipe import Recipe, key_of
-from cdp.nets.seeds import seed_for
+from cdp.nets.recipe import Recipe, key_of, seed_for
 from cdp.store import hash_array
 from cdp.types.arrays import ByteArray, LongArray
 

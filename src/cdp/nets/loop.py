@@ -17,14 +17,13 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from cdp.errors import CdpError, InputError
-from cdp.files import disk_errors, refuse_link
+from cdp.files import check_output, disk_errors, refuse_link
 from cdp.nets.checkpoints import RunKey, discard_checkpoints, load_checkpoint, save_checkpoint
 from cdp.nets.label_spaces import Batch, LabelSpace, Plan
 from cdp.nets.objective import Objective
 from cdp.nets.processes import World
-from cdp.nets.recipe import Recipe, key_of
+from cdp.nets.recipe import Recipe, key_of, seed_for
 from cdp.nets.schedules import SCHEDULES
-from cdp.nets.seeds import seed_for
 from cdp.nets.training_log import TrainingLog, read_log
 from cdp.nets.weights import WEIGHTS, NetworkSettings, SpaceSettings, read_network_settings, write_tensors
 from cdp.progress import Progress, no_progress
@@ -39,7 +38,8 @@ class LoopOptions:
         checkpoint_every: steps between checkpoints; 0 = one per epoch, and one every 1000 steps of long epochs.
         log_every: steps between lines of the log.
         tensorboard: write TensorBoard files too.
-        force: throw away what is in the folder.
+        force: throw away what is in the folder, if it is a network.
+        inputs: what is read, and is never thrown away.
         progress: called with how many images of how many are done.
     """
 
@@ -47,6 +47,7 @@ class LoopOptions:
     log_every: int = 20
     tensorboard: bool = False
     force: bool = False
+    inputs: tuple[str | Path, ...] = ()
     progress: Progress = no_progress
 
 
@@ -84,7 +85,7 @@ def train_network(
         tuple(space.n_classes for space in spaces),
     )
     if world.is_first:
-        _make_folder(folder, options.force)
+        _make_folder(folder, options)
     world.wait()
     if not _is_finished(folder, key):
         with disk_errors(folder, "the last checkpoint is kept"):
@@ -231,12 +232,13 @@ def _line(plan: Plan, done: int, losses: list[float], rate: float, speed: float)
     }
 
 
-def _make_folder(folder: Path, force: bool) -> None:
+def _make_folder(folder: Path, options: LoopOptions) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder; choose another --out.")
     with disk_errors(folder):
-        if force and folder.exists():
+        if options.force and folder.exists():
             refuse_link(folder)
+            check_output(folder, force=True, kind="Network", inputs=options.inputs)
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
 

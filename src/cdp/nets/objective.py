@@ -11,8 +11,7 @@ from cdp.errors import InputError
 from cdp.nets.label_spaces import LabelSpace, Plan
 from cdp.nets.losses import LOSSES, Targets
 from cdp.nets.processes import World, share_batch_norm
-from cdp.nets.recipe import Recipe
-from cdp.nets.seeds import seed_for
+from cdp.nets.recipe import Recipe, seed_for
 from cdp.nets.sharded import PartialSoftmax, whole_tensor
 from cdp.nets.weights import build_for
 

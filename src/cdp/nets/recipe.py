@@ -1,4 +1,4 @@
-"""All settings of a training run: typed, checked, written to the network's card. No torch here."""
+"""All settings of a training run: typed, checked, written to the network's card; seeds and hashes. No torch here."""
 
 from __future__ import annotations
 
@@ -113,7 +113,16 @@ class TrainingSettings:
 class Recipe(TrainingSettings):
     """How a network is trained, with the seed; see `TrainingSettings` for the fields."""
 
-    seed: int = setting(0, "Of initialization, order and augmentation.")
+    seed: int = setting(0, "Of initialization, order and augmentation.", low=0, below=2**63)
+
+
+def seed_for(*purpose: int | str) -> int:
+    """A seed in 0..2**63-1, a function of all parts of its purpose.
+
+    So nothing random has to be saved in a checkpoint, and a rerun draws the same numbers.
+    """
+    digest = hashlib.sha256(repr(purpose).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def key_of(*parts: Any) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor, distributed, nn
 from cdp.errors import InputError
 from cdp.nets.losses import Reduction, SoftTargets, Targets, check_classes
 from cdp.nets.processes import World, summed
-from cdp.nets.seeds import seed_for
+from cdp.nets.recipe import seed_for
 
 _ROWS_PER_SEED = 4096
 

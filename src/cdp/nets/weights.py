@@ -43,6 +43,8 @@ def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str,
     try:
         with safetensors.safe_open(str(file), framework="pt") as opened:
             about: dict[str, Any] = json.loads((opened.metadata() or {}).get("cdp", "{}"))
+            if not isinstance(about, dict):
+                raise ValueError("its description is not a table")
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputError(f"{file}: there is no such file; {way_out}.") from None

@@ -16,6 +16,7 @@ from PIL import Image
 
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.mlp import PaperMLP
+from cdp.data.array_files import reading
 from cdp.data.images import open_images
 from cdp.data.manifest_tables import read_table
 from cdp.errors import InputError
@@ -104,7 +105,7 @@ def read_label_artifacts(folder: Path, identities: LongArray | None = None) -> A
     """
     table, images = folder / "labels.csv", None
     if table.is_file():
-        with table.open(encoding="utf-8", newline="") as stream:
+        with reading(table), table.open(encoding="utf-8", newline="") as stream:
             has_paths = "path" in next(csv.reader(stream), [])
         images = read_table(table, root=".") if has_paths else None
     mediator = _load(folder / "mediator", Mediator)

@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from cdp.report.markup import Html, element
 from cdp.report.svg import Bar, bar_figure, curve_chart, paired_bars, stacked_bar
 from cdp.report.words import counted, figure, folded, paragraph, percent, section, side_by_side, table, tile
-from cdp.types.run_record import LabelFigures, PairScores, Results, Score, Tuning
+from cdp.types.run_record import (
+    CalibrationBin,
+    Expectation,
+    LabelFigures,
+    PairScores,
+    Results,
+    Score,
+    Tuning,
+)
 
 _FATE_KINDS = ("m-cdp", "wrong", "odd", "m-labeled")
 _SETTINGS = {
@@ -31,7 +39,9 @@ def labels_section(results: Results) -> Html:
             *_true_charts(labels),
             _sizes(labels),
             _fates(labels.fates),
+            None if results.expected is None else _expected(results.expected),
             None if tuning is None else _tuning(tuning),
+            _calibration(results.calibration),
         ),
         _rounds([*results.earlier_rounds, labels]),
         None if tuning is None else _tuning_table(tuning),
@@ -171,6 +181,51 @@ def _fates(fates: Mapping[str, int]) -> Html | None:
     )
 
 
+def _expected(expected: Expectation) -> Html:
+    bars = [
+        Bar(name, one.value, one.low, one.high, kind=kind)
+        for name, kind, one in (
+            ("precision", "m-cdp", expected.precision),
+            ("recall", "m-all", expected.recall),
+            ("coverage", "m-labeled", expected.coverage),
+        )
+    ]
+    known = counted(expected.identities, "known identity", "known identities")
+    return bar_figure(
+        "What to expect",
+        f"From {known} labeled among the others, without any other truth: the share of pairs inside groups that are right, the "
+        "share of all true pairs that are found, and the share of images that get a label; with 95 % intervals.",
+        bars,
+        percent,
+        1.0,
+    )
+
+
+def _calibration(bins: Sequence[CalibrationBin]) -> Html | None:
+    """The reliability diagram: a calibrated judge's points lie on the diagonal."""
+    if len(bins) < 2:
+        return None
+    series = [
+        ("truly one identity", "m-cdp", [one.same for one in bins]),
+        ("if probabilities were exact", "m-labeled", [one.probability for one in bins]),
+    ]
+    pairs = f"{sum(one.pairs for one in bins):,}"
+    drawn = curve_chart(
+        "Probability given to a pair against the share of such pairs that are one identity",
+        [one.probability for one in bins],
+        series,
+        None,
+        "probability of a pair; shares in %",
+    )
+    return figure(
+        drawn,
+        f"{pairs} pairs with an image of known identity, which the judge had not learned from: of pairs that were given a "
+        "probability, how many are one identity. The nearer the two curves, the more literally probabilities can be taken.",
+        "Can the probabilities be believed?",
+        entries=[(kind, name) for name, kind, _ in series],
+    )
+
+
 def _tuning(tuning: Tuning) -> Html | None:
     if not tuning.curve:
         return None
@@ -191,6 +246,8 @@ def _tuning(tuning: Tuning) -> Html | None:
     by = "the best F was taken."
     if tuning.recall_weight != 1:
         by = f"the best mean was taken, recall {tuning.recall_weight:g} times as important as precision."
+    if tuning.precision:
+        by = f"of those with a precision of {tuning.precision:g} or more, the one with the best recall was taken."
     return figure(
         drawn,
         "Measured on images of known identity, labeled among the others. A higher threshold accepts fewer pairs: precision rises, recall and "

@@ -65,12 +65,16 @@ def _springs(n_nodes: int, edges: LongArray, rounds: int, generator: np.random.G
 
 def _free_shift(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
     """The first shift on a spiral that keeps a component clear of all nodes placed; wider than high, like a page."""
-    shift = np.zeros(2)
+    shift: DoubleArray = np.zeros(2)
     if not len(placed):
         return shift
     taken = KDTree(placed)
-    for turn in np.arange(0, 600, 0.2):
-        shift = np.array([1.7 * np.cos(turn), np.sin(turn)]) * (0.07 * turn)
-        if np.min(taken.query(own + shift)[0]) >= _CLEAR:
+    # Many at a time, which is much faster than one by one.
+    for turns in np.split(np.arange(0, 600, 0.2), 60):
+        shifts = np.stack([1.7 * np.cos(turns), np.sin(turns)], axis=1) * (0.07 * turns)[:, None]
+        nearest = np.min(taken.query(own + shifts[:, None])[0], axis=1)
+        free = np.flatnonzero(nearest >= _CLEAR)
+        shift = shifts[free[0] if len(free) else -1]
+        if len(free):
             break
     return shift

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cdp.errors import OutputExistsError
-from cdp.files import write_text
+from cdp.files import check_output, write_text
 from cdp.report.artifacts import Artifacts, read_run_artifacts
 from cdp.report.page import build_page
 from cdp.types.run_record import RunRecord, read_run_record
@@ -21,13 +20,14 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
 
     Raises:
         InputError: the folder is not that of a run, or its parts do not belong together.
-        OutputExistsError: `out` is there already and is not the folder's own report.
+        OutputExistsError: `out` is there already, is not the folder's own report, and `force` is not given or may not
+            replace it.
         StoreError: something is damaged, or the page cannot be written.
     """
     own = folder / "report.html"
     target = own if out is None else out
-    if target.exists() and not force and target.resolve() != own.resolve():
-        raise OutputExistsError(f"{target} is there already; choose another name or replace it with --force.")
+    if target.resolve() != own.resolve():
+        check_output(target, force=force, inputs=[folder])
     write_page(read_run_record(folder / "run.json"), read_run_artifacts(folder), target)
     return target
 

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from cdp.data.split import hash_manifest
 from cdp.errors import InputError
 from cdp.files import write_text
@@ -22,16 +24,19 @@ from cdp.types.manifest import Manifest
 _NOT_CONTENTS = ("card.json", "log.jsonl", "meta.txt", "labels.csv", "labels.parquet")
 
 
+_Known = dict[str, tuple[int, int, int, str]]
+"""Path -> size, time, inode and hash."""
+
+
 class ContentHashes:
     """SHA-256 of files, remembered in one file from run to run."""
 
     def __init__(self, memory: Path) -> None:
         self._memory = memory
-        self._known: dict[str, list[Any]] = {}
+        self._known: _Known = {}
         try:
-            known = json.loads(memory.read_text(encoding="utf-8"))
-            self._known = known if isinstance(known, dict) else {}
-        except (OSError, ValueError):
+            self._known = msgspec.json.decode(memory.read_bytes(), type=_Known)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             # Only a shortcut: without it everything is read once more.
             self._known = {}
 
@@ -43,10 +48,10 @@ class ContentHashes:
             raise InputError(
                 f"{file}: cannot be read ({error.strerror}); was it moved while cdp ran?"
             ) from None
-        path, looks = str(file.absolute()), [state.st_size, state.st_mtime_ns, state.st_ino]
+        path, looks = str(file.absolute()), (state.st_size, state.st_mtime_ns, state.st_ino)
         known = self._known.get(path)
         if known is None or known[:3] != looks:
-            known = [*looks, _read_hash(file)]
+            known = (*looks, _read_hash(file))
             self._known[path] = known
         return str(known[3])
 

@@ -21,7 +21,7 @@ from cdp.run.labeling import embeddings
 from cdp.run.sources import PROBE_PARTS, TEMPLATES
 from cdp.run.stages import Context, version
 from cdp.run.training import part
-from cdp.store import read_card
+from cdp.store import read_facts
 from cdp.types import Embeddings, Labels, Views
 from cdp.types.arrays import BoolArray, DoubleArray, LongArray
 from cdp.types.run_record import (
@@ -139,7 +139,7 @@ def measure_members(settings: MemberSettings, context: Context) -> None:
         artifact: {name: embeddings(folder, artifact, name) for name in settings.parts}
         for artifact in settings.models
     }
-    parameters = [read_card(folder / artifact).settings.get("parameters") for artifact in settings.models]
+    parameters = [read_facts(folder / artifact).parameters for artifact in settings.models]
     _write_members(settings, context, seen, parameters)
 
 

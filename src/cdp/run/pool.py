@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from contextlib import suppress
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from cdp.errors import OutputExistsError
 from cdp.files import sweep, write_json, writing_folder
-from cdp.run.stages import Ledger, Record, Stage, remove
+from cdp.run.stages import Ledger, Record, Stage, read_record, remove
 
 _RECORD = "record.json"
 
@@ -33,8 +32,10 @@ class Pool:
         if not stage.is_shared:
             return None
         try:
-            record = Record(**json.loads((entry / _RECORD).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            record = read_record(entry / _RECORD)
+        except OSError:
+            return None
+        if record is None:
             return None
         for path in stage.makes.values():
             remove(ledger.folder / path)

@@ -20,7 +20,7 @@ from cdp.devices import find_accelerator
 from cdp.run.runner import Ran
 from cdp.run.sources import Settled
 from cdp.run.stages import Stage
-from cdp.store import read_card
+from cdp.store import read_facts
 from cdp.types.run_record import (
     Committee,
     Headline,
@@ -40,7 +40,7 @@ def make_record(
     """All that is known about a finished run."""
     recipe = settled.recipe
     parts: dict[str, PartRecord] = read_json(folder / "parts" / "counts.json", dict[str, PartRecord])
-    notes = [*settled.notes, *read_card(folder / "labels").settings.get("notes", [])]
+    notes = [*settled.notes, *read_facts(folder / "labels").notes]
     if "probes" in parts and parts["probes"].identities == 1:
         notes.append(
             "There is one probe identity only, so verification was not measured; give more of them, e.g. split.probes a "

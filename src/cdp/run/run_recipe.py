@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
-from cdp.files import write_text
+from cdp.files import check_output, disk_errors, refuse_link, write_text
 from cdp.report.write import write_report
 from cdp.run.contents import hash_settings
 from cdp.run.plan import make_stages
@@ -59,9 +60,11 @@ def run_recipe(
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
+        stages = make_stages(settled)
+        _refuse_inputs_among(stages, settled.recipe, folder)
         write_text(folder / "recipe.toml", write_recipe(settled.recipe))
         ran = run_stages(
-            make_stages(settled),
+            stages,
             ledger,
             listener or Listener(),
             hash_sources(settled, ledger),
@@ -98,8 +101,20 @@ def run_part(
         ledger = Ledger(folder)
         ledger.open()
         wanted = only(stages(settled), artifacts)
+        _refuse_inputs_among(wanted, settled.recipe, folder)
         sources = sources_for(wanted, settled, ledger)
         return run_stages(wanted, ledger, listener or Listener(), sources, settled.recipe.engine, pool)
+
+
+def _refuse_inputs_among(stages: Sequence[Stage], recipe: RunRecipe, folder: Path) -> None:
+    """A stage clears what an older one left, so what the user gives must not lie there."""
+    for name in source_names(recipe):
+        for given in source_paths(recipe, name):
+            for path in (path for stage in stages for path in stage.makes.values()):
+                if Path(os.path.realpath(given)).is_relative_to(os.path.realpath(folder / path)):
+                    raise InputError(
+                        f"{given} lies where this run writes ({folder / path}); choose another --out."
+                    )
 
 
 def sources_for(stages: Sequence[Stage], settled: Settled, ledger: Ledger) -> dict[str, str]:
@@ -122,7 +137,8 @@ def clear(out: str | Path) -> None:
 
     folder = Path(out).absolute()
     if folder.is_dir():
-        refuse_other_folder(folder, "stages", "cdp run")
+        refuse_link(folder, out)
+        check_output(out, force=True, kind="run")
         with alone_in(folder):
             shutil.rmtree(folder)
 
@@ -145,9 +161,10 @@ def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
 
 def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
     """A folder that holds other things, and not the folder that marks it, is not to be filled, let alone cleared."""
-    if not folder.is_dir():
-        return
-    found = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
+    with disk_errors(folder):
+        if not folder.is_dir():
+            return
+        found = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
     if found and not (folder / mark).is_dir():
         raise InputError(
             f"{folder} holds other things ({', '.join(sorted(found)[:3])}); give --out a new folder, or one of an "

@@ -14,7 +14,7 @@ from cdp.files import disk_errors
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.pool import Pool
 from cdp.run.stages import Context, Ledger, Record, Stage
-from cdp.store import read_card
+from cdp.store import read_facts
 
 
 class BusyError(CdpError):
@@ -121,7 +121,11 @@ def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], context: Context
     ledger.begin(stage, digests)
     start = time.perf_counter()
     with PeakMemory() as memory:
-        stage.body(stage.settings, context)
+        try:
+            stage.body(stage.settings, context)
+        except Exception as error:
+            error.add_note(stage.name)
+            raise
     made = {}
     for name, digest in ledger.digests(stage).items():
         if digest is None:
@@ -147,7 +151,7 @@ def _inner_steps(stage: Stage, folder: Path) -> dict[str, float]:
     steps: dict[str, float] = {}
     for path in stage.makes.values():
         if (folder / path / "card.json").is_file():
-            steps |= read_card(folder / path).settings.get("seconds", {})
+            steps |= read_facts(folder / path).seconds
     return steps
 
 

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from cdp.config.sections import EngineSection
 from cdp.errors import InputError, StoreError
 from cdp.files import sweep, write_json
@@ -111,6 +113,14 @@ class Record:
     steps: Mapping[str, float] = field(default_factory=dict)
 
 
+def read_record(file: Path) -> Record | None:
+    """The record in a file; None if it is damaged."""
+    try:
+        return msgspec.json.decode(file.read_text(encoding="utf-8"), type=Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 class Ledger:
     """The records of all stages of a run's folder, and the hashes of what it holds."""
 
@@ -131,8 +141,8 @@ class Ledger:
         """
         file = self._file(stage)
         try:
-            return Record(**json.loads(file.read_text(encoding="utf-8")))
-        except (FileNotFoundError, ValueError, TypeError):
+            return read_record(file)
+        except FileNotFoundError:
             return None
         except OSError as error:
             raise StoreError(

@@ -28,7 +28,7 @@ from cdp.run.sources import (
     source_names,
     views_of_source,
 )
-from cdp.run.stages import Body, Context, version
+from cdp.run.stages import Body, Context, remove, version
 from cdp.store import fill
 from cdp.types import Labels, Views
 from cdp.types.arrays import LongArray
@@ -52,7 +52,8 @@ def split_sources(recipe: RunRecipe) -> Body:
         if recipe.data.templates:
             tables[TEMPLATES], protocols = read_template_images(recipe)
         counts = {name: _count(table) for name, table in tables.items() if "fold" not in name}
-        with writing_folder(context.folder / "parts", force=True) as folder:
+        remove(context.folder / "parts")
+        with writing_folder(context.folder / "parts") as folder:
             for name, table in tables.items():
                 _absolute(table).save(folder / f"{name}.csv")
             if protocols:
@@ -224,8 +225,7 @@ class JointSettings:
 def train_on_both(settings: JointSettings, context: Context) -> None:
     """Stage 3: a network on true and pseudo-labels; the base in the end, all of them between two rounds."""
     options = _options(context)
-    from cdp.nets.joint import train_joint
-    from cdp.nets.label_files import read_pseudo_part
+    from cdp.nets.joint import read_pseudo_part, train_joint
 
     folder = context.folder
     n_found = Labels.load(folder / settings.labels).n_identities

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cdp.errors import InputError, OutputExistsError, name_rows
+from cdp.errors import InputError, OutputExistsError, name_rows, rows_not_utf8
 from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, LongArray, read_only
 
 _BLOCK_BYTES = 64 * 2**20
@@ -106,7 +106,8 @@ def _inverse_lengths(source: AnyArray) -> DoubleArray:
     lengths = np.empty(n_images)
     not_finite: list[int] = []
     for start in range(0, n_images, rows_per_block):
-        rows = source[start : start + rows_per_block].astype(np.float64)
+        with np.errstate(invalid="ignore"):  # about a NaN, which is reported below
+            rows = source[start : start + rows_per_block].astype(np.float64)
         # Divide by the largest entry first: squares of very large or small numbers leave float64's range.
         largest = np.abs(rows).max(axis=1)
         bad = ~np.isfinite(largest)
@@ -159,7 +160,7 @@ class Views:
         base_model = _embed("base", base)
         members: dict[str, Embeddings] = {}
         for name, member in (committee or {}).items():
-            if not isinstance(name, str) or not name or name == "base":
+            if not isinstance(name, str) or not name or name == "base" or rows_not_utf8([name]):
                 raise InputError(
                     f"Views: {name!r} cannot name a committee member; use another text than 'base'."
                 )
@@ -174,6 +175,10 @@ class Views:
         object.__setattr__(self, "identities", _as_identities(identities, len(base_model)))
         if paths is not None and len(paths) != len(base_model):
             raise InputError(f"Views: {len(paths):,} paths for {len(base_model):,} images.")
+        if odd := rows_not_utf8(paths or ()):
+            raise InputError(
+                f"Views: the paths of {name_rows(odd)} (counted from 0) are not UTF-8; rename these images."
+            )
         object.__setattr__(self, "paths", None if paths is None else tuple(paths))
 
     @property
@@ -323,7 +328,14 @@ def _as_identities(given: npt.ArrayLike | None, n_images: int) -> LongArray | No
         unknown = np.array([name is None for name in array])
         _, array = np.unique(array.astype(str), return_inverse=True)
         array = np.where(unknown, -1, array)
-    elif array.dtype.kind == "f" and np.all(np.isfinite(array)) and np.all(array == np.floor(array)):
+    elif array.dtype.kind == "f":
+        values = array.astype(np.float64)
+        odd = np.flatnonzero(~((values == np.floor(values)) & (np.abs(values) < 2.0**63)))
+        if odd.size:
+            raise InputError(
+                f"Views: identities must be whole numbers or names, and {name_rows(odd)} (counted from 0) hold "
+                f"{array[odd[0]]}; write -1 where one is unknown."
+            )
         array = array.astype(np.int64)
     elif array.dtype.kind not in "iu":
         raise InputError(f"Views: identities must be whole numbers or names, got {array.dtype}.")

@@ -47,8 +47,9 @@ class Labels:
     Attributes:
         labels: int32 (n,), 0..C-1 numbered by first appearance; -1 = discarded.
         fate: uint8 (n,), a `Fate` per image.
-        confidence: float32 (n,), how firmly the image is tied to its group, 0 to 1: the summed probability of
-            its accepted pairs there, as a share of what the best-tied member could have; 0 if discarded.
+        confidence: float32 (n,), how firmly the image is tied to its group, 0 to 1; 0 if discarded. With known images among the
+            others the share of the rest of its group that is expected to be of its identity; else the summed probability of its
+            accepted pairs there, as a share of what the best-tied member could have.
     """
 
     labels: IntArray

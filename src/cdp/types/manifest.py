@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cdp.errors import InputError, name_rows
+from cdp.errors import InputError, name_rows, rows_not_utf8
 from cdp.types.arrays import ByteArray, LongArray, read_only
 
 
@@ -44,6 +44,14 @@ class Manifest:
                 f"Manifest: {name_rows(odd)} (counted from 0) give no location; "
                 "write a file path or ARCHIVE!ENTRY for each."
             )
+        if odd := rows_not_utf8((*locations, str(self.root))):
+            is_row = odd[0] < len(locations)
+            what = (
+                f"the paths of {name_rows(odd)} (counted from 0) are"
+                if is_row
+                else f"the folder {self.root} is"
+            )
+            raise InputError(f"Manifest: {what} not UTF-8, and no table can hold that; rename it.")
         identities = _as_whole_numbers("identities", self.identities, len(locations))
         low = np.flatnonzero(identities < -1)
         if low.size:

@@ -80,11 +80,17 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """Precision, recall and F."""
+    """Precision, recall and their harmonic mean; None where nothing could be counted (0/0)."""
 
     precision: float | None = None
     recall: float | None = None
     f: float | None = None
+
+    def weighted(self, recall_weight: float) -> float:
+        """F-beta, in which recall is `recall_weight` times as important as precision; 0 where nothing was counted."""
+        precision, recall = self.precision or 0.0, self.recall or 0.0
+        total = recall_weight**2 * precision + recall
+        return (1 + recall_weight**2) * precision * recall / total if total else 0.0
 
 
 class GroupScores(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +126,20 @@ class PairScores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrueFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What only the true identities of unlabeled images tell; images without one do not count."""
+    """What only the true identities of unlabeled images tell; images without one do not count.
+
+    Attributes:
+        identities_true: true identities among the images.
+        identities_true_shared: those with at least two images, the only ones that can be found.
+        identities_found: pseudo-identities.
+        images: images with a known identity.
+        coverage: share of them that carry a label.
+        sizes: images per true identity, largest first.
+        sizes_found: images per pseudo-identity, largest first.
+        pairs: the accepted pairs, if they are known.
+        discards_kept: every discarded image counts as a group of one.
+        discards_removed: discarded images are left out.
+    """
 
     identities_true: int
     identities_true_shared: int
@@ -164,15 +183,43 @@ class TuningPoint(Score, frozen=True, kw_only=True):
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """The thresholds tried and the one chosen, by an F that counts recall `recall_weight` times."""
+    """The thresholds tried and the one chosen.
+
+    By an F that counts recall `recall_weight` times, or with a `precision` by recall among those that reach it.
+    """
 
     chosen: float
     curve: list[TuningPoint] = []
     recall_weight: float = 1.0
+    precision: float = 0.0
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """What known images among the others say of the labels: pairwise precision and recall, and coverage.
+
+    Attributes:
+        identities: how many identities are known; the intervals are over them.
+    """
+
+    identities: int
+    precision: Figure = Figure()
+    recall: Figure = Figure()
+    coverage: Figure = Figure()
+
+
+class CalibrationBin(msgspec.Struct, frozen=True, kw_only=True):
+    """Pairs that were given about one probability: how many, their mean probability, and the share that is one identity."""
+
+    pairs: int
+    probability: float
+    same: float
 
 
 class Importance(msgspec.Struct, frozen=True, kw_only=True):
-    """How far average precision falls when one block of inputs is shuffled among the pairs."""
+    """How far average precision falls when one block of inputs is shuffled among the pairs: mean and sd over repeats.
+
+    The drop is about 0 or slightly below if the block is not needed.
+    """
 
     block: str
     drop: float | None = None
@@ -236,6 +283,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         labels: of the last round.
         headline: None without networks or probe images.
         tuning: None if the threshold was given.
+        expected: None if no identity among the unlabeled images is known.
+        calibration: of the pairs' probabilities, on the same known images.
         mediator: None if nothing was fitted, as for a vote.
         earlier_rounds: labels of the rounds before the last, in order.
         committee: None if nothing is known about single models.
@@ -244,6 +293,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     labels: LabelFigures
     headline: Headline | None = None
     tuning: Tuning | None = None
+    expected: Expectation | None = None
+    calibration: list[CalibrationBin] = []
     mediator: MediatorFigures | None = None
     earlier_rounds: list[LabelFigures] = []
     committee: Committee | None = None
@@ -335,15 +386,15 @@ def read_run_record(file: str | Path) -> RunRecord:
         InputError: there is no such file, it is something else, or a newer cdp wrote it.
         StoreError: the file is damaged; the message names the key that is wrong.
     """
+    from cdp.data.array_files import read_bytes, reading
+
     path = Path(file)
-    try:
-        text = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(
-            f"{path.parent}: no {path.name} there; give the folder that `cdp run --out` wrote."
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); change its permissions.") from None
+    with reading(path):
+        if not path.exists() and not path.is_symlink():
+            raise InputError(
+                f"{path.parent}: no {path.name} there; give the folder that `cdp run --out` wrote."
+            )
+        text = read_bytes(path)
     heading = _decode(path, text, _Heading)
     if heading.kind != "Run" or not isinstance(heading.format, int):
         raise InputError(f"{path}: not written by `cdp run`; give the folder that `cdp run --out` wrote.")

@@ -9,6 +9,7 @@ from cdp.config.sections import (
     SECTIONS,
     ConsensusSection,
     EngineSection,
+    EvaluationSection,
     JointSection,
     RunRecipe,
     TrainSection,
@@ -91,7 +92,7 @@ def test_the_networks_recipe_is_what_it_was():
             {"memory_budget": "much"},
             "engine.memory_budget: 'much' is not a size; write for example '2GB' or '500MB'.",
         ),
-        (RunRecipe, {"seed": -1}, "seed = -1: a whole number, 0 or more."),
+        (RunRecipe, {"seed": -1}, "seed = -1: a whole number from 0 to 4294967295."),
         (RunRecipe, {"seed": 1.5}, "seed = 1.5: a whole number is needed, not a number with a point."),
     ],
 )  # fmt: skip
@@ -116,3 +117,9 @@ def test_settings_are_shared_not_copied():
     ):
         assert {name: settings_of(section)[name] for name in settings_of(owner)} == dict(settings_of(owner))
     assert issubclass(Recipe, TrainingSettings)
+
+
+def test_an_empty_list_of_rates_is_refused():
+    with pytest.raises(InputError) as caught:
+        EvaluationSection(fpr=[])
+    assert str(caught.value) == "evaluation.fpr is empty: give at least one rate, e.g. [0.01]."

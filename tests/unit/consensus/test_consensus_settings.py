@@ -26,8 +26,8 @@ def test_the_paper_to_the_letter():
     paper = ConsensusSettings.of("paper")
     assert plain(paper) == {
         "preset": "paper", "k": 20, "method": "auto", "recall": 0.97, "mediator": "mlp", "inputs": list(PAPER_INPUTS),
-        "train_on": "labeled", "passes": 3, "disjoint": True, "threshold": 0.96, "quorum": -1, "vote_threshold": -1.0, "grouping": "components",
-        "join_above": 0.3, "max_size": 600, "step": 0.1, "tune": False, "recall_weight": 1.0, "soft_depth": 0,
+        "train_on": "labeled", "passes": 2, "disjoint": True, "threshold": 0.96, "quorum": -1, "vote_threshold": -1.0, "grouping": "components",
+        "join_above": 0.3, "max_size": 600, "step": 0.1, "tune": False, "precision": 0.0, "recall_weight": 1.0, "soft_depth": 0,
         "soft_decay": 0.2,
     }  # fmt: skip
 
@@ -105,6 +105,7 @@ def test_numpys_numbers_are_numbers():
         ({"threshold": float("nan")}, "threshold = nan: a probability from 0 to 1."),
         ({"join_above": 30}, "join_above = 30: a probability, above 0 and below 1. Did you mean 0.3?"),
         ({"join_above": 1}, "join_above = 1: a probability, above 0 and below 1."),
+        ({"soft_depth": -1}, "soft_depth = -1: a number of steps, 0 or more."),
         ({"k": 0}, "k = 0: a number of neighbors, 1 or more."),
         ({"k": 2.5}, "k = 2.5: a whole number is needed, not a number with a point."),
         ({"max_size": 1}, "max_size = 1: a number of images, 2 or more."),

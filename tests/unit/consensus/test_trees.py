@@ -5,7 +5,7 @@ import pytest
 
 from cdp import CDP, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
 from cdp.consensus import boosted_trees
-from cdp.consensus.boosted_trees import TreeGrower
+from cdp.consensus.boosted_trees import grow_trees
 from cdp.consensus.evidence import BLOCKS, extract_evidence, prepare_evidence, search_together
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.consensus.settings import ConsensusSettings
@@ -19,12 +19,6 @@ from cdp.labeling.workspace import Workspace
 @pytest.fixture(scope="module")
 def split():
     return synthetic_views(110, 7, labeled=0.4, members=1, dimensions=16, noise=0.6, seed=2)
-
-
-@pytest.fixture(autouse=True)
-def fewer_trees(monkeypatch):
-    """As many as tiny data needs."""
-    monkeypatch.setattr(boosted_trees, "N_TREES", 15)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +95,7 @@ def test_walked_trees_say_what_the_library_says(n_rows):
     generator = np.random.default_rng(4)
     matrix = generator.normal(size=(n_rows, 6)).astype(np.float32)
     same = matrix[:, 0] + matrix[:, 1] ** 2 + 0.3 * generator.normal(size=n_rows) > 1
-    found = TreeGrower().grow(matrix, same, seed=3).log_odds(matrix)
+    found = grow_trees(matrix, same, seed=3).log_odds(matrix)
     library = HistGradientBoostingClassifier(
         max_iter=15,
         learning_rate=boosted_trees.RATE,
@@ -115,8 +109,8 @@ def test_walked_trees_say_what_the_library_says(n_rows):
 
 def test_trees_without_two_classes_know_the_share_only():
     matrix = np.zeros((5, 2), np.float32)
-    assert (TreeGrower().grow(matrix, np.ones(5, bool), 0).log_odds(matrix) > 5).all()
-    assert (TreeGrower().grow(matrix, np.zeros(5, bool), 0).log_odds(matrix) < -5).all()
+    assert (grow_trees(matrix, np.ones(5, bool), 0).log_odds(matrix) > 5).all()
+    assert (grow_trees(matrix, np.zeros(5, bool), 0).log_odds(matrix) < -5).all()
 
 
 def slow_second_order(table, one, other):

@@ -303,7 +303,7 @@ class TestNpz:
         damaged = bytearray(whole)
         damaged[len(whole) // 2] ^= 255
         file.write_bytes(damaged)
-        refuses(file, "v.npz: cut short or not an .npz file")
+        refuses(file, "v.npz: array 'base' is cut short or damaged (Bad CRC-32 for file 'base.npy')")
         file.write_bytes(b"no zip at all")
         refuses(file, "v.npz: cut short or not an .npz file")
         file.write_bytes(b"")
@@ -369,9 +369,11 @@ class TestParquet:
         file = tmp_path / "v.parquet"
         pq.write_table(pa.table({"base": list(vectors(50, n=200))}), file)
         whole = file.read_bytes()
-        for damaged in (whole[: len(whole) // 2], b"PAR1 this is not PAR1", whole[:100] + whole[200:]):
+        for damaged in (whole[: len(whole) // 2], b"PAR1 this is not PAR1"):
             file.write_bytes(damaged)
             refuses(file, "v.parquet: cut short or not a Parquet file")
+        file.write_bytes(whole[:100] + whole[200:])
+        refuses(file, "v.parquet: damaged (")
         file.write_bytes(b"")
         refuses(file, "v.parquet: empty (0 bytes)")
         pq.write_table(pa.table({"a": [1], "b": ["x"]}), file)

@@ -1,9 +1,9 @@
 import itertools
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 
 import reference
 from cdp import ConsensusGraph, InputError, Labels, Pairs, measure_labels, measure_pairs
@@ -62,7 +62,7 @@ def test_nothing_labeled_is_undefined_not_nan():
     assert figures.discards_removed.pairwise.f is None
     assert figures.discards_kept.pairwise.precision is None
     assert figures.discards_kept.pairwise.recall == 0
-    assert json.loads(json.dumps(asdict(figures), allow_nan=False))["coverage"] == 0
+    assert json.loads(json.dumps(to_builtins(figures), allow_nan=False))["coverage"] == 0
 
 
 def test_unknown_identities_do_not_count():

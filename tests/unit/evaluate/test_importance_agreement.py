@@ -10,6 +10,7 @@ from cdp.evaluate.importance import permutation_importance
 from cdp.graph.search import knn_graphs
 from cdp.types import column_names
 from cdp.types.opinions import ALL_INPUTS, block_columns
+from cdp.types.run_record import Importance
 
 
 class OneColumn:
@@ -47,11 +48,11 @@ def test_importance_agrees_with_its_slow_twin(training_pairs):
     found = permutation_importance(mediator, matrix, same, seed=9, repeats=3)
     np.testing.assert_array_equal(matrix, kept)
     whole = slow_average_precision(mediator.doubt(matrix), same)
-    for block, drop, deviation in found:
+    for one in found:
         columns = [
             at
             for at, name in enumerate(column_names(mediator.committee))
-            if name in column_names(mediator.committee, [block])
+            if name in column_names(mediator.committee, [one.block])
         ]
         drops = []
         for repeat in range(3):
@@ -61,9 +62,9 @@ def test_importance_agrees_with_its_slow_twin(training_pairs):
                 for column in columns:
                     shuffled[row, column] = matrix[other, column]
             drops.append(whole - slow_average_precision(mediator.doubt(shuffled), same))
-        assert drop == pytest.approx(np.mean(drops))
-        assert deviation == pytest.approx(np.std(drops))
-    worth = {block: drop for block, drop, _ in found}
+        assert one.drop == pytest.approx(np.mean(drops))
+        assert one.sd == pytest.approx(np.std(drops))
+    worth = {one.block: one.drop for one in found}
     assert list(worth) == ["relationship", "affinity", "distribution"]
     assert worth["affinity"] > 0.2
     assert worth["relationship"] == worth["distribution"] == 0
@@ -89,7 +90,7 @@ def test_a_mediator_without_a_committee_has_an_empty_block():
 
     matrix = np.random.default_rng(0).random((20, 5)).astype(np.float32)
     found = permutation_importance(Alone(0), matrix, np.arange(20) < 9, seed=0, repeats=2)
-    assert found[0] == ("relationship", 0.0, 0.0)
+    assert found[0] == Importance(block="relationship", drop=0.0, sd=0.0)
 
 
 def test_importance_says_what_is_wrong(training_pairs):

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdp.errors import InputError
-from cdp.evaluate.label_figures import Score, measure_among_others, measure_labels
+from cdp.evaluate.label_figures import measure_among_others, measure_labels
 from cdp.types import Labels
+from cdp.types.run_record import Score
 
 
 def test_among_others_counts_every_companion():
@@ -38,15 +39,15 @@ def test_among_others_is_the_plain_score_if_everybody_is_known():
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 10))
 def test_weighted_f_is_the_weighted_harmonic_mean(precision, recall, weight):
-    score = Score(precision, recall, None)
+    score = Score(precision=precision, recall=recall)
     if precision * recall > 1e-6:
         share = weight**2 / (1 + weight**2)
         assert score.weighted(weight) == pytest.approx(1 / ((1 - share) / precision + share / recall))
-    assert Score(None, recall, None).weighted(weight) == 0
+    assert Score(recall=recall).weighted(weight) == 0
 
 
 def test_a_larger_weight_of_recall_prefers_recall():
-    careful, bold = Score(0.8, 0.4, None), Score(0.4, 0.8, None)
+    careful, bold = Score(precision=0.8, recall=0.4), Score(precision=0.4, recall=0.8)
     assert careful.weighted(1) == pytest.approx(bold.weighted(1))
     assert bold.weighted(2) > careful.weighted(2)
     assert bold.weighted(0.5) < careful.weighted(0.5)

@@ -99,3 +99,9 @@ def test_real_faces_in_half_precision(shared_data):
     neighbors, similarity = reference.knn(vectors, 10)
     np.testing.assert_allclose(graph.similarity, similarity, atol=1e-6)
     assert np.mean(graph.neighbors == neighbors) > 0.99
+
+
+def test_one_image_has_no_neighbors():
+    with pytest.raises(InputError) as caught:
+        knn_graph(np.ones((1, 3), np.float32))
+    assert str(caught.value) == "There is one image only, and neighbors are other images; give two or more."

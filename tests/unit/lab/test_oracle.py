@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_labels
-from cdp.lab.oracle import correct_by_truth
+from cdp.lab.labelers import correct_by_truth
 from cdp.types import Fate, Labels
 
 CASES = st.lists(st.tuples(st.integers(-1, 4), st.integers(-1, 3)), min_size=1, max_size=30)

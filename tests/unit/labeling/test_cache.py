@@ -87,7 +87,7 @@ def test_the_mediator_depends_on_identities_seed_and_the_order_of_members(counte
 
 def test_a_tuned_call_finds_everything_too(large_split, tmp_path):
     run = Counter(tmp_path / "cache", large_split)
-    best = ConsensusSettings.of(k=10)
+    best = ConsensusSettings.of(k=10, mediator="mlp")
     assert run(best)[1] == (6, 1)
     assert run(best)[1] == (0, 0)
     assert run(replace(best, recall_weight=2.0))[1] == (0, 0)

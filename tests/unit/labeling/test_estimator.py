@@ -221,7 +221,7 @@ def test_the_mediator_may_not_depend_on_the_order_of_a_pair(split, model):
         ({"k": 100_000}, "cannot be found among"),
         ({"memory_budget": "lots"}, "'lots' is not a size"),
         ({"threads": -1}, r"^threads = -1: a number of threads, 0 or more\.$"),
-        ({"mediator": "vot"}, r'^mediator = "vot": choose one of mlp, trees, vote\. Did you mean vote\?$'),
+        ({"mediator": "vot"}, r'^mediator = "vot": choose one of trees, mlp, vote\. Did you mean vote\?$'),
         (
             {"mediator": 3},
             r'^CDP\(mediator=3\): give "mlp", "trees", "vote", a trained Mediator, or a classifier',
@@ -265,7 +265,7 @@ def test_predicting_before_learning_says_what_to_do(split):
 @pytest.mark.parametrize("preset", ["paper", "best"])
 def test_another_committee_is_refused_before_anything_is_searched(large_split, preset):
     model = CDP(preset, k=10).fit(large_split.labeled)
-    renamed = Views(large_split.unlabeled.base, {"x": large_split.unlabeled.base})
+    renamed = Views(large_split.unlabeled.base, {"x": large_split.unlabeled.committee["member1"]})
     steps = []
     with pytest.raises(InputError, match=r"committee \(member1, member2\), these views have \(x\)"):
         model.predict(renamed, progress=lambda step, *_: steps.append(step))
@@ -308,8 +308,12 @@ def test_fit_predict_learns_from_the_known_and_labels_all(large_split):
     np.testing.assert_array_equal(model.labels_, labels.labels)
     assert labels.n_images == views.n_images
     assert model.labeling_.notes == ()
-    # The bar is chosen on some of the known images; the mediator is trained on the others.
-    validation = model.labeling_.validation
+    # Trees are trained and the bar is chosen on all known images, by folds.
+    np.testing.assert_array_equal(model.labeling_.validation, known)
+    # An MLP is trained on some of them, and the bar is chosen on the others.
+    mlp = CDP(k=10, mediator="mlp")
+    mlp.fit_predict(views)
+    validation = mlp.labeling_.validation
     assert 0 < validation.sum() < known.sum()
     assert not validation[~known].any()
     assert not set(views.identities[validation]) & set(views.identities[known & ~validation])
@@ -342,7 +346,7 @@ def test_fit_predict_without_identities_says_what_to_do(split):
 
 def test_too_few_known_identities_are_a_note(split):
     views = Views.concatenate([split.labeled, Views(split.unlabeled.base, split.unlabeled.committee)])
-    model = CDP(k=10)
+    model = CDP(k=10, mediator="mlp")
     model.fit_predict(views)
     why = "too few labeled identities have two images or more"
     assert model.labeling_.notes == (f"join_above = 0.3 was not tuned: {why}.",)

@@ -16,7 +16,7 @@ from cdp.labeling.pipeline import label
 from cdp.types import ALL_INPUTS
 from cdp.types.run_record import Results
 
-SETTINGS = ConsensusSettings.of(k=10, soft_depth=1)
+SETTINGS = ConsensusSettings.of(k=10, mediator="mlp", soft_depth=1)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from cdp.labeling.pipeline import fit, label
 from cdp.labeling.workspace import Workspace
 from cdp.types import Fate, KnnGraph
 
-BEST = ConsensusSettings.of(k=10)
+BEST = ConsensusSettings.of(k=10, mediator="mlp")
 PAPER = ConsensusSettings.of("paper", k=10)
 
 
@@ -29,7 +29,7 @@ def assert_no_group_of_one(labels):
     assert labels.sizes.min(initial=2) >= 2
 
 
-@pytest.mark.parametrize("given", [{}, {"grouping": "components"}, {"mediator": "vote"}])
+@pytest.mark.parametrize("given", [{}, {"grouping": "components", "mediator": "mlp"}, {"mediator": "vote"}])
 def test_validation_views_are_put_among_the_unlabeled_images_and_left_out_of_the_result(
     large_split, validation, given
 ):
@@ -139,7 +139,7 @@ def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
         'mediator = "vote", which needs none.'
     )
     labeled = split.labeled
-    other = Views(labeled.base, {"someone": labeled.base}, labeled.identities)
+    other = Views(labeled.base, {"someone": labeled.committee["member1"]}, labeled.identities)
     with pytest.raises(InputError) as caught:
         fit([labeled, other], PAPER)
     assert str(caught.value) == (
@@ -150,7 +150,12 @@ def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"grouping": "components"}, {"mediator": "vote"}, {"mediator": "vote", "grouping": "components"}],
+    [
+        {"mediator": "mlp"},
+        {"mediator": "mlp", "grouping": "components"},
+        {"mediator": "vote"},
+        {"mediator": "vote", "grouping": "components"},
+    ],
 )
 def test_an_accepted_pair_has_one_definition(large_split, given):
     """A candidate above the bar with components; with average linkage, one that counted and whose images were joined."""

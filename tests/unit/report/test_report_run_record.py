@@ -4,12 +4,10 @@ import copy
 import json
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
 from cdp.errors import CdpError, InputError, StoreError
-from cdp.evaluate.pair_figures import PairFigures
 from cdp.report.artifacts import Artifacts
 from cdp.report.page import build_page
 from cdp.types.run_record import (
@@ -122,6 +120,11 @@ def test_files_that_cannot_be_read(tmp_path):
         read_run_record(tmp_path / "run.json")
     with pytest.raises(InputError, match=r": cannot be read \(Is a directory\)"):
         read_run_record(tmp_path)
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    with pytest.raises(
+        InputError, match=r"loop.json: cannot be read \(Too many levels of symbolic links\)\.$"
+    ):
+        read_run_record(tmp_path / "loop.json")
     (tmp_path / "latin.json").write_bytes(b'{"kind": "Run", "format": 1, "command": "caf\xe9"}')
     with pytest.raises(StoreError, match=r"latin.json is damaged"):
         read_run_record(tmp_path / "latin.json")
@@ -195,10 +198,3 @@ def test_what_is_missing_or_unknown_is_refused_or_left_out(plain, tmp_path, chan
 def test_f_of_accepted_pairs():
     assert PairScores(candidates=4, accepted=2, precision=1.0, recall=0.5).f == pytest.approx(2 / 3)
     assert PairScores(candidates=4, accepted=0, recall=0.0).f is None
-
-
-def test_figures_of_other_modules_become_records():
-    found = PairFigures(candidates=9, true_candidates=5, accepted=4, precision=1.0, recall=0.8)
-    assert msgspec.convert(found, PairScores, from_attributes=True) == PairScores(
-        candidates=9, true_candidates=5, accepted=4, precision=1.0, recall=0.8
-    )

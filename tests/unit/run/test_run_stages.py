@@ -180,10 +180,19 @@ def test_a_stage_that_writes_nothing_is_an_error(chain: Chain) -> None:
         run_stages([alone(lambda settings, context: None)], chain.ledger, Listener(), {}, ENGINE)
 
 
-def test_damaged_records_count_as_none(chain: Chain) -> None:
+@pytest.mark.parametrize(
+    ("record", "contents"),
+    [
+        ("{", "[1]"),
+        ('{"key": "x", "done": true, "settings": [], "needs": {}, "makes": {}}', '{"a": 3}'),
+        ('{"key": "x", "done": true, "settings": {}, "needs": {}, "makes": "all"}', '{"a": ["1", 2, 3, 4]}'),
+        ("[" * 100_000, "[" * 100_000),
+    ],
+)
+def test_damaged_records_count_as_none(chain: Chain, record: str, contents: str) -> None:
     chain.run()
-    (chain.folder / "stages" / "a.json").write_text("{")
-    (chain.folder / "stages" / "contents.json").write_text("[1]")
+    (chain.folder / "stages" / "a.json").write_text(record)
+    (chain.folder / "stages" / "contents.json").write_text(contents)
     assert chain.run() == ["a"]
 
 

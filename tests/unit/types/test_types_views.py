@@ -116,11 +116,13 @@ def test_the_committee_cannot_be_changed_in_place():
         ),
         (
             {"identities": [0.5, 1, 1, 1, 1]},
-            "Views: identities must be whole numbers or names, got float64.",
+            "Views: identities must be whole numbers or names, and row 0 (counted from 0) hold 0.5; "
+            "write -1 where one is unknown.",
         ),
         (
             {"identities": [np.nan, 1, 1, 1, 1]},
-            "Views: identities must be whole numbers or names, got float64.",
+            "Views: identities must be whole numbers or names, and row 0 (counted from 0) hold nan; "
+            "write -1 where one is unknown.",
         ),
         (
             {"identities": np.array([2**63, 1, 1, 1, 1], np.uint64)},

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from cdp.graph.search import knn_graph
-from cdp.lab.baselines.baseline import Baseline, labels_of
-from cdp.lab.baselines.links import components
+from cdp.lab.baselines.baseline import Baseline, components, labels_of
 from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray, IntArray, LongArray

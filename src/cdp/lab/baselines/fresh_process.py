@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from cdp.errors import CdpError
+from cdp.run.peak_memory import PeakMemory
 from cdp.types import Labels
 from cdp.types.arrays import IntArray
 
@@ -32,8 +33,7 @@ class MeasuredLabels:
     Attributes:
         labels: int32 (n,), -1 = discarded.
         seconds: of the labeling alone, after reading, importing and compiling.
-        peak_bytes: the most resident memory above what the process held before the labeling; None where the
-            system does not tell (it is read from Linux's /proc).
+        peak_bytes: the most resident memory above what the process held before the labeling; None if unknown.
     """
 
     labels: IntArray
@@ -77,31 +77,12 @@ def run_in_fresh_process(prepare: Prepare, folder: Path, name: str) -> MeasuredL
 def _measure(module: str, function: str, folder: Path) -> None:
     """In the process: prepare, then label under the clock, then write labels and figures."""
     work = getattr(import_module(module), function)(folder)
-    before = _start_peak()
-    started = time.perf_counter()
-    labels = work()
-    seconds = time.perf_counter() - started
-    peak = _resident("VmHWM")
-    grown = None if before is None or peak is None else max(0, peak - before)
+    with PeakMemory() as memory:
+        started = time.perf_counter()
+        labels = work()
+        seconds = time.perf_counter() - started
     np.save(folder / "labels.npy", labels.labels)
-    (folder / "figures.json").write_text(json.dumps({"seconds": seconds, "peak_bytes": grown}))
-
-
-def _start_peak() -> int | None:
-    """Resident bytes now; from here on the peak is counted anew."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return None
-    return _resident("VmRSS")
-
-
-def _resident(kind: str) -> int | None:
-    try:
-        found = re.search(rf"{kind}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    except OSError:
-        return None
-    return int(found[1]) * 1024 if found else None
+    (folder / "figures.json").write_text(json.dumps({"seconds": seconds, "peak_bytes": memory.grown}))
 
 
 if __name__ == "__main__":

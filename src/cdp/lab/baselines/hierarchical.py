@@ -11,8 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from cdp.kernels import kernel
-from cdp.lab.baselines.baseline import Baseline, cosine_setting, labels_of
-from cdp.lab.baselines.links import components, links_of
+from cdp.lab.baselines.baseline import Baseline, components, cosine_setting, labels_of, links_of
 from cdp.memory import parse_bytes
 from cdp.parallel import spans
 from cdp.settings import setting

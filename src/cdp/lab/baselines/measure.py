@@ -1,11 +1,11 @@
-"""Figures of several baselines on the same embeddings: quality, seconds, memory."""
+"""Figures of several baselines, and of CDP, on the same embeddings: quality, seconds, memory."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cdp.consensus.mediator import Mediator
+from cdp.consensus.settings import ConsensusSettings, plain
+from cdp.data.views import read_views
 from cdp.errors import CdpError, InputError
 from cdp.evaluate.label_figures import measure_labels
+from cdp.files import write_json
 from cdp.graph.search import knn_graph
 from cdp.lab.baselines.baseline import DEFAULT_K, Baseline
 from cdp.lab.baselines.fresh_process import MeasuredLabels, run_in_fresh_process
 from cdp.lab.baselines.methods import BASELINES
+from cdp.lab.synthetic import synthetic_views
+from cdp.labeling.pipeline import Fitted, Labeling, label, replace_identities
 from cdp.progress import Progress, no_progress
-from cdp.types import Embeddings, KnnGraph, Labels
-from cdp.types.arrays import AnyArray
+from cdp.store import load, save
+from cdp.types import Embeddings, KnnGraph, Labels, Views
+from cdp.types.arrays import AnyArray, LongArray
 
 _WARM_UP_IMAGES = 64
 
@@ -129,3 +136,54 @@ def prepare_baseline(folder: Path) -> Callable[[], Labels]:
         # The way for large sets is another program; a few images alone would not compile it.
         baseline.having(memory_budget=1).label(made_up, knn_graph(made_up, 20))
     return lambda: baseline.label(embeddings, graph)
+
+
+def measure_cdp(name: str, labeling: Labeling, views: Views, identities: LongArray) -> BaselineFigures:
+    """The row of CDP: the same pairs, scored and grouped again with graphs and mediator given.
+
+    Args:
+        name: of the row.
+        labeling: of these views.
+        views: that were labeled.
+        identities: the truth that counts; negative = unknown.
+    """
+    settings = replace(labeling.settings, tune=False)
+    if settings.mediator == "trees":
+        raise InputError(
+            'mediator = "trees" learns while it labels, so its time is not compared; use mediator = "mlp".'
+        )
+    with tempfile.TemporaryDirectory(prefix="cdp-process-") as home:
+        folder = Path(home)
+        save(replace_identities(views, None), folder / "views")
+        for number, graph in enumerate(labeling.graphs.values()):
+            save(graph, folder / f"graph{number}")
+        if labeling.mediator is not None:
+            save(labeling.mediator, folder / "mediator")
+        write_json(folder / "settings.json", plain(settings))
+        shown = {
+            settings.bar_key: settings.bar,
+            "grouping": settings.grouping,
+            "inputs": list(settings.inputs),
+        }
+        return figures_of(name, shown, partial(run_in_fresh_process, prepare_cdp, folder, name), identities)
+
+
+def prepare_cdp(folder: Path) -> Callable[[], Labels]:
+    """In the other process: everything in memory, then a few made-up images labeled, to compile."""
+    settings = ConsensusSettings(**json.loads((folder / "settings.json").read_text(encoding="utf-8")))
+    mediator = load(folder / "mediator", Mediator) if (folder / "mediator").is_dir() else None
+    on_disk = read_views(folder / "views")
+    views = Views(
+        np.array(on_disk.base.source),
+        {name: np.array(member.source) for name, member in on_disk.committee.items()},
+    )
+    kept = [load(folder / f"graph{number}", KnnGraph) for number in range(len(views))]
+    graphs = [KnnGraph(np.array(graph.neighbors), np.array(graph.similarity)) for graph in kept]
+    fitted = Fitted(mediator)
+    few = synthetic_views(20 + settings.k, 8, members=len(views.committee)).unlabeled
+    label(
+        Views(few.base, dict(zip(views.committee, few.committee.values(), strict=True))),
+        settings,
+        fitted=fitted,
+    )
+    return lambda: label(views, settings, fitted=fitted, graphs=graphs).labels

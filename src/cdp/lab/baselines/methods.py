@@ -15,15 +15,11 @@ import numpy.typing as npt
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_among_others, measure_labels
 from cdp.lab.baselines.baseline import Baseline
-from cdp.lab.baselines.chinese_whispers import ChineseWhispers
-from cdp.lab.baselines.dbscan import DBSCAN
+from cdp.lab.baselines.communities import ChineseWhispers, Infomap, Leiden
 from cdp.lab.baselines.finch import Finch
-from cdp.lab.baselines.hdbscan import HDBSCAN
 from cdp.lab.baselines.hierarchical import Hierarchical
-from cdp.lab.baselines.infomap import Infomap
-from cdp.lab.baselines.kmeans import KMeans, MiniBatchKMeans
-from cdp.lab.baselines.leiden import Leiden
 from cdp.lab.baselines.rank_order import RankOrder
+from cdp.lab.baselines.scikit_learn import DBSCAN, HDBSCAN, KMeans, MiniBatchKMeans
 from cdp.types import Embeddings, KnnGraph
 
 Grid = Mapping[str, tuple[float | int | None, ...]]
@@ -78,6 +74,8 @@ def make_baselines(names: Sequence[str] | None = None) -> list[Baseline]:
     """Baselines by name, untuned; None = all that need no extra."""
     if names is None:
         names = [name for name, registered in BASELINES.items() if registered.extra is None]
+    if not names:
+        raise InputError(f"No method is named; choose from {', '.join(BASELINES)}.")
     for name in names:
         if name not in BASELINES:
             raise InputError(f"No baseline is called {name!r}; choose from {', '.join(BASELINES)}.")

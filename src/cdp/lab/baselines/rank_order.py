@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.kernels import kernel
-from cdp.lab.baselines.baseline import Baseline, labels_of
-from cdp.lab.baselines.links import components
+from cdp.lab.baselines.baseline import Baseline, components, labels_of
 from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray, DoubleArray

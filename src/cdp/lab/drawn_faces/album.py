@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cdp.data.manifest_tables import Columns, write_csv, writing_file
+from cdp.data.manifest_tables import Columns, write_csv
 from cdp.errors import InputError
+from cdp.files import writing_file
 from cdp.lab.drawn_faces.moments import make_moments, spoil
 from cdp.lab.drawn_faces.people import make_people, make_strangers
 from cdp.lab.drawn_faces.portrait import draw_portraits

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from cdp.data.manifest_tables import writing_file
 from cdp.errors import InputError
+from cdp.files import writing_file
 from cdp.lab.drawn_faces.album import draw_faces, person_name
 from cdp.lab.drawn_faces.roster import JUNK, FaceSettings, Roster, find_families, make_roster
 from cdp.types.arrays import LongArray

@@ -14,9 +14,8 @@ from cdp.config.sections import RunRecipe
 from cdp.consensus.settings import ConsensusSettings, slice_of
 from cdp.errors import InputError
 from cdp.files import write_json
-from cdp.lab.baselines.measure import measure_baselines
+from cdp.lab.baselines.measure import measure_baselines, measure_cdp
 from cdp.lab.baselines.methods import BASELINES, make_baselines, tune
-from cdp.lab.cdp_process import measure_cdp
 from cdp.lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
 from cdp.lab.study.label_studies import JUDGED_BY_F, has_validation
 from cdp.lab.study.paper_numbers import RUNTIME

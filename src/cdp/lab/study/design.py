@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cdp.config.sections import RunRecipe
+from cdp.errors import InputError
 from cdp.run.plan import make_stages
 from cdp.run.runner import Ran
 from cdp.run.sources import Settled
@@ -85,6 +86,10 @@ class Options:
     sizes: tuple[int, ...] = (10_000, 20_000, 40_000, 80_000)
     methods: tuple[str, ...] | None = None
     pair_recall: float = 0.313
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.pair_recall <= 1:
+            raise InputError(f"pair_recall = {self.pair_recall}: a share from 0 to 1.")
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,17 @@ import numpy as np
 
 from cdp.config.sections import RunRecipe
 from cdp.consensus.mediator import Mediator
-from cdp.consensus.mlp import PaperMLP
 from cdp.errors import InputError
 from cdp.lab.labelers import at_pair_recall, clustering
 from cdp.lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
 from cdp.lab.study.paper_numbers import COMMITTEE_SIZE, HETEROGENEITY, MEDIATOR_INPUTS, MEDIATOR_WEIGHTS, K
 from cdp.lab.study.run_figures import label_columns, label_results, one_row_of_labels
+from cdp.report.artifacts import first_layer
 from cdp.run.plan import make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Stage
 from cdp.types import ALL_INPUTS
+from cdp.types.arrays import FloatArray
 from cdp.types.run_record import MediatorFigures
 
 JUDGED_BY_F = {"consensus.recall_weight": 1.0}
@@ -146,9 +147,8 @@ def _mediator(run: Finished) -> MediatorFigures:
     return figures
 
 
-def _layer(run: Finished) -> Any:
-    classifier = Mediator.load(run.folder / "labels" / "mediator").classifier
-    return classifier.weights_[0][0] if isinstance(classifier, PaperMLP) else None
+def _layer(run: Finished) -> FloatArray | None:
+    return first_layer(Mediator.load(run.folder / "labels" / "mediator"))
 
 
 def _weight_columns(_recipe: RunRecipe) -> list[Column]:

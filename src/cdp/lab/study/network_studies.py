@@ -10,8 +10,7 @@ from typing import Any, cast
 from cdp.config.checks import folder_name
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
-from cdp.lab.labelers import oracle
-from cdp.lab.oracle import Mistakes
+from cdp.lab.labelers import Mistakes, oracle
 from cdp.lab.study.design import Column, Figures, Finished, Measure, Options, Plot, Study, Variant
 from cdp.lab.study.label_studies import clustered, has_validation
 from cdp.lab.study.paper_numbers import BASE, COMMITTEE, LOSS, RATIO, SOFT_LABELS

@@ -176,10 +176,3 @@ def table_of(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         ]
         for row in rows
     ]
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """The first `words` columns to the left, the others to the right."""
-    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (header, *rows)]
-    rule = "|".join("---" if number < words else "---:" for number in range(len(header)))
-    return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])])

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from cdp.config.writing import markdown_table
 from cdp.errors import InputError
 from cdp.files import write_text
 from cdp.lab.study.plots import draw_plot
-from cdp.lab.study.result_tables import markdown_table, table_of, written
+from cdp.lab.study.result_tables import table_of, written
 from cdp.lab.study.spread import SAME
 from cdp.report.markup import Html, element, join
 from cdp.report.mediator_section import heat_map
@@ -34,9 +35,6 @@ OTHER_IMAGES = (
     "The paper measured millions of faces that are no longer public; these are the same studies on other images. "
     "Numbers compare within a table, not across: what can be the same is which way they go."
 )
-_OLD_VERDICTS = {"not told apart": SAME}
-"""What earlier versions wrote into results.json."""
-
 _RENAMED = (
     ("--consensus.lessons", "--consensus.train_on"),
     ("--consensus.folds", "--train.folds"),
@@ -84,12 +82,10 @@ def read_results(folder: Path) -> dict[str, Any]:
     """
     try:
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         results = None
     if not isinstance(results, dict) or results.get("kind") != "Study":
         raise InputError(f"{folder}: no results.json of a study there; give what `cdp study --out` wrote.")
-    for row in results["rows"]:
-        row["verdict"] = _OLD_VERDICTS.get(row["verdict"], row["verdict"])
     return results
 
 

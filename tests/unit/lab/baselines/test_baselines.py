@@ -7,18 +7,13 @@ import pytest
 import reference
 from cdp import Embeddings, KnnGraph, Labels, knn_graph, measure_labels
 from cdp.errors import InputError, MissingExtraError, install_command
-from cdp.lab.baselines.baseline import labels_of
-from cdp.lab.baselines.chinese_whispers import ChineseWhispers
-from cdp.lab.baselines.dbscan import DBSCAN
+from cdp.lab.baselines.baseline import components, labels_of, links_of
+from cdp.lab.baselines.communities import ChineseWhispers, Infomap, Leiden
 from cdp.lab.baselines.finch import Finch
-from cdp.lab.baselines.hdbscan import HDBSCAN
 from cdp.lab.baselines.hierarchical import Hierarchical
-from cdp.lab.baselines.infomap import Infomap
-from cdp.lab.baselines.kmeans import KMeans, MiniBatchKMeans
-from cdp.lab.baselines.leiden import Leiden
-from cdp.lab.baselines.links import components, links_of
 from cdp.lab.baselines.methods import BASELINES, grid_points, make_baselines, tune
 from cdp.lab.baselines.rank_order import RankOrder, rank_order
+from cdp.lab.baselines.scikit_learn import DBSCAN, HDBSCAN, KMeans, MiniBatchKMeans
 
 INSTALLED = {
     "leiden": importlib.util.find_spec("leidenalg") and importlib.util.find_spec("igraph"),

@@ -5,11 +5,11 @@ from cdp import Labels, knn_graph
 from cdp.errors import CdpError, InputError
 from cdp.evaluate.label_figures import measure_labels
 from cdp.lab.baselines.baseline import Baseline, labels_of
-from cdp.lab.baselines.dbscan import DBSCAN
 from cdp.lab.baselines.fresh_process import run_in_fresh_process
 from cdp.lab.baselines.hierarchical import Hierarchical
 from cdp.lab.baselines.measure import measure_baselines
 from cdp.lab.baselines.rank_order import RankOrder
+from cdp.lab.baselines.scikit_learn import DBSCAN
 
 
 @pytest.mark.slow
@@ -44,6 +44,7 @@ def refuse(folder):
     raise InputError(f"not today, {folder.name}.")
 
 
+@pytest.mark.slow
 def test_the_peak_is_what_the_work_takes_and_no_more(tmp_path):
     (tmp_path / "size.txt").write_text(str(100_000_000))
     # The other process must find this module, and pytest gives it a name that depends on the folder.
@@ -56,12 +57,14 @@ def test_the_peak_is_what_the_work_takes_and_no_more(tmp_path):
     assert run.labels.tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_failure_in_the_other_process_is_a_sentence(tmp_path):
     with pytest.raises(CdpError) as error:
         run_in_fresh_process(_named("refuse"), tmp_path, "refusing")
     assert str(error.value) == f"refusing: not today, {tmp_path.name}."
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_named(tmp_path):
     with pytest.raises(CdpError) as error:
         run_in_fresh_process(_named("die"), tmp_path, "dying")
@@ -86,6 +89,7 @@ def test_bad_input(small_views):
         measure_baselines([Mine()], small_views.base, None, small_views.identities)
 
 
+@pytest.mark.slow
 def test_a_method_that_fails_gets_a_row_that_says_so(small_views, monkeypatch):
     import cdp.lab.baselines.measure as measure
 

@@ -7,9 +7,10 @@ from xml.etree import ElementTree
 import pytest
 
 from cdp.config.sections import RunRecipe
+from cdp.config.writing import markdown_table
 from cdp.errors import InputError
 from cdp.lab.study.design import Column, Measure, Paper, Plot, Study
-from cdp.lab.study.result_tables import markdown_table, results_of, table_of, written
+from cdp.lab.study.result_tables import results_of, table_of, written
 from cdp.lab.study.study_page import (
     Chapter,
     comparison_page,
@@ -143,14 +144,6 @@ def test_remarks_are_set_below_the_table_and_links_hold_from_the_page(results, t
     assert page.index("### On letters") < page.index("Fewer than hoped.")
     assert "![rank-1](../ratio/plot-rank1.svg)" in page
     assert "[results.json](../ratio/results.json)" in page
-
-
-def test_results_of_earlier_versions_are_read_with_todays_words(results, tmp_path):
-    results["rows"][0]["verdict"] = "not told apart"
-    (tmp_path / "results.json").write_text(json.dumps(results))
-    assert [row["verdict"] for row in read_results(tmp_path)["rows"]] == [
-        "no significant difference", "best", "behind", "best",
-    ]  # fmt: skip
 
 
 def test_the_share_of_the_gap_is_of_every_seed_by_itself_and_bounds_are_not_compared():

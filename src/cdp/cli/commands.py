@@ -1,0 +1,41 @@
+"""All commands, in the order of the help."""
+
+from __future__ import annotations
+
+from cdp.cli import (
+    artifact_commands,
+    baseline_commands,
+    face_commands,
+    image_commands,
+    label_commands,
+    network_commands,
+    recipe_commands,
+    recognition_commands,
+    report_commands,
+    run_commands,
+    study_commands,
+)
+from cdp.cli.app import app as app
+
+TOPICS = (
+    run_commands,
+    label_commands,
+    artifact_commands,
+    report_commands,
+    recipe_commands,
+    image_commands,
+    network_commands,
+    recognition_commands,
+    baseline_commands,
+    study_commands,
+    face_commands,
+)
+"""Importing a module adds its commands to the app; the help lists them in this order."""
+
+
+def _topic(command: object) -> int:
+    module = getattr(getattr(command, "callback", None), "__module__", "")
+    return next((at for at, topic in enumerate(TOPICS) if topic.__name__ == module), len(TOPICS))
+
+
+app.registered_commands.sort(key=_topic)

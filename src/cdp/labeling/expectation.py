@@ -1,0 +1,130 @@
+"""What to expect of labels before anybody looks at them, from known images that were labeled among the others.
+
+A known image's group says how often groups are mixed and identities split. Its partners of other identities are counted
+whether known or not, and scaled to the unlabeled images alone, which are what is labeled; so all images of a known
+identity must be known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cdp.consensus.group_ties import group_sizes, tie_to_group
+from cdp.evaluate.bootstrap import draw_identities, interval
+from cdp.types import ConsensusGraph, Labels
+from cdp.types.arrays import BoolArray, DoubleArray, LongArray
+from cdp.types.run_record import CalibrationBin, Expectation, Figure
+
+FEWEST_IMAGES = 50
+"""Known images in groups, below which confidence is not calibrated."""
+
+_REPLICATES = 1000
+_N_BINS = 10
+
+
+def expect(labels: Labels, identities: LongArray, seed: int = 0) -> Expectation:
+    """Precision and recall of pairs, and coverage, with 95 % intervals over the known identities.
+
+    Args:
+        labels: of all images, known ones among them.
+        identities: int64 (n,), negative where unknown.
+        seed: of the resampled identities.
+    """
+    counts = count_by_identity(labels, identities)
+    whole = counts.sum(axis=0)
+    draws = np.stack([draw_identities(len(counts), seed, number) @ counts for number in range(_REPLICATES)])
+    return Expectation(
+        identities=len(counts),
+        precision=_ratio(whole, draws, 0, 1),
+        recall=_ratio(whole, draws, 0, 2),
+        coverage=_ratio(whole, draws, 3, 4),
+    )
+
+
+def count_by_identity(labels: Labels, identities: LongArray) -> DoubleArray:
+    """For every known identity: ordered pairs found, in its groups, and to be found; images grouped, and in all.
+
+    Returns:
+        float64 (identities, 5).
+    """
+    known = identities >= 0
+    _, person = np.unique(identities[known], return_inverse=True)
+    own, others = _partners(labels, identities)
+    grouped = labels.labels[known] >= 0
+    n_people = int(person.max(initial=-1)) + 1
+    images = np.bincount(person, minlength=n_people)
+    columns = [own, own + others, None, grouped.astype(np.float64), np.ones(len(person))]
+    counts = np.empty((n_people, len(columns)))
+    for at, values in enumerate(columns):
+        counts[:, at] = images * (images - 1) if values is None else np.bincount(person, values, n_people)
+    return counts
+
+
+def _partners(labels: Labels, identities: LongArray) -> tuple[DoubleArray, DoubleArray]:
+    """For every known image: images of its identity in its group, and others, as many as would be there without the known ones."""
+    known = identities >= 0
+    found = labels.labels[known].astype(np.int64)
+    grouped = found >= 0
+    _, cell_of, overlap = np.unique(
+        np.stack([found, identities[known]], axis=1)[grouped], axis=0, return_inverse=True, return_counts=True
+    )
+    own = np.zeros(len(found))
+    own[grouped] = overlap[cell_of.ravel()] - 1
+    n_unlabeled = int((~known).sum())
+    # Strangers are in a group by chance: with the known ones gone, there are so many fewer.
+    scale = n_unlabeled / len(identities) if n_unlabeled else 1.0
+    return own, scale * (group_sizes(labels)[known] - 1 - own)
+
+
+def _ratio(whole: DoubleArray, draws: DoubleArray, above: int, below: int) -> Figure:
+    if whole[below] == 0:
+        return Figure()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        replicates = draws[:, above] / draws[:, below]
+    band = interval(replicates[np.isfinite(replicates)])
+    value = float(whole[above] / whole[below])
+    return Figure(value=value) if band is None else Figure(value=value, **band._asdict())
+
+
+def calibrate(scored: ConsensusGraph, labels: Labels, identities: LongArray, k: int) -> Labels:
+    """The same labels with a confidence that can be read: the expected share of the others in its group that are of its identity.
+
+    It is a rising function of the image's mean probability with its group, fitted on the known images; with few of them the
+    labels stay as they are.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    known = (identities >= 0) & (labels.labels >= 0)
+    if known.sum() < FEWEST_IMAGES:
+        return labels
+    tie = tie_to_group(scored, labels, k)
+    own, others = (part[labels.labels[identities >= 0] >= 0] for part in _partners(labels, identities))
+    rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(tie[known], own / (own + others))
+    confidence = np.where(labels.labels >= 0, rising.predict(tie), 0)
+    return replace(labels, confidence=np.clip(confidence, 0, 1).astype(np.float32))
+
+
+def measure_calibration(
+    scored: ConsensusGraph, identities: LongArray, *, disjoint: bool
+) -> list[CalibrationBin]:
+    """How often pairs that were given about one probability are one identity: what a reliability diagram shows.
+
+    Args:
+        scored: pairs of all images.
+        identities: int64 (n,), negative where unknown.
+        disjoint: a pair of a known and an unknown image is of two identities; else such pairs do not count.
+    """
+    ends = identities[scored.ids]
+    counts = (ends >= 0).any(axis=1) if disjoint else (ends >= 0).all(axis=1)
+    same: BoolArray = (ends[:, 0] == ends[:, 1])[counts]
+    probability = 1 - scored.doubt[counts].astype(np.float64)
+    at = np.minimum((probability * _N_BINS).astype(np.int64), _N_BINS - 1)
+    pairs = np.bincount(at, minlength=_N_BINS)
+    mean = np.bincount(at, probability, _N_BINS) / np.maximum(pairs, 1)
+    share = np.bincount(at, same, _N_BINS) / np.maximum(pairs, 1)
+    return [
+        CalibrationBin(pairs=int(pairs[one]), probability=float(mean[one]), same=float(share[one]))
+        for one in np.flatnonzero(pairs)
+    ]

@@ -1,0 +1,134 @@
+"""Values without a meaning: one sentence that names the option, however odd the value; never a traceback."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from cdp import Views
+from cdp.cli.main import app
+from cdp.errors import InputError
+from cdp.lab.study.design import Options
+
+HUGE = "9" * 400
+LONG = "a" * 300
+
+COMMANDS = {
+    "label": "label views --mediator vote --out out",
+    "learn": "label views --labeled views --out out",
+    "verify": "eval verification --embeddings views --pairs pairs.csv",
+    "identify": "eval identification --probes views --distractors others",
+    "split": "split photos --out out",
+    "check": "check photos",
+    "faces": "faces --out out.zip",
+    "example": "example --out out",
+    "train": "train photos --network small_vgg --out out",
+    "embed": "embed photos --networks nets --base small --out out",
+    "networks": "networks",
+    "baselines": "baselines views --validation views --methods kmeans --out out.json",
+    "run": "run --embeddings views --out out",
+    "study": "study committee_size recipe.toml --out out",
+}
+WRONG = [
+    *(("label", "--seed", value) for value in ("-1", "nan", HUGE)),
+    ("learn", "--seed", str(2**32)),
+    *(("label", "--k", value) for value in ("0", "-1", HUGE)),
+    *(("label", "--threads", value) for value in ("-1", "4097", HUGE)),
+    *(("label", "--memory-budget", value) for value in ("0", "-1", "nan", HUGE, f"{HUGE}GB")),
+    *(("label", "--threshold", value) for value in ("nan", "inf", "-0.1")),
+    *(("label", "--dim", value) for value in ("0", "-1", HUGE)),
+    *(("verify", "--folds", value) for value in ("-1", "0", "1", HUGE)),
+    *(("verify", "--replicates", value) for value in ("-1", HUGE)),
+    *(("verify", "--fprs", value) for value in ("nan", "0", "-1")),
+    *(("verify", "--seed", value) for value in ("-1", HUGE)),
+    *(("identify", "--threads", value) for value in ("-1", HUGE)),
+    *(("identify", "--sizes", value) for value in ("0", "-1")),
+    *(("identify", "--ranks", value) for value in ("0", "-1")),
+    *(("split", "--seed", value) for value in ("-1", HUGE)),
+    *(("split", "--unlabeled-parts", value) for value in ("0", "-1", str(10**30), HUGE)),
+    *(("split", "--labeled", value) for value in ("nan", HUGE, f"{HUGE}%")),
+    *(("check", "--threads", value) for value in ("-1", HUGE)),
+    *(("faces", "--seed", value) for value in ("-1", HUGE)),
+    *(("faces", "--threads", value) for value in ("-1", HUGE)),
+    *(("faces", "--difficulty", value) for value in ("nan", "-1")),
+    *(("example", "--identities", value) for value in ("0", "-1", HUGE)),
+    *(("train", option, "nan") for option in ("--weight-decay", "--rate", "--momentum")),
+    *(("train", "--seed", value) for value in ("-1", HUGE)),
+    *(("embed", "--batch", value) for value in ("0", "-1")),
+    *(("networks", "--classes", value) for value in ("0", HUGE)),
+    *(("networks", "--size", value) for value in ("0", HUGE)),
+    *(("baselines", "--seed", value) for value in ("-1", str(2**32))),
+    *(("run", "--seed", value) for value in ("-1", str(2**32), HUGE)),
+    *(("run", "--train.weight_decay", value) for value in ("nan", "inf")),
+    *(("study", "--seeds", value) for value in ("0", "-1")),
+    *(("study", "--pair-recall", value) for value in ("nan", "2")),
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("home")
+    embeddings = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+    Views(embeddings, None, np.arange(12) // 2).save(folder / "views")
+    Views(embeddings).save(folder / "others")
+    pairs = "".join(f"{row},{row + 1},{1 - row % 2}\n" for row in range(11))
+    (folder / "pairs.csv").write_text(f"first_row,second_row,same\n{pairs}")
+    (folder / "recipe.toml").write_text('[data]\nembeddings = "views"\n')
+    (folder / "photos").mkdir()
+    return folder
+
+
+def refuse(home, monkeypatch, words, codes=(2,)):
+    monkeypatch.chdir(home)
+    before = sorted(home.iterdir())
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code in codes, result.output
+    assert result.stderr.count("Error") == 1
+    assert sorted(home.iterdir()) == before
+    return result.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize(("command", "option", "value"), WRONG, ids=lambda text: text[:20])
+def test_a_value_without_a_meaning_names_its_option(home, monkeypatch, command, option, value):
+    said = refuse(home, monkeypatch, [*COMMANDS[command].split(), option, value])
+    name = option.removeprefix("--").replace("-", "_")
+    assert option in said or name in said
+
+
+@pytest.mark.parametrize(
+    "out", [LONG, "/proc/nowhere/x", f"{LONG}/x", "pairs.csv/x"], ids=lambda out: out[:16]
+)
+@pytest.mark.parametrize("command", ["label", "split", "run", "baselines"])
+def test_an_output_that_cannot_be_made_is_named(home, monkeypatch, command, out):
+    words = COMMANDS[command].split()
+    words[words.index("--out") + 1] = out
+    said = refuse(home, monkeypatch, words, codes=(1,))
+    assert f"{out}: cannot be written (" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"label {LONG} --mediator vote --out out",
+        f"split {LONG}.csv --out out",
+        f"check {LONG}",
+        f"show {LONG}",
+        f"report {LONG}",
+        f"eval labels {LONG} --identities views",
+        f"run {LONG}.toml --out out",
+        f"run --images {LONG} --out out",
+        f"recipe check {LONG}",
+        f"recipe new {LONG}",
+    ],
+    ids=lambda words: words.split(LONG)[0].strip(),
+)
+def test_a_name_beyond_the_limit_of_the_file_system_is_named(home, monkeypatch, words):
+    said = refuse(home, monkeypatch, words.split(), codes=(1, 2))
+    assert LONG in said
+    assert "File name too long" in said
+
+
+def test_a_share_that_is_no_number():
+    for value in (float("nan"), -0.1, 1.1):
+        with pytest.raises(InputError, match=r"pair_recall = .*: a share from 0 to 1"):
+            Options(pair_recall=value)
