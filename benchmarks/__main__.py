@@ -16,7 +16,7 @@ NAMES = (
     "consensus",
     "propagation",
     "memory",
-    "neighbors",
+    "search",
     "startup",
     "fuzz",
     "lfw",

@@ -17,7 +17,7 @@ class Engine:
 
     device: str = setting(
         "auto",
-        "Where networks and exact search compute: auto (a GPU if there is one), cpu, cuda, cuda:1, mps.",
+        "Where networks and k-NN searches compute: auto (a GPU if there is one), cpu, cuda, cuda:1, mps.",
     )
     threads: int = setting(
         0,

@@ -106,7 +106,6 @@ def test_heavy_libraries_stay_where_they_belong(file):
         "torch": {"nets", "devices"},
         "ray": {"engine"},
         "faiss": set(),
-        "pynndescent": {"graph"},
         "matplotlib": {"report", "evaluate", "cli"},
         "rich": {"progress", "cli"},
         "typer": {"cli"},
@@ -117,7 +116,7 @@ def test_heavy_libraries_stay_where_they_belong(file):
     }
     for name in imports(file, everywhere=True):
         library = name.split(".")[0]
-        is_device_path = library == "torch" and file.name == "exact_torch.py"
+        is_device_path = library == "torch" and file.name == "tiles_torch.py"
         if library in homes and not is_device_path:
             assert package_of(file) in homes[library], f"{file} imports {library}"
 
@@ -149,7 +148,7 @@ def test_importing_is_light():
         text=True,
         check=True,
     ).stdout.split()
-    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "pynndescent", "matplotlib"}
+    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "matplotlib"}
     assert not heavy & set(loaded)
 
 
@@ -161,7 +160,7 @@ def test_the_help_loads_nothing_heavy():
         "print('LOADED', *sys.modules)"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "torch", "pynndescent", "matplotlib"}
+    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "torch", "matplotlib"}
     assert not heavy & set(loaded.split("LOADED")[1].split())
 
 

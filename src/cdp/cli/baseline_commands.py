@@ -175,7 +175,13 @@ def _add_graph(
 
     assert views.identities is not None, "looked for when they were read"
     graph = knn_graph(
-        embeddings, search.k, search.method, seed=seed, threads=engine.threads, progress=progress
+        embeddings,
+        search.k,
+        search.method,
+        recall=search.recall,
+        seed=seed,
+        threads=engine.threads,
+        progress=progress,
     )
     return embeddings, graph, views.identities
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.consensus.pair_features import neighbor_distribution
-from cdp.graph.exact import similarities, sort_rows
+from cdp.graph.exact import similarities
+from cdp.graph.neighbor_lists import sort_rows
 from cdp.input_blocks import EVIDENCE
 from cdp.kernels import kernel
 from cdp.parallel import map_blocks, spans

@@ -24,8 +24,15 @@ class SearchSettings:
     """The k-NN graphs."""
 
     k: int = setting(20, "Neighbors of each image in every graph.", meaning="a number of neighbors", low=1)
-    method: Literal["auto", "exact", "nndescent"] = setting(
+    method: Literal["auto", "exact", "approximate"] = setting(
         "auto", "How neighbors are searched; auto = exact up to 50,000 images."
+    )
+    recall: float = setting(
+        0.97,
+        "Share of the true neighbors that an approximate search shall find, on a sample; it takes the cheapest way there.",
+        meaning="a share",
+        above=0,
+        high=1,
     )
 
 

@@ -183,7 +183,7 @@ def _meanings(neighbors: IntArray, numbers: AnyArray, present: BoolArray) -> set
 
 def _arrange(neighbors: IntArray, similarity: FloatArray) -> KnnGraph:
     """Best first with ties by id; the image itself and second mentions dropped, pads at the end."""
-    from cdp.graph.exact import drop_repeats, sort_rows
+    from cdp.graph.neighbor_lists import drop_repeats, sort_rows
 
     ids, values = neighbors.copy(), similarity.copy()
     values[ids < 0] = -np.inf

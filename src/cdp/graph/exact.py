@@ -1,7 +1,8 @@
-"""Exact k-NN search: tiles of the similarity matrix, of which only the best k per row are kept."""
+"""Exact k-NN search: tiles of the similarity matrix, of which only the best of every row and column are kept."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
@@ -10,23 +11,27 @@ import numpy as np
 
 from cdp.devices import find_accelerator
 from cdp.errors import InputError
-from cdp.kernels import kernel, sum_kernel
+from cdp.graph.neighbor_lists import drop_repeats, insert_rows, insert_rows_and_columns, sort_rows
+from cdp.kernels import sum_kernel
 from cdp.parallel import map_blocks, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
+from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
-# Fixed, not derived from cores or memory: the rounding of a matrix product depends on its shape, and the same
-# images must give the same graph everywhere. A thread needs about 40 MB.
-QUERY_ROWS = 1024
-GALLERY_ROWS = 8192
-# A few more candidates than k are kept and measured again by `similarities`, so that equal images tie exactly. Where
-# even the spare ones lie within rounding of the k-th (many copies of an image), the row is searched once more in full.
+# A block of embeddings is read once for many tiles; a tile stays in the processor's cache while it is searched. A
+# thread needs about 20 MB.
+BLOCK_ROWS = 4096
+TILE_ROWS = 512
+# A few more candidates than k are kept and measured again by `similarities`, so that neither the rounding of a product,
+# which depends on the shape of its tile, nor the order of tiles decides anything. Where even the spare ones lie within
+# rounding of the k-th (many copies of an image), the row is searched once more in full.
 _SPARE = 4
 _ROUNDING = 1e-5
 
-CandidateSearch: TypeAlias = Callable[[IntArray], tuple[FloatArray, IntArray]]
-"""From queries to the similarities and ids of the few best images of each, best first."""
+Candidates: TypeAlias = tuple[FloatArray, IntArray]
+"""Similarities and ids of the few best images of each row, best first; -inf and -1 where there are fewer."""
+CandidateSearch: TypeAlias = Callable[[IntArray], Candidates]
+"""From queries to their candidates."""
 
 
 def exact_graph(
@@ -38,66 +43,120 @@ def exact_graph(
     progress: Progress = no_progress,
     step: str = "k-NN graph",
 ) -> KnnGraph:
-    """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix."""
-    rows = np.arange(embeddings.n_images, dtype=np.int32)
-    neighbors, similarity = search_rows(
-        embeddings, rows, k, threads=threads, device=device, progress=progress, step=step
-    )
+    """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix.
+
+    The similarity of a pair is computed once and used for both images.
+    """
+    n_images = embeddings.n_images
+    keep = min(k + _SPARE, n_images - 1)
+    accelerator = find_accelerator(device)
+    if accelerator is None:
+        best, ids = _join_blocks(embeddings, keep, threads, progress, step)
+    else:
+        from cdp.graph.tiles_torch import join_blocks
+
+        best, ids = join_blocks(embeddings, keep, accelerator, progress, step)
+    neighbors = np.empty((n_images, k), np.int32)
+    similarity = np.empty((n_images, k), np.float32)
+
+    def settle(span: tuple[int, int]) -> None:
+        rows = slice(*span)
+        queries = np.arange(*span, dtype=np.int32)
+        neighbors[rows], similarity[rows] = _settle(embeddings, queries, k, best[rows], ids[rows])
+
+    for _ in map_blocks(settle, spans(n_images, BLOCK_ROWS), threads):
+        pass
     return KnnGraph(neighbors, similarity, method="exact")
 
 
 def search_rows(
-    embeddings: Embeddings,
-    rows: IntArray,
-    k: int,
-    *,
-    threads: int = 0,
-    device: str = "auto",
-    progress: Progress = no_progress,
-    step: str = "k-NN graph",
+    embeddings: Embeddings, rows: IntArray, k: int, *, threads: int = 0, device: str = "auto"
 ) -> tuple[IntArray, FloatArray]:
     """Neighbors and similarities of some of the images, each (len(rows), k)."""
-    n_images = embeddings.n_images
-    keep = min(k + _SPARE, n_images - 1)
+    keep = min(k + _SPARE, embeddings.n_images - 1)
     find_candidates: CandidateSearch = partial(_find_candidates, embeddings, keep)
     accelerator = find_accelerator(device)
     if accelerator is not None:
-        from cdp.graph.exact_torch import make_candidate_search
+        from cdp.graph.tiles_torch import make_candidate_search
 
         find_candidates, threads = make_candidate_search(embeddings, keep, accelerator), 1
-    neighbors = np.empty((len(rows), k), np.int32)
-    similarity = np.empty((len(rows), k), np.float32)
 
-    def search(span: tuple[int, int]) -> tuple[int, int]:
-        queries = rows[span[0] : span[1]]
-        best, ids = find_candidates(queries)
-        ends = np.stack([np.repeat(queries, keep), ids.ravel()], axis=1)
-        exact = similarities(embeddings, ends).reshape(ids.shape)
-        sort_rows(exact, ids)
-        if keep < n_images - 1:
-            for row in np.flatnonzero(best[:, k - 1] - best[:, keep - 1] < _ROUNDING):
-                ids[row, :k], exact[row, :k] = _search_in_full(embeddings, int(queries[row]), k)
-        neighbors[span[0] : span[1]] = ids[:, :k]
-        similarity[span[0] : span[1]] = exact[:, :k]
-        return span
+    def search(span: tuple[int, int]) -> tuple[IntArray, FloatArray]:
+        queries = rows[slice(*span)]
+        return _settle(embeddings, queries, k, *find_candidates(queries))
 
-    for _, done in map_blocks(search, spans(len(rows), QUERY_ROWS), threads):
-        progress(step, done, len(rows))
-    return neighbors, similarity
+    found = list(map_blocks(search, spans(len(rows), TILE_ROWS), threads))
+    return np.concatenate([ids for ids, _ in found]), np.concatenate([values for _, values in found])
 
 
-def _find_candidates(embeddings: Embeddings, keep: int, queries: IntArray) -> tuple[FloatArray, IntArray]:
+def _join_blocks(
+    embeddings: Embeddings, keep: int, threads: int, progress: Progress, step: str
+) -> Candidates:
+    """The candidates of every image: all pairs of blocks, each tile for its rows and its columns."""
+    n_images = embeddings.n_images
+    best = np.full((n_images, keep), -np.inf, np.float32)
+    ids = np.full((n_images, keep), -1, np.int32)
+    blocks = spans(n_images, BLOCK_ROWS)
+    locks = [threading.RLock() for _ in blocks]
+    memory = threading.local()
+
+    def join(pair: tuple[int, int]) -> None:
+        first, second = pair
+        (start, stop), (other_start, other_stop) = blocks[first], blocks[second]
+        gallery = embeddings.block(other_start, other_stop)
+        queries = gallery if first == second else embeddings.block(start, stop)
+        if not hasattr(memory, "tile"):
+            memory.tile = np.empty(TILE_ROWS * BLOCK_ROWS, np.float32)
+        for low, high in spans(stop - start, TILE_ROWS):
+            left = low if first == second else 0  # of a block with itself, nothing below the diagonal
+            shape = high - low, other_stop - other_start - left
+            tile = memory.tile[: shape[0] * shape[1]].reshape(shape)
+            np.matmul(queries[low:high], gallery[left:].T, out=tile)
+            with locks[first], locks[second]:
+                insert_rows_and_columns(tile, start + low, other_start + left, best, ids)
+
+    pairs = pairs_of_blocks(len(blocks))
+    for done, _ in enumerate(map_blocks(join, pairs, threads), 1):
+        progress(step, done * n_images // len(pairs), n_images)
+    return best, ids
+
+
+def pairs_of_blocks(n_blocks: int) -> list[tuple[int, int]]:
+    """Every unordered pair of blocks once, the first never after the second.
+
+    Pairs that follow one another share no block where that is possible, so that threads seldom wait for each other.
+    """
+    apart = [
+        (first, (first + gap) % n_blocks) for gap in range(n_blocks // 2 + 1) for first in range(n_blocks)
+    ]
+    return list(dict.fromkeys((min(pair), max(pair)) for pair in apart))
+
+
+def _settle(
+    embeddings: Embeddings, queries: IntArray, k: int, best: FloatArray, ids: IntArray
+) -> tuple[IntArray, FloatArray]:
+    """The k nearest neighbors among the candidates: measured by `similarities`, ties by id."""
+    keep = ids.shape[1]
+    ids = ids.copy()
+    ends = np.stack([np.repeat(queries, keep), ids.ravel()], axis=1)
+    similarity = similarities(embeddings, ends).reshape(ids.shape)
+    sort_rows(similarity, ids)
+    if keep < embeddings.n_images - 1:
+        for row in np.flatnonzero(best[:, k - 1] - best[:, keep - 1] < _ROUNDING):
+            ids[row, :k], similarity[row, :k] = _search_in_full(embeddings, int(queries[row]), k)
+    return ids[:, :k], similarity[:, :k]
+
+
+def _find_candidates(embeddings: Embeddings, keep: int, queries: IntArray) -> Candidates:
     """The `keep` best similarities and ids of every query, best first."""
     best = np.full((len(queries), keep), -np.inf, np.float32)
     ids = np.full((len(queries), keep), -1, np.int32)
     query_vectors = embeddings.take(queries)
-    tile = np.empty((len(queries), GALLERY_ROWS), np.float32)
-    for start, stop in spans(embeddings.n_images, GALLERY_ROWS):
-        width = stop - start
-        # Ragged last tiles get their own buffer: BLAS writes only into contiguous memory without a copy.
-        out = tile if width == GALLERY_ROWS else np.empty((len(queries), width), np.float32)
-        np.matmul(query_vectors, embeddings.block(start, stop).T, out=out)
-        _keep_best(out, queries, start, best, ids)
+    memory = np.empty(len(queries) * BLOCK_ROWS, np.float32)
+    for start, stop in spans(embeddings.n_images, BLOCK_ROWS):
+        tile = memory[: len(queries) * (stop - start)].reshape(len(queries), stop - start)
+        np.matmul(query_vectors, embeddings.block(start, stop).T, out=tile)
+        insert_rows(tile, queries, start, best, ids)
     return best, ids
 
 
@@ -107,7 +166,7 @@ def _search_in_full(embeddings: Embeddings, query: int, k: int) -> tuple[IntArra
     similarity = np.concatenate(
         [
             similarities(embeddings, np.stack([np.full(stop - start, query), others[start:stop]], axis=1))
-            for start, stop in spans(len(others), GALLERY_ROWS)
+            for start, stop in spans(len(others), BLOCK_ROWS)
         ]
     )
     best = np.lexsort((others, -similarity))[:k]
@@ -146,48 +205,11 @@ def _cosines(source: AnyArray, scale: AnyArray, ends: AnyArray, similarity: Floa
         similarity[row] = min(1.0, max(-1.0, total * scale[first] * scale[second]))
 
 
-@kernel
-def _keep_best(tile: FloatArray, queries: IntArray, offset: int, best: FloatArray, ids: IntArray) -> None:
-    """Insert a tile's columns into each row's sorted list of the best; the earlier id wins a tie."""
-    keep = best.shape[1]
-    for row in range(tile.shape[0]):
-        itself = queries[row] - offset
-        bar = best[row, keep - 1]
-        for column in range(tile.shape[1]):
-            value = tile[row, column]
-            if value > bar and column != itself:
-                slot = keep - 1
-                while slot > 0 and best[row, slot - 1] < value:
-                    best[row, slot] = best[row, slot - 1]
-                    ids[row, slot] = ids[row, slot - 1]
-                    slot -= 1
-                best[row, slot] = value
-                ids[row, slot] = offset + column
-                bar = best[row, keep - 1]
-
-
-@kernel
-def sort_rows(similarity: FloatArray, ids: IntArray) -> None:
-    """Insertion sort of every row: most similar first, ties by id, missing ones (-1) last."""
-    for row in range(similarity.shape[0]):
-        for start in range(similarity.shape[1]):
-            value = similarity[row, start]
-            image = ids[row, start]
-            slot = start
-            while slot > 0 and (
-                similarity[row, slot - 1] < value
-                or (similarity[row, slot - 1] == value and ids[row, slot - 1] > image)
-            ):
-                similarity[row, slot] = similarity[row, slot - 1]
-                ids[row, slot] = ids[row, slot - 1]
-                slot -= 1
-            similarity[row, slot] = value
-            ids[row, slot] = image
-
-
-def graph_from_neighbors(embeddings: Embeddings, neighbors: AnyArray, method: str = "given") -> KnnGraph:
+def graph_from_neighbors(
+    embeddings: Embeddings, neighbors: AnyArray, method: str = "given", *, threads: int = 0
+) -> KnnGraph:
     """A graph from neighbor ids alone: self, repeats and pads (-1) are dropped, similarities measured here."""
-    n_images, width = neighbors.shape
+    n_images = len(neighbors)
     if n_images != embeddings.n_images or neighbors.min() < -1 or neighbors.max() >= n_images:
         raise InputError(
             f"Neighbors of {n_images:,} images with ids {neighbors.min()}..{neighbors.max()} do not belong to "
@@ -195,30 +217,24 @@ def graph_from_neighbors(embeddings: Embeddings, neighbors: AnyArray, method: st
         )
     ids = np.array(neighbors, dtype=np.int32)
     drop_repeats(ids)
-    similarity = np.full(ids.shape, -np.inf, np.float32)
-    for start, stop in spans(n_images, max(1, 2**22 // width)):
-        block = ids[start:stop]
-        rows: LongArray = np.repeat(np.arange(start, stop), width)
-        present = block.ravel() >= 0
-        ends = np.stack([rows[present], block.ravel()[present]], axis=1)
-        similarity[start:stop].reshape(-1)[present] = similarities(embeddings, ends)
-    sort_rows(similarity, ids)
-    used = int((ids >= 0).sum(axis=1).max())
-    if used == 0:
-        used = 1
+    similarity = measure_lists(embeddings, ids, threads)
+    used = max(1, int((ids >= 0).sum(axis=1).max()))
     return KnnGraph(ids[:, :used], similarity[:, :used], method=method)
 
 
-@kernel
-def drop_repeats(ids: IntArray) -> None:
-    """Replace the image itself and every second mention by -1."""
-    for row in range(ids.shape[0]):
-        for column in range(ids.shape[1]):
-            image = ids[row, column]
-            if image == row:
-                ids[row, column] = -1
-                continue
-            for earlier in range(column):
-                if ids[row, earlier] == image:
-                    ids[row, column] = -1
-                    break
+def measure_lists(embeddings: Embeddings, ids: IntArray, threads: int) -> FloatArray:
+    """The similarities of every image and those in its list, float32 (n, width); `ids` are sorted, best first."""
+    n_images, width = ids.shape
+    similarity = np.full(ids.shape, -np.inf, np.float32)
+
+    def measure(span: tuple[int, int]) -> None:
+        rows: IntArray = np.repeat(np.arange(*span, dtype=np.int32), width)
+        others = ids[slice(*span)].ravel()
+        present = others >= 0
+        ends = np.stack([rows[present], others[present]], axis=1)
+        similarity[slice(*span)].reshape(-1)[present] = similarities(embeddings, ends)
+        sort_rows(similarity[slice(*span)], ids[slice(*span)])
+
+    for _ in map_blocks(measure, spans(n_images, max(1, 2**18 // width)), threads):
+        pass
+    return similarity

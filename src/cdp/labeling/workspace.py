@@ -58,7 +58,7 @@ def find_graphs(
     for name, model in zip(views.names, views, strict=True):
         if name not in graphs and work.cache.folder is not None:
             inputs = [work.cache.hash(model.source), search_inputs(settings, model.n_images, seed)]
-            keys[name] = step_key("graph", 1, None, inputs)
+            keys[name] = step_key("graph", 2, None, inputs)
             kept = work.cache.get("graph", keys[name], KnnGraph)
             graphs |= {} if kept is None else {name: kept}
     missing = [name for name in views.names if name not in graphs]
@@ -67,6 +67,7 @@ def find_graphs(
             [model for name, model in zip(views.names, views, strict=True) if name in missing],
             settings.k,
             settings.method,
+            recall=settings.recall,
             names=[f"{part}{name}" for name in missing],
             seed=seed,
             threads=work.engine.threads,
@@ -80,9 +81,9 @@ def find_graphs(
 
 
 def search_inputs(settings: SearchSettings, n_images: int, seed: int) -> list[object]:
-    """What a graph depends on beside the embeddings; an exact one does not depend on the seed."""
+    """What a graph depends on beside the embeddings; an exact one does not depend on recall and seed."""
     method = choose_method(settings.method, n_images)
-    return [settings.k, method, seed if method != "exact" else None]
+    return [settings.k, method, *([] if method == "exact" else [settings.recall, seed])]
 
 
 def _by_name(views: Views, given: Graphs | None, k: int) -> dict[str, KnnGraph]:

@@ -31,7 +31,7 @@ from cdp.types.run_record import (
     read_json,
 )
 
-_LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pynndescent", "pillow", "torch", "timm")
+_LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pillow", "torch", "timm")
 
 
 def make_record(

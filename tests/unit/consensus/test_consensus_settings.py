@@ -25,7 +25,7 @@ from cdp.types import ALL_INPUTS, PAPER_INPUTS
 def test_the_paper_to_the_letter():
     paper = ConsensusSettings.of("paper")
     assert plain(paper) == {
-        "preset": "paper", "k": 20, "method": "auto", "mediator": "mlp", "inputs": list(PAPER_INPUTS),
+        "preset": "paper", "k": 20, "method": "auto", "recall": 0.97, "mediator": "mlp", "inputs": list(PAPER_INPUTS),
         "evidence": ["similarity", "ranks", "common_neighbors", "density"],
         "train_on": "labeled", "passes": 2, "disjoint": True, "threshold": 0.96, "quorum": -1, "vote_threshold": -1.0, "grouping": "components",
         "join_above": 0.3, "max_size": 600, "step": 0.1, "tune": False, "precision": 0.0, "recall_weight": 1.0, "soft_depth": 0,
@@ -115,7 +115,7 @@ def test_numpys_numbers_are_numbers():
         ({"vote_threshold": 1.5}, "vote_threshold = 1.5: a cosine similarity from -1 to 1."),
         ({"vote_threshold": -96}, "vote_threshold = -96: a cosine similarity from -1 to 1."),
         ({"grouping": "magic"}, 'grouping = "magic": choose one of components, average.'),
-        ({"method": "magic"}, 'method = "magic": choose one of auto, exact, nndescent.'),
+        ({"method": "magic"}, 'method = "magic": choose one of auto, exact, approximate.'),
         (
             {"inputs": ("affinty",)},
             f'inputs[0] = "affinty": choose one of {", ".join(ALL_INPUTS)}. Did you mean affinity?',

@@ -4,7 +4,14 @@ import pytest
 import reference
 from cdp.errors import InputError
 from cdp.graph import exact
-from cdp.graph.exact import exact_graph, graph_from_neighbors, search_rows, similarities
+from cdp.graph.exact import (
+    exact_graph,
+    graph_from_neighbors,
+    pairs_of_blocks,
+    search_rows,
+    similarities,
+)
+from cdp.graph.neighbor_lists import insert_rows_and_columns
 from cdp.types import Embeddings
 
 
@@ -79,24 +86,36 @@ def test_many_copies_of_an_image_are_ordered_by_id():
     np.testing.assert_array_equal(graph.neighbors, expected)
 
 
-@pytest.mark.parametrize(("query_rows", "gallery_rows"), [(1, 1), (7, 1024), (1024, 7), (16, 31), (200, 200)])
+@pytest.mark.parametrize(("block_rows", "tile_rows"), [(23, 1), (31, 16), (66, 66), (100, 7), (199, 512)])
 @pytest.mark.parametrize("make", [lambda: _random(200, 12, seed=2), lambda: _signs(200, seed=2)])
-def test_block_boundaries_do_not_show(monkeypatch, query_rows, gallery_rows, make):
+def test_block_boundaries_do_not_show(monkeypatch, block_rows, tile_rows, make):
     embeddings = Embeddings(make())
     whole = exact_graph(embeddings, 6, threads=1)
-    monkeypatch.setattr(exact, "QUERY_ROWS", query_rows)
-    monkeypatch.setattr(exact, "GALLERY_ROWS", gallery_rows)
-    cut = exact_graph(embeddings, 6, threads=1)
-    np.testing.assert_array_equal(cut.neighbors, whole.neighbors)
-    np.testing.assert_array_equal(cut.similarity, whole.similarity)
+    monkeypatch.setattr(exact, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(exact, "TILE_ROWS", tile_rows)
+    for threads in (1, 2, 5):
+        cut = exact_graph(embeddings, 6, threads=threads)
+        assert cut.neighbors.tobytes() == whole.neighbors.tobytes()
+        assert cut.similarity.tobytes() == whole.similarity.tobytes()
 
 
-def test_number_of_threads_does_not_show(monkeypatch):
-    monkeypatch.setattr(exact, "QUERY_ROWS", 16)
-    embeddings = Embeddings(_random(200, 24, seed=3))
-    one, two = (exact_graph(embeddings, 10, threads=jobs) for jobs in (1, 2))
-    assert one.neighbors.tobytes() == two.neighbors.tobytes()
-    assert one.similarity.tobytes() == two.similarity.tobytes()
+@pytest.mark.parametrize("n_blocks", range(1, 12))
+def test_every_pair_of_blocks_is_joined_once(n_blocks):
+    pairs = pairs_of_blocks(n_blocks)
+    assert sorted(pairs) == [
+        (first, second) for first in range(n_blocks) for second in range(first, n_blocks)
+    ]
+
+
+def test_a_tile_serves_its_rows_and_its_columns():
+    tile = np.random.default_rng(0).normal(size=(70, 150)).astype(np.float32)
+    best, ids = np.full((300, 5), -np.inf, np.float32), np.full((300, 5), -1, np.int32)
+    insert_rows_and_columns(tile, 10, 100, best, ids)
+    for row in range(70):
+        np.testing.assert_array_equal(ids[10 + row], 100 + np.argsort(-tile[row])[:5])
+    for column in range(150):
+        np.testing.assert_array_equal(ids[100 + column], 10 + np.argsort(-tile[:, column])[:5])
+    np.testing.assert_array_equal(np.isneginf(best), ids < 0)
 
 
 def test_some_rows_are_the_rows_of_the_whole():
@@ -109,7 +128,7 @@ def test_some_rows_are_the_rows_of_the_whole():
 
 
 def test_the_watch_is_told_until_all_rows_are_done(monkeypatch):
-    monkeypatch.setattr(exact, "QUERY_ROWS", 30)
+    monkeypatch.setattr(exact, "BLOCK_ROWS", 40)
     calls = []
     exact_graph(
         Embeddings(_random(70, 4)),
@@ -118,7 +137,7 @@ def test_the_watch_is_told_until_all_rows_are_done(monkeypatch):
         progress=lambda *news: calls.append(news),
         step="k-NN graph a",
     )
-    assert calls == [("k-NN graph a", 30, 70), ("k-NN graph a", 60, 70), ("k-NN graph a", 70, 70)]
+    assert calls == [("k-NN graph a", 23, 70), ("k-NN graph a", 46, 70), ("k-NN graph a", 70, 70)]
 
 
 def test_the_callers_array_is_unchanged():

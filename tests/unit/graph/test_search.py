@@ -4,7 +4,8 @@ import pytest
 import reference
 from cdp.errors import InputError
 from cdp.graph.exact import exact_graph
-from cdp.graph.search import knn_graph, knn_graphs, measure_recall
+from cdp.graph.recall import measure_recall
+from cdp.graph.search import knn_graph, knn_graphs
 from cdp.types import Embeddings, KnnGraph
 
 
@@ -46,7 +47,8 @@ def test_steps_carry_the_models_names(small_views):
         ({"k": 10}, "k=10 neighbors cannot be found among 10 images; choose k below 10."),
         ({"k": 11}, "k=11 neighbors cannot be found among 10 images; choose k below 10."),
         ({"k": 0}, "k=0: at least 1 neighbor per image is needed."),
-        ({"k": 3, "method": "faiss"}, "method='faiss': choose from auto, exact, nndescent."),
+        ({"k": 3, "method": "faiss"}, "method='faiss': choose from auto, exact, approximate."),
+        ({"k": 3, "recall": 97}, "recall=97: give a share of the neighbors, above 0 and up to 1."),
         ({"k": 3, "threads": -1}, "threads=-1: give a number of threads, or 0 for all cores."),
     ],
 )
@@ -79,7 +81,7 @@ def test_recall_counts_what_a_spoiled_graph_lost():
 
 
 def test_a_sample_of_rows_measures_recall(monkeypatch):
-    monkeypatch.setattr("cdp.graph.search._RECALL_SAMPLE", 20)
+    monkeypatch.setattr("cdp.graph.recall.SAMPLE_ROWS", 20)
     embeddings = Embeddings(np.random.default_rng(3).normal(size=(100, 8)))
     graph = exact_graph(embeddings, 5, threads=1)
     half = np.arange(100) % 2 == 0
@@ -97,23 +99,6 @@ def test_real_faces_in_half_precision(shared_data):
     neighbors, similarity = reference.knn(vectors, 10)
     np.testing.assert_allclose(graph.similarity, similarity, atol=1e-6)
     assert np.mean(graph.neighbors == neighbors) > 0.99
-
-
-@pytest.mark.slow
-def test_nndescent_finds_nearly_all_and_the_same_every_time(monkeypatch):
-    vectors = _clustered(150, 10, 32, seed=4)
-    models = [Embeddings(vectors), Embeddings(vectors)]
-    first, second = knn_graphs(models, 10, "nndescent", seed=7, threads=1)
-    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")  # PyNNDescent by itself would answer differently
-    again = knn_graph(vectors, 10, "nndescent", seed=7, threads=1)
-    exact = knn_graph(vectors, 10, "exact", threads=1)
-    found = np.mean([np.isin(*rows).mean() for rows in zip(exact.neighbors, first.neighbors, strict=True)])
-    assert found > 0.9
-    assert first.recall == pytest.approx(found, abs=0.05)
-    assert first.method == "nndescent"
-    for graph in (second, again):
-        assert graph.neighbors.tobytes() == first.neighbors.tobytes()
-        assert graph.similarity.tobytes() == first.similarity.tobytes()
 
 
 def test_one_image_has_no_neighbors():

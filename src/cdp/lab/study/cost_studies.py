@@ -34,7 +34,7 @@ from cdp.types.run_record import read_json
 _TRAINING_IMAGES = 5_000
 _PER_IDENTITY = 12.0
 _STEPS = ("graphs", "consensus", "groups")
-_METHODS = ("exact", "nndescent")
+_METHODS = ("exact", "approximate")
 
 
 @dataclass(frozen=True)

@@ -12,25 +12,27 @@ import torch
 
 from cdp import devices
 from cdp.errors import InputError, MissingExtraError
-from cdp.graph import exact, exact_torch
-from cdp.graph.search import each_knn_graph, knn_graph, knn_graphs, measure_recall
+from cdp.graph import approximate, cluster_plan, exact, tiles_torch
+from cdp.graph.recall import measure_recall
+from cdp.graph.search import each_knn_graph, knn_graph, knn_graphs
 from cdp.types import Embeddings
 
 
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Several tiles and blocks, the last ones ragged."""
-    monkeypatch.setattr(exact, "QUERY_ROWS", 64)
-    monkeypatch.setattr(exact, "GALLERY_ROWS", 50)
-    monkeypatch.setattr(exact_torch, "GALLERY_ROWS", 50)
+    monkeypatch.setattr(exact, "TILE_ROWS", 32)
+    monkeypatch.setattr(exact, "BLOCK_ROWS", 50)
+    monkeypatch.setattr(tiles_torch, "BLOCK_ROWS", 50)
 
 
 @pytest.fixture
 def through_torch(monkeypatch):
     """Every device is torch's CPU."""
-    monkeypatch.setattr(
-        exact, "find_accelerator", lambda name: None if name == "cpu" else torch.device("cpu")
-    )
+    for module in (exact, approximate):
+        monkeypatch.setattr(
+            module, "find_accelerator", lambda name: None if name == "cpu" else torch.device("cpu")
+        )
 
 
 def _faces(dtype):
@@ -53,7 +55,7 @@ def _copies(dtype):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("make", [_faces, _signs, _copies])
 def test_the_same_neighbors_and_similarities(monkeypatch, small_tiles, through_torch, make, dtype, resident):
-    monkeypatch.setattr(exact_torch, "_RESIDENT_BYTES", resident)
+    monkeypatch.setattr(tiles_torch, "_FREE_BYTES", resident)
     vectors = make(dtype)
     for k in (1, 9, 332):
         here = knn_graph(vectors, k, threads=1, device="cpu")
@@ -81,6 +83,20 @@ def test_real_faces(through_torch, shared_data):
     np.testing.assert_allclose(there.similarity, here.similarity, atol=1e-6)
 
 
+@pytest.mark.parametrize("resident", [2**34, 0], ids=["resident", "streamed"])
+def test_the_approximate_search_finds_the_same(monkeypatch, small_tiles, through_torch, resident):
+    monkeypatch.setattr(tiles_torch, "_FREE_BYTES", resident)
+    monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
+    monkeypatch.setattr(approximate, "CLUSTER_SIZE", 20)
+    here, there = (
+        knn_graph(_faces(np.float32), 5, "approximate", recall=0.9, threads=2, device=device)
+        for device in ("cpu", "cuda")
+    )
+    assert here.method == there.method == "approximate"
+    np.testing.assert_array_equal(there.neighbors, here.neighbors)
+    np.testing.assert_array_equal(there.similarity, here.similarity)
+
+
 def test_the_device_reaches_every_search(monkeypatch, small_views):
     asked = []
     monkeypatch.setattr(exact, "find_accelerator", asked.append)
@@ -93,7 +109,7 @@ def test_the_device_reaches_every_search(monkeypatch, small_views):
 
 def test_products_are_made_on_the_device():
     """The device `meta` has no data: the first copy back from it fails."""
-    search = exact_torch.make_candidate_search(Embeddings(_faces(np.float32)), 5, torch.device("meta"))
+    search = tiles_torch.make_candidate_search(Embeddings(_faces(np.float32)), 5, torch.device("meta"))
     with pytest.raises(NotImplementedError, match="meta"):
         search(np.arange(10, dtype=np.int32))
 

@@ -1,0 +1,132 @@
+"""Clusters of images by k-means on two levels, and the nearest clusters of every image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.graph.neighbor_lists import best_columns, insert_visitors
+from cdp.kernels import kernel
+from cdp.parallel import map_blocks, spans
+from cdp.types import Embeddings
+from cdp.types.arrays import FloatArray, IntArray, LongArray
+
+_SAMPLE_PER_CLUSTER = 16
+_ITERATIONS = 5
+# The clusters of an image are looked for in so many cells; twice as many find hardly more.
+_CELLS_SEARCHED = 6
+_BLOCK_ROWS = 8192
+
+Rows = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Centroids:
+    """Centers of clusters, by cells of neighboring ones, so that the nearest are found without looking at all.
+
+    Attributes:
+        vectors: unit vectors (n_clusters, d), cell by cell.
+        cells: unit vectors (n_cells, d).
+        ends: where the clusters of each cell begin, int64 (n_cells + 1,).
+    """
+
+    vectors: FloatArray
+    cells: FloatArray
+    ends: LongArray
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+
+def find_centroids(embeddings: Embeddings, n_clusters: int, *, seed: int, threads: int) -> Centroids:
+    """About n_clusters centers of clusters of similar size: k-means on a sample, in cells and then inside each."""
+    generator = np.random.default_rng(seed)
+    n_sample = min(embeddings.n_images, _SAMPLE_PER_CLUSTER * n_clusters)
+    sample = embeddings.take(np.sort(generator.choice(embeddings.n_images, n_sample, replace=False)))
+    cells = _k_means(sample, round(np.sqrt(n_clusters)), generator)
+    order, bounds = group(_nearest(sample, cells), len(cells))
+
+    def split(cell: int) -> FloatArray:
+        rows = sample[order[bounds[cell] : bounds[cell + 1]]]
+        size = max(1, round(len(rows) * n_clusters / n_sample))
+        return _k_means(rows, size, np.random.default_rng((seed, cell)))
+
+    parts = list(map_blocks(split, np.flatnonzero(np.diff(bounds)).tolist(), threads))
+    cells = cells[np.diff(bounds) > 0]
+    ends = np.cumsum([0, *map(len, parts)])
+    return Centroids(np.concatenate(parts), cells, ends)
+
+
+def nearest_clusters(
+    embeddings: Embeddings, centroids: Centroids, count: int, *, rows: Rows | None = None, threads: int = 0
+) -> IntArray:
+    """The clusters with the most similar centers to each image, or to some of them: best first, int32 (n, count).
+
+    -1 where the cells searched have fewer.
+    """
+    n_rows = embeddings.n_images if rows is None else len(rows)
+    nearest = np.full((n_rows, count), -1, np.int32)
+
+    def assign(span: tuple[int, int]) -> None:
+        vectors = embeddings.block(*span) if rows is None else embeddings.take(rows[slice(*span)])
+        n_cells = min(_CELLS_SEARCHED, len(centroids.cells))
+        cells = np.empty((len(vectors), n_cells), np.int32)
+        best_columns(vectors @ centroids.cells.T, cells)
+        order, bounds = group(cells.ravel(), len(centroids.cells))
+        similarity = np.full((len(vectors), count), -np.inf, np.float32)
+        for cell in np.flatnonzero(np.diff(bounds)):
+            visitors = order[bounds[cell] : bounds[cell + 1]] // n_cells
+            start, stop = centroids.ends[cell], centroids.ends[cell + 1]
+            tile = vectors[visitors] @ centroids.vectors[start:stop].T
+            insert_visitors(tile, visitors, start, similarity, nearest[slice(*span)])
+
+    for _ in map_blocks(assign, spans(n_rows, _BLOCK_ROWS), threads):
+        pass
+    return nearest
+
+
+@kernel
+def group(labels: IntArray, n_groups: int) -> tuple[IntArray, LongArray]:
+    """Positions by label, ascending inside each, and where each label's begin (n_groups + 1); labels below 0 are left out."""
+    bounds = np.zeros(n_groups + 1, np.int64)
+    for label in labels:
+        if label >= 0:
+            bounds[label + 1] += 1
+    bounds = np.cumsum(bounds)
+    order = np.empty(bounds[n_groups], np.int32)
+    end = bounds.copy()
+    for position in range(len(labels)):
+        label = labels[position]
+        if label >= 0:
+            order[end[label]] = position
+            end[label] += 1
+    return order, bounds
+
+
+def _k_means(vectors: FloatArray, n_centers: int, generator: np.random.Generator) -> FloatArray:
+    """Unit vectors (at most n_centers, d): centers by cosine similarity, starting from random rows."""
+    centers = vectors[np.sort(generator.choice(len(vectors), min(n_centers, len(vectors)), replace=False))]
+    for _ in range(_ITERATIONS if len(centers) > 1 else 1):
+        sums = np.zeros_like(centers)
+        _add_by_label(vectors, _nearest(vectors, centers), sums)
+        lengths = np.sqrt(np.square(sums).sum(axis=1, keepdims=True))
+        # A center that nothing is nearest to stays where it is.
+        centers = np.where(lengths > 1e-6, sums / np.maximum(lengths, 1e-6), centers)
+    return centers
+
+
+def _nearest(vectors: FloatArray, centers: FloatArray) -> IntArray:
+    nearest = np.empty((len(vectors), 1), np.int32)
+    for start, stop in spans(len(vectors), _BLOCK_ROWS):
+        best_columns(vectors[start:stop] @ centers.T, nearest[start:stop])
+    return nearest[:, 0]
+
+
+@kernel
+def _add_by_label(vectors: FloatArray, labels: IntArray, sums: FloatArray) -> None:
+    for row in range(vectors.shape[0]):
+        for column in range(vectors.shape[1]):
+            sums[labels[row], column] += vectors[row, column]

@@ -1,0 +1,168 @@
+"""Loops that keep the few best images of every row in a list, best first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cdp.kernels import kernel
+from cdp.types.arrays import FloatArray, IntArray
+
+# So many entries are looked at together, eight at a time by the processor: nearly always none of them is good enough.
+_CHUNK = 64
+
+
+@kernel
+def insert(best: FloatArray, ids: IntArray, value: float, image: int) -> None:
+    """Put an image into one sorted list, which must have a worse last one; the last one drops out."""
+    slot = len(best) - 1
+    while slot > 0 and best[slot - 1] < value:
+        best[slot] = best[slot - 1]
+        ids[slot] = ids[slot - 1]
+        slot -= 1
+    best[slot] = value
+    ids[slot] = image
+
+
+@kernel
+def insert_rows(tile: FloatArray, queries: IntArray, offset: int, best: FloatArray, ids: IntArray) -> None:
+    """Put a tile's entries into the lists of its rows; its columns are the images from `offset` on."""
+    last = best.shape[1] - 1
+    width = tile.shape[1]
+    for row in range(tile.shape[0]):
+        line = tile[row]
+        for start in range(0, width, _CHUNK):
+            if start + _CHUNK <= width:
+                bar = best[row, last]
+                hits = np.int32(0)
+                values = line[start : start + _CHUNK]
+                for column in range(_CHUNK):
+                    hits |= np.int32(values[column] > bar)
+                if hits == 0:
+                    continue
+            for column in range(start, min(start + _CHUNK, width)):
+                image = offset + column
+                if line[column] > best[row, last] and image != queries[row]:
+                    insert(best[row], ids[row], line[column], image)
+
+
+@kernel
+def insert_rows_and_columns(
+    tile: FloatArray, first: int, second: int, best: FloatArray, ids: IntArray
+) -> None:
+    """Put a tile's entries into the lists of its rows (images from `first` on) and of its columns (from `second` on).
+
+    Where the two are the same images, only entries above the diagonal are used: below, every pair comes again.
+    """
+    last = best.shape[1] - 1
+    width = tile.shape[1]
+    bars = best[second : second + width, last].copy()
+    for row in range(tile.shape[0]):
+        image = first + row
+        left = row + 1 if first == second else 0
+        line = tile[row]
+        for start in range(left, width, _CHUNK):
+            if start + _CHUNK <= width:
+                bar = best[image, last]
+                hits = np.int32(0)
+                values = line[start : start + _CHUNK]
+                others = bars[start : start + _CHUNK]
+                for column in range(_CHUNK):
+                    hits |= np.int32(values[column] > bar) | np.int32(values[column] > others[column])
+                if hits == 0:
+                    continue
+            for column in range(start, min(start + _CHUNK, width)):
+                value = line[column]
+                if value > best[image, last]:
+                    insert(best[image], ids[image], value, second + column)
+                if value > bars[column]:
+                    insert(best[second + column], ids[second + column], value, image)
+                    bars[column] = best[second + column, last]
+
+
+@kernel
+def sort_rows(similarity: FloatArray, ids: IntArray) -> None:
+    """Insertion sort of every row: most similar first, ties by id, missing ones (-1) last."""
+    for row in range(similarity.shape[0]):
+        for start in range(similarity.shape[1]):
+            value = similarity[row, start]
+            image = ids[row, start]
+            slot = start
+            while slot > 0 and (
+                similarity[row, slot - 1] < value
+                or (similarity[row, slot - 1] == value and ids[row, slot - 1] > image)
+            ):
+                similarity[row, slot] = similarity[row, slot - 1]
+                ids[row, slot] = ids[row, slot - 1]
+                slot -= 1
+            similarity[row, slot] = value
+            ids[row, slot] = image
+
+
+@kernel
+def drop_repeats(ids: IntArray) -> None:
+    """Replace the image itself and every second mention by -1."""
+    for row in range(ids.shape[0]):
+        for column in range(ids.shape[1]):
+            image = ids[row, column]
+            if image == row:
+                ids[row, column] = -1
+                continue
+            for earlier in range(column):
+                if ids[row, earlier] == image:
+                    ids[row, column] = -1
+                    break
+
+
+@kernel
+def insert_in_order(best: FloatArray, ids: IntArray, value: float, image: int) -> int:
+    """Put an image that is not there into one list; ties by id, so that the order of calls does not matter.
+
+    Returns:
+        its place, or -1 if all that are there are better.
+    """
+    slot = len(best) - 1
+    if best[slot] > value or (best[slot] == value and ids[slot] < image):
+        return -1
+    while slot > 0 and (best[slot - 1] < value or (best[slot - 1] == value and ids[slot - 1] > image)):
+        best[slot] = best[slot - 1]
+        ids[slot] = ids[slot - 1]
+        slot -= 1
+    best[slot] = value
+    ids[slot] = image
+    return slot
+
+
+@kernel
+def insert_hits(
+    rows: IntArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray, may_be_there: bool
+) -> None:
+    """Put images into the lists of rows, one per entry."""
+    for hit in range(len(rows)):
+        row = rows[hit]
+        if not (may_be_there and images[hit] in ids[row]):
+            insert_in_order(best[row], ids[row], values[hit], images[hit])
+
+
+@kernel
+def best_columns(tile: FloatArray, best: IntArray) -> None:
+    """The columns of a row's largest entries, largest first; of equal ones the first."""
+    count = best.shape[1]
+    values = np.empty(count, tile.dtype)
+    for row in range(tile.shape[0]):
+        values[:] = -np.inf
+        line = tile[row]
+        for column in range(tile.shape[1]):
+            if line[column] > values[count - 1]:
+                insert(values, best[row], line[column], column)
+
+
+@kernel
+def insert_visitors(tile: FloatArray, rows: IntArray, offset: int, best: FloatArray, ids: IntArray) -> None:
+    """Put a tile's entries into the lists of some rows; its columns are numbered from `offset` on."""
+    last = best.shape[1] - 1
+    for visitor in range(len(rows)):
+        row = rows[visitor]
+        line = tile[visitor]
+        for column in range(len(line)):
+            if line[column] > best[row, last]:
+                insert(best[row], ids[row], line[column], offset + column)

@@ -1,0 +1,165 @@
+"""Passes over neighbors of neighbors: what is near a neighbor is probably near."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cdp.graph.clusters import group
+from cdp.graph.neighbor_lists import insert_in_order
+from cdp.kernels import kernel, sum_kernel
+from cdp.parallel import map_blocks, spans
+from cdp.types import Embeddings
+from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
+
+_BLOCK_ROWS = 1024
+
+
+def improve(
+    embeddings: Embeddings,
+    best: FloatArray,
+    ids: IntArray,
+    fresh: BoolArray,
+    nearest: IntArray,
+    threads: int,
+) -> tuple[FloatArray, IntArray, BoolArray]:
+    """The lists after one pass, and which of their entries are new.
+
+    Every image looks at the neighbors of its neighbors: a neighbor is one of the better half of its list, or an image that
+    has it in the better half of its own. All look at the lists as they were before the pass, so neither order nor threads
+    matter. Pairs that were compared before, in a cluster or by way of entries that are not new, are left out.
+
+    Args:
+        embeddings: all images.
+        best: similarities (n, k), best first.
+        ids: the images they belong to, -1 where there are fewer.
+        fresh: entries that came with the last pass, or all before the first.
+        nearest: the clusters that every image looked into, its own first.
+        threads: 0 = all cores.
+    """
+    near, is_fresh = _both_directions(ids, fresh, (ids.shape[1] + 1) // 2)
+    best, ids, entered = best.copy(), ids.copy(), np.zeros_like(fresh)
+    before = ids.copy()
+    order, _ = group(
+        np.ascontiguousarray(nearest[:, 0]), int(nearest[:, 0].max()) + 1
+    )  # so that blocks share candidates
+
+    def search(span: tuple[int, int]) -> None:
+        rows = order[slice(*span)]
+        starts, images = _collect(rows, before, near, is_fresh, nearest)
+        values = _measure(embeddings, rows, starts, images)
+        _insert(rows, starts, images, values, best, ids, entered)
+
+    for _ in map_blocks(search, spans(len(order), _BLOCK_ROWS), threads):
+        pass
+    return best, ids, entered
+
+
+def _measure(embeddings: Embeddings, rows: IntArray, starts: LongArray, images: IntArray) -> FloatArray:
+    """Similarities of rows[i] and images[starts[i]:starts[i + 1]]."""
+    values = np.empty(len(images), np.float32)
+    if embeddings.source.dtype == np.float32:
+        _dots(embeddings.source, embeddings.scale, rows, starts, images, values)
+        return values
+    needed, places = np.unique(np.concatenate([rows, images]), return_inverse=True)
+    of_rows, of_images = np.split(places.astype(np.int32), [len(rows)])
+    _dots(embeddings.take(needed), np.ones(len(needed)), of_rows, starts, of_images, values)
+    return values
+
+
+@sum_kernel
+def _dots(
+    vectors: FloatArray,
+    scale: DoubleArray,
+    rows: IntArray,
+    starts: LongArray,
+    images: IntArray,
+    values: FloatArray,
+) -> None:
+    for row in range(len(rows)):
+        query = vectors[rows[row]]
+        for position in range(starts[row], starts[row + 1]):
+            vector = vectors[images[position]]
+            total = np.float32(0)
+            for column in range(len(query)):
+                total += query[column] * vector[column]
+            values[position] = total * scale[rows[row]] * scale[images[position]]
+
+
+@kernel
+def _both_directions(ids: IntArray, fresh: BoolArray, width: int) -> tuple[IntArray, BoolArray]:
+    """Up to 2 x width neighbors of every image: its best ones, then images that have it among theirs, by rank there."""
+    n_images = ids.shape[0]
+    near = np.full((n_images, 2 * width), -1, np.int32)
+    is_fresh = np.zeros((n_images, 2 * width), np.bool_)
+    near[:, :width] = ids[:, :width]
+    is_fresh[:, :width] = fresh[:, :width]
+    count = np.full(n_images, width, np.int32)
+    for rank in range(width):
+        for image in range(n_images):
+            other = ids[image, rank]
+            if other >= 0 and count[other] < 2 * width:
+                near[other, count[other]] = image
+                is_fresh[other, count[other]] = fresh[image, rank]
+                count[other] += 1
+    return near, is_fresh
+
+
+@kernel
+def _collect(
+    rows: IntArray, ids: IntArray, near: IntArray, is_fresh: BoolArray, nearest: IntArray
+) -> tuple[LongArray, IntArray]:
+    """The images to compare every row with: where each row's begin, and their ids."""
+    width = near.shape[1]
+    seen = np.full(len(ids), -1, np.int32)
+    starts = np.zeros(len(rows) + 1, np.int64)
+    found = np.empty(len(rows) * width * width, np.int32)
+    n_found = 0
+    for row in range(len(rows)):
+        image = rows[row]
+        seen[image] = row
+        for other in ids[image]:
+            if other >= 0:
+                seen[other] = row
+        for first in range(width):
+            middle = near[image, first]
+            if middle < 0:
+                continue
+            for second in range(width):
+                other = near[middle, second]
+                if (
+                    other < 0
+                    or seen[other] == row
+                    or not (is_fresh[image, first] or is_fresh[middle, second])
+                ):
+                    continue
+                seen[other] = row
+                compared = False
+                for place in range(nearest.shape[1]):
+                    compared |= nearest[image, place] == nearest[other, 0]
+                    compared |= nearest[other, place] == nearest[image, 0]
+                if not compared:
+                    found[n_found] = other
+                    n_found += 1
+        starts[row + 1] = n_found
+    return starts, found[:n_found].copy()
+
+
+@kernel
+def _insert(
+    rows: IntArray,
+    starts: LongArray,
+    images: IntArray,
+    values: FloatArray,
+    best: FloatArray,
+    ids: IntArray,
+    fresh: BoolArray,
+) -> None:
+    """Put every row's images into its list and mark them as new."""
+    for row in range(len(rows)):
+        image = rows[row]
+        for position in range(starts[row], starts[row + 1]):
+            slot = insert_in_order(best[image], ids[image], values[position], images[position])
+            if slot >= 0:
+                for later in range(best.shape[1] - 1, slot, -1):
+                    fresh[image, later] = fresh[image, later - 1]
+                fresh[image, slot] = True

@@ -1,0 +1,54 @@
+"""Recall: which share of the true neighbors a graph has, on a sample of images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cdp.graph.exact import search_rows
+from cdp.types import Embeddings, KnnGraph
+from cdp.types.arrays import FloatArray, IntArray
+
+SAMPLE_ROWS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class TrueNeighbors:
+    """The k nearest neighbors of some images, by exact search.
+
+    Attributes:
+        rows: the images, ascending.
+        neighbors: int32 (len(rows), k).
+        similarity: float32 (len(rows), k).
+    """
+
+    rows: IntArray
+    neighbors: IntArray
+    similarity: FloatArray
+
+    def recall(self, similarity: FloatArray, tolerance: float = 0.0) -> float:
+        """Share of them in lists with these similarities, (n, k) of all images.
+
+        A neighbor counts as found if it is at least as similar as the k-th true one: ties are not mistakes.
+        """
+        k = self.similarity.shape[1]
+        return float(np.mean(similarity[self.rows, :k] >= self.similarity[:, -1:] - tolerance))
+
+
+def find_true_neighbors(
+    embeddings: Embeddings, k: int, *, seed: int, threads: int, device: str
+) -> TrueNeighbors:
+    """The neighbors of a random sample of images."""
+    size = min(SAMPLE_ROWS, embeddings.n_images)
+    drawn = np.random.default_rng(seed).choice(embeddings.n_images, size, replace=False)
+    rows: IntArray = np.sort(drawn).astype(np.int32)
+    return TrueNeighbors(rows, *search_rows(embeddings, rows, k, threads=threads, device=device))
+
+
+def measure_recall(
+    embeddings: Embeddings, graph: KnnGraph, *, seed: int = 0, threads: int = 0, device: str = "auto"
+) -> float:
+    """Share of the true k nearest neighbors that the graph has, on a random sample of images."""
+    truth = find_true_neighbors(embeddings, graph.k, seed=seed, threads=threads, device=device)
+    return truth.recall(graph.similarity)
