@@ -41,7 +41,8 @@ def cdp(home, monkeypatch):
 @pytest.fixture(scope="module")
 def labeled_folder(home):
     words = (
-        f"label {home}/unlabeled --labeled {home}/labeled --k 10 --soft-depth 2 --out {home}/labels --report"
+        f"label {home}/unlabeled --labeled {home}/labeled --mediator mlp --k 10 --soft-depth 2 --out {home}/labels "
+        "--report"
     )
     result = CliRunner().invoke(app, words.split())
     assert result.exit_code == 0, result.output
@@ -53,6 +54,7 @@ def test_everything_promised_is_written(labeled_folder):
     for text in (
         "identities found",
         "join_above, tuned",
+        "expected precision",
         "Against the true identities",
         f"Written to {folder}",
     ):
@@ -72,7 +74,12 @@ def test_everything_promised_is_written(labeled_folder):
     assert Mediator.load(folder / "mediator").k == 10
     soft = sparse.load_npz(folder / "soft_labels.npz")
     assert soft.shape == (labels.n_images, labels.n_identities)
-    assert "<html" in (folder / "report.html").read_text()
+    assert "What to expect" in (folder / "report.html").read_text()
+    with (folder / "mixed_groups.csv").open() as file:
+        assert {int(row["label"]) for row in csv.DictReader(file)} == set(range(labels.n_identities))
+    with (folder / "split_groups.csv").open() as file:
+        pairs = list(csv.DictReader(file))
+    assert all(int(row["label"]) < int(row["other_label"]) < labels.n_identities for row in pairs)
 
 
 def test_the_figures_are_of_the_labels_that_are_written(labeled_folder):
@@ -145,7 +152,19 @@ def test_a_given_knn_file_is_used(cdp, home):
 
 @pytest.mark.slow
 def test_the_cache_keeps_graphs_and_mediator(cdp, home):
-    words = ["label", "unlabeled", "--labeled", "labeled", "--cache", "cache", "--k", "8", "--quiet", "--out"]
+    words = [
+        "label",
+        "unlabeled",
+        "--labeled",
+        "labeled",
+        "--cache",
+        "cache",
+        "--mediator",
+        "mlp",
+        "--k",
+        "8",
+    ]
+    words += ["--quiet", "--out"]
     cdp(*words, "first")
 
     def kept():

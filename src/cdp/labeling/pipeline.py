@@ -45,6 +45,7 @@ from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.labels import first_rows
 from cdp.types.run_record import CalibrationBin, Expectation, Tuning
 
+_GRAPHS_NOT_USED = "The given k-NN graphs were not used: they do not have the known images, which are put among the unlabeled ones."
 _NOT_IN_GRAPHS = "given k-NN graphs do not have the images to choose it on"
 
 
@@ -135,10 +136,9 @@ def label(
     if not isinstance(validation, Views):
         validation = check_mask(validation, unlabeled)
     if fitted is None:
-        on_labeled = _is_trained_on_labeled(settings, validation is not None, networks_saw_labeled)
-        settings, fitted = _fit_parts(
-            unlabeled, settings, labeled if on_labeled else (), validation, graphs, seed, work
-        )
+        if not _is_trained_on_labeled(settings, validation is not None, networks_saw_labeled):
+            labeled = ()
+        settings, fitted = _fit_parts(unlabeled, settings, labeled, validation, graphs, seed, work)
     notes = list(fitted.notes)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, settings)
@@ -146,9 +146,7 @@ def label(
     mask = None if isinstance(validation, Views) else validation
     others = validation if isinstance(validation, Views) and not has_trees else fitted.validation
     if graphs is not None and others is not None and has_trees:
-        notes.append(
-            "The given k-NN graphs were not used: they do not have the known images, which are put among the unlabeled ones."
-        )
+        notes.append(_GRAPHS_NOT_USED)
         graphs = None
     elif graphs is not None and mask is None and settings.tune:
         settings = replace(settings, tune=False)
@@ -336,20 +334,7 @@ def _label_views(
         settings = replace(settings, inputs=mediator.inputs)
     known = _validation_identities(views, mask, settings, notes)
     scoring = settings if known is None else lowest_bar(settings)
-    if _has_trees(settings, fitted):
-        scored, graphs, candidates = score_by_trees(views, scoring, mask, given, seed=seed, work=work)
-    else:
-        graphs = find_graphs(views, settings, given, seed=seed, work=work)
-        candidates = next(iter(graphs.values()))
-        with work.step("consensus"):
-            scored = score_pairs(
-                candidate_pairs(candidates),
-                prepare_features(views, list(graphs.values()), settings.inputs),
-                mediator,
-                slice_of(scoring, GroupingSettings),
-                engine=work.engine,
-                progress=work.progress,
-            )
+    scored, graphs, candidates = _judge(views, scoring, fitted, given, mask, notes, seed, work)
     tuning, expected, calibration = None, None, []
     if known is not None:
         with work.step("tuning"):
@@ -386,6 +371,33 @@ def _label_views(
         seconds=dict(work.seconds),
         notes=tuple(notes),
     )
+
+
+def _judge(
+    views: Views,
+    settings: ConsensusSettings,
+    fitted: Fitted,
+    given: Graphs | None,
+    mask: BoolArray | None,
+    notes: list[str],
+    seed: int,
+    work: Workspace,
+) -> tuple[ConsensusGraph, dict[str, KnnGraph], KnnGraph]:
+    """Scored pairs, the models' graphs, and the graph whose edges are the candidates."""
+    if _has_trees(settings, fitted):
+        return score_by_trees(views, settings, mask, given, seed=seed, work=work, notes=notes)
+    graphs = find_graphs(views, settings, given, seed=seed, work=work)
+    candidates = next(iter(graphs.values()))
+    with work.step("consensus"):
+        scored = score_pairs(
+            candidate_pairs(candidates),
+            prepare_features(views, list(graphs.values()), settings.inputs),
+            fitted.mediator,
+            slice_of(settings, GroupingSettings),
+            engine=work.engine,
+            progress=work.progress,
+        )
+    return scored, graphs, candidates
 
 
 def _broken_promise(settings: ConsensusSettings, expected: Expectation) -> list[str]:

@@ -14,6 +14,7 @@ from cdp.engine import Engine
 from cdp.input_blocks import EVIDENCE
 from cdp.lab.synthetic import synthetic_views
 from cdp.labeling.pipeline import label
+from cdp.labeling.tree_scoring import seem_to_overlap
 from cdp.labeling.workspace import Workspace
 
 
@@ -228,3 +229,22 @@ def test_blocks_are_named():
     assert tuple(BLOCKS) == EVIDENCE
     with pytest.raises(InputError, match="evidence is empty: choose at least one of similarity, ranks"):
         ConsensusSettings.of(evidence=())
+
+
+def test_known_people_among_the_unknown_images_are_noticed(split):
+    views = Views.concatenate([split.unlabeled, split.labeled])
+    identities, n_images = views.identities, views.n_images
+    candidates = knn_graph(views.base, 10)
+    by_identity = np.where(np.arange(n_images) >= split.unlabeled.n_images, identities, -1)
+    by_image = np.where(np.random.default_rng(0).random(n_images) < 0.5, identities, -1)
+    assert not seem_to_overlap(candidates, by_identity)
+    assert seem_to_overlap(candidates, by_image)
+    assert not seem_to_overlap(candidates, np.where(np.arange(n_images) < 20, identities, -1)), (
+        "too few to say"
+    )
+    model = CDP(k=10, passes=1)
+    model.fit_predict(views, by_image)
+    assert any("set disjoint = false" in note for note in model.labeling_.notes)
+    model = CDP(k=10, passes=1, disjoint=False)
+    model.fit_predict(views, by_image)
+    assert not any("disjoint" in note for note in model.labeling_.notes)

@@ -224,7 +224,7 @@ def test_nothing_is_overwritten_or_left_half_written(tmp_path):
         ({"size": 8}, "FaceSettings.size = 8: pixels a side from 16 to 512."),
         ({"size": 40.5}, "FaceSettings.size = 40.5: a whole number is needed, not a number with a point."),
         ({"images": True}, "FaceSettings.images = true: a whole number is needed, not true or false."),
-        ({"seed": -1}, "FaceSettings.seed = -1: a whole number, 0 or more and below 9.22337e+18."),
+        ({"seed": -1}, "FaceSettings.seed = -1: a whole number, 0 or more and below 9223372036854775808."),
         ({"junk": 5}, "FaceSettings.junk = 5: a share from 0 to 1. Did you mean 0.05?"),
         ({"lookalikes": -0.1}, "FaceSettings.lookalikes = -0.1: a share from 0 to 1."),
         ({"mislabeled": float("nan")}, "FaceSettings.mislabeled = nan: a share from 0 to 1."),
