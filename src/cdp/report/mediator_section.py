@@ -23,6 +23,11 @@ def mediator_section(results: Results, weights: FloatArray | None) -> Html:
         how = "There is no mediator with weights to show."
         if results.labels.setting == "vote_threshold":
             how = f"Pairs were accepted by vote: a pair counts if enough members see it as neighbors. {how}"
+        elif results.calibration:
+            how = (
+                "Pairs were judged by boosted trees, which learned from the known images among the others while these were labeled. "
+                "Whether their probabilities can be believed is shown with the labels; weights they have none."
+            )
         return section("mediator", _TITLE, paragraph(how))
     columns, blocks = mediator.columns, mediator.blocks
     is_covered = sorted(column for block in blocks.values() for column in block) == list(range(len(columns)))
