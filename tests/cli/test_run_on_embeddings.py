@@ -221,7 +221,9 @@ def test_parts_that_are_too_small_are_used_as_far_as_they_go(given, tmp_path):
     )
     n_labeled = record.parts["labeled"].images
     assert record.notes == [
-        f"k = {n_labeled - 1} instead of 30: the part to train on has {n_labeled} images only."
+        f"k = {n_labeled - 1} instead of 30: the part to train on has {n_labeled} images only.",
+        'mediator = "mlp" instead of "trees": identities with two images or more that are known: 2, and 20 at least are '
+        "needed.",
     ]
 
 
@@ -240,7 +242,7 @@ def test_another_bar_searches_no_graph_and_trains_no_mediator_again(given, tmp_p
 
     monkeypatch.setattr(workspace, "each_knn_graph", count_models)
     monkeypatch.setattr(pipeline, "train_mediator", count_mediators)
-    words = (*PARTS, "--validation", "validation")
+    words = (*PARTS, "--validation", "validation", "--mediator", "mlp")
     call(given, tmp_path, *words)
     assert (len(searched), len(trained)) == (6, 1), "three models of the unlabeled and of the labeled part"
     for more in (

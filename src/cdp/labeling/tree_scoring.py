@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from cdp.consensus.evidence import prepare_evidence, search_together
+from cdp.consensus.mediator import is_more_probable
 from cdp.consensus.pairs import candidate_pairs
-from cdp.consensus.settings import ConsensusSettings
+from cdp.consensus.settings import ConsensusSettings, MediatorSettings, slice_of
 from cdp.consensus.trees import estimate_probabilities, known_pairs
+from cdp.labeling.cache import step_key
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
 from cdp.types import ConsensusGraph, KnnGraph, Views
 from cdp.types.arrays import BoolArray, LongArray
@@ -59,18 +61,24 @@ def score_by_trees(
     pairs = candidate_pairs(candidates)
     if settings.disjoint and seem_to_overlap(candidates, known):
         notes.append(_OVERLAP)
-    with work.step("consensus"):
-        probability = estimate_probabilities(
-            prepare_evidence(views, list(graphs.values()), together, settings.evidence),
-            pairs,
-            known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
-            passes=settings.passes,
-            seed=seed,
-            engine=work.engine,
-            progress=work.progress,
-        )
-    kept = probability > settings.kept_above
-    scored = ConsensusGraph(pairs.ids[kept], 1 - probability[kept], views.n_images)
+    inputs = [work.cache.hash_views(views), work.cache.hash(known), work.cache.hash(pairs.ids)]
+    key = step_key("trees", 1, slice_of(settings, MediatorSettings), inputs, seed)
+    judged = work.cache.get("trees", key, ConsensusGraph) if given is None else None
+    if judged is None:
+        with work.step("consensus"):
+            probability = estimate_probabilities(
+                prepare_evidence(views, list(graphs.values()), together, settings.evidence),
+                pairs,
+                known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
+                passes=settings.passes,
+                seed=seed,
+                engine=work.engine,
+                progress=work.progress,
+            )
+        judged = ConsensusGraph(pairs.ids, 1 - probability, views.n_images)
+        work.cache.put("trees", key, judged)
+    kept = is_more_probable(judged.doubt, settings.kept_above)
+    scored = ConsensusGraph(judged.ids[kept], judged.doubt[kept], views.n_images)
     return scored, {name: graph.nearest(settings.k) for name, graph in graphs.items()}, candidates
 
 

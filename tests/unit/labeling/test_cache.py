@@ -7,6 +7,7 @@ import pytest
 
 from cdp import Views
 from cdp.consensus.settings import ConsensusSettings, MediatorSettings, SearchSettings
+from cdp.labeling import tree_scoring
 from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
@@ -132,3 +133,26 @@ def test_keys_follow_settings_inputs_and_version():
     }
     assert len(keys) == 7
     assert step_key("graph", 1, SearchSettings()) in keys
+
+
+def test_trees_are_not_grown_again_for_another_bar(large_split, tmp_path, monkeypatch):
+    grown = []
+    estimate = tree_scoring.estimate_probabilities
+    monkeypatch.setattr(
+        tree_scoring,
+        "estimate_probabilities",
+        lambda *args, **named: grown.append(1) or estimate(*args, **named),
+    )
+    work = Workspace(cache=Cache(tmp_path))
+
+    def again(**given):
+        settings = ConsensusSettings.of(k=10, passes=1, **given)
+        return label(large_split.unlabeled, settings, labeled=[large_split.labeled], workspace=work)
+
+    first = again()
+    again(recall_weight=2)
+    again(tune=False, join_above=0.4)
+    np.testing.assert_array_equal(again().labels.labels, first.labels.labels)
+    assert len(grown) == 1
+    again(evidence=("similarity",))
+    assert len(grown) == 2
