@@ -338,7 +338,7 @@ def _label_views(
     tuning, expected, calibration = None, None, []
     if known is not None:
         with work.step("tuning"):
-            tuning = tune(scored, known, settings, work.progress)
+            tuning = tune(scored, known, settings, work.progress, work.engine)
         if settings.mediator != "vote":
             calibration = measure_calibration(scored, known, disjoint=settings.disjoint)
         settings = with_bar(settings, tuning.chosen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,10 @@ import numpy as np
 
 from cdp.consensus.grouping import at_bar, group
 from cdp.consensus.settings import ConsensusSettings
+from cdp.engine import Engine
 from cdp.labeling.expectation import count_by_identity
+from cdp.memory import parse_bytes
+from cdp.parallel import count_threads, map_blocks
 from cdp.progress import Progress, no_progress
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, LongArray
@@ -46,6 +49,7 @@ FEWEST_IDENTITIES = 20
 
 _HELD_OUT = 0.3
 _AS_GOOD = 0.002
+_BYTES_PER_PAIR = 120
 
 
 def lowest_bar(settings: ConsensusSettings) -> ConsensusSettings:
@@ -69,6 +73,7 @@ def tune(
     identities: LongArray,
     settings: ConsensusSettings,
     progress: Progress = no_progress,
+    engine: Engine | None = None,
 ) -> Tuning:
     """The bar with the best pairwise F (by the weight of recall) on the known images, and the whole curve.
 
@@ -80,17 +85,21 @@ def tune(
         identities: int64 (n,), -1 where unknown.
         settings: how groups are made, and the weight of recall.
         progress: called as the work goes on.
+        engine: bars are tried on as many threads as have room for the pairs.
     """
+    engine = engine or Engine()
     bars = BARS[settings.bar_key]
 
-    def points() -> Iterator[TuningPoint]:
-        for done, bar in enumerate(bars):
-            progress("tuning", done, len(bars))
-            tried = with_bar(settings, bar)
-            yield measure_point(bar, group(at_bar(scored, tried), tried), identities)
-        progress("tuning", len(bars), len(bars))
+    def measure(bar: float) -> TuningPoint:
+        tried = with_bar(settings, bar)
+        return measure_point(bar, group(at_bar(scored, tried), tried), identities)
 
-    return best_of(list(points()), settings.bar, settings.recall_weight, settings.precision)
+    room = parse_bytes(engine.memory_budget) // (_BYTES_PER_PAIR * max(1, len(scored)))
+    curve = []
+    for point in map_blocks(measure, bars, max(1, min(count_threads(engine.threads), room))):
+        curve.append(point)
+        progress("tuning", len(curve), len(bars))
+    return best_of(curve, settings.bar, settings.recall_weight, settings.precision)
 
 
 def best_of(
