@@ -65,7 +65,8 @@ class MediatorSettings:
     )
     disjoint: bool = setting(
         True,
-        "With trees: known and unknown images show different people, so that a pair of both is a negative training pair.",
+        "Known and unknown images show different people, so that a pair of both is a negative training pair of trees, and a mistake "
+        "while tuning; false = some people may be among both.",
     )
 
 

@@ -76,6 +76,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         given = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
         if not isinstance(self.mediator, str):
             given.pop("mediator", None)
+        if not isinstance(self.seed, int | np.integer) or self.seed < 0:
+            raise InputError(f"CDP(seed={self.seed!r}): a whole number, 0 or more.")
         return ConsensusSettings.of(self.preset, **given)
 
     @property

@@ -1,8 +1,8 @@
 """What to expect of labels before anybody looks at them, from known images that were labeled among the others.
 
-A known image's group says how often groups are mixed and identities split. Its partners of other identities are counted
-whether known or not, and scaled to the unlabeled images alone, which are what is labeled; so all images of a known
-identity must be known.
+A known image's group says how often groups are mixed and identities split. If no unknown image shows a known person
+(`disjoint`), its partners of other identities are counted whether known or not, and scaled to the unlabeled images alone, which
+are what is labeled. Otherwise nothing can be said of an unknown partner, and only known ones are counted.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ _REPLICATES = 1000
 _N_BINS = 10
 
 
-def expect(labels: Labels, identities: LongArray, seed: int = 0) -> Expectation:
+def expect(labels: Labels, identities: LongArray, seed: int = 0, *, disjoint: bool = True) -> Expectation:
     """Precision and recall of pairs, and coverage, with 95 % intervals over the known identities.
 
     Args:
         labels: of all images, known ones among them.
         identities: int64 (n,), negative where unknown.
         seed: of the resampled identities.
+        disjoint: no unknown image shows a known person.
     """
-    counts = count_by_identity(labels, identities)
+    counts = count_by_identity(labels, identities, disjoint=disjoint)
     whole = counts.sum(axis=0)
     draws = np.stack([draw_identities(len(counts), seed, number) @ counts for number in range(_REPLICATES)])
     return Expectation(
@@ -43,7 +44,7 @@ def expect(labels: Labels, identities: LongArray, seed: int = 0) -> Expectation:
     )
 
 
-def count_by_identity(labels: Labels, identities: LongArray) -> DoubleArray:
+def count_by_identity(labels: Labels, identities: LongArray, *, disjoint: bool = True) -> DoubleArray:
     """For every known identity: ordered pairs found, in its groups, and to be found; images grouped, and in all.
 
     Returns:
@@ -51,7 +52,7 @@ def count_by_identity(labels: Labels, identities: LongArray) -> DoubleArray:
     """
     known = identities >= 0
     _, person = np.unique(identities[known], return_inverse=True)
-    own, others = _partners(labels, identities)
+    own, others = _partners(labels, identities, disjoint)
     grouped = labels.labels[known] >= 0
     n_people = int(person.max(initial=-1)) + 1
     images = np.bincount(person, minlength=n_people)
@@ -62,7 +63,7 @@ def count_by_identity(labels: Labels, identities: LongArray) -> DoubleArray:
     return counts
 
 
-def _partners(labels: Labels, identities: LongArray) -> tuple[DoubleArray, DoubleArray]:
+def _partners(labels: Labels, identities: LongArray, disjoint: bool) -> tuple[DoubleArray, DoubleArray]:
     """For every known image: images of its identity in its group, and others, as many as would be there without the known ones."""
     known = identities >= 0
     found = labels.labels[known].astype(np.int64)
@@ -72,6 +73,9 @@ def _partners(labels: Labels, identities: LongArray) -> tuple[DoubleArray, Doubl
     )
     own = np.zeros(len(found))
     own[grouped] = overlap[cell_of.ravel()] - 1
+    if not disjoint:
+        n_known = np.bincount(found[grouped], minlength=1)
+        return own, np.where(grouped, n_known[np.maximum(found, 0)] - 1 - own, 0.0)
     n_unlabeled = int((~known).sum())
     # Strangers are in a group by chance: with the known ones gone, there are so many fewer.
     scale = n_unlabeled / len(identities) if n_unlabeled else 1.0
@@ -88,7 +92,9 @@ def _ratio(whole: DoubleArray, draws: DoubleArray, above: int, below: int) -> Fi
     return Figure(value=value) if band is None else Figure(value=value, **band._asdict())
 
 
-def calibrate(scored: ConsensusGraph, labels: Labels, identities: LongArray, k: int) -> Labels:
+def calibrate(
+    scored: ConsensusGraph, labels: Labels, identities: LongArray, k: int, *, disjoint: bool = True
+) -> Labels:
     """The same labels with a confidence that can be read: the expected share of the others in its group that are of its identity.
 
     It is a rising function of the image's mean probability with its group, fitted on the known images; with few of them the
@@ -96,12 +102,13 @@ def calibrate(scored: ConsensusGraph, labels: Labels, identities: LongArray, k: 
     """
     from sklearn.isotonic import IsotonicRegression
 
-    known = (identities >= 0) & (labels.labels >= 0)
-    if known.sum() < FEWEST_IMAGES:
+    own, others = _partners(labels, identities, disjoint)
+    says = own + others > 0
+    if says.sum() < FEWEST_IMAGES:
         return labels
     tie = tie_to_group(scored, labels, k)
-    own, others = (part[labels.labels[identities >= 0] >= 0] for part in _partners(labels, identities))
-    rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(tie[known], own / (own + others))
+    share = own[says] / (own + others)[says]
+    rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(tie[identities >= 0][says], share)
     confidence = np.where(labels.labels >= 0, rising.predict(tie), 0)
     return replace(labels, confidence=np.clip(confidence, 0, 1).astype(np.float32))
 

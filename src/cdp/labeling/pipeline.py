@@ -346,10 +346,10 @@ def _label_views(
     with work.step("groups"):
         labels = group(scored, settings)
     if known is not None:
-        expected = expect(labels, known, seed)
+        expected = expect(labels, known, seed, disjoint=settings.disjoint)
         notes += _broken_promise(settings, expected)
         if settings.grouping == "average":
-            labels = calibrate(scored, labels, known, settings.k)
+            labels = calibrate(scored, labels, known, settings.k, disjoint=settings.disjoint)
     soft = None
     if settings.soft_depth:
         with work.step("soft labels"):

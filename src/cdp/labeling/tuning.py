@@ -92,7 +92,8 @@ def tune(
 
     def measure(bar: float) -> TuningPoint:
         tried = with_bar(settings, bar)
-        return measure_point(bar, group(at_bar(scored, tried), tried), identities)
+        labels = group(at_bar(scored, tried), tried)
+        return measure_point(bar, labels, identities, disjoint=settings.disjoint)
 
     room = parse_bytes(engine.memory_budget) // (_BYTES_PER_PAIR * max(1, len(scored)))
     curve = []
@@ -129,9 +130,10 @@ def best_of(
     return Tuning(chosen=chosen, curve=list(curve), recall_weight=recall_weight)
 
 
-def measure_point(bar: float, labels: Labels, identities: LongArray) -> TuningPoint:
+def measure_point(bar: float, labels: Labels, identities: LongArray, *, disjoint: bool = True) -> TuningPoint:
     """What the known images let expect at one bar."""
-    found, in_groups, to_find, grouped, images = count_by_identity(labels, identities).sum(axis=0).tolist()
+    counts = count_by_identity(labels, identities, disjoint=disjoint)
+    found, in_groups, to_find, grouped, images = counts.sum(axis=0).tolist()
     return TuningPoint(
         threshold=bar,
         f=2 * found / (in_groups + to_find) if found else 0.0,

@@ -220,6 +220,7 @@ def test_the_mediator_may_not_depend_on_the_order_of_a_pair(split, model):
         ({"treshold": 0.9}, r"^CDP\(treshold=…\): there is no such setting\. Did you mean threshold\?$"),
         ({"k": 100_000}, "cannot be found among"),
         ({"memory_budget": "lots"}, "'lots' is not a size"),
+        ({"seed": -1}, r"^CDP\(seed=-1\): a whole number, 0 or more\.$"),
         ({"threads": -1}, r"^threads = -1: a number of threads from 0 to 4096\.$"),
         ({"mediator": "vot"}, r'^mediator = "vot": choose one of trees, mlp, vote\. Did you mean vote\?$'),
         (

@@ -46,6 +46,17 @@ def test_counts_are_those_of_pairs(rows):
     np.testing.assert_allclose(found, by_hand(labels.labels, identities))
 
 
+@given(SOME)
+def test_with_known_people_among_the_unknown_images_only_known_partners_count(rows):
+    given_labels, identities = np.array(rows).T
+    labels = Labels.from_array(given_labels)
+    known = identities >= 0
+    found = count_by_identity(labels, identities.astype(np.int64), disjoint=False).sum(axis=0)
+    if known.any():
+        alone = by_hand(labels.labels[known], identities[known])
+        np.testing.assert_allclose(found, alone)
+
+
 @given(SOME, st.integers(1, 5), st.integers(0, 99))
 def test_ties_are_means_over_the_pairs_a_graph_can_hold(rows, k, seed):
     labels = Labels.from_array(np.array(rows)[:, 0])
