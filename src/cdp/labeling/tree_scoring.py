@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -96,4 +97,4 @@ def seem_to_overlap(candidates: KnnGraph, known: LongArray) -> bool:
         return False
     share = float((unknown > np.quantile(strangers, 0.9)).mean())
     n_people = len(np.unique(known[known >= 0]))
-    return share > 0.12 + 0.6 / n_people**0.5
+    return bool(share > 0.12 + 0.6 / math.sqrt(n_people))
