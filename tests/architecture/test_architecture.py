@@ -176,6 +176,7 @@ def test_public_names_are_there():
         _ = cdp.nonsense
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_or_seeded_at_import():
     code = (
         "import numpy as np; before = np.random.get_state()[1].tolist()\n"

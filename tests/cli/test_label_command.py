@@ -97,6 +97,7 @@ def test_the_figures_are_of_the_labels_that_are_written(labeled_folder):
     assert (settings["preset"], settings["k"], settings["soft_depth"]) == ("best", 10, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["best", "paper"])
 def test_the_command_labels_as_cdp_in_python(cdp, home, preset):
     cdp(

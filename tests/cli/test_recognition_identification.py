@@ -127,6 +127,7 @@ def test_names_are_compared_as_names(tmp_path):
     assert "show identities of the probes (c)" in run(*options, code=2)
 
 
+@pytest.mark.slow
 def test_table_picture_and_comparison(tmp_path):
     write_split(tmp_path, noise=0.4)
     other = tmp_path / "other"

@@ -152,6 +152,7 @@ def test_ijbc_tree(tmp_path, weighted):
     assert found["identities"] == 10
 
 
+@pytest.mark.slow
 def test_table_picture_and_comparison(tmp_path):
     vectors, *_ = slow.write_lfw(tmp_path)
     noisy = vectors + 3 * np.random.default_rng(0).normal(size=vectors.shape).astype(np.float32)

@@ -1,6 +1,7 @@
 """What holds for baselines whatever the images are."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def images(seed, n_images=40):
     return centers[generator.integers(0, 8, n_images)] + 0.5 * generator.standard_normal((n_images, 6))
 
 
+@pytest.mark.slow
 @few_examples
 @given(seeds)
 def test_reordering_images_reorders_labels(seed):
@@ -70,6 +72,7 @@ def test_a_higher_similarity_never_joins_groups(seed, one, other):
             assert low[next(iter(group))] >= 0
 
 
+@pytest.mark.slow
 @few_examples
 @given(seeds, st.integers(2, 40))
 def test_every_image_is_in_a_group_of_two_or_discarded_with_a_fate(seed, n_images):

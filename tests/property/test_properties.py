@@ -1,6 +1,7 @@
 """What must hold for every input, checked on many random ones."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ def _vote(views, **settings):
     return ConsensusGraph(pairs.ids[accepted], doubt[accepted], views.n_images)
 
 
+@pytest.mark.slow
 @seldom
 @given(seed=seeds, quorum=st.integers(0, 2), max_size=st.integers(2, 12))
 def test_reordering_images_reorders_labels(seed, quorum, max_size):
@@ -89,6 +91,7 @@ def test_reordering_images_reorders_labels(seed, quorum, max_size):
     np.testing.assert_allclose(reordered.confidence, labels.confidence[order], atol=1e-6)
 
 
+@pytest.mark.slow
 @seldom
 @given(seed=seeds, quorum=st.integers(0, 2), low=st.floats(-1, 1), high=st.floats(-1, 1))
 def test_a_higher_threshold_never_joins_groups(seed, quorum, low, high):

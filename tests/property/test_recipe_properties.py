@@ -2,6 +2,7 @@
 
 import tomllib
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def recipes(draw):
     return recipe_from(values)
 
 
+@pytest.mark.slow
 @often
 @given(recipes(), st.booleans(), st.booleans())
 def test_a_written_recipe_reads_back_equal(recipe, commented, template):

@@ -248,6 +248,7 @@ def test_paths_must_be_there(tmp_path):
         check_paths(recipe_with({"data.images": f"{there}/s-{{0..2}}.tar"}))
 
 
+@pytest.mark.slow
 def test_networks_must_be_known():
     pytest.importorskip("torch")
     assert check_networks(recipe_with({"committee.networks": ["small_vgg:3"]}))

@@ -31,6 +31,7 @@ def test_learns_a_separable_problem(learned):
     np.testing.assert_array_equal(learned.predict(matrix), probability[:, 1] > 0.5)
 
 
+@pytest.mark.slow
 def test_learns_what_no_straight_line_separates():
     generator = np.random.default_rng(2)
     matrix = generator.uniform(-1, 1, size=(4000, 2)).astype(np.float32)
@@ -40,6 +41,7 @@ def test_learns_what_no_straight_line_separates():
     assert LogisticRegression().fit(matrix, same).score(matrix, same) < 0.7
 
 
+@pytest.mark.slow
 def test_inputs_of_any_scale_and_constant_inputs_are_learned_from():
     matrix, same = _toy(2000)
     matrix = matrix * np.float32([1, 1e3, 1e3, 1, 1, 1, 1, 1, 1, 1, 1]) + np.float32(100)
@@ -49,6 +51,7 @@ def test_inputs_of_any_scale_and_constant_inputs_are_learned_from():
     assert np.mean((doubt < 0.5) == same) > 0.9
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not():
     matrix, same = _toy(500)
     one, again, other = (PaperMLP(random_state=seed).fit(matrix, same).doubt(matrix) for seed in (3, 3, 4))

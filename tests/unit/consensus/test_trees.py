@@ -172,6 +172,7 @@ def test_what_teaches_depends_on_whether_the_disjoint(few):
             assert people.setdefault(int(identities[image]), fold) == fold, "a person is in one fold"
 
 
+@pytest.mark.slow
 def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
     chosen = ConsensusSettings.of(mediator="trees", k=10, passes=2)
     found = label(split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(Engine(threads=1)))
@@ -187,6 +188,7 @@ def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
     assert all(graph.k == 10 for graph in found.graphs.values())
 
 
+@pytest.mark.slow
 def test_trees_take_known_rows_in_the_midst_and_look_at_no_others(split):
     views = Views.concatenate([split.unlabeled, split.labeled])
     mask = np.arange(views.n_images) >= split.unlabeled.n_images

@@ -107,6 +107,7 @@ def test_the_device_reaches_every_search(monkeypatch, small_views):
     assert asked == ["cuda:1", *["cuda:2"] * 3, *["cuda:3"] * 3, "cuda:4"]
 
 
+@pytest.mark.slow
 def test_products_are_made_on_the_device():
     """The device `meta` has no data: the first copy back from it fails."""
     search = tiles_torch.make_candidate_search(Embeddings(_faces(np.float32)), 5, torch.device("meta"))
@@ -143,6 +144,7 @@ def test_without_torch_auto_is_the_cpu(monkeypatch):
         knn_graph(_faces(np.float32), 3, device="cuda")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "is_imported"), [("2.6.0+cpu", False), ("2.6.0", True)])
 def test_torch_is_imported_only_where_it_may_have_a_gpu(version, is_imported):
     code = (

@@ -53,6 +53,7 @@ def test_groups_are_those_of_the_definition(rows, mistakes):
     assert (corrected.fate[~discarded & (corrected.labels < 0)] == Fate.ISOLATED).all()
 
 
+@pytest.mark.slow
 @given(CASES)
 @settings(deadline=None)
 def test_each_kind_of_mistake_is_gone(rows):

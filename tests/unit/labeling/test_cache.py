@@ -135,6 +135,7 @@ def test_keys_follow_settings_inputs_and_version():
     assert step_key("graph", 1, SearchSettings()) in keys
 
 
+@pytest.mark.slow
 def test_trees_are_not_grown_again_for_another_bar(large_split, tmp_path, monkeypatch):
     grown = []
     estimate = tree_scoring.estimate_probabilities

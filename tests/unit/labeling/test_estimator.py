@@ -39,6 +39,7 @@ def test_finds_identities(split, model):
     assert model.labeling_.labels is labels
 
 
+@pytest.mark.slow
 def test_the_default_preset_tunes_and_is_better_than_the_paper(large_split):
     best = CDP(k=10).fit(large_split.labeled)
     labels = best.predict(large_split.unlabeled)
@@ -48,6 +49,7 @@ def test_the_default_preset_tunes_and_is_better_than_the_paper(large_split):
     assert pairwise_f(labels, large_split.unlabeled) > pairwise_f(paper, large_split.unlabeled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["paper", "best"])
 def test_same_seed_same_labels_on_any_number_of_threads(large_split, preset):
     alone, together = (
@@ -75,6 +77,7 @@ def test_numbering_the_images_differently_changes_no_group(split, model):
     np.testing.assert_array_equal(Labels.from_array(before[order]).labels, after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["paper", "best"])
 def test_identities_of_the_unlabeled_part_are_not_looked_at(large_split, preset):
     unlabeled = large_split.unlabeled
@@ -299,6 +302,7 @@ def test_average_grouping_serves_a_vote(split):
     assert measure_labels(labels, split.unlabeled.identities).discards_kept.bcubed.f > 0.5
 
 
+@pytest.mark.slow
 def test_fit_predict_learns_from_the_known_and_labels_all(large_split):
     views = Views.concatenate(
         [large_split.labeled, Views(large_split.unlabeled.base, large_split.unlabeled.committee)]
@@ -354,6 +358,7 @@ def test_too_few_known_identities_are_a_note(split):
     assert not model.labeling_.validation.any()
 
 
+@pytest.mark.slow
 def test_a_fitted_model_can_be_pickled(large_split):
     model = CDP(k=10).fit(large_split.labeled)
     again = pickle.loads(pickle.dumps(model))

@@ -112,6 +112,7 @@ def test_expectation_and_confidence_hold_on_images_nobody_looked_at(large_split)
     assert labeling.calibration[0].same < 0.2 < 0.8 < labeling.calibration[-1].same
 
 
+@pytest.mark.slow
 def test_a_precision_is_kept_or_a_note_says_that_it_cannot_be(large_split):
     parts = {"labeled": [large_split.labeled]}
     free = label(large_split.unlabeled, ConsensusSettings.of(k=10), **parts)

@@ -95,6 +95,7 @@ def test_other_masks_are_refused(large_split, rows):
         label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=rows)
 
 
+@pytest.mark.slow
 def test_the_mediator_is_trained_where_train_on_says(large_split, validation):
     training, others = validation
     together = Views.concatenate([large_split.unlabeled, others])
@@ -191,6 +192,7 @@ def ring_of_graphs(n_images, k, n_models):
     return graphs
 
 
+@pytest.mark.slow
 def test_the_memory_budget_does_not_change_the_mediators_weights():
     # More pairs than one block of training has, so that the number of blocks could matter.
     generator = np.random.default_rng(0)
@@ -208,6 +210,7 @@ def test_the_memory_budget_does_not_change_the_mediators_weights():
     assert tight.classifier.losses_ == roomy.classifier.losses_
 
 
+@pytest.mark.slow
 def test_a_small_memory_budget_changes_no_label(large_split):
     expected = label(large_split.unlabeled, BEST, labeled=[large_split.labeled])
     tight = Workspace(Engine(memory_budget="10KB", threads=2))

@@ -141,6 +141,7 @@ def test_too_few_labeled_identities_are_a_note(split, mediator):
     assert labeling.settings.join_above == 0.3
 
 
+@pytest.mark.slow
 def test_nothing_is_held_out_if_too_few_images_for_k_would_be_left():
     generator = np.random.default_rng(0)
     identities = np.repeat(np.arange(80), 2)
@@ -152,6 +153,7 @@ def test_nothing_is_held_out_if_too_few_images_for_k_would_be_left():
     assert "was not tuned" in fitted.notes[0]
 
 
+@pytest.mark.slow
 def test_given_graphs_are_a_note(large_split):
     graphs = [knn_graph(view, 10) for view in large_split.unlabeled]
     labeling = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], graphs=graphs)

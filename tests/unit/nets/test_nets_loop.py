@@ -51,6 +51,7 @@ def each_step(progress=None, **more):
     )
 
 
+@pytest.mark.slow
 def test_stopped_anywhere_and_run_again_gives_the_same_weights(people, quick, tmp_path):
     (whole,) = train_supervised(people, ["thumb"], tmp_path / "whole", recipe=quick, options=each_step())
     for step in (1, 2, 5, 12):
