@@ -21,6 +21,7 @@ NAMES = (
     "fuzz",
     "lfw",
     "presets",
+    "unsupervised",
     "identification",
     "training",
 )

@@ -40,10 +40,11 @@ class SearchSettings:
 class MediatorSettings:
     """Who judges a pair, from which inputs, and what it is trained on."""
 
-    mediator: Literal["trees", "mlp", "vote"] = setting(
+    mediator: Literal["trees", "mlp", "vote", "similarity"] = setting(
         "trees",
         "Who judges a pair: boosted trees, which are trained in the midst of the unlabeled images and see more; the paper's "
-        "network (mlp); or the vote of the committee, which needs no labels.",
+        "network (mlp); the vote of the committee, which needs no labels; or the similarity in all models together, which needs none "
+        "either and is what trees become where nobody is known.",
     )
     inputs: tuple[str, ...] = setting(
         ALL_INPUTS, "What the mlp is given; common_neighbors is beyond the paper.", choices=ALL_INPUTS
@@ -69,6 +70,11 @@ class MediatorSettings:
         "while tuning; false = some people may be among both.",
     )
 
+    @property
+    def is_trained(self) -> bool:
+        """Whether the mediator learns from known identities."""
+        return self.mediator not in ("vote", "similarity")
+
 
 @dataclass(frozen=True)
 class GroupingSettings:
@@ -90,6 +96,14 @@ class GroupingSettings:
         meaning="a cosine similarity",
         low=-1,
         high=1,
+    )
+    similar_above: float = setting(
+        0.0,
+        "With mediator similarity: how far above random pairs a pair must be, in their standard deviations; 0 = chosen without "
+        "labels, where groups by two halves of the models agree best.",
+        meaning="a number of standard deviations",
+        low=0,
+        high=100,
     )
     grouping: Literal["components", "average"] = setting(
         "average",
@@ -182,6 +196,8 @@ class ConsensusSettings(
                 raise InputError(f"{key} is empty: choose at least one of {', '.join(known)}.")
             # In one order, each once, however they were named.
             object.__setattr__(self, key, tuple(name for name in known if name in getattr(self, key)))
+        if self.mediator == "similarity" and self.grouping != "average":
+            raise InputError('mediator = "similarity" goes with grouping = "average"; change one of them.')
 
     @classmethod
     def of(cls, preset: str = "best", **given: Any) -> ConsensusSettings:
@@ -195,6 +211,8 @@ class ConsensusSettings(
     @property
     def bar_key(self) -> str:
         """The setting that decides how much is joined, which tuning chooses."""
+        if self.mediator == "similarity":
+            return "similar_above"
         if self.grouping == "average":
             return "join_above"
         return "vote_threshold" if self.mediator == "vote" else "threshold"

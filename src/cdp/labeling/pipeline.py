@@ -31,6 +31,7 @@ from cdp.labeling.tuning import (
     tune,
     with_bar,
 )
+from cdp.labeling.unsupervised import agree_on_bar, compare_pairs, describe_agreement
 from cdp.labeling.view_checks import (
     check_labeled,
     check_mask,
@@ -43,7 +44,7 @@ from cdp.memory import parse_bytes
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.labels import first_rows
-from cdp.types.run_record import CalibrationBin, Expectation, Tuning
+from cdp.types.run_record import CalibrationBin, Expectation, HalvesAgreement, Tuning
 
 _GRAPHS_NOT_USED = "The given k-NN graphs were not used: they do not have the known images, which are put among the unlabeled ones."
 _NOT_IN_GRAPHS = "given k-NN graphs do not have the images to choose it on"
@@ -62,6 +63,7 @@ class Labeling:
         mediator: None for a vote.
         tuning: None if the bar was given.
         expected: what known images among the others say of the labels; None if there are none.
+        unsupervised: how the bar was chosen where nobody is known; else None.
         calibration: how often pairs of one probability are one identity, on the same images.
         settings: with the bar that was used.
         candidates: the graph whose edges are the candidate pairs: the base's, or with trees that of all models together.
@@ -79,6 +81,7 @@ class Labeling:
     mediator: Mediator | None
     tuning: Tuning | None
     expected: Expectation | None
+    unsupervised: HalvesAgreement | None
     calibration: list[CalibrationBin]
     settings: ConsensusSettings
     candidates: KnnGraph
@@ -140,6 +143,10 @@ def label(
             labeled = ()
         settings, fitted = _fit_parts(unlabeled, settings, labeled, validation, graphs, seed, work)
     notes = list(fitted.notes)
+    if _has_trees(settings, fitted) and fitted.validation is None and validation is None:
+        settings = replace(settings, mediator="similarity", grouping="average")
+    if settings.mediator == "similarity":
+        settings = replace(settings, tune=False)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, settings)
     has_trees = _has_trees(settings, fitted)
@@ -186,10 +193,12 @@ def _fit_parts(
     """What is learned before labeling, and the settings that go with it.
 
     Trees learn while labeling, from labeled and validation images among the unlabeled ones; where too little is known for
-    them, the paper's mediator is trained instead.
+    them, the paper's mediator is trained instead; where nothing is known, pairs are judged by their similarity.
     """
     notes: tuple[str, ...] = ()
     if settings.mediator == "trees":
+        if not labeled and validation is None:
+            return settings, Fitted(None)
         others = [*labeled, validation] if isinstance(validation, Views) else list(labeled)
         known = [part.identities for part in others if part.identities is not None]
         if not isinstance(validation, Views | None) and unlabeled.identities is not None:
@@ -243,8 +252,7 @@ def fit(
         seed: of everything random.
         workspace: engine, cache and progress.
     """
-    is_vote = settings.mediator == "vote"
-    parts = [views for views in labeled if not is_vote or views.identities is not None]
+    parts = [views for views in labeled if settings.is_trained or views.identities is not None]
     check_labeled(parts, settings)
     validation: Views | None = None
     notes: tuple[str, ...] = ()
@@ -255,10 +263,10 @@ def fit(
         if n_shared >= FEWEST_IDENTITIES:
             return Fitted(None, together)
         notes = (_no_trees(n_shared),)
-    if settings.tune and hold_out_validation and len(parts) == 1:
+    if settings.tune and settings.mediator != "similarity" and hold_out_validation and len(parts) == 1:
         parts[0], validation, why_not = _hold_out(parts[0], settings, graphs is not None, seed)
         notes += why_not
-    if is_vote:
+    if not settings.is_trained:
         return Fitted(None, validation, notes)
     mediator = _train(parts, settings, graphs, classifier, seed, workspace or Workspace())
     return Fitted(mediator, validation, notes)
@@ -332,6 +340,11 @@ def _label_views(
     if mediator is not None:
         # A trained mediator has inputs of its own.
         settings = replace(settings, inputs=mediator.inputs)
+    unsupervised = None
+    if settings.mediator == "similarity" and not settings.similar_above:
+        unsupervised = agree_on_bar(views, settings, seed=seed, work=work)
+        settings = with_bar(settings, unsupervised.chosen)
+        notes.append(describe_agreement(unsupervised))
     known = _validation_identities(views, mask, settings, notes)
     scoring = settings if known is None else lowest_bar(settings)
     scored, graphs, candidates = _judge(views, scoring, fitted, given, mask, notes, seed, work)
@@ -364,6 +377,7 @@ def _label_views(
         mediator=mediator,
         tuning=tuning,
         expected=expected,
+        unsupervised=unsupervised,
         calibration=calibration,
         settings=settings,
         candidates=candidates,
@@ -386,6 +400,9 @@ def _judge(
     """Scored pairs, the models' graphs, and the graph whose edges are the candidates."""
     if _has_trees(settings, fitted):
         return score_by_trees(views, settings, mask, given, seed=seed, work=work, notes=notes)
+    if settings.mediator == "similarity":
+        compared = compare_pairs(views, settings, given, seed=seed, work=work)
+        return compared.at(settings), compared.graphs, compared.candidates
     graphs = find_graphs(views, settings, given, seed=seed, work=work)
     candidates = next(iter(graphs.values()))
     with work.step("consensus"):
