@@ -23,7 +23,7 @@ LAYERS = (
     {"evaluate", "store"},
     {"labeling", "nets"},
     {"config", "report"},
-    {"run"},
+    {"export", "run"},
     {"lab"},
     {"cli"},
 )
