@@ -13,6 +13,7 @@ from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.settings import ConsensusSettings, MediatorSettings, slice_of
 from cdp.consensus.trees import estimate_probabilities, known_pairs
 from cdp.labeling.cache import step_key
+from cdp.labeling.judged import Judged
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
 from cdp.types import ConsensusGraph, KnnGraph, Views
 from cdp.types.arrays import BoolArray, LongArray
@@ -33,8 +34,9 @@ def score_by_trees(
     seed: int,
     work: Workspace,
     notes: list[str],
-) -> tuple[ConsensusGraph, dict[str, KnnGraph], KnnGraph]:
-    """Scored pairs, the models' graphs, and the graph whose edges are the candidates.
+    keep: bool = False,
+) -> Judged:
+    """Judged pairs, the models' graphs, and the graph whose edges are the candidates.
 
     Lists of 2k neighbors are searched, because ranks beyond k are evidence too; candidates are the k nearest in all models
     together.
@@ -47,6 +49,7 @@ def score_by_trees(
         seed: of folds, samples and trees.
         work: engine, cache and progress.
         notes: gets a sentence if known and unknown images seem to show the same people.
+        keep: also return the trees and all their answers; those that are in the cache have none.
     """
     known = np.full(views.n_images, -1, np.int64)
     if mask is not None and views.identities is not None:
@@ -63,10 +66,11 @@ def score_by_trees(
         notes.append(_OVERLAP)
     inputs = [work.cache.hash_views(views), work.cache.hash(known), work.cache.hash(pairs.ids)]
     key = step_key("trees", 1, slice_of(settings, MediatorSettings), inputs, seed)
-    judged = work.cache.get("trees", key, ConsensusGraph) if given is None else None
+    judged = work.cache.get("trees", key, ConsensusGraph) if given is None and not keep else None
+    answers = None
     if judged is None:
         with work.step("consensus"):
-            probability = estimate_probabilities(
+            answers = estimate_probabilities(
                 prepare_evidence(views, list(graphs.values()), together, settings.evidence),
                 pairs,
                 known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
@@ -75,11 +79,13 @@ def score_by_trees(
                 engine=work.engine,
                 progress=work.progress,
             )
-        judged = ConsensusGraph(pairs.ids, 1 - probability, views.n_images)
+        judged = ConsensusGraph(pairs.ids, 1 - answers.probability, views.n_images)
         work.cache.put("trees", key, judged)
     kept = is_more_probable(judged.doubt, settings.kept_above)
     scored = ConsensusGraph(judged.ids[kept], judged.doubt[kept], views.n_images)
-    return scored, {name: graph.nearest(settings.k) for name, graph in graphs.items()}, candidates
+    return Judged(
+        scored, graphs, together, settings.k, known, pairs if keep else None, answers if keep else None
+    )
 
 
 def seem_to_overlap(candidates: KnnGraph, known: LongArray) -> bool:
