@@ -167,6 +167,21 @@ def label(
     if others is None or not (has_trees or (settings.tune and mask is None)):
         return _label_views(unlabeled, settings, fitted, graphs, mask, notes, seed, work, extras)
     check_same_committee(others, unlabeled)
+    return _label_among(unlabeled, others, settings, fitted, mask, notes, seed, work, extras)
+
+
+def _label_among(
+    unlabeled: Views,
+    others: Views,
+    settings: ConsensusSettings,
+    fitted: Fitted,
+    mask: BoolArray | None,
+    notes: list[str],
+    seed: int,
+    work: Workspace,
+    extras: tuple[Constraints | None, bool],
+) -> Labeling:
+    """Labels of the unlabeled images with known ones among them, which are left out of the result."""
     with _put_among(unlabeled, others, mask, work) as views:
         known = np.ones(views.n_images, np.bool_)
         known[: unlabeled.n_images] = False if mask is None else mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +12,11 @@ from cdp.consensus.evidence import prepare_evidence, search_together
 from cdp.consensus.mediator import is_more_probable
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.settings import ConsensusSettings, MediatorSettings, slice_of
-from cdp.consensus.trees import estimate_probabilities, known_pairs
+from cdp.consensus.trees import TreeAnswers, estimate_probabilities, known_pairs
 from cdp.labeling.cache import step_key
 from cdp.labeling.judged import Judged
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
-from cdp.types import ConsensusGraph, KnnGraph, Views
+from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import BoolArray, LongArray
 
 _FEWEST_STRANGERS = 200
@@ -69,16 +70,7 @@ def score_by_trees(
     judged = work.cache.get("trees", key, ConsensusGraph) if given is None and not keep else None
     answers = None
     if judged is None:
-        with work.step("consensus"):
-            answers = estimate_probabilities(
-                prepare_evidence(views, list(graphs.values()), together, settings.evidence),
-                pairs,
-                known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
-                passes=settings.passes,
-                seed=seed,
-                engine=work.engine,
-                progress=work.progress,
-            )
+        answers = ask_trees(views, graphs, together, pairs, known, settings, seed=seed, work=work)
         judged = ConsensusGraph(pairs.ids, 1 - answers.probability, views.n_images)
         work.cache.put("trees", key, judged)
     kept = is_more_probable(judged.doubt, settings.kept_above)
@@ -86,6 +78,32 @@ def score_by_trees(
     return Judged(
         scored, graphs, together, settings.k, known, pairs if keep else None, answers if keep else None
     )
+
+
+def ask_trees(
+    views: Views,
+    graphs: Mapping[str, KnnGraph],
+    together: KnnGraph,
+    pairs: Pairs,
+    known: LongArray,
+    settings: ConsensusSettings,
+    *,
+    seed: int,
+    work: Workspace,
+    earlier: TreeAnswers | None = None,
+) -> TreeAnswers:
+    """What trees say about the candidate pairs: trained now, or `earlier`, and then asked where no answer is kept."""
+    with work.step("consensus"):
+        return estimate_probabilities(
+            prepare_evidence(views, list(graphs.values()), together, settings.evidence),
+            pairs,
+            known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
+            passes=settings.passes,
+            earlier=earlier,
+            seed=seed,
+            engine=work.engine,
+            progress=work.progress,
+        )
 
 
 def seem_to_overlap(candidates: KnnGraph, known: LongArray) -> bool:
