@@ -22,7 +22,7 @@ LAYERS = (
     {"consensus", "data"},
     {"evaluate", "store"},
     {"labeling", "nets"},
-    {"config", "report"},
+    {"collection", "config", "report"},
     {"export", "run"},
     {"lab"},
     {"cli"},
