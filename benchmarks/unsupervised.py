@@ -46,21 +46,22 @@ def measure_bar(views: Views, k: int) -> dict[str, Any]:
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=k)
     work = Workspace(Engine(threads=1))
     hidden = Views(views.base, views.committee)
-    found = agree_on_bar(hidden, settings, work=work)
     compared = compare_pairs(hidden, settings, work=work)
+    found = agree_on_bar(hidden, compared, settings, work=work)
 
     def score(bar: float) -> Score:
         tried = replace(settings, similar_above=bar)
         return measure_labels(group(compared.at(tried), tried), views.identities).discards_kept.pairwise
 
     curve = [score(bar) for bar in BARS]
-    chosen = curve[BARS.index(found.chosen)]
+    chosen = score(found.chosen)
     best = int(np.argmax([one.f or 0.0 for one in curve]))
     best_f = curve[best].f or 0.0
     return {
         "images": views.n_images,
         "identities": len(np.unique(views.identities)),
         "chosen": found.chosen,
+        "halves": found.halves,
         "agreement": found.agreement,
         "f": chosen.f or 0.0,
         "precision": chosen.precision,

@@ -14,7 +14,10 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = {"README.md": "index.md", **{f"{name}.md": f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "CHANGELOG")}}
+PAGES = {
+    "README.md": "index.md",
+    **{f"{name}.md": f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "CHANGELOG")},
+}
 _SOURCE = "src/cdp/"
 _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=[)\s])")
 
@@ -22,7 +25,9 @@ _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=[)\s])")
 def packages() -> dict[str, str]:
     """API page -> the module or package that it documents."""
     top = ROOT / _SOURCE
-    found = {f"api/{path.parent.name}.md": f"cdp.{path.parent.name}" for path in sorted(top.glob("*/__init__.py"))}
+    found = {
+        f"api/{path.parent.name}.md": f"cdp.{path.parent.name}" for path in sorted(top.glob("*/__init__.py"))
+    }
     found |= {f"api/{path.stem}.md": f"cdp.{path.stem}" for path in sorted(top.glob("[a-z]*.py"))}
     return found
 
@@ -38,13 +43,21 @@ def on_files(files: Any, config: Any) -> Any:
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     for page, name in packages().items():
-        files.append(File.generated(config, page, content=f"# {name}\n\n::: {name}\n    options:\n      heading_level: 2\n"))
+        files.append(
+            File.generated(
+                config, page, content=f"# {name}\n\n::: {name}\n    options:\n      heading_level: 2\n"
+            )
+        )
     # Files that pages link to must be there before links are checked.
     for file in list(files.documentation_pages()):
         for link in _LINK.finditer(file.content_string):
             target = resolve(repository_path(file.src_uri), link[1])
             place = None if target is None else site_path(target)
-            if place is not None and place.startswith("repository/") and files.get_file_from_path(place) is None:
+            if (
+                place is not None
+                and place.startswith("repository/")
+                and files.get_file_from_path(place) is None
+            ):
                 files.append(File.generated(config, place, abs_src_path=str(ROOT / target)))
     return files
 
@@ -83,6 +96,12 @@ def site_path(target: str) -> str | None:
     if target.startswith("docs/"):
         return target.removeprefix("docs/")
     if target.startswith(_SOURCE):
-        module = target.removeprefix(_SOURCE).removesuffix("/__init__.py").removesuffix(".py").rstrip("/").split("/")
+        module = (
+            target.removeprefix(_SOURCE)
+            .removesuffix("/__init__.py")
+            .removesuffix(".py")
+            .rstrip("/")
+            .split("/")
+        )
         return f"api/{module[0]}.md#cdp.{'.'.join(module)}"
     return f"repository/{target}" if (ROOT / target).is_file() else None

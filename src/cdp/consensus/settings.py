@@ -69,6 +69,14 @@ class MediatorSettings:
         "Known and unknown images show different people, so that a pair of both is a negative training pair of trees, and a mistake "
         "while tuning; false = some people may be among both.",
     )
+    similar_above: float = setting(
+        0.0,
+        "With mediator similarity: how far above random pairs a pair must be, in their standard deviations; 0 = chosen without "
+        "labels, where groups by two halves of the models agree best.",
+        meaning="a number of standard deviations",
+        low=0,
+        high=100,
+    )
 
     @property
     def is_trained(self) -> bool:
@@ -96,14 +104,6 @@ class GroupingSettings:
         meaning="a cosine similarity",
         low=-1,
         high=1,
-    )
-    similar_above: float = setting(
-        0.0,
-        "With mediator similarity: how far above random pairs a pair must be, in their standard deviations; 0 = chosen without "
-        "labels, where groups by two halves of the models agree best.",
-        meaning="a number of standard deviations",
-        low=0,
-        high=100,
     )
     grouping: Literal["components", "average"] = setting(
         "average",
@@ -211,8 +211,6 @@ class ConsensusSettings(
     @property
     def bar_key(self) -> str:
         """The setting that decides how much is joined, which tuning chooses."""
-        if self.mediator == "similarity":
-            return "similar_above"
         if self.grouping == "average":
             return "join_above"
         return "vote_threshold" if self.mediator == "vote" else "threshold"

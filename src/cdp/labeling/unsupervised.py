@@ -3,8 +3,13 @@
 Every model is cut into two: its even and its odd dimensions. Each half groups all images by itself, at every bar. Were the mistakes
 of the halves independent, a pair that is right would be found by both with probability recall², and a wrong one by both hardly
 ever; so the pairs that both found, relative to those that one found, would be precision · recall. The bar where the halves agree
-best is then about the bar with the best F, and nobody had to be known. Mistakes that both halves make (lookalikes, images that
-no model can tell) are not seen, so the agreement flatters: it is how stable the groups are, not how right.
+best is then about the bar with the best F, and nobody had to be known.
+
+The whole is sharper than its halves: pairs of one identity lie further above chance, so its best bar is a little higher. As many
+pairs pass in the whole as in the halves at a bar which is an upper end for it; the bar in the middle of the two is taken.
+
+Mistakes that both halves make (lookalikes, images that no model can tell) are not seen, so the agreement flatters: it is how stable
+the groups are, not how right.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.standard_similarity import measure_background, soften, standard_similarities
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_agreement
+from cdp.labeling.judged import Judged
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
 from cdp.memory import parse_bytes
 from cdp.parallel import count_threads, map_blocks
@@ -42,13 +48,29 @@ class StandardPairs:
     pairs: Pairs
     standard: FloatArray
     graphs: dict[str, KnnGraph]
-    candidates: KnnGraph
+    together: KnnGraph
 
     def at(self, settings: ConsensusSettings) -> ConsensusGraph:
         """The pairs that count at the settings' bar, with the doubt about each."""
         doubt = soften(self.standard, settings.similar_above)
         kept = doubt < 1 - settings.kept_above
         return ConsensusGraph(self.pairs.ids[kept], doubt[kept], self.pairs.n_images)
+
+    def share_above(self, bar: float) -> float:
+        """Of the candidate pairs, those whose standard similarity is greater."""
+        return float((self.standard > bar).mean()) if len(self.pairs) else 0.0
+
+
+def judge_by_similarity(
+    views: Views, settings: ConsensusSettings, given: Graphs | None, *, seed: int, work: Workspace
+) -> tuple[Judged, ConsensusSettings, HalvesAgreement | None]:
+    """Judged pairs, the settings with the bar that was used, and how it was chosen; None if it was given."""
+    whole, found = compare_pairs(views, settings, given, seed=seed, work=work), None
+    if not settings.similar_above:
+        found = agree_on_bar(views, whole, settings, seed=seed, work=work)
+        settings = replace(settings, similar_above=found.chosen)
+    nobody = np.full(views.n_images, -1, np.int64)
+    return Judged(whole.at(settings), whole.graphs, whole.together, settings.k, nobody), settings, found
 
 
 def compare_pairs(
@@ -63,25 +85,25 @@ def compare_pairs(
     """Standard similarities of the pairs that are nearest neighbors in all models together."""
     work = work or Workspace()
     longer = replace(settings, k=min(2 * settings.k, views.n_images - 1))
-    graphs = find_graphs(
-        views, longer if given is None else settings, given, seed=seed, work=work, part=part
-    )
+    graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work, part=part)
     with work.step(f"{part}all models"):
         together = search_together(
             views, list(graphs.values()), longer.k, threads=work.engine.threads, progress=work.progress
         )
-        candidates = together.nearest(settings.k)
-        pairs = candidate_pairs(candidates)
+        pairs = candidate_pairs(together.nearest(settings.k))
         standard = standard_similarities(views, pairs, measure_background(views, seed))
-    return StandardPairs(
-        pairs, standard, {name: graph.nearest(settings.k) for name, graph in graphs.items()}, candidates
-    )
+    return StandardPairs(pairs, standard, graphs, together)
 
 
 def agree_on_bar(
-    views: Views, settings: ConsensusSettings, *, seed: int = 0, work: Workspace | None = None
+    views: Views,
+    whole: StandardPairs,
+    settings: ConsensusSettings,
+    *,
+    seed: int = 0,
+    work: Workspace | None = None,
 ) -> HalvesAgreement:
-    """The bar at which the groups of two halves of every model agree best, and the whole curve.
+    """The bar for the whole, by the one at which the groups of two halves of every model agree best; and all that were tried.
 
     Judged by the lower end of Wilson's 95 % interval over the images in groups, because a handful of near copies always agrees; of
     equal ones the lowest is taken.
@@ -107,7 +129,10 @@ def agree_on_bar(
             curve.append(point)
             work.progress("agreement of two halves", len(curve), len(BARS))
     best = max(curve, key=lambda point: lower_end(point.agreement, point.coverage * views.n_images))
-    return HalvesAgreement(chosen=best.threshold, agreement=best.agreement, curve=curve)
+    share = float(np.mean([half.share_above(best.threshold) for half in halves]))
+    as_many = float(np.quantile(whole.standard, 1 - share)) if len(whole.pairs) else best.threshold
+    chosen = round((best.threshold + max(as_many, best.threshold)) / 2, 2)
+    return HalvesAgreement(chosen=chosen, halves=best.threshold, agreement=best.agreement, curve=curve)
 
 
 def lower_end(share: float, count: float) -> float:
@@ -123,7 +148,9 @@ def cut_in_two(views: Views) -> tuple[Views, Views]:
     """Even and odd dimensions of every model; nothing is copied."""
 
     def half(first: int) -> Views:
-        models = {name: _every_other(name, model, first) for name, model in zip(views.names, views, strict=True)}
+        models = {
+            name: _every_other(name, model, first) for name, model in zip(views.names, views, strict=True)
+        }
         return Views(models.pop("base"), models)
 
     return half(0), half(1)

@@ -216,9 +216,17 @@ class AgreementPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HalvesAgreement(msgspec.Struct, frozen=True, kw_only=True):
-    """The bars tried without labels and the one chosen, where two halves of the models agree best (pairwise F)."""
+    """The bars tried without labels and the one chosen.
+
+    Attributes:
+        chosen: for the whole models.
+        halves: the bar at which two halves of the models agree best.
+        agreement: pairwise F between them at that bar.
+        curve: all bars.
+    """
 
     chosen: float
+    halves: float
     agreement: float
     curve: list[AgreementPoint] = []
 
