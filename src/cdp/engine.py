@@ -1,11 +1,15 @@
-"""What a computation may take of the machine; results do not depend on it."""
+"""What a computation runs on and may take; results do not depend on it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from cdp.memory import parse_bytes
 from cdp.settings import check_settings, setting
+
+if TYPE_CHECKING:
+    from cdp.parallel import Workers
 
 MOST_THREADS = 4096
 """More than any machine has cores; beyond it a number of threads is a slip."""
@@ -13,7 +17,7 @@ MOST_THREADS = 4096
 
 @dataclass(frozen=True)
 class Engine:
-    """Device, threads and memory."""
+    """Device, threads, memory, and whether blocks of work go to Ray."""
 
     device: str = setting(
         "auto",
@@ -29,6 +33,28 @@ class Engine:
     memory_budget: str = setting(
         "2GB", "What blocks and decoded images may take together, e.g. 500MB.", check=parse_bytes
     )
+    engine: Literal["threads", "ray"] = setting(
+        "threads", "Where blocks of work run: on threads of this process, or on Ray's processes and machines."
+    )
+    ray_address: str = setting(
+        "",
+        "The Ray cluster, e.g. auto (the one of this machine) or head:6379; empty = one that is started here and ends with "
+        "the command.",
+    )
 
     def __post_init__(self) -> None:
         check_settings(self, getattr(self, "section", ""))
+
+    @property
+    def search_device(self) -> str:
+        """Where k-NN searches compute: on Ray, the cores of all nodes are worth more than one GPU here."""
+        return "cpu" if self.engine == "ray" else self.device
+
+    @property
+    def workers(self) -> Workers:
+        """What blocks run on, for `cdp.parallel.map_shared`."""
+        if self.engine == "threads":
+            return self.threads
+        from cdp.ray_pool import RayPool
+
+        return RayPool(self.ray_address, self.threads, self.memory_budget)

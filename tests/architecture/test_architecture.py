@@ -16,7 +16,8 @@ each_file = pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.rel
 
 LAYERS = (
     {"errors"},
-    {"devices", "files", "input_blocks", "kernels", "memory", "parallel", "progress", "settings"},
+    {"devices", "files", "input_blocks", "kernels", "memory", "packing", "parallel", "progress", "settings"},
+    {"ray_pool"},
     {"engine", "types"},
     {"graph"},
     {"consensus", "data"},
@@ -104,7 +105,7 @@ def test_nothing_but_the_command_line_imports_the_laboratory():
 def test_heavy_libraries_stay_where_they_belong(file):
     homes = {
         "torch": {"nets", "devices"},
-        "ray": {"engine"},
+        "ray": {"ray_pool"},
         "faiss": set(),
         "matplotlib": {"report", "evaluate", "cli"},
         "rich": {"progress", "cli"},
@@ -112,7 +113,7 @@ def test_heavy_libraries_stay_where_they_belong(file):
         "leidenalg": {"lab"},
         "igraph": {"lab"},
         "infomap": {"lab"},
-        "pickle": {"data"},
+        "pickle": {"data", "packing"},
     }
     for name in imports(file, everywhere=True):
         library = name.split(".")[0]

@@ -18,7 +18,7 @@ from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
 from cdp.memory import parse_bytes, rows_within
-from cdp.parallel import map_blocks, spans
+from cdp.parallel import map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Pairs
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
@@ -79,22 +79,25 @@ def estimate_probabilities(
         # One after another: their many short steps would wait for one another on threads.
         judges = [_train(evidence, known, seed, fold) for fold in range(FOLDS + 1)]
         odds = np.empty(len(pairs))
-
-        def judge(
-            span: tuple[int, int], judges: Sequence[BoostedTrees] = judges, odds: DoubleArray = odds
-        ) -> int:
-            rows = slice(*span)
-            odds[rows] = _cross_fitted(
-                judges, evidence.rows(np.arange(*span)), known.first[rows], known.second[rows]
-            )
-            return span[1]
-
-        for done in map_blocks(judge, spans(len(pairs), evidence.rows_per_block), engine.threads):
-            progress(step, done, len(pairs))
+        cut = spans(len(pairs), evidence.rows_per_block)
+        blocks = ((*span, known.first[slice(*span)], known.second[slice(*span)]) for span in cut)
+        judged = map_shared(_judge, (evidence, judges), blocks, engine.workers)
+        for (start, stop), part in zip(cut, judged, strict=True):
+            odds[start:stop] = part
+            progress(step, stop, len(pairs))
         probability = (1 / (1 + np.exp(-odds))).astype(np.float32)
         evidence.add_second_order(probability)
     assert probability is not None
     return probability
+
+
+def _judge(
+    shared: tuple[_Evidence, Sequence[BoostedTrees]], block: tuple[int, int, IntArray, IntArray]
+) -> DoubleArray:
+    """Log-odds of some pairs, given by their span and the folds of their ends."""
+    evidence, judges = shared
+    start, stop, first, second = block
+    return _cross_fitted(judges, evidence.rows(np.arange(start, stop)), first, second)
 
 
 class _Evidence:
@@ -114,12 +117,11 @@ class _Evidence:
         )
         if 4 * len(pairs) * n_columns <= parse_bytes(engine.memory_budget) / 2:
             own = np.empty((len(pairs), n_columns), np.float32)
-
-            def extract(span: tuple[int, int]) -> None:
-                own[span[0] : span[1]] = extract_evidence(source, pairs.ids[span[0] : span[1]])
-
-            for _ in map_blocks(extract, spans(len(pairs), self.rows_per_block), engine.threads):
-                pass
+            cut = spans(len(pairs), self.rows_per_block)
+            blocks = (pairs.ids[start:stop] for start, stop in cut)
+            extracted = map_shared(extract_evidence, source, blocks, engine.workers)
+            for (start, stop), part in zip(cut, extracted, strict=True):
+                own[start:stop] = part
             self._own = own
 
     def add_second_order(self, probability: FloatArray) -> None:
