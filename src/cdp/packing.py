@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import pickle
 import socket
 import zlib
@@ -47,8 +48,10 @@ def pack(value: Any) -> Packed:
 
 def unpack(packed: Packed, *, copy: bool = False) -> Any:
     """The object again; without a copy its arrays are read-only, and lie where the buffers lie."""
-    buffers: list[Any] = [bytearray(buffer) for buffer in packed.buffers] if copy else packed.buffers
-    return pickle.loads(packed.content, buffers=buffers)
+    views = [buffer.data for buffer in packed.buffers]
+    return pickle.loads(
+        packed.content, buffers=[bytearray(view) if copy else view.toreadonly() for view in views]
+    )
 
 
 class _Packer(pickle.Pickler):
@@ -64,8 +67,9 @@ def _find_mapped(array: npt.NDArray[Any]) -> tuple[Any, ...] | None:
         owner = getattr(owner, "base", None)
     if owner is None or owner.mode != "r" or not array.flags.c_contiguous or array.size == 0:
         return None
-    # The file from the owner's offset on begins where the owner's bytes begin.
-    offset = owner.offset + _address(array) - _address(owner)
+    # The map begins at a whole page before the offset that was asked for; a slice still names the offset of the whole.
+    page = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY
+    offset = page + _address(array) - _address(np.frombuffer(vars(owner)["_mmap"], np.uint8))
     file = Path(str(owner.filename)).absolute()
     return str(file), offset, array.dtype, array.shape, _checksum(array)
 

@@ -118,12 +118,15 @@ class RayPool:
 
 def run_blocks(
     function: Callable[[Shared, Item], Result], shared: Packed, group: Packed
-) -> tuple[float, Packed]:
-    """Seconds and results of some blocks; what a worker runs."""
+) -> tuple[float, Packed] | CdpError:
+    """Seconds and results of some blocks, or what was refused; this is what a worker runs."""
     start = time.perf_counter()
-    common = unpack(shared)
-    with threadpool_limits(limits=1, user_api="blas"):
-        results = [function(common, item) for item in unpack(group)]
+    try:
+        common = unpack(shared)
+        with threadpool_limits(limits=1, user_api="blas"):
+            results = [function(common, item) for item in unpack(group)]
+    except CdpError as error:  # Ray would print what is raised in blocks that nobody waits for any more
+        return error
     return time.perf_counter() - start, pack(results)
 
 
@@ -185,7 +188,7 @@ def _fetch(ray: Any, reference: Any, cores: _Cores) -> tuple[float, Packed]:
     try:
         while not ray.wait([reference], timeout=_LOOK_AGAIN)[0]:
             cores.check()
-        answer: tuple[float, Packed] = ray.get(reference)
+        answer: tuple[float, Packed] | CdpError = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise (error.cause if isinstance(error.cause, Exception) else error) from None
     except ray.exceptions.RayError as error:
@@ -194,4 +197,6 @@ def _fetch(ray: Any, reference: Any, cores: _Cores) -> tuple[float, Packed]:
             f"Ray gave up on a block after {_RETRIES} retries: {reason}. Run the same command again, with a smaller "
             "memory_budget if memory ran out; finished steps are kept."
         ) from error
+    if isinstance(answer, CdpError):
+        raise answer
     return answer

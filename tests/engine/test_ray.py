@@ -89,24 +89,16 @@ def hashes(labeling):
     }
 
 
-@pytest.fixture(scope="module")
-def labelings(small_views):
-    """Settings, and what they give on one thread."""
-    known = np.arange(small_views.n_images) < 150
-    chosen = {
-        "trees": ConsensusSettings.of(k=8, method="exact"),
-        "paper": ConsensusSettings.of("paper", k=8, method="approximate", recall=0.9, tune=True),
-    }
-    run = {
-        name: lambda engine, settings=settings, **more: label(
-            small_views,
-            settings,
-            validation=known,
-            workspace=Workspace(engine=engine, **more),
-        )
-        for name, settings in chosen.items()
-    }
-    return {name: (one, hashes(one(Engine(threads=1)))) for name, one in run.items()}
+SETTINGS = {
+    "trees": ConsensusSettings.of(k=8, method="exact"),
+    "paper": ConsensusSettings.of("paper", k=8, method="approximate", recall=0.9, tune=True),
+}
+
+
+def label_small(views, name, engine, **more):
+    known = np.arange(views.n_images) < 150
+    labeling = label(views, SETTINGS[name], validation=known, workspace=Workspace(engine=engine, **more))
+    return hashes(labeling)
 
 
 def test_results_come_in_order_and_blocks_travel_together(cluster):
@@ -131,10 +123,10 @@ def test_storage_that_a_node_does_not_see_is_named(cluster, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["trees", "paper"])
-def test_threads_and_ray_give_the_same_bytes(cluster, labelings, name):
-    run, expected = labelings[name]
-    assert hashes(run(Engine(threads=4))) == expected
-    assert hashes(run(RAY)) == expected
+def test_threads_and_ray_give_the_same_bytes(cluster, small_views, name):
+    expected = label_small(small_views, name, Engine(threads=1))
+    assert label_small(small_views, name, Engine(threads=4)) == expected
+    assert label_small(small_views, name, RAY) == expected
 
 
 def test_the_command_writes_the_same_files(cluster, small_views, tmp_path):
@@ -154,8 +146,7 @@ def test_a_killed_worker_is_replaced(cluster, tmp_path):
     assert (tmp_path / "died").exists()
 
 
-def test_a_killed_node_is_done_without(cluster, labelings):
-    run, expected = labelings["trees"]
+def test_a_killed_node_is_done_without(cluster, small_views):
     seen = []
 
     def progress(step, done, total):
@@ -164,7 +155,8 @@ def test_a_killed_node_is_done_without(cluster, labelings):
             cluster.remove_node(node, allow_graceful=False)
             seen.append(node)
 
-    assert hashes(run(RAY, progress=progress)) == expected
+    expected = label_small(small_views, "trees", Engine(threads=1))
+    assert label_small(small_views, "trees", RAY, progress=progress) == expected
     assert seen
 
 
