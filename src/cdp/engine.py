@@ -11,6 +11,8 @@ from cdp.settings import check_settings, setting
 if TYPE_CHECKING:
     from cdp.parallel import Workers
 
+ON_RAY = ("engine", "ray_address")
+"""Settings of Engine that a command has only if it gives work to Ray."""
 MOST_THREADS = 4096
 """More than any machine has cores; beyond it a number of threads is a slip."""
 
@@ -37,9 +39,9 @@ class Engine:
         "threads", "Where blocks of work run: on threads of this process, or on Ray's processes and machines."
     )
     ray_address: str = setting(
-        "",
-        "The Ray cluster, e.g. auto (the one of this machine) or head:6379; empty = one that is started here and ends with "
-        "the command.",
+        "local",
+        "The Ray cluster: local (this machine's cores, as long as the command runs), auto (the one that this node belongs "
+        "to) or its address, e.g. head:6379.",
     )
 
     def __post_init__(self) -> None:

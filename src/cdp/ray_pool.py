@@ -33,16 +33,22 @@ class RayPool:
     """Workers of Ray.
 
     Attributes:
-        address: of the cluster; empty = one of this machine's own, which ends with this process.
+        address: of the cluster; `local` = one of this machine's own, which ends with this process.
         threads: cores of the cluster on this machine; 0 = all.
         memory_budget: what blocks and results that are under way may take, half of it at most.
         wants_gpu: whether each task gets a GPU, where the cluster has any.
     """
 
-    address: str = ""
+    address: str = "local"
     threads: int = 0
     memory_budget: str = "2GB"
     wants_gpu: bool = False
+
+    def __post_init__(self) -> None:
+        if find_spec("ray") is None:
+            raise MissingExtraError(
+                f'engine="ray" needs Ray, which is not installed; run {install_command("ray")}.'
+            )
 
     def with_gpus(self) -> RayPool:
         """The same workers for tasks that compute on a GPU where there is one."""
@@ -82,25 +88,20 @@ class RayPool:
                     ray.cancel(left)
 
     def _connect(self) -> Any:
-        if find_spec("ray") is None:
-            raise MissingExtraError(
-                f'engine = "ray" needs Ray, which is not installed: {install_command("ray")}.'
-            )
         import ray
 
         if ray.is_initialized():
             return ray
         quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
         try:
-            if self.address:
-                ray.init(address=self.address, **quiet)
-            else:
-                # Not a cluster that happens to run here: that would have to be asked for.
+            if self.address == "local":
                 cores = count_threads(self.threads)
                 ray.init(address="local", num_cpus=cores, include_dashboard=False, **quiet)
+            else:
+                ray.init(address=self.address, **quiet)
         except Exception as error:  # Ray raises whatever there is, plain Exception too
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            if not self.address:
+            if self.address == "local":
                 raise CdpError(f"Ray did not start on this machine: {reason}") from error
             raise InputError(
                 f"ray_address = {self.address!r}: no Ray cluster answers there ({reason}); start one with "

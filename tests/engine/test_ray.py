@@ -199,5 +199,5 @@ def test_without_the_extra_its_install_command_is_named(monkeypatch):
     with pytest.raises(MissingExtraError) as caught:
         list(map_shared(add_up, 1, [(1, np.ones(1))], RAY.workers))
     assert str(caught.value).startswith(
-        'engine = "ray" needs Ray, which is not installed: pip install -c constraints.txt'
+        'engine="ray" needs Ray, which is not installed; run pip install -c constraints.txt'
     )
