@@ -23,7 +23,7 @@ LAYERS = (
     {"consensus", "data"},
     {"evaluate", "store"},
     {"labeling", "nets"},
-    {"config", "report"},
+    {"collection", "config", "report"},
     {"run"},
     {"lab"},
     {"cli"},
