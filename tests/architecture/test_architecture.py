@@ -24,7 +24,7 @@ LAYERS = (
     {"evaluate", "store"},
     {"labeling", "nets"},
     {"collection", "config", "report"},
-    {"run"},
+    {"export", "run"},
     {"lab"},
     {"cli"},
 )
