@@ -32,7 +32,7 @@ REFUSED = {
     "check": ("check list.csv --list list.csv",),
     "train": ("train photos --network small_vgg --size 8 --out photos",),
     "join": ("join photos photos --true-labels --network small_vgg --size 8 --out photos",),
-    "embed": ("embed photos --networks nets --base small --out nets", "embed photos --networks nets --base small --out labels"),
+    "embed": ("embed photos --networks nets --base small --out nets", "embed photos --networks nets --base small --out labels", "embed photos --model nets/a.onnx --out nets"),
     "baselines": ("baselines views --validation views --out views/card.json",),
     "report": ("report run --out run/run.json",),
     "recipe new": ("recipe new list.csv --data.images list.csv",),

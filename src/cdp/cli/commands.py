@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdp.cli import (
     artifact_commands,
     baseline_commands,
+    embed_commands,
     face_commands,
     image_commands,
     label_commands,
@@ -25,6 +26,7 @@ TOPICS = (
     recipe_commands,
     image_commands,
     network_commands,
+    embed_commands,
     recognition_commands,
     baseline_commands,
     study_commands,
