@@ -22,7 +22,7 @@ LAYERS = (
     {"consensus", "data"},
     {"evaluate", "store"},
     {"labeling", "nets"},
-    {"config", "report"},
+    {"config", "faces", "report"},
     {"run"},
     {"lab"},
     {"cli"},

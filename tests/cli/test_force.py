@@ -30,6 +30,7 @@ REFUSED = {
     "ensemble": ("ensemble views --models base,small --out views",),
     "split": ("split list.csv --out .", "split photos --out photos", "split parts/list.csv --out parts"),
     "check": ("check list.csv --list list.csv",),
+    "align": ("align photos --detector nets/a.onnx --out photos", "align photos --ready all --out nets"),
     "train": ("train photos --network small_vgg --size 8 --out photos",),
     "join": ("join photos photos --true-labels --network small_vgg --size 8 --out photos",),
     "embed": ("embed photos --networks nets --base small --out nets", "embed photos --networks nets --base small --out labels", "embed photos --model nets/a.onnx --out nets"),
