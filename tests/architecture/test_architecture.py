@@ -22,8 +22,8 @@ LAYERS = (
     {"consensus", "data"},
     {"evaluate", "store"},
     {"labeling", "nets"},
-    {"config", "faces", "report"},
-    {"run"},
+    {"collection", "config", "faces", "report"},
+    {"export", "run"},
     {"lab"},
     {"cli"},
 )

@@ -34,7 +34,7 @@ def test_photos_become_faces_and_faces_views(tmp_path, monkeypatch):
     embedder(tmp_path / "models/arcface.onnx", size=112)
     result = call("align photos --detector models/scrfd.onnx --out faces")
     assert result.exit_code == 0, result.output
-    said = " ".join(result.stdout.split())
+    said = " ".join(result.stdout.replace("│", " ").split())
     assert "faces taken 3" in said
     assert "photos without a face 1" in said
     assert "1 pairs of faces are on one photo, so they are two people (faces/different.csv)." in said
