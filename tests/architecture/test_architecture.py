@@ -23,7 +23,7 @@ LAYERS = (
     {"consensus", "data"},
     {"evaluate", "store"},
     {"labeling", "nets"},
-    {"collection", "config", "report"},
+    {"collection", "config", "faces", "report"},
     {"export", "run"},
     {"lab"},
     {"cli"},
@@ -105,6 +105,8 @@ def test_nothing_but_the_command_line_imports_the_laboratory():
 def test_heavy_libraries_stay_where_they_belong(file):
     homes = {
         "torch": {"nets", "devices"},
+        "onnxruntime": {"nets"},
+        "onnx": {"nets"},
         "ray": {"ray_pool"},
         "faiss": set(),
         "matplotlib": {"report", "evaluate", "cli"},
@@ -149,7 +151,7 @@ def test_importing_is_light():
         text=True,
         check=True,
     ).stdout.split()
-    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "matplotlib"}
+    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "matplotlib", "onnxruntime"}
     assert not heavy & set(loaded)
 
 
