@@ -24,6 +24,7 @@ NAMES = (
     "unsupervised",
     "identification",
     "training",
+    "ray_overhead",
 )
 
 

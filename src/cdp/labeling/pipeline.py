@@ -33,7 +33,7 @@ from cdp.labeling.tuning import (
     tune,
     with_bar,
 )
-from cdp.labeling.unsupervised import describe_agreement, judge_by_similarity
+from cdp.labeling.unsupervised import judge_by_similarity, with_chosen_bar
 from cdp.labeling.view_checks import (
     check_labeled,
     check_mask,
@@ -142,22 +142,17 @@ def label(
         seed: of everything random.
         workspace: engine, cache and progress.
     """
-    work = workspace or Workspace()
+    work, extras = workspace or Workspace(), (constraints, keep_judged)
     check_views(settings, unlabeled)
     if constraints is not None:
         check_constraints(constraints, settings.max_size)
     if not isinstance(validation, Views):
         validation = check_mask(validation, unlabeled)
     if fitted is None:
-        if not _is_trained_on_labeled(settings, validation is not None, networks_saw_labeled):
-            labeled = ()
+        is_learned = _is_trained_on_labeled(settings, validation is not None, networks_saw_labeled)
+        labeled = labeled if is_learned else ()
         settings, fitted = _fit_parts(unlabeled, settings, labeled, validation, graphs, seed, work)
-    notes = list(fitted.notes)
-    if _has_trees(settings, fitted) and fitted.validation is None and validation is None:
-        settings = replace(settings, mediator="similarity", grouping="average")
-    if settings.mediator == "similarity":
-        settings = replace(settings, tune=False)
-    extras = constraints, keep_judged
+    settings, notes = _without_labels(settings, fitted, validation), list(fitted.notes)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, settings)
     has_trees = _has_trees(settings, fitted)
@@ -245,6 +240,15 @@ def _fit_parts(
         parts = [validation if isinstance(validation, Views) else unlabeled.take(validation)]
     fitted = fit(parts, settings, hold_out_validation=validation is None, seed=seed, workspace=work)
     return settings, replace(fitted, notes=notes + fitted.notes)
+
+
+def _without_labels(
+    settings: ConsensusSettings, fitted: Fitted, validation: Views | BoolArray | None
+) -> ConsensusSettings:
+    """Trees become similarity where no identity is known; nothing is tuned for similarity."""
+    if _has_trees(settings, fitted) and fitted.validation is None and validation is None:
+        settings = replace(settings, mediator="similarity", grouping="average")
+    return replace(settings, tune=False) if settings.mediator == "similarity" else settings
 
 
 def _no_trees(n_shared: int) -> str:
@@ -372,13 +376,8 @@ def _label_views(
         settings = replace(settings, inputs=mediator.inputs)
     known = _validation_identities(views, mask, settings, notes)
     scoring = settings if known is None else lowest_bar(settings)
-    unsupervised = None
-    if settings.mediator == "similarity":
-        judged, settings, unsupervised = judge_by_similarity(views, settings, given, seed=seed, work=work)
-        notes += [] if unsupervised is None else [describe_agreement(unsupervised)]
-    else:
-        judged = _judge(views, scoring, fitted, given, mask, notes, seed, work, keep)
-    scored = judged.scored
+    judged = _judge(views, scoring, fitted, given, mask, notes, seed, work, keep)
+    scored, settings = judged.scored, with_chosen_bar(settings, judged.unsupervised)
     tuning, expected, calibration = None, None, []
     if known is not None:
         with work.step("tuning"):
@@ -408,7 +407,7 @@ def _label_views(
         mediator=mediator,
         tuning=tuning,
         expected=expected,
-        unsupervised=unsupervised,
+        unsupervised=judged.unsupervised,
         calibration=calibration,
         settings=settings,
         candidates=judged.candidates,
@@ -433,6 +432,8 @@ def _judge(
     """Judged pairs, the models' graphs, and the graph whose edges are the candidates."""
     if _has_trees(settings, fitted):
         return score_by_trees(views, settings, mask, given, seed=seed, work=work, notes=notes, keep=keep)
+    if settings.mediator == "similarity":
+        return judge_by_similarity(views, settings, given, seed=seed, work=work, notes=notes)
     graphs = find_graphs(views, settings, given, seed=seed, work=work)
     candidates = next(iter(graphs.values()))
     with work.step("consensus"):

@@ -62,15 +62,22 @@ class StandardPairs:
 
 
 def judge_by_similarity(
-    views: Views, settings: ConsensusSettings, given: Graphs | None, *, seed: int, work: Workspace
-) -> tuple[Judged, ConsensusSettings, HalvesAgreement | None]:
-    """Judged pairs, the settings with the bar that was used, and how it was chosen; None if it was given."""
+    views: Views,
+    settings: ConsensusSettings,
+    given: Graphs | None,
+    *,
+    seed: int,
+    work: Workspace,
+    notes: list[str],
+) -> Judged:
+    """Judged pairs, and how the bar was chosen if it was not given; then `notes` gets a sentence."""
     whole, found = compare_pairs(views, settings, given, seed=seed, work=work), None
     if not settings.similar_above:
         found = agree_on_bar(views, whole, settings, seed=seed, work=work)
-        settings = replace(settings, similar_above=found.chosen)
+        settings = with_chosen_bar(settings, found)
+        notes.append(describe_agreement(found))
     nobody = np.full(views.n_images, -1, np.int64)
-    return Judged(whole.at(settings), whole.graphs, whole.together, settings.k, nobody), settings, found
+    return Judged(whole.at(settings), whole.graphs, whole.together, settings.k, nobody, unsupervised=found)
 
 
 def compare_pairs(
@@ -168,6 +175,11 @@ def _every_other(name: str, model: Embeddings, first: int) -> Embeddings:
 
 def _coverage(*groupings: Labels) -> float:
     return float(np.mean([(one.labels >= 0).mean() for one in groupings]))
+
+
+def with_chosen_bar(settings: ConsensusSettings, found: HalvesAgreement | None) -> ConsensusSettings:
+    """The settings with the bar that was chosen, if one was."""
+    return settings if found is None else replace(settings, similar_above=found.chosen)
 
 
 def describe_agreement(found: HalvesAgreement) -> str:
