@@ -173,7 +173,7 @@ def join(
         if true_labels:
             say(train_supervised(merge_manifests([known, *parts]), [network], out, **shared))
             return
-        views = [read_views(path) for path in seen] or [None] * len(parts)
+        views = [read_views(path) for path in seen] if seen else [None] * len(parts)
         pseudo = [
             read_pseudo_part(part, file, soft=soft, siblings=siblings, teachers=one)
             for part, file, one in zip(parts, files, views, strict=True)
