@@ -22,8 +22,8 @@ LAYERS = (
     {"consensus", "data"},
     {"evaluate", "store"},
     {"labeling", "nets"},
-    {"config", "report"},
-    {"run"},
+    {"collection", "config", "faces", "report"},
+    {"export", "run"},
     {"lab"},
     {"cli"},
 )
@@ -104,6 +104,8 @@ def test_nothing_but_the_command_line_imports_the_laboratory():
 def test_heavy_libraries_stay_where_they_belong(file):
     homes = {
         "torch": {"nets", "devices"},
+        "onnxruntime": {"nets"},
+        "onnx": {"nets"},
         "ray": {"engine"},
         "faiss": set(),
         "matplotlib": {"report", "evaluate", "cli"},
@@ -148,7 +150,7 @@ def test_importing_is_light():
         text=True,
         check=True,
     ).stdout.split()
-    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "matplotlib"}
+    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "matplotlib", "onnxruntime"}
     assert not heavy & set(loaded)
 
 

@@ -64,7 +64,7 @@ class EvaluationOptions:
         self, engine: Engine, images: Sequence[Path], own: Sequence[Any], other: Sequence[Any]
     ) -> Iterator[dict[str, Sequence[Any]]]:
         """What is measured, by title; where a network is given, its embeddings of the images come first instead."""
-        from cdp.cli.network_commands import embedding
+        from cdp.cli.embed_commands import embedding
 
         ways = (("", self.network, own), ("against ", self.against_network, other))
         found: dict[str, Sequence[Any]] = {}

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cdp.consensus.constraints import Constraints, as_probabilities
 from cdp.consensus.propagation import measure_ties, number_groups
 from cdp.errors import InputError
 from cdp.kernels import kernel
@@ -28,7 +29,13 @@ from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import DoubleArray, IntArray, LongArray
 
 
-def agglomerate(graph: ConsensusGraph, k: int, join_above: float = 0.3, max_size: int = 600) -> Labels:
+def agglomerate(
+    graph: ConsensusGraph,
+    k: int,
+    join_above: float = 0.3,
+    max_size: int = 600,
+    constraints: Constraints | None = None,
+) -> Labels:
     """Pseudo-identities: the groups with the most probable pairs between them are joined, the best two first.
 
     Deviation: the paper takes connected components (`propagate`). Here pairs of a low probability count too, so the
@@ -43,6 +50,8 @@ def agglomerate(graph: ConsensusGraph, k: int, join_above: float = 0.3, max_size
         k: neighbors per image in the graph that the pairs come from.
         join_above: two groups are joined while the mean probability between them is greater.
         max_size: no pseudo-identity gets more images than this.
+        constraints: what groups must keep, free of contradictions (`check_constraints`): what must be together is joined
+            before anything else, and groups that cannot be together are never joined.
 
     Returns:
         Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable than
@@ -56,11 +65,11 @@ def agglomerate(graph: ConsensusGraph, k: int, join_above: float = 0.3, max_size
         raise InputError(f"agglomerate(max_size={max_size}): a pseudo-identity has at least 2 images.")
     if k < 1:
         raise InputError(f"agglomerate(k={k}): at least 1 neighbor per image is needed.")
-    probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
-    group = _agglomerate(graph.ids, probability, graph.n_images, k, join_above, max_size)
+    graph, ids, probability, name = as_probabilities(graph, constraints)
+    group = _agglomerate(ids, probability, name, graph.n_images, k, join_above, max_size)
     size = np.bincount(group, minlength=graph.n_images)[group]
     vouched = np.zeros(graph.n_images, np.bool_)
-    vouched[graph.ids[probability > join_above].ravel()] = True
+    vouched[ids[probability > join_above].ravel()] = True
     alone = np.where(vouched, Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR)
     fate = np.where(size > 1, Fate.LABELED, alone).astype(np.uint8)
     labels = number_groups(group, fate)
@@ -174,9 +183,15 @@ def _move_link(links: _Links, entry: int, gone: int, kept: int) -> int:
 
 @kernel
 def _agglomerate(
-    ids: IntArray, probability: DoubleArray, n_images: int, k: int, join_above: float, max_size: int
+    ids: IntArray,
+    probability: DoubleArray,
+    name: IntArray,
+    n_images: int,
+    k: int,
+    join_above: float,
+    max_size: int,
 ) -> IntArray:
-    """The group of every image, named after one of its images.
+    """The group of every image, called after one of its images.
 
     When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m)
     times. A heap holds one valid entry per link; a mean that fell since, because a group grew, is put back when it
@@ -204,7 +219,8 @@ def _agglomerate(
             if mean > join_above:
                 heapq.heappush(heap, (-mean, -links.total[link], link))
             continue
-        if size[kept] + size[gone] > max_size:
+        two_names = name[kept] != name[gone] and min(name[kept], name[gone]) >= 0
+        if two_names or size[kept] + size[gone] > max_size:
             continue
         if links.n_links[kept] < links.n_links[gone]:
             kept, gone = gone, kept
@@ -212,6 +228,7 @@ def _agglomerate(
         links.present[link] = 0
         parent[gone] = kept
         size[kept] += size[gone]
+        name[kept] = max(name[kept], name[gone])
         entry = links.first[gone]
         while entry >= 0:
             after = links.following[entry]
