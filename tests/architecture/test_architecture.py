@@ -16,7 +16,8 @@ each_file = pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.rel
 
 LAYERS = (
     {"errors"},
-    {"devices", "files", "input_blocks", "kernels", "memory", "parallel", "progress", "settings"},
+    {"devices", "files", "input_blocks", "kernels", "memory", "packing", "parallel", "progress", "settings"},
+    {"ray_pool"},
     {"engine", "types"},
     {"graph"},
     {"consensus", "data"},
@@ -106,7 +107,7 @@ def test_heavy_libraries_stay_where_they_belong(file):
         "torch": {"nets", "devices"},
         "onnxruntime": {"nets"},
         "onnx": {"nets"},
-        "ray": {"engine"},
+        "ray": {"ray_pool"},
         "faiss": set(),
         "matplotlib": {"report", "evaluate", "cli"},
         "rich": {"progress", "cli"},
@@ -114,7 +115,7 @@ def test_heavy_libraries_stay_where_they_belong(file):
         "leidenalg": {"lab"},
         "igraph": {"lab"},
         "infomap": {"lab"},
-        "pickle": {"data"},
+        "pickle": {"data", "packing"},
     }
     for name in imports(file, everywhere=True):
         library = name.split(".")[0]

@@ -23,7 +23,7 @@ from cdp.cli.app import (
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.image_commands import ManifestArgument
 from cdp.cli.signals import resumable
-from cdp.engine import Engine
+from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
 from cdp.nets.recipe import Recipe
 from cdp.settings import setting, settings_of
@@ -105,7 +105,7 @@ def networks(
 
 
 @app.command()
-@with_settings(Recipe, Engine, RunOptions, flags=_FLAGS)
+@with_settings(Recipe, Engine, RunOptions, without=ON_RAY, flags=_FLAGS)
 @plain_errors()
 def train(
     manifest: ManifestArgument,
@@ -129,7 +129,7 @@ def train(
 
 
 @app.command()
-@with_settings(Recipe, Engine, RunOptions, flags=_FLAGS)
+@with_settings(Recipe, Engine, RunOptions, without=ON_RAY, flags=_FLAGS)
 @plain_errors()
 def join(
     labeled: ManifestArgument,
