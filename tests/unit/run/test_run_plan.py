@@ -185,6 +185,7 @@ def test_every_key_of_a_recipe_is_in_some_stage_or_in_none_by_intent():
         "committee.networks", "joint.rounds", "evaluation.bound", "evaluation.members",
         # How, not what.
         "engine.device", "engine.threads", "engine.memory_budget", "engine.checkpoint_every",
+        "engine.engine", "engine.ray_address",
     }  # fmt: skip
     # Of the sources their contents count.
     assert {"rotations", "truth"} <= held
