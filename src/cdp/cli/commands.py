@@ -13,6 +13,7 @@ from cdp.cli import (
     recipe_commands,
     recognition_commands,
     report_commands,
+    review_commands,
     run_commands,
     study_commands,
 )
@@ -23,6 +24,7 @@ TOPICS = (
     label_commands,
     artifact_commands,
     report_commands,
+    review_commands,
     export_commands,
     recipe_commands,
     image_commands,
