@@ -91,12 +91,10 @@ def host_name(host: str) -> str:
 
 def is_same_origin(headers: Headers) -> bool:
     """Whether a write comes from a page of this server; without any word of where it comes from it is refused."""
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site is not None and site != "same-origin":
-        return False
-    if origin is not None:
-        return origin in _own_origins(headers.getlist("host"))
-    return site == "same-origin"
+    sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")
+    own = _own_origins(headers.getlist("host"))
+    said = [site == "same-origin" for site in sites] + [origin in own for origin in origins]
+    return bool(said) and all(said)
 
 
 def _own_origins(hosts: Iterable[str]) -> set[str]:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from cdp.errors import CdpError, InputError
@@ -118,7 +118,7 @@ class Routes:
         if file is None:
             return PlainTextResponse("There is no report here; cdp report writes one.\n", 404)
         headers = {"Content-Security-Policy": _REPORT_POLICY}
-        return FileResponse(file, media_type="text/html; charset=utf-8", headers=headers)
+        return HTMLResponse(file.read_bytes(), headers=headers)
 
     def style(self, _: Request) -> Response:
         """How it looks."""
