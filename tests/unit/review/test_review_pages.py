@@ -47,7 +47,16 @@ def hidden(text, name):
 
 def test_pages_are_there(browser, folder):
     group = next(iter(groups_of(folder)))
-    for path in ("", "groups", f"group/{group}", "alone", "history", "changes", "groups?order=large&page=9", "group/999"):
+    for path in (
+        "",
+        "groups",
+        f"group/{group}",
+        "alone",
+        "history",
+        "changes",
+        "groups?order=large&page=9",
+        "group/999",
+    ):
         answer = browser.get(path)
         assert answer.status == 200, path
         assert answer.headers["content-type"].startswith("text/html")
@@ -65,7 +74,13 @@ def test_pictures_are_made_on_demand_and_only_of_rows(browser):
     assert large.picture().size == (32, 32)
     assert "max-age" in small.headers["cache-control"]
     assert browser.get(f"thumbnail/{N_PEOPLE * N_IMAGES}").status == 404
-    for path in ("thumbnail/..%2F..%2Fetc%2Fpasswd", "thumbnail/-1", "picture/1e3", "thumbnail/", "thumbnail//etc/passwd"):
+    for path in (
+        "thumbnail/..%2F..%2Fetc%2Fpasswd",
+        "thumbnail/-1",
+        "picture/1e3",
+        "thumbnail/",
+        "thumbnail//etc/passwd",
+    ):
         assert browser.get(path).status == 404, path
 
 
@@ -121,7 +136,13 @@ def test_headers_are_strict(browser):
     headers = browser.get().headers
     policy = headers["content-security-policy"]
     assert "unsafe" not in policy
-    for rule in ("default-src 'none'", "script-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"):
+    for rule in (
+        "default-src 'none'",
+        "script-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    ):
         assert rule in policy
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "same-origin"
@@ -149,7 +170,10 @@ def test_splitting_moving_rejecting(browser, folder):
     where = {"group": first, "shown": one}
     browser.post("images", {**where, "image": one[:2], "how": "split"})
     browser.post("images", {**where, "image": one[2], "how": "reject"})
-    browser.post("images", {"group": second, "shown": other, "image": other[0], "how": "move", "target": f"person {first}"})
+    browser.post(
+        "images",
+        {"group": second, "shown": other, "image": other[0], "how": "move", "target": f"person {first}"},
+    )
     browser.post("apply", {})
     identity = open_collection(folder).identity
     assert identity[one[0]] == identity[one[1]] != first
@@ -168,7 +192,7 @@ def test_taking_out_says_of_each_image_that_it_is_somebody_else(browser, folder)
 
 def test_naming_and_searching(browser, folder):
     first, one = next(iter(groups_of(folder).items()))
-    name = "<script>alert(1)</script> \"Anna\" & O'Neil"
+    name = '<script>alert(1)</script> "Anna" & O\'Neil'
     browser.post("name", {"group": first, "image": one, "name": f"  {name.replace(' ', '   ')} "})
     browser.post("apply", {})
     assert open_collection(folder).names == {first: name}
