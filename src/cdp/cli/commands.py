@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdp.cli import (
     artifact_commands,
     baseline_commands,
+    collection_commands,
     face_commands,
     image_commands,
     label_commands,
@@ -20,6 +21,7 @@ from cdp.cli.app import app as app
 TOPICS = (
     run_commands,
     label_commands,
+    collection_commands,
     artifact_commands,
     report_commands,
     recipe_commands,
