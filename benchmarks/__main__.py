@@ -24,6 +24,7 @@ NAMES = (
     "identification",
     "collections",
     "training",
+    "ray_overhead",
 )
 
 
