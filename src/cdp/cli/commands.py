@@ -16,6 +16,7 @@ from cdp.cli import (
     recipe_commands,
     recognition_commands,
     report_commands,
+    review_commands,
     run_commands,
     study_commands,
 )
@@ -27,6 +28,7 @@ TOPICS = (
     collection_commands,
     artifact_commands,
     report_commands,
+    review_commands,
     export_commands,
     recipe_commands,
     image_commands,
