@@ -23,6 +23,7 @@ NAMES = (
     "presets",
     "unsupervised",
     "identification",
+    "collections",
     "training",
     "ray_overhead",
 )
