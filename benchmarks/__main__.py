@@ -23,6 +23,7 @@ NAMES = (
     "presets",
     "identification",
     "training",
+    "onnx_embedding",
     "ray_overhead",
 )
 
