@@ -15,6 +15,7 @@ from cdp.cli import (
     recipe_commands,
     recognition_commands,
     report_commands,
+    review_commands,
     run_commands,
     study_commands,
 )
@@ -25,6 +26,7 @@ TOPICS = (
     label_commands,
     artifact_commands,
     report_commands,
+    review_commands,
     export_commands,
     recipe_commands,
     image_commands,

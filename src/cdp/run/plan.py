@@ -110,7 +110,9 @@ class _Stages:
         recipe, stages, tested = self.recipe, [], {}
         if models[0].file is None:
             tested = {"labeled": models[0], "cdp": Model("joint", recipe.base.network)}
-            stages.append(self.join(tested["cdp"], "train with pseudo-labels", labels))
+            # Only the network that is kept: a committee whose members followed each other would agree too easily.
+            teachers = self.models(labels.networks) if recipe.joint.distill else []
+            stages.append(self.join(tested["cdp"], "train with pseudo-labels", labels, teachers))
         if not self.tests:
             return stages
         if self.settled.has_bound:
@@ -199,8 +201,8 @@ class _Stages:
             return training.StartedNetworkSettings(*common, self.recipe.base.weights)
         return training.NetworkSettings(*common)
 
-    def join(self, model: Model, name: str, labels: Round) -> Stage:
-        """A network on the labels of a round."""
+    def join(self, model: Model, name: str, labels: Round, teachers: Sequence[Model] = ()) -> Stage:
+        """A network on the labels of a round, and on what its teachers see."""
         joint = self.recipe.joint
         common = (
             model.network,
@@ -210,12 +212,15 @@ class _Stages:
             joint.labeled_share,
             self.recipe.consensus.soft_depth > 0,
             joint.siblings,
+            joint.distill if teachers else 0.0,
+            tuple(teacher.artifact for teacher in teachers),
             self.recipe.seed,
         )
         settings = training.JointSettings(*common)
         if self.start(model):
             settings = training.StartedJointSettings(*common, self.recipe.base.weights)
-        needs = (*_TRAINED_ON, f"{labels.prefix}labels", *self.start(model))
+        seen = (name for teacher in teachers for name in teacher.seen(["unlabeled"]))
+        needs = (*_TRAINED_ON, f"{labels.prefix}labels", *seen, *self.start(model))
         return Stage(name, "joint", training.train_on_both, settings, needs, {model.artifact: model.artifact})
 
     def embed(self, model: Model, parts: tuple[str, ...]) -> Stage:
