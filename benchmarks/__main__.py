@@ -22,6 +22,7 @@ NAMES = (
     "lfw",
     "presets",
     "identification",
+    "collections",
     "training",
     "onnx_embedding",
     "ray_overhead",
