@@ -196,7 +196,8 @@ def test_plain_values_make_a_recipe():
     assert recipe_from({"data": {"images": "a/b"}}).data.images == "a/b"
     assert recipe_from({}, {"joint.epochs": 2}).joint.epochs == 2
     with pytest.raises(
-        InputError, match=r"^base\.net is not a key\. \[base\] has network and weights\.$|Did you mean network"
+        InputError,
+        match=r"^base\.net is not a key\. \[base\] has network and weights\.$|Did you mean network",
     ):
         recipe_from({"base": {"net": "x"}})
 
