@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdp.cli import (
     artifact_commands,
     baseline_commands,
+    collection_commands,
     embed_commands,
     export_commands,
     face_commands,
@@ -24,6 +25,7 @@ from cdp.cli.app import app as app
 TOPICS = (
     run_commands,
     label_commands,
+    collection_commands,
     artifact_commands,
     report_commands,
     review_commands,
