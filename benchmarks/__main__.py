@@ -25,6 +25,7 @@ NAMES = (
     "identification",
     "collections",
     "training",
+    "onnx_embedding",
     "ray_overhead",
 )
 
