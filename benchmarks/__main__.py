@@ -24,6 +24,7 @@ NAMES = (
     "identification",
     "training",
     "ray_overhead",
+    "grouping_memory",
 )
 
 
