@@ -22,6 +22,7 @@ NAMES = (
     "lfw",
     "presets",
     "identification",
+    "collections",
     "training",
     "ray_overhead",
     "grouping_memory",

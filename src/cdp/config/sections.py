@@ -182,6 +182,14 @@ class JointSection(_Training):
         above=0,
         high=1,
     )
+    distill: float = setting(
+        0.0,
+        "Distillation: weight, beside the loss of its labels, of the distance between what the base sees in an unlabeled image, "
+        "through a linear layer, and what the networks of the last round saw in it; 0 = none, as in the paper.",
+        meaning="a weight",
+        low=0,
+        high=1e3,
+    )
     rounds: int = setting(
         1,
         "How often labels are made: 1 = as in the paper; 2 or more = base and committee are trained again on the labels "

@@ -21,8 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cdp.consensus.constraints import Constraints, as_probabilities
+from cdp.consensus.constraints import Constraints, confirm, leave_out
 from cdp.consensus.propagation import measure_ties, number_groups
+from cdp.consensus.separation import Separation, may_unite, point_to_roots, separate, unite
 from cdp.errors import InputError
 from cdp.kernels import kernel
 from cdp.types import ConsensusGraph, Fate, Labels
@@ -50,8 +51,8 @@ def agglomerate(
         k: neighbors per image in the graph that the pairs come from.
         join_above: two groups are joined while the mean probability between them is greater.
         max_size: no pseudo-identity gets more images than this.
-        constraints: what groups must keep, free of contradictions (`check_constraints`): what must be together is joined
-            before anything else, and groups that cannot be together are never joined.
+        constraints: what groups must keep, free of contradictions (`check_constraints`); two groups with images that must be
+            together are one.
 
     Returns:
         Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable than
@@ -65,14 +66,20 @@ def agglomerate(
         raise InputError(f"agglomerate(max_size={max_size}): a pseudo-identity has at least 2 images.")
     if k < 1:
         raise InputError(f"agglomerate(k={k}): at least 1 neighbor per image is needed.")
-    graph, ids, probability, name = as_probabilities(graph, constraints)
-    group = _agglomerate(ids, probability, name, graph.n_images, k, join_above, max_size)
+    if constraints is not None:
+        # As judged, confirmed or not: a confirmed pair of two groups must not pull its two images out of them.
+        graph = leave_out(graph, constraints)
+    probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
+    state = separate(graph.n_images, constraints)
+    group = _agglomerate(graph.ids, probability, state, k, join_above, max_size)
     size = np.bincount(group, minlength=graph.n_images)[group]
     vouched = np.zeros(graph.n_images, np.bool_)
-    vouched[ids[probability > join_above].ravel()] = True
+    vouched[graph.ids[probability > join_above].ravel()] = True
     alone = np.where(vouched, Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR)
     fate = np.where(size > 1, Fate.LABELED, alone).astype(np.uint8)
     labels = number_groups(group, fate)
+    if constraints is not None:
+        graph = confirm(graph, constraints)
     below = np.full(graph.n_images, 1 - join_above)
     return Labels(labels, fate, measure_ties(graph.ids, graph.doubt, labels, below))
 
@@ -185,8 +192,7 @@ def _move_link(links: _Links, entry: int, gone: int, kept: int) -> int:
 def _agglomerate(
     ids: IntArray,
     probability: DoubleArray,
-    name: IntArray,
-    n_images: int,
+    state: Separation,
     k: int,
     join_above: float,
     max_size: int,
@@ -197,9 +203,9 @@ def _agglomerate(
     times. A heap holds one valid entry per link; a mean that fell since, because a group grew, is put back when it
     comes up.
     """
+    n_images = len(state.parent)
     links = _link_images(ids, probability, n_images)
     size = np.ones(n_images, np.int32)
-    parent = np.arange(n_images).astype(np.int32)
     heap = [(0.0, 0.0, 0)]
     heap.clear()
     # Not a list comprehension: with one, the compiler drops writes to arrays of the named tuple as dead code.
@@ -219,16 +225,14 @@ def _agglomerate(
             if mean > join_above:
                 heapq.heappush(heap, (-mean, -links.total[link], link))
             continue
-        two_names = name[kept] != name[gone] and min(name[kept], name[gone]) >= 0
-        if two_names or size[kept] + size[gone] > max_size:
+        if not may_unite(state, kept, gone, max_size):
             continue
         if links.n_links[kept] < links.n_links[gone]:
             kept, gone = gone, kept
         _remove(links.table, links.ends, _look_up(links.table, links.ends, kept, gone))
         links.present[link] = 0
-        parent[gone] = kept
+        unite(state, kept, gone)
         size[kept] += size[gone]
-        name[kept] = max(name[kept], name[gone])
         entry = links.first[gone]
         while entry >= 0:
             after = links.following[entry]
@@ -240,15 +244,5 @@ def _agglomerate(
                 if mean > join_above:
                     heapq.heappush(heap, (-mean, -links.total[moved], moved))
             entry = after
-    _point_to_roots(parent)
-    return parent
-
-
-@kernel
-def _point_to_roots(parent: IntArray) -> None:
-    for image in range(len(parent)):
-        root = image
-        while parent[root] != root:
-            root = parent[root]
-        while parent[image] != root:
-            parent[image], image = root, parent[image]
+    point_to_roots(state.parent)
+    return state.parent

@@ -107,11 +107,16 @@ def _train(run: _Run) -> None:
     _run_steps(run, objective, optimizer, first_step)
     state = objective.whole_state()
     if world.is_first:
-        state = {name: tensor for name, tensor in state.items() if not name.endswith(".velocity")}
+        state = {name: tensor for name, tensor in state.items() if _is_kept(name)}
         write_tensors(run.folder / WEIGHTS, state, {"key": run.key.key})
         _write_card(run, sum(tensor.numel() for tensor in objective.network.parameters()))
         discard_checkpoints(run.folder)
     world.wait()
+
+
+def _is_kept(name: str) -> bool:
+    """Whether a tensor is of use after training."""
+    return not (name.endswith(".velocity") or name.startswith("distillations."))
 
 
 def make_optimizer(module: nn.Module, recipe: Recipe) -> torch.optim.SGD:
@@ -177,7 +182,9 @@ def train_step(
         group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)
     with _precision(recipe, device):
-        loss, parts = model(images, batch.counts, [target.to(device) for target in batch.targets])
+        targets = [target.to(device) for target in batch.targets]
+        teachers = [None if seen is None else seen.to(device) for seen in batch.teachers]
+        loss, parts = model(images, batch.counts, targets, teachers)
     loss.backward()
     optimizer.step()
     objective.update_partial(rate, recipe)

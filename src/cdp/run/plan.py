@@ -98,7 +98,9 @@ class _Stages:
                 stages += [self.embed(model, _TRAINED_ON) for model in members]
             stages += self.labeler(self.label_settings(current, names), self.label_needs(members, folds))
         tested = {"labeled": models[0], "cdp": Model("joint", recipe.base.network)}
-        stages.append(self.join(tested["cdp"], "train with pseudo-labels", rounds[-1]))
+        # Only the network that is kept: a committee whose members followed each other would agree too easily.
+        teachers = self.models(rounds[-1].networks) if recipe.joint.distill else []
+        stages.append(self.join(tested["cdp"], "train with pseudo-labels", rounds[-1], teachers))
         if not self.tests:
             return stages
         if self.settled.has_bound:
@@ -174,8 +176,8 @@ class _Stages:
         how = slice_of(section, TrainingSettings)
         return training.NetworkSettings(model.network, part, model.folder, how, self.recipe.seed)
 
-    def join(self, model: Model, name: str, labels: Round) -> Stage:
-        """A network on the labels of a round."""
+    def join(self, model: Model, name: str, labels: Round, teachers: Sequence[Model] = ()) -> Stage:
+        """A network on the labels of a round, and on what its teachers see."""
         joint = self.recipe.joint
         settings = training.JointSettings(
             model.network,
@@ -185,9 +187,12 @@ class _Stages:
             joint.labeled_share,
             self.recipe.consensus.soft_depth > 0,
             joint.siblings,
+            joint.distill if teachers else 0.0,
+            tuple(teacher.artifact for teacher in teachers),
             self.recipe.seed,
         )
-        needs = (*_TRAINED_ON, f"{labels.prefix}labels")
+        seen = (name for teacher in teachers for name in teacher.seen(["unlabeled"]))
+        needs = (*_TRAINED_ON, f"{labels.prefix}labels", *seen)
         return Stage(name, "joint", training.train_on_both, settings, needs, {model.artifact: model.artifact})
 
     def embed(self, model: Model, parts: tuple[str, ...]) -> Stage:

@@ -210,7 +210,11 @@ def _under(name: str, progress: Progress) -> Progress:
 
 @dataclass(frozen=True)
 class JointSettings:
-    """What a network that learns from labels and pseudo-labels depends on beside both."""
+    """What a network that learns from labels and pseudo-labels depends on beside both.
+
+    Attributes:
+        teachers: networks whose embeddings of the unlabeled part it is to follow; none without distillation.
+    """
 
     network: str
     folder: str
@@ -219,6 +223,8 @@ class JointSettings:
     labeled_share: float
     soft: bool
     siblings: float
+    distill: float
+    teachers: tuple[str, ...]
     seed: int
 
 
@@ -246,17 +252,27 @@ def train_on_both(settings: JointSettings, context: Context) -> None:
                 folder / settings.labels,
                 soft=settings.soft,
                 siblings=settings.siblings,
+                teachers=_teachers(folder, settings.teachers),
             )
         ],
         settings.network,
         folder / settings.folder,
         recipe=Recipe(**asdict(settings.training), seed=settings.seed),
         labeled_share=None if settings.labeled_share < 0 else settings.labeled_share,
+        distill=settings.distill,
         memory_budget=context.engine.memory_budget,
         threads=context.engine.threads,
         options=options,
         device=context.engine.device,
     )
+
+
+def _teachers(folder: Path, artifacts: Sequence[str]) -> Views | None:
+    """The unlabeled part as some networks see it."""
+    if not artifacts:
+        return None
+    base, *others = [Views.load(folder / "embeddings" / name / "unlabeled").base for name in artifacts]
+    return Views(base, dict(zip(artifacts[1:], others, strict=True)))
 
 
 def _options(context: Context) -> LoopOptions:
