@@ -24,6 +24,7 @@ NAMES = (
     "identification",
     "collections",
     "training",
+    "onnx_embedding",
     "ray_overhead",
 )
 

@@ -43,6 +43,10 @@ class RunOptions:
     trunks: str = setting("", "A Python file that registers trunks of your own.")
     checkpoint_every: int = setting(0, "Steps between checkpoints; 0 = every epoch.", low=0)
     tensorboard: bool = setting(False, "Write TensorBoard files too.")
+    start_from: str = setting(
+        "",
+        "Weights to start from: a .safetensors file, a trained network's folder, or timm for those that timm publishes.",
+    )
 
     def read(self, path: str) -> Manifest:
         """A manifest, its paths from `root`, without the images of `skip`."""
@@ -254,8 +258,13 @@ def _training(
             options.checkpoint_every,
             tensorboard=options.tensorboard,
             force=force,
-            inputs=(*inputs, options.skip),
+            inputs=(
+                *inputs,
+                options.skip,
+                *([options.start_from] if options.start_from not in ("", "timm") else []),
+            ),
             progress=progress,
+            start_from=options.start_from,
         )
         shared = {"recipe": recipe, "memory_budget": engine.memory_budget, "threads": engine.threads}
         is_told = world.is_first and not quiet

@@ -182,7 +182,7 @@ def test_every_key_of_a_recipe_is_in_some_stage_or_in_none_by_intent():
     free = {key for key, one in all_keys() if one.name not in held and not key.startswith("data.")}
     assert free == {
         # Which stages there are, and from which networks.
-        "committee.networks", "joint.rounds", "evaluation.bound", "evaluation.members",
+        "committee.networks", "joint.rounds", "evaluation.bound", "evaluation.members", "base.weights",
         # How, not what.
         "engine.device", "engine.threads", "engine.memory_budget", "engine.checkpoint_every",
         "engine.engine", "engine.ray_address",
