@@ -36,7 +36,6 @@ def cluster():
     """Two nodes of one core on this machine."""
     environment = {
         "RAY_AUTH_MODE": "disabled",
-        "RAY_raylet_start_wait_time_s": "300",
         "RAY_health_check_failure_threshold": "60",
         "RAY_memory_monitor_refresh_ms": "0",
         "PYTHONPATH": os.pathsep.join(sys.path),
