@@ -27,6 +27,7 @@ NAMES = (
     "training",
     "onnx_embedding",
     "ray_overhead",
+    "grouping_memory",
 )
 
 
