@@ -15,6 +15,7 @@ the groups are, not how right.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -92,7 +93,9 @@ def compare_pairs(
     """Standard similarities of the pairs that are nearest neighbors in all models together."""
     work = work or Workspace()
     longer = replace(settings, k=min(2 * settings.k, views.n_images - 1))
-    graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work, part=part)
+    lists = () if given is None else given.values() if isinstance(given, Mapping) else given
+    wanted = longer if all(graph.k >= longer.k for graph in lists) else settings
+    graphs = find_graphs(views, wanted, given, seed=seed, work=work, part=part)
     with work.step(f"{part}all models"):
         together = search_together(
             views, list(graphs.values()), longer.k, threads=work.engine.threads, progress=work.progress

@@ -125,3 +125,17 @@ def test_what_cannot_be_cut_in_two_is_said():
 def test_similarity_goes_with_average_linkage():
     with pytest.raises(InputError, match='mediator = "similarity" goes with grouping = "average"'):
         ConsensusSettings.of(mediator="similarity", grouping="components")
+
+
+def test_a_collection_of_nobody_known_is_extended_at_the_same_bar(views, tmp_path):
+    from cdp.collection.collection import create_collection
+    from cdp.collection.extension import extend
+
+    rows = np.arange(views.n_images)
+    first, later = (hide(views.take(part)) for part in (rows < 240, rows >= 240))
+    collection = create_collection(tmp_path / "album", first, settings=SETTINGS)
+    bar = collection.settings.similar_above
+    assert bar > 0
+    grown = extend(collection, later)[0]
+    assert (grown.n_images, grown.settings.similar_above) == (300, bar)
+    assert measure_labels(np.array(grown.identity), views.identities).discards_kept.pairwise.f > 0.7
