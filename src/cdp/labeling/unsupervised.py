@@ -189,6 +189,6 @@ def describe_agreement(found: HalvesAgreement) -> str:
     """The note: what was chosen, why, and how sure that is."""
     return (
         f"Nobody is known: similar_above = {found.chosen:g} was chosen, where the groups that two halves of the models make "
-        f"agree best (pairwise F {found.agreement:.3f} between them). That is how stable the groups are, and a little more than "
+        f"agree best (pairwise F {found.agreement:.3f} between them). That is how stable the groups are, and more than "
         "how right they are: mistakes of both halves do not show."
     )

@@ -81,7 +81,7 @@ def test_the_note_and_the_record_say_how_sure_that_is(labeling):
     assert [point.threshold for point in found.curve] == list(BARS)
     assert labeling.notes == (
         f"Nobody is known: similar_above = {found.chosen:g} was chosen, where the groups that two halves of the models make agree "
-        f"best (pairwise F {found.agreement:.3f} between them). That is how stable the groups are, and a little more than how right "
+        f"best (pairwise F {found.agreement:.3f} between them). That is how stable the groups are, and more than how right "
         "they are: mistakes of both halves do not show.",
     )
     assert found.halves <= found.chosen
