@@ -17,6 +17,7 @@ where `present` is the number of pairs between A and B that are in the graph.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ def agglomerate(graph: ConsensusGraph, k: int, join_above: float = 0.3, max_size
 
     Deviation: the paper takes connected components (`propagate`). Here pairs of a low probability count too, so the
     graph should hold all candidates that are not as good as impossible; `CDP(grouping="average")` keeps those above
-    a tenth of `join_above`.
+    0.01.
 
     Equal means are settled by the larger sum, then by the order of the pairs; only there does the result depend on
     how the images are numbered.
@@ -48,16 +49,38 @@ def agglomerate(graph: ConsensusGraph, k: int, join_above: float = 0.3, max_size
         Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable than
         `join_above`, else `ISOLATED`. The confidence is that of `propagate`, over the pairs above `join_above`.
     """
-    if not 0 < join_above < 1:
-        raise InputError(
-            f"agglomerate(join_above={join_above}): a mean probability between 0 and 1, both excluded."
-        )
+    return next(agglomerate_at(graph, k, [join_above], max_size))
+
+
+def agglomerate_at(
+    graph: ConsensusGraph, k: int, bars: Sequence[float], max_size: int = 600
+) -> Iterator[Labels]:
+    """`agglomerate` with each bar as `join_above`, from the highest to the lowest, at the price of the lowest alone.
+
+    The best two groups are joined first, so what is joined above a bar does not depend on how much lower one goes on.
+    """
+    for join_above in bars:
+        if not 0 < join_above < 1:
+            raise InputError(
+                f"agglomerate(join_above={join_above}): a mean probability between 0 and 1, both excluded."
+            )
     if max_size < 2:
         raise InputError(f"agglomerate(max_size={max_size}): a pseudo-identity has at least 2 images.")
     if k < 1:
         raise InputError(f"agglomerate(k={k}): at least 1 neighbor per image is needed.")
+    falling = sorted(bars, reverse=True)
     probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
-    group = _agglomerate(graph.ids, probability, graph.n_images, k, join_above, max_size)
+    gone, kept, ends = _agglomerate(
+        graph.ids, probability, graph.n_images, k, np.array(falling, np.float64), max_size
+    )
+    group = np.arange(graph.n_images, dtype=np.int32)
+    for join_above, start, stop in zip(falling, [0, *ends], ends, strict=False):
+        group[gone[start:stop]] = kept[start:stop]
+        _point_to_roots(group)
+        yield _as_labels(graph, probability, group, join_above)
+
+
+def _as_labels(graph: ConsensusGraph, probability: DoubleArray, group: IntArray, join_above: float) -> Labels:
     size = np.bincount(group, minlength=graph.n_images)[group]
     vouched = np.zeros(graph.n_images, np.bool_)
     vouched[graph.ids[probability > join_above].ravel()] = True
@@ -174,9 +197,11 @@ def _move_link(links: _Links, entry: int, gone: int, kept: int) -> int:
 
 @kernel
 def _agglomerate(
-    ids: IntArray, probability: DoubleArray, n_images: int, k: int, join_above: float, max_size: int
-) -> IntArray:
-    """The group of every image, named after one of its images.
+    ids: IntArray, probability: DoubleArray, n_images: int, k: int, bars: DoubleArray, max_size: int
+) -> tuple[IntArray, IntArray, LongArray]:
+    """Who was joined to whom, in order, and how many of these joins each of the falling bars allows.
+
+    A group is named after one of its images: of every join, the name that is gone and the one that is kept.
 
     When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m)
     times. A heap holds one valid entry per link; a mean that fell since, because a group grew, is put back when it
@@ -184,7 +209,11 @@ def _agglomerate(
     """
     links = _link_images(ids, probability, n_images)
     size = np.ones(n_images, np.int32)
-    parent = np.arange(n_images).astype(np.int32)
+    joined = np.empty((2, n_images), np.int32)
+    ends = np.zeros(len(bars), np.int64)
+    n_joined = 0
+    n_passed = 0
+    join_above = bars[-1]
     heap = [(0.0, 0.0, 0)]
     heap.clear()
     # Not a list comprehension: with one, the compiler drops writes to arrays of the named tuple as dead code.
@@ -194,6 +223,9 @@ def _agglomerate(
     heapq.heapify(heap)
     while len(heap) > 0:
         best, _, link = heapq.heappop(heap)
+        while -best <= bars[n_passed]:  # never the last bar: nothing below it is in the heap
+            ends[n_passed] = n_joined
+            n_passed += 1
         if links.present[link] == 0 or -best != links.queued[link]:
             continue
         kept = links.ends[link, 0]
@@ -210,7 +242,9 @@ def _agglomerate(
             kept, gone = gone, kept
         _remove(links.table, links.ends, _look_up(links.table, links.ends, kept, gone))
         links.present[link] = 0
-        parent[gone] = kept
+        joined[0, n_joined] = gone
+        joined[1, n_joined] = kept
+        n_joined += 1
         size[kept] += size[gone]
         entry = links.first[gone]
         while entry >= 0:
@@ -223,8 +257,8 @@ def _agglomerate(
                 if mean > join_above:
                     heapq.heappush(heap, (-mean, -links.total[moved], moved))
             entry = after
-    _point_to_roots(parent)
-    return parent
+    ends[n_passed:] = n_joined
+    return joined[0, :n_joined].copy(), joined[1, :n_joined].copy(), ends
 
 
 @kernel
