@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from cdp.types import Pairs
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
 FOLDS = 3
-_MOST_TRAINING_PAIRS = 60_000
+_MOST_TRAINING_PAIRS = 30_000
 _PAIRS_PER_BLOCK = 65_536
 
 
@@ -76,8 +77,9 @@ def estimate_probabilities(
     probability: FloatArray | None = None
     for number in range(passes):
         step = f"trees, pass {number + 1} of {passes}"
-        # One after another: their many short steps would wait for one another on threads.
-        judges = [_train(evidence, known, seed, fold) for fold in range(FOLDS + 1)]
+        judges = list(
+            map_blocks(partial(_train, evidence, known, seed), range(FOLDS + 1), engine.threads)
+        )
         odds = np.empty(len(pairs))
 
         def judge(
