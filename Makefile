@@ -4,8 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
-# The tests of a file in one process: what they share is made once.
-SIDE_BY_SIDE := -n $(JOBS) --dist loadfile
+# The tests of a file in one process: what they share is made once. Whole commands, which take longest, come first.
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: install demo test check bench docs-pictures clean
 

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 from cdp.consensus import boosted_trees
 from cdp.types import Views
 from cdp.types.run_record import RunRecord, read_run_record
+
+# How long an example takes says something about the machine, which may be busy, and nothing about the code.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 
 @pytest.hookimpl(tryfirst=True)

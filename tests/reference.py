@@ -193,9 +193,35 @@ def partition(labels):
     return {frozenset(group) for group in groups.values()}
 
 
-def agglomerate(ends, probabilities, n_images, k, join_above, max_size):
-    """Join the two groups with the largest mean probability between them, over the pairs a k-NN graph can hold."""
+def join_together(n_images, must):
+    """Images that must be together, as sets."""
     groups = [{image} for image in range(n_images)]
+    for one, other in must:
+        first, second = (next(group for group in groups if image in group) for image in (one, other))
+        if first is not second:
+            groups = [group for group in groups if group not in (first, second)] + [first | second]
+    return groups
+
+
+def may_join(one, other, cannot, names):
+    """Whether no pair between two sets of images cannot be together, and they have no two names."""
+    called = {names[image] for image in one | other if image in names}
+    return len(called) < 2 and not any({a, b} & one and {a, b} & other for a, b in cannot)
+
+
+def join_surest(ends, doubts, n_images, must, cannot, names):
+    """Edges join from the surest on, but for those that would put images together that cannot be; returns the sets."""
+    groups = join_together(n_images, must)
+    for row in sorted(range(len(ends)), key=lambda row: doubts[row]):
+        one, other = (next(group for group in groups if image in group) for image in ends[row])
+        if one is not other and may_join(one, other, cannot, names):
+            groups = [group for group in groups if group not in (one, other)] + [one | other]
+    return {frozenset(group) for group in groups if len(group) > 1}
+
+
+def agglomerate(ends, probabilities, n_images, k, join_above, max_size, must=(), cannot=(), names=None):
+    """Join the two groups with the largest mean probability between them, over the pairs a k-NN graph can hold."""
+    groups = join_together(n_images, must)
     chance = {frozenset(map(int, pair)): p for pair, p in zip(ends, probabilities, strict=True)}
 
     def mean(one, other):
@@ -204,7 +230,11 @@ def agglomerate(ends, probabilities, n_images, k, join_above, max_size):
         return sum(found) / max(possible, len(found))
 
     while True:
-        ways = [(mean(a, b), a, b) for a, b in combinations(groups, 2) if len(a) + len(b) <= max_size]
+        ways = [
+            (mean(a, b), a, b)
+            for a, b in combinations(groups, 2)
+            if len(a) + len(b) <= max_size and may_join(a, b, cannot, names or {})
+        ]
         best, one, other = max(ways, key=lambda way: way[0], default=(0, None, None))
         if best <= join_above:
             return {frozenset(group) for group in groups if len(group) > 1}

@@ -22,8 +22,8 @@ LAYERS = (
     {"consensus", "data"},
     {"evaluate", "store"},
     {"labeling", "nets"},
-    {"config", "report"},
-    {"run"},
+    {"collection", "config", "report"},
+    {"export", "run"},
     {"lab"},
     {"cli"},
 )

@@ -39,6 +39,7 @@ REFUSED = {
     "eval verification": ("eval verification --embeddings views --pairs list.csv --picture views/a.png",),
     "eval identification": ("eval identification --probes views --distractors views --picture views/a.png",),
     "study page": ("study page run --out run/run.json",),
+    "export": ("export labels --out labels", "export labels --out photos", "export labels --format list --out parts"),
     "example": ("example --out photos", "example --out views"),
     "demo": ("demo --quick --out photos", "demo --quick --out views"),
 }  # fmt: skip

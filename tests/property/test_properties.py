@@ -16,8 +16,8 @@ from cdp.graph.exact import exact_graph
 from cdp.graph.search import knn_graphs
 from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Labels, Views
 
-often = settings(deadline=None, max_examples=60)
-seldom = settings(deadline=None, max_examples=25)
+often = settings(max_examples=60)
+seldom = settings(max_examples=25)
 seeds = st.integers(0, 2**32 - 1)
 
 

@@ -13,7 +13,7 @@ from cdp.config.writing import write_recipe
 from cdp.errors import InputError
 from cdp.settings import settings_of
 
-often = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+often = settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 
 
 def values_of(one):
@@ -77,7 +77,7 @@ def test_every_number_and_choice_can_be_given_as_an_option(recipe):
 def test_the_strategy_reaches_what_is_not_the_default():
     seen = set()
 
-    @settings(deadline=None, max_examples=30, database=None, derandomize=True)
+    @settings(max_examples=30, database=None, derandomize=True)
     @given(recipes())
     def look(recipe):
         seen.update(name for name in SECTIONS if getattr(recipe, name) != getattr(RunRecipe(), name))

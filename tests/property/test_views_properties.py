@@ -29,7 +29,7 @@ def lists_of_views(draw):
 
 
 @given(lists_of_views(), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_taking_the_rows_of_a_part_from_the_concatenation_gives_the_part_back(parts, on_disk):
     with tempfile.TemporaryDirectory() as folder:
         together = Views.concatenate(parts, Path(folder) if on_disk else None)

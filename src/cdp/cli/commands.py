@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdp.cli import (
     artifact_commands,
     baseline_commands,
+    export_commands,
     face_commands,
     image_commands,
     label_commands,
@@ -22,6 +23,7 @@ TOPICS = (
     label_commands,
     artifact_commands,
     report_commands,
+    export_commands,
     recipe_commands,
     image_commands,
     network_commands,

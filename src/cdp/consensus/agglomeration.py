@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cdp.consensus.constraints import Constraints, as_probabilities
 from cdp.consensus.propagation import measure_ties, number_groups
 from cdp.errors import InputError
 from cdp.kernels import kernel
@@ -29,7 +30,13 @@ from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import DoubleArray, IntArray, LongArray
 
 
-def agglomerate(graph: ConsensusGraph, k: int, join_above: float = 0.3, max_size: int = 600) -> Labels:
+def agglomerate(
+    graph: ConsensusGraph,
+    k: int,
+    join_above: float = 0.3,
+    max_size: int = 600,
+    constraints: Constraints | None = None,
+) -> Labels:
     """Pseudo-identities: the groups with the most probable pairs between them are joined, the best two first.
 
     Deviation: the paper takes connected components (`propagate`). Here pairs of a low probability count too, so the
@@ -44,16 +51,22 @@ def agglomerate(graph: ConsensusGraph, k: int, join_above: float = 0.3, max_size
         k: neighbors per image in the graph that the pairs come from.
         join_above: two groups are joined while the mean probability between them is greater.
         max_size: no pseudo-identity gets more images than this.
+        constraints: what groups must keep, free of contradictions (`check_constraints`): what must be together is joined
+            before anything else, and groups that cannot be together are never joined.
 
     Returns:
         Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable than
         `join_above`, else `ISOLATED`. The confidence is that of `propagate`, over the pairs above `join_above`.
     """
-    return next(agglomerate_at(graph, k, [join_above], max_size))
+    return next(agglomerate_at(graph, k, [join_above], max_size, constraints))
 
 
 def agglomerate_at(
-    graph: ConsensusGraph, k: int, bars: Sequence[float], max_size: int = 600
+    graph: ConsensusGraph,
+    k: int,
+    bars: Sequence[float],
+    max_size: int = 600,
+    constraints: Constraints | None = None,
 ) -> Iterator[Labels]:
     """`agglomerate` with each bar as `join_above`, from the highest to the lowest, at the price of the lowest alone.
 
@@ -69,21 +82,23 @@ def agglomerate_at(
     if k < 1:
         raise InputError(f"agglomerate(k={k}): at least 1 neighbor per image is needed.")
     falling = sorted(bars, reverse=True)
-    probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
+    graph, ids, probability, name = as_probabilities(graph, constraints)
     gone, kept, ends = _agglomerate(
-        graph.ids, probability, graph.n_images, k, np.array(falling, np.float64), max_size
+        ids, probability, name, graph.n_images, k, np.array(falling, np.float64), max_size
     )
     group = np.arange(graph.n_images, dtype=np.int32)
     for join_above, start, stop in zip(falling, [0, *ends], ends, strict=False):
         group[gone[start:stop]] = kept[start:stop]
         _point_to_roots(group)
-        yield _as_labels(graph, probability, group, join_above)
+        yield _as_labels(graph, ids, probability, group, join_above)
 
 
-def _as_labels(graph: ConsensusGraph, probability: DoubleArray, group: IntArray, join_above: float) -> Labels:
+def _as_labels(
+    graph: ConsensusGraph, ids: IntArray, probability: DoubleArray, group: IntArray, join_above: float
+) -> Labels:
     size = np.bincount(group, minlength=graph.n_images)[group]
     vouched = np.zeros(graph.n_images, np.bool_)
-    vouched[graph.ids[probability > join_above].ravel()] = True
+    vouched[ids[probability > join_above].ravel()] = True
     alone = np.where(vouched, Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR)
     fate = np.where(size > 1, Fate.LABELED, alone).astype(np.uint8)
     labels = number_groups(group, fate)
@@ -196,12 +211,31 @@ def _move_link(links: _Links, entry: int, gone: int, kept: int) -> int:
 
 
 @kernel
+def _heap_of(probability: DoubleArray, join_above: float) -> list[tuple[float, float, int]]:
+    """The pairs above the bar: minus their mean, minus their sum, and their number."""
+    heap = [(0.0, 0.0, 0)]
+    heap.clear()
+    # Not a list comprehension: with one, the compiler drops writes to arrays of the named tuple as dead code.
+    for link in range(len(probability)):
+        if probability[link] > join_above:
+            heap.append((-probability[link], -probability[link], link))  # noqa: PERF401
+    heapq.heapify(heap)
+    return heap
+
+
+@kernel
 def _agglomerate(
-    ids: IntArray, probability: DoubleArray, n_images: int, k: int, bars: DoubleArray, max_size: int
+    ids: IntArray,
+    probability: DoubleArray,
+    name: IntArray,
+    n_images: int,
+    k: int,
+    bars: DoubleArray,
+    max_size: int,
 ) -> tuple[IntArray, IntArray, LongArray]:
     """Who was joined to whom, in order, and how many of these joins each of the falling bars allows.
 
-    A group is named after one of its images: of every join, the name that is gone and the one that is kept.
+    A group is called after one of its images: of every join, the one that is gone and the one that is kept.
 
     When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m)
     times. A heap holds one valid entry per link; a mean that fell since, because a group grew, is put back when it
@@ -214,13 +248,7 @@ def _agglomerate(
     n_joined = 0
     n_passed = 0
     join_above = bars[-1]
-    heap = [(0.0, 0.0, 0)]
-    heap.clear()
-    # Not a list comprehension: with one, the compiler drops writes to arrays of the named tuple as dead code.
-    for link in range(len(probability)):
-        if probability[link] > join_above:
-            heap.append((-probability[link], -probability[link], link))  # noqa: PERF401
-    heapq.heapify(heap)
+    heap = _heap_of(probability, join_above)
     while len(heap) > 0:
         best, _, link = heapq.heappop(heap)
         while -best <= bars[n_passed]:  # never the last bar: nothing below it is in the heap
@@ -236,7 +264,8 @@ def _agglomerate(
             if mean > join_above:
                 heapq.heappush(heap, (-mean, -links.total[link], link))
             continue
-        if size[kept] + size[gone] > max_size:
+        two_names = name[kept] != name[gone] and min(name[kept], name[gone]) >= 0
+        if two_names or size[kept] + size[gone] > max_size:
             continue
         if links.n_links[kept] < links.n_links[gone]:
             kept, gone = gone, kept
@@ -246,6 +275,7 @@ def _agglomerate(
         joined[1, n_joined] = kept
         n_joined += 1
         size[kept] += size[gone]
+        name[kept] = max(name[kept], name[gone])
         entry = links.first[gone]
         while entry >= 0:
             after = links.following[entry]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from cdp.errors import InputError
 from cdp.kernels import kernel
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray
 
@@ -37,8 +38,32 @@ class BoostedTrees:
     roots: IntArray
     prior: float
 
+    def __post_init__(self) -> None:
+        n_nodes = len(self.column)
+        inner = np.flatnonzero(self.column >= 0)
+        nodes = [self.left[inner], self.right[inner]]
+        # Children after their parents, so that every walk ends.
+        if (
+            any(len(one) != n_nodes for one in (self.value, self.left, self.right))
+            or any((one <= inner).any() or (one >= n_nodes).any() for one in nodes)
+            or ((self.roots < 0) | (self.roots >= n_nodes)).any()
+        ):
+            raise InputError("BoostedTrees: a branch leads to no node after it; train these trees again.")
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns a matrix must have at least."""
+        return int(self.column.max(initial=-1)) + 1
+
+    def __repr__(self) -> str:
+        return f"BoostedTrees: {len(self.roots)} trees, {len(self.column)} nodes"
+
     def log_odds(self, matrix: FloatArray) -> DoubleArray:
         """Of every row of a matrix."""
+        if matrix.shape[1] < self.n_columns:
+            raise InputError(
+                f"BoostedTrees look at {self.n_columns} columns, and there are {matrix.shape[1]}; train them again."
+            )
         total = np.full(len(matrix), self.prior)
         _walk(matrix, self.column, self.value, self.left, self.right, self.roots, total)
         return total

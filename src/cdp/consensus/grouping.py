@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from cdp.consensus.agglomeration import agglomerate
+from cdp.consensus.constraints import Constraints, check_constraints
 from cdp.consensus.mediator import is_more_probable
 from cdp.consensus.propagation import propagate
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.vote import is_more_similar
-from cdp.types import ConsensusGraph, Labels
+from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types.labels import number_by_first_appearance
 
 
-def group(scored: ConsensusGraph, settings: ConsensusSettings) -> Labels:
-    """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them."""
+def group(
+    scored: ConsensusGraph, settings: ConsensusSettings, constraints: Constraints | None = None
+) -> Labels:
+    """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them.
+
+    Under constraints a named image that nobody joins is a group of its own, and a rejected one has that fate.
+
+    Raises:
+        InputError: the constraints contradict each other, or join more than `max_size` images.
+    """
+    if constraints is not None:
+        check_constraints(constraints, settings.max_size)
     if settings.grouping == "average":
-        return agglomerate(scored, settings.k, settings.join_above, settings.max_size)
-    return propagate(scored, settings.max_size, settings.step)
+        labels = agglomerate(scored, settings.k, settings.join_above, settings.max_size, constraints)
+    else:
+        labels = propagate(scored, settings.max_size, settings.step, constraints)
+    return labels if constraints is None else _with_lone_images(labels, constraints)
+
+
+def _with_lone_images(labels: Labels, constraints: Constraints) -> Labels:
+    number, fate, confidence = np.array(labels.labels), np.array(labels.fate), np.array(labels.confidence)
+    named = np.fromiter(constraints.named, np.int64, len(constraints.named))
+    alone = named[number[named] < 0]
+    number[alone] = labels.n_identities + np.arange(len(alone))
+    fate[alone], confidence[alone] = Fate.LABELED, 1
+    fate[constraints.rejected] = Fate.REJECTED
+    return replace(labels, labels=number_by_first_appearance(number), fate=fate, confidence=confidence)
 
 
 def accepted_pairs(scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings) -> ConsensusGraph:

@@ -8,6 +8,10 @@ Done literally, a large component is read again from end to end in every pass. I
 from the surest to the most doubtful. That yields a tree of merges: "the component of an image among edges with
 q < t" is always one of its subtrees, and the edges inside a subtree lie side by side in one array, so a pass is
 one scan over plain numbers.
+
+Under constraints edges are first joined from the surest to the most doubtful, except where that would put two images together
+that cannot be; edges between groups that stayed apart are left out, and what is left goes the way of all graphs. Edges that must
+be have a doubt below zero, so that no split removes them.
 """
 
 from __future__ import annotations
@@ -16,19 +20,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cdp.consensus.constraints import Constraints, as_probabilities
 from cdp.errors import InputError
 from cdp.kernels import kernel
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, ByteArray, DoubleArray, FloatArray, IntArray, LongArray
 
 
-def propagate(graph: ConsensusGraph, max_size: int = 600, step: float = 0.1) -> Labels:
+def propagate(
+    graph: ConsensusGraph, max_size: int = 600, step: float = 0.1, constraints: Constraints | None = None
+) -> Labels:
     """Pseudo-identities: connected components, split where they are larger than `max_size`.
 
     Args:
         graph: the accepted pairs and their doubts.
         max_size: no pseudo-identity gets more images than this.
         step: how fast the threshold rises while a component is split, in (0, 1).
+        constraints: what groups must keep, free of contradictions (`check_constraints`).
 
     Returns:
         Labels. Images without an accepted pair, images that lose all their pairs while a component is split,
@@ -43,16 +51,68 @@ def propagate(graph: ConsensusGraph, max_size: int = 600, step: float = 0.1) -> 
         )
     if max_size < 2:
         raise InputError(f"propagate(max_size={max_size}): a pseudo-identity has at least 2 images.")
+    doubt = graph.doubt
+    if constraints is not None and len(constraints):
+        graph, doubt = _keep_apart(graph, constraints)
     group = np.arange(graph.n_images, dtype=np.int32)
     _join(graph.ids, group)
     size = np.bincount(group, minlength=graph.n_images)[group]
     fate = np.where(size > 1, Fate.LABELED, Fate.NO_ACCEPTED_PAIR).astype(np.uint8)
     keep_below = np.full(graph.n_images, np.inf)
     if size.max(initial=0) > max_size:
-        _split(graph, np.flatnonzero(size > max_size), max_size, step, group, fate, keep_below)
+        _split(graph, doubt, np.flatnonzero(size > max_size), max_size, step, group, fate, keep_below)
     labels = number_groups(group, fate)
     confidence = measure_ties(graph.ids, graph.doubt, labels, keep_below)
     return Labels(labels, fate, confidence)
+
+
+def _keep_apart(graph: ConsensusGraph, constraints: Constraints) -> tuple[ConsensusGraph, DoubleArray]:
+    """The edges that constraints leave, and their doubts, below zero where they must be."""
+    corrected, ids, probability, name = as_probabilities(graph, constraints)
+    doubt = np.where(np.isposinf(probability[: len(corrected)]), -1.0, corrected.doubt.astype(np.float64))
+    order = np.argsort(doubt, kind="stable")
+    group = _join_apart(corrected.ids[order], ids[len(corrected) :], name)
+    kept = group[corrected.ids[:, 0]] == group[corrected.ids[:, 1]]
+    return ConsensusGraph(corrected.ids[kept], corrected.doubt[kept], graph.n_images), doubt[kept]
+
+
+@kernel
+def _join_apart(ends: IntArray, cannot: IntArray, name: IntArray) -> IntArray:
+    """The group of every image: edges join in their order, but no two names, and no pair that cannot be together."""
+    group = np.arange(len(name)).astype(np.int32)
+    # The pairs that concern a group as a chain: entry 2 * pair + side hangs in that of cannot[pair, side].
+    first = np.full(len(name), -1, np.int64)
+    last = np.full(len(name), -1, np.int64)
+    following = np.full(2 * len(cannot), -1, np.int64)
+    n_pairs = np.zeros(len(name), np.int64)
+    for entry in range(2 * len(cannot)):
+        image = cannot[entry // 2, entry % 2]
+        following[entry] = first[image]
+        first[image] = entry
+        if last[image] < 0:
+            last[image] = entry
+        n_pairs[image] += 1
+    for row in range(len(ends)):
+        one = _find(group, ends[row, 0])
+        other = _find(group, ends[row, 1])
+        if one == other or (min(name[one], name[other]) >= 0 and name[one] != name[other]):
+            continue
+        if n_pairs[one] < n_pairs[other]:
+            one, other = other, one
+        entry = first[other]
+        while entry >= 0 and _find(group, cannot[entry // 2, 1 - entry % 2]) != one:
+            entry = following[entry]
+        if entry >= 0:
+            continue
+        group[other] = one
+        name[one] = max(name[one], name[other])
+        if n_pairs[other] > 0:
+            following[last[one]] = first[other]
+            last[one] = last[other]
+            n_pairs[one] += n_pairs[other]
+    for image in range(len(group)):
+        group[image] = _find(group, image)
+    return group
 
 
 @kernel
@@ -76,6 +136,7 @@ def _join(ids: IntArray, parent: IntArray) -> None:
 
 def _split(
     graph: ConsensusGraph,
+    doubts: AnyArray,
     images: LongArray,
     max_size: int,
     step: float,
@@ -88,9 +149,9 @@ def _split(
     local[images] = np.arange(len(images), dtype=np.int32)
     edges = np.flatnonzero(local[graph.ids[:, 0]] >= 0)
     if len(edges) == len(graph):
-        edges, doubt = _sort_by_doubt(graph.doubt)
+        edges, doubt = _sort_by_doubt(doubts)
     else:
-        order, doubt = _sort_by_doubt(graph.doubt[edges])
+        order, doubt = _sort_by_doubt(doubts[edges])
         edges = edges[order]
     tree = _merge_tree(_take_pairs(graph.ids, edges), local, doubt, len(images))
     local_group = np.full(len(images), -1, np.int32)

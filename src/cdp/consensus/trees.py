@@ -58,45 +58,79 @@ def known_pairs(pairs: Pairs, identities: LongArray, *, complete: bool, seed: in
     return KnownPairs(first, second, same, (first >= 0) | (second >= 0) if complete else both)
 
 
+@dataclass(frozen=True, eq=False)
+class TreeAnswers:
+    """What trees said about the candidate pairs, and the trees.
+
+    Attributes:
+        passes: for every pass the probability that each pair is one identity, float32 (m,).
+        judges: for every pass the classifiers of the folds, and last the one that all training pairs were given to.
+    """
+
+    passes: tuple[FloatArray, ...]
+    judges: tuple[tuple[BoostedTrees, ...], ...]
+
+    @property
+    def probability(self) -> FloatArray:
+        """Of the last pass."""
+        return self.passes[-1]
+
+
 def estimate_probabilities(
     source: EvidenceSource,
     pairs: Pairs,
     known: KnownPairs,
     *,
     passes: int,
+    earlier: TreeAnswers | None = None,
     seed: int = 0,
     engine: Engine | None = None,
     progress: Progress = no_progress,
-) -> FloatArray:
-    """The probability that each candidate pair is one identity, float32 (m,).
+) -> TreeAnswers:
+    """The probability that each candidate pair is one identity.
 
     The first pass has the models' evidence, every later one also what the pass before says about the neighborhood.
+
+    Args:
+        source: what evidence is drawn from.
+        pairs: candidates.
+        known: what is known of them.
+        passes: how often they are judged.
+        earlier: trees that were trained before, and their answers where they still hold, NaN elsewhere; no tree is trained.
+        seed: of samples and trees.
+        engine: threads and memory.
+        progress: called as the work goes on.
     """
     engine = engine or Engine()
-    evidence = _Evidence(source, pairs, engine)
-    probability: FloatArray | None = None
+    evidence = _Evidence(source, pairs, engine, keep=earlier is None)
+    answers: list[FloatArray] = []
+    judges: list[tuple[BoostedTrees, ...]] = []
     for number in range(passes):
-        step = f"trees, pass {number + 1} of {passes}"
-        judges = list(
-            map_blocks(partial(_train, evidence, known, seed), range(FOLDS + 1), engine.threads)
-        )
-        odds = np.empty(len(pairs))
+        if earlier is None:
+            train = partial(_train, evidence, known, seed)
+            judges.append(tuple(map_blocks(train, range(FOLDS + 1), engine.threads)))
+            probability = np.full(len(pairs), np.nan, np.float32)
+        else:
+            judges.append(earlier.judges[number])
+            probability = earlier.passes[number].copy()
+        open_rows = np.flatnonzero(np.isnan(probability))
 
         def judge(
-            span: tuple[int, int], judges: Sequence[BoostedTrees] = judges, odds: DoubleArray = odds
+            span: tuple[int, int],
+            judges: Sequence[BoostedTrees] = judges[-1],
+            open_rows: LongArray = open_rows,
+            probability: FloatArray = probability,
         ) -> int:
-            rows = slice(*span)
-            odds[rows] = _cross_fitted(
-                judges, evidence.rows(np.arange(*span)), known.first[rows], known.second[rows]
-            )
+            rows = open_rows[slice(*span)]
+            odds = _cross_fitted(judges, evidence.rows(rows), known.first[rows], known.second[rows])
+            probability[rows] = 1 / (1 + np.exp(-odds))
             return span[1]
 
-        for done in map_blocks(judge, spans(len(pairs), evidence.rows_per_block), engine.threads):
-            progress(step, done, len(pairs))
-        probability = (1 / (1 + np.exp(-odds))).astype(np.float32)
+        for done in map_blocks(judge, spans(len(open_rows), evidence.rows_per_block), engine.threads):
+            progress(f"trees, pass {number + 1} of {passes}", done, len(open_rows))
+        answers.append(probability)
         evidence.add_second_order(probability)
-    assert probability is not None
-    return probability
+    return TreeAnswers(tuple(answers), tuple(judges))
 
 
 class _Evidence:
@@ -105,7 +139,7 @@ class _Evidence:
     The models' own are kept where they fit into half the memory budget, and drawn again in every pass where not.
     """
 
-    def __init__(self, source: EvidenceSource, pairs: Pairs, engine: Engine) -> None:
+    def __init__(self, source: EvidenceSource, pairs: Pairs, engine: Engine, *, keep: bool) -> None:
         self._source = source
         self._pairs = pairs
         self._probability: FloatArray | None = None
@@ -114,7 +148,7 @@ class _Evidence:
         self.rows_per_block = min(
             _PAIRS_PER_BLOCK, rows_within(engine.memory_budget, 16 * (n_columns + len(COLUMNS)))
         )
-        if 4 * len(pairs) * n_columns <= parse_bytes(engine.memory_budget) / 2:
+        if keep and 4 * len(pairs) * n_columns <= parse_bytes(engine.memory_budget) / 2:
             own = np.empty((len(pairs), n_columns), np.float32)
 
             def extract(span: tuple[int, int]) -> None:

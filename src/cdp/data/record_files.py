@@ -13,12 +13,12 @@ from cdp.errors import InputError
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray
 
 MAGIC = 0xCED7230A
-_MAGIC_BYTES = struct.pack("<I", MAGIC)
-_LENGTH_BITS = 29
-_FRAME = struct.Struct("<II")  # magic; cflag in the top 3 bits, length in the low 29
-_HEADER = struct.Struct("<IfQQ")  # flag, label, id, id2
-_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
-_EXACT_IN_FLOAT32 = 2**24
+MAGIC_BYTES = struct.pack("<I", MAGIC)
+LENGTH_BITS = 29
+FRAME = struct.Struct("<II")  # magic; cflag in the top 3 bits, length in the low 29
+HEADER = struct.Struct("<IfQQ")  # flag, label, id, id2
+WHOLE, FIRST, MIDDLE, LAST = range(4)
+EXACT_IN_FLOAT32 = 2**24
 
 
 class RecordFile:
@@ -44,31 +44,31 @@ class RecordFile:
         """What was written as one record at `offset`; parts are joined with the magic they were cut at."""
         parts: list[bytes] = []
         while True:
-            magic, word = _FRAME.unpack(self._file.read(offset, _FRAME.size))
-            kind, length = word >> _LENGTH_BITS, word & (2**_LENGTH_BITS - 1)
-            expected = (_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)
+            magic, word = FRAME.unpack(self._file.read(offset, FRAME.size))
+            kind, length = word >> LENGTH_BITS, word & (2**LENGTH_BITS - 1)
+            expected = (MIDDLE, LAST) if parts else (WHOLE, FIRST)
             if magic != MAGIC or kind not in expected:
                 raise InputError(
                     f"{self.path}!{key}: there is no record at byte {offset:,}; the file is damaged, or "
                     f"{self.path.with_suffix('.idx').name} belongs to another one: copy both again."
                 )
-            parts.append(self._file.read(offset + _FRAME.size, length))
-            if kind in (_WHOLE, _LAST):
-                return _MAGIC_BYTES.join(parts)
-            offset += _FRAME.size + length + -length % 4
+            parts.append(self._file.read(offset + FRAME.size, length))
+            if kind in (WHOLE, LAST):
+                return MAGIC_BYTES.join(parts)
+            offset += FRAME.size + length + -length % 4
 
     def unpack(self, key: int, payload: bytes) -> tuple[float, bytes]:
         """(label, encoded image) of a payload; several labels count as the first of them."""
-        if len(payload) < _HEADER.size:
+        if len(payload) < HEADER.size:
             raise InputError(
                 f"{self.path}!{key}: a record of {len(payload)} bytes is too short to be an image."
             )
-        n_labels, label, _, _ = _HEADER.unpack_from(payload)
-        start = _HEADER.size + 4 * n_labels
+        n_labels, label, _, _ = HEADER.unpack_from(payload)
+        start = HEADER.size + 4 * n_labels
         if start > len(payload):
             raise InputError(f"{self.path}!{key}: {n_labels:,} labels do not fit into the record; damaged.")
         if n_labels:
-            (label,) = struct.unpack_from("<f", payload, _HEADER.size)
+            (label,) = struct.unpack_from("<f", payload, HEADER.size)
         return label, payload[start:]
 
     def images(self) -> tuple[LongArray, LongArray]:
@@ -79,7 +79,7 @@ class RecordFile:
         only serve to notice an index that was cut short. Files of im2rec have no header: every key is an image.
         """
         lengths, labels, n_labels = self._scan()
-        without_image = (n_labels > 0) & (lengths == _HEADER.size + 4 * n_labels)
+        without_image = (n_labels > 0) & (lengths == HEADER.size + 4 * n_labels)
         has_header = bool(self.keys[0] == 0 and without_image[0])
         kept = ~without_image if has_header else np.ones(len(self.keys), np.bool_)
         if has_header:
@@ -96,21 +96,21 @@ class RecordFile:
         words = np.memmap(self.path, "<u4", "r", shape=(self._file.size // 4,))
         first = self.offsets // 4
         self._refuse(words[first] != MAGIC, "there is no record where the index says")
-        lengths = (words[first + 1] & (2**_LENGTH_BITS - 1)).astype(np.int64)
-        kinds = words[first + 1] >> _LENGTH_BITS
+        lengths = (words[first + 1] & (2**LENGTH_BITS - 1)).astype(np.int64)
+        kinds = words[first + 1] >> LENGTH_BITS
         self._refuse(
-            self.offsets + _FRAME.size + lengths > self._file.size, "the file ends inside this record"
+            self.offsets + FRAME.size + lengths > self._file.size, "the file ends inside this record"
         )
         n_labels = words[first + 2].astype(np.int64)
         labels = words[first + 3].view("<f4").astype(np.float64)
-        several = np.flatnonzero((n_labels > 0) & (kinds == _WHOLE) & (lengths >= _HEADER.size + 4))
+        several = np.flatnonzero((n_labels > 0) & (kinds == WHOLE) & (lengths >= HEADER.size + 4))
         labels[several] = words[first[several] + 8].view("<f4")
-        for at in np.flatnonzero(kinds != _WHOLE).tolist():
+        for at in np.flatnonzero(kinds != WHOLE).tolist():
             key = int(self.keys[at])
             payload = self.payload(key, int(self.offsets[at]))
             labels[at] = self.unpack(key, payload)[0]
-            lengths[at], n_labels[at] = len(payload), _HEADER.unpack_from(payload)[0]
-        self._refuse(lengths < _HEADER.size, "the record is too short to be an image")
+            lengths[at], n_labels[at] = len(payload), HEADER.unpack_from(payload)[0]
+        self._refuse(lengths < HEADER.size, "the record is too short to be an image")
         return lengths, labels, n_labels
 
     def _refuse(self, wrong: BoolArray, why: str) -> None:
@@ -124,13 +124,13 @@ class RecordFile:
 
     def _refuse_cut_index(self, lengths: LongArray, n_images: int) -> None:
         payload = self.payload(0, int(self.offsets[0]))
-        if len(payload) < _HEADER.size + 8:
+        if len(payload) < HEADER.size + 8:
             return
-        (announced,) = struct.unpack_from("<f", payload, _HEADER.size)
+        (announced,) = struct.unpack_from("<f", payload, HEADER.size)
         last = int(np.argmax(self.offsets))
-        ends = int(self.offsets[last]) + _FRAME.size + int(lengths[last])
+        ends = int(self.offsets[last]) + FRAME.size + int(lengths[last])
         is_cut = ends + -ends % 4 < self._file.size
-        if announced < _EXACT_IN_FLOAT32 and n_images < announced - 1 and is_cut:
+        if announced < EXACT_IN_FLOAT32 and n_images < announced - 1 and is_cut:
             raise InputError(
                 f"{self.path.with_suffix('.idx')}: lists {n_images:,} of {int(announced) - 1:,} images and ends "
                 "before the record file does; it is cut short, copy it again."
@@ -143,7 +143,7 @@ class RecordFile:
             raise InputError(
                 f"{self.path}: key {keys[odd[0]]} has the label {labels[odd[0]]:g}, which is no identity number."
             )
-        if float(labels.max()) >= _EXACT_IN_FLOAT32:
+        if float(labels.max()) >= EXACT_IN_FLOAT32:
             raise InputError(
                 f"{self.path}: labels of 2^24 and more are float32 here and no longer exact; number the "
                 "identities from 0, or list them in a CSV."

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
+from cdp.consensus.constraints import Constraints, check_constraints
 from cdp.consensus.grouping import accepted_pairs, at_bar, group
 from cdp.consensus.mediator import Mediator, PairClassifier, select_training_pairs, train_mediator
 from cdp.consensus.pair_features import prepare_features
@@ -21,6 +22,7 @@ from cdp.consensus.soft_labels import diffuse, likely_pairs
 from cdp.errors import InputError
 from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.expectation import calibrate, expect, measure_calibration
+from cdp.labeling.judged import Judged
 from cdp.labeling.tree_scoring import score_by_trees
 from cdp.labeling.tuning import (
     FEWEST_IDENTITIES,
@@ -67,6 +69,7 @@ class Labeling:
         candidates: the graph whose edges are the candidate pairs: the base's, or with trees that of all models together.
         validation: bool (n,): images whose identities were used to choose the bar or to train the mediator; figures
             leave them out.
+        judged: pairs of all images, known ones among them, if asked for.
         seconds: by step.
         notes: a sentence for each thing that was left out or is out of the ordinary.
     """
@@ -85,6 +88,7 @@ class Labeling:
     validation: BoolArray
     seconds: dict[str, float]
     notes: tuple[str, ...]
+    judged: Judged | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +116,8 @@ def label(
     validation: Views | BoolArray | None = None,
     networks_saw_labeled: bool = False,
     graphs: Graphs | None = None,
+    constraints: Constraints | None = None,
+    keep_judged: bool = False,
     seed: int = 0,
     workspace: Workspace | None = None,
 ) -> Labeling:
@@ -128,11 +134,15 @@ def label(
             result; or views of their own, which are put among the unlabeled images and left out of the result.
         networks_saw_labeled: whether the networks were trained on the labeled part.
         graphs: k-NN graphs of the unlabeled images that are there already, by name or base first.
+        constraints: what is known of the unlabeled images, which groups must keep.
+        keep_judged: whether the result has all judged pairs with all that judging them again would need.
         seed: of everything random.
         workspace: engine, cache and progress.
     """
     work = workspace or Workspace()
     check_views(settings, unlabeled)
+    if constraints is not None:
+        check_constraints(constraints, settings.max_size)
     if not isinstance(validation, Views):
         validation = check_mask(validation, unlabeled)
     if fitted is None:
@@ -140,6 +150,7 @@ def label(
             labeled = ()
         settings, fitted = _fit_parts(unlabeled, settings, labeled, validation, graphs, seed, work)
     notes = list(fitted.notes)
+    extras = constraints, keep_judged
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, settings)
     has_trees = _has_trees(settings, fitted)
@@ -154,12 +165,29 @@ def label(
     elif isinstance(validation, Views) and not settings.tune:
         notes.append(f"{settings.bar_key} was not chosen on the validation part: tune = false.")
     if others is None or not (has_trees or (settings.tune and mask is None)):
-        return _label_views(unlabeled, settings, fitted, graphs, mask, notes, seed, work)
+        return _label_views(unlabeled, settings, fitted, graphs, mask, notes, seed, work, extras)
     check_same_committee(others, unlabeled)
+    return _label_among(unlabeled, others, settings, fitted, mask, notes, seed, work, extras)
+
+
+def _label_among(
+    unlabeled: Views,
+    others: Views,
+    settings: ConsensusSettings,
+    fitted: Fitted,
+    mask: BoolArray | None,
+    notes: list[str],
+    seed: int,
+    work: Workspace,
+    extras: tuple[Constraints | None, bool],
+) -> Labeling:
+    """Labels of the unlabeled images with known ones among them, which are left out of the result."""
     with _put_among(unlabeled, others, mask, work) as views:
         known = np.ones(views.n_images, np.bool_)
         known[: unlabeled.n_images] = False if mask is None else mask
-        whole = _label_views(views, settings, fitted, None, known, notes, seed, work)
+        whole = _label_views(views, settings, fitted, None, known, notes, seed, work, extras)
+    if whole.judged is not None:
+        whole = replace(whole, judged=replace(whole.judged, others=others))
     return _first_rows(whole, unlabeled.n_images)
 
 
@@ -326,15 +354,18 @@ def _label_views(
     notes: list[str],
     seed: int,
     work: Workspace,
+    extras: tuple[Constraints | None, bool],
 ) -> Labeling:
     """Labels of all images of the views; the bar is chosen on the masked ones."""
+    constraints, keep = extras
     mediator = fitted.mediator
     if mediator is not None:
         # A trained mediator has inputs of its own.
         settings = replace(settings, inputs=mediator.inputs)
     known = _validation_identities(views, mask, settings, notes)
     scoring = settings if known is None else lowest_bar(settings)
-    scored, graphs, candidates = _judge(views, scoring, fitted, given, mask, notes, seed, work)
+    judged = _judge(views, scoring, fitted, given, mask, notes, seed, work, keep)
+    scored = judged.scored
     tuning, expected, calibration = None, None, []
     if known is not None:
         with work.step("tuning"):
@@ -344,7 +375,7 @@ def _label_views(
         settings = with_bar(settings, tuning.chosen)
         scored = at_bar(scored, settings)
     with work.step("groups"):
-        labels = group(scored, settings)
+        labels = group(scored, settings, constraints)
     if known is not None:
         expected = expect(labels, known, seed, disjoint=settings.disjoint)
         notes += _broken_promise(settings, expected)
@@ -360,16 +391,17 @@ def _label_views(
         accepted=accepted_pairs(scored, labels, settings),
         scored=scored,
         soft_labels=soft,
-        graphs=graphs,
+        graphs={name: graph.nearest(settings.k) for name, graph in judged.graphs.items()},
         mediator=mediator,
         tuning=tuning,
         expected=expected,
         calibration=calibration,
         settings=settings,
-        candidates=candidates,
+        candidates=judged.candidates,
         validation=np.zeros(views.n_images, np.bool_) if mask is None else mask,
         seconds=dict(work.seconds),
         notes=tuple(notes),
+        judged=judged if keep else None,
     )
 
 
@@ -382,10 +414,11 @@ def _judge(
     notes: list[str],
     seed: int,
     work: Workspace,
-) -> tuple[ConsensusGraph, dict[str, KnnGraph], KnnGraph]:
-    """Scored pairs, the models' graphs, and the graph whose edges are the candidates."""
+    keep: bool,
+) -> Judged:
+    """Judged pairs, the models' graphs, and the graph whose edges are the candidates."""
     if _has_trees(settings, fitted):
-        return score_by_trees(views, settings, mask, given, seed=seed, work=work, notes=notes)
+        return score_by_trees(views, settings, mask, given, seed=seed, work=work, notes=notes, keep=keep)
     graphs = find_graphs(views, settings, given, seed=seed, work=work)
     candidates = next(iter(graphs.values()))
     with work.step("consensus"):
@@ -397,7 +430,12 @@ def _judge(
             engine=work.engine,
             progress=work.progress,
         )
-    return scored, graphs, candidates
+    known = (
+        np.full(views.n_images, -1)
+        if mask is None or views.identities is None
+        else np.where(mask, views.identities, -1)
+    )
+    return Judged(scored, graphs, candidates, settings.k, known)
 
 
 def _broken_promise(settings: ConsensusSettings, expected: Expectation) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,11 @@ from cdp.consensus.evidence import prepare_evidence, search_together
 from cdp.consensus.mediator import is_more_probable
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.settings import ConsensusSettings, MediatorSettings, slice_of
-from cdp.consensus.trees import estimate_probabilities, known_pairs
+from cdp.consensus.trees import TreeAnswers, estimate_probabilities, known_pairs
 from cdp.labeling.cache import step_key
+from cdp.labeling.judged import Judged
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
-from cdp.types import ConsensusGraph, KnnGraph, Views
+from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import BoolArray, LongArray
 
 _FEWEST_STRANGERS = 200
@@ -33,8 +35,9 @@ def score_by_trees(
     seed: int,
     work: Workspace,
     notes: list[str],
-) -> tuple[ConsensusGraph, dict[str, KnnGraph], KnnGraph]:
-    """Scored pairs, the models' graphs, and the graph whose edges are the candidates.
+    keep: bool = False,
+) -> Judged:
+    """Judged pairs, the models' graphs, and the graph whose edges are the candidates.
 
     Lists of 2k neighbors are searched, because ranks beyond k are evidence too; candidates are the k nearest in all models
     together.
@@ -47,6 +50,7 @@ def score_by_trees(
         seed: of folds, samples and trees.
         work: engine, cache and progress.
         notes: gets a sentence if known and unknown images seem to show the same people.
+        keep: also return the trees and all their answers; those that are in the cache have none.
     """
     known = np.full(views.n_images, -1, np.int64)
     if mask is not None and views.identities is not None:
@@ -63,23 +67,43 @@ def score_by_trees(
         notes.append(_OVERLAP)
     inputs = [work.cache.hash_views(views), work.cache.hash(known), work.cache.hash(pairs.ids)]
     key = step_key("trees", 1, slice_of(settings, MediatorSettings), inputs, seed)
-    judged = work.cache.get("trees", key, ConsensusGraph) if given is None else None
+    judged = work.cache.get("trees", key, ConsensusGraph) if given is None and not keep else None
+    answers = None
     if judged is None:
-        with work.step("consensus"):
-            probability = estimate_probabilities(
-                prepare_evidence(views, list(graphs.values()), together, settings.evidence),
-                pairs,
-                known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
-                passes=settings.passes,
-                seed=seed,
-                engine=work.engine,
-                progress=work.progress,
-            )
-        judged = ConsensusGraph(pairs.ids, 1 - probability, views.n_images)
+        answers = ask_trees(views, graphs, together, pairs, known, settings, seed=seed, work=work)
+        judged = ConsensusGraph(pairs.ids, 1 - answers.probability, views.n_images)
         work.cache.put("trees", key, judged)
     kept = is_more_probable(judged.doubt, settings.kept_above)
     scored = ConsensusGraph(judged.ids[kept], judged.doubt[kept], views.n_images)
-    return scored, {name: graph.nearest(settings.k) for name, graph in graphs.items()}, candidates
+    return Judged(
+        scored, graphs, together, settings.k, known, pairs if keep else None, answers if keep else None
+    )
+
+
+def ask_trees(
+    views: Views,
+    graphs: Mapping[str, KnnGraph],
+    together: KnnGraph,
+    pairs: Pairs,
+    known: LongArray,
+    settings: ConsensusSettings,
+    *,
+    seed: int,
+    work: Workspace,
+    earlier: TreeAnswers | None = None,
+) -> TreeAnswers:
+    """What trees say about the candidate pairs: trained now, or `earlier`, and then asked where no answer is kept."""
+    with work.step("consensus"):
+        return estimate_probabilities(
+            prepare_evidence(views, list(graphs.values()), together, settings.evidence),
+            pairs,
+            known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
+            passes=settings.passes,
+            earlier=earlier,
+            seed=seed,
+            engine=work.engine,
+            progress=work.progress,
+        )
 
 
 def seem_to_overlap(candidates: KnnGraph, known: LongArray) -> bool:

@@ -22,6 +22,7 @@ class Fate(IntEnum):
     NO_ACCEPTED_PAIR = 1
     ISOLATED = 2
     UNSPLITTABLE = 3
+    REJECTED = 4
 
     @property
     def sentence(self) -> str:
@@ -34,6 +35,7 @@ _SENTENCES = {
     Fate.NO_ACCEPTED_PAIR: "no accepted pair",
     Fate.ISOLATED: "isolated: it has likely pairs, but no group kept it",
     Fate.UNSPLITTABLE: "in a group that was too large and could not be split",
+    Fate.REJECTED: "rejected by a correction",
 }
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cdp.errors import InputError
@@ -41,7 +41,6 @@ def by_definition(labels: Labels, truth: np.ndarray, mistakes: str) -> set[froze
 
 
 @given(CASES, st.sampled_from(["splits", "mixtures", "all"]))
-@settings(deadline=None)
 def test_groups_are_those_of_the_definition(rows, mistakes):
     found, truth = (np.array(column) for column in zip(*rows, strict=True))
     assume((truth >= 0).any())
@@ -55,7 +54,6 @@ def test_groups_are_those_of_the_definition(rows, mistakes):
 
 @pytest.mark.slow
 @given(CASES)
-@settings(deadline=None)
 def test_each_kind_of_mistake_is_gone(rows):
     found, truth = (np.array(column) for column in zip(*rows, strict=True))
     assume((truth >= 0).any())

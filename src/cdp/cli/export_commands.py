@@ -1,0 +1,48 @@
+"""`cdp export`: groups for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from cdp.cli.app import ForceOption, QuietOption, app, plain_errors
+
+
+@app.command()
+@plain_errors()
+def export(
+    source: Annotated[Path, Argument(help="A collection, or what cdp label or cdp run wrote.")],
+    out: Annotated[Path, Option("--out", help="Folder or table to write; must not exist unless --force.")],
+    form: Annotated[
+        str, Option("--format", help="folders, csv, parquet, records, webdataset or list.")
+    ] = "folders",
+    copies: Annotated[
+        bool, Option("--copies", help="folders: copy the images instead of linking to them.")
+    ] = False,
+    discarded: Annotated[
+        bool, Option("--discarded", help="folders, csv, parquet: the images in no group too.")
+    ] = False,
+    images_per_shard: Annotated[int, Option(help="webdataset: images in one .tar file.", min=1)] = 10_000,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write groups for other programs: a folder per person, tables, record files, WebDataset shards, lists."""
+    from cdp.export.export_formats import ExportOptions, export_images
+    from cdp.export.grouped_images import read_grouped_images
+    from cdp.files import check_output
+    from cdp.progress import progress_bars
+
+    kind = "" if form in ("csv", "parquet") else "Export"
+    check_output(out, force=force, kind=kind, inputs=[source])
+    grouped = read_grouped_images(source)
+    options = ExportOptions(copies, discarded, images_per_shard, force)
+    inputs: list[str | Path | None] = [source]
+    if grouped.images is not None and grouped.images.root != ".":
+        inputs.append(grouped.images.root)
+    with progress_bars(not quiet) as progress:
+        n_images = export_images(grouped, form, out, options, inputs=inputs, progress=progress)
+    if not quiet:
+        typer.echo(f"{out}: {n_images:,} images of {len(grouped.people):,} people as {form}.")

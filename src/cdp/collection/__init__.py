@@ -1,0 +1,1 @@
+"""Collections: images that keep arriving, identities that keep their numbers, corrections that last."""

@@ -1,0 +1,213 @@
+"""Corrections: what people said about images, in a journal that only grows.
+
+`corrections.jsonl` in a collection's folder has one JSON object per line, numbered from 0; a line is on disk before
+`append_corrections` returns, and two writers do not mix theirs. To undo is an entry of its own. What counts now is what no later
+entry undoes; of several names and rejections of one image the last counts. `to_constraints` makes them what groups must keep.
+
+    append_corrections(folder, [same(3, 7), different(3, 9), named("Anna", 3), rejected(12)], source="review")
+    undo_corrections(folder, [1])
+    for correction in read_corrections(folder): ...
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from cdp.consensus.constraints import Constraints
+from cdp.errors import InputError, StoreError
+from cdp.files import disk_errors
+
+JOURNAL = "corrections.jsonl"
+
+
+class Correction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that somebody said about images.
+
+    Attributes:
+        kind: `same` (all of the images are one identity), `different` (every two of them are two), `name` (they are of the
+            person of this name), `reject` (they belong to no group), `undo` (the entry with the number `undoes` is void).
+        images: rows of the collection.
+        name: of the person.
+        undoes: the number of an entry.
+        id: the entry's number, given when it is written.
+        when: UTC, ISO 8601, given when it is written unless it is there.
+        source: who or what said so, such as `review`, `import`, `table`.
+    """
+
+    kind: Literal["same", "different", "name", "reject", "undo"]
+    images: tuple[int, ...] = ()
+    name: str = ""
+    undoes: int = -1
+    id: int = -1
+    when: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind == "undo":
+            return
+        fewest = 2 if self.kind in ("same", "different") else 1
+        if len(self.images) < fewest or min(self.images) < 0:
+            raise InputError(
+                f"A correction {self.kind!r} needs {fewest} images or more, by row; got {list(self.images)}."
+            )
+        if self.kind == "different" and len(set(self.images)) < len(self.images):
+            raise InputError(f"A correction says that an image differs from itself: {list(self.images)}.")
+        if self.kind == "name" and (not self.name.strip() or not self.name.isprintable()):
+            raise InputError(f"A name must be printable text, got {self.name!r}.")
+
+
+def same(*images: int) -> Correction:
+    """These images are one identity."""
+    return Correction(kind="same", images=tuple(map(int, images)))
+
+
+def different(*images: int) -> Correction:
+    """Every two of these images are two identities."""
+    return Correction(kind="different", images=tuple(map(int, images)))
+
+
+def named(name: str, *images: int) -> Correction:
+    """These images are of the person of this name."""
+    return Correction(kind="name", name=name, images=tuple(map(int, images)))
+
+
+def rejected(*images: int) -> Correction:
+    """These images belong to no group."""
+    return Correction(kind="reject", images=tuple(map(int, images)))
+
+
+def merge_groups(one: Sequence[int], other: Sequence[int]) -> list[Correction]:
+    """Two groups, given by their images, are one identity: what their images are tied by now is confirmed with it."""
+    return [same(*one, *other)]
+
+
+def split_group(stays: Sequence[int], leaves: Sequence[int]) -> list[Correction]:
+    """A group is two identities: these images of it, and those."""
+    parts = [same(*part) for part in (stays, leaves) if len(part) > 1]
+    return [*parts, different(stays[0], leaves[0])]
+
+
+def append_corrections(folder: str | Path, corrections: Iterable[Correction], source: str = "") -> list[int]:
+    """Write corrections at the end of the journal; returns their numbers once they are on disk.
+
+    Raises:
+        InputError: an entry to be undone is not there.
+        StoreError: the disk is full, or the journal is damaged or cannot be written.
+    """
+    file = Path(folder) / JOURNAL
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    with disk_errors(file, "earlier corrections are safe"), _locked(file) as handle:
+        end, number = _whole_lines(handle)
+        entries = [
+            msgspec.structs.replace(one, id=number + at, when=one.when or now, source=one.source or source)
+            for at, one in enumerate(corrections)
+        ]
+        for entry in entries:
+            if entry.kind == "undo" and not 0 <= entry.undoes < entry.id:
+                raise InputError(f"There is no correction {entry.undoes} to undo; there are {number:,}.")
+        # A line that a killed writer left half-written was never acknowledged.
+        os.ftruncate(handle, end)
+        os.lseek(handle, end, os.SEEK_SET)
+        text = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+        while text:
+            text = text[os.write(handle, text) :]
+        os.fsync(handle)
+    return [entry.id for entry in entries]
+
+
+def undo_corrections(folder: str | Path, numbers: Iterable[int], source: str = "") -> list[int]:
+    """Void entries of the journal; an undo can be undone."""
+    undos = [Correction(kind="undo", undoes=int(number)) for number in numbers]
+    return append_corrections(folder, undos, source)
+
+
+def read_journal(folder: str | Path) -> list[Correction]:
+    """All entries, undone ones and undos among them, in order.
+
+    Raises:
+        StoreError: a line is damaged.
+    """
+    file = Path(folder) / JOURNAL
+    try:
+        lines = file.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    entries = []
+    for at, line in enumerate(lines):
+        try:
+            entries.append(msgspec.json.decode(line, type=Correction))
+        except (msgspec.MsgspecError, InputError, UnicodeDecodeError) as error:
+            raise StoreError(
+                f"{file}: line {at + 1} is damaged ({error}); put it right or remove it by hand."
+            ) from None
+    return entries
+
+
+def read_corrections(folder: str | Path) -> list[Correction]:
+    """The corrections that count now: entries that no later one undoes."""
+    return active_corrections(read_journal(folder))
+
+
+def active_corrections(entries: Sequence[Correction]) -> list[Correction]:
+    """Entries that no later one undoes; an undo that was itself undone does not count."""
+    void: set[int] = set()
+    for entry in reversed(entries):
+        if entry.kind == "undo" and entry.id not in void:
+            void.add(entry.undoes)
+    return [entry for entry in entries if entry.kind != "undo" and entry.id not in void]
+
+
+def to_constraints(corrections: Iterable[Correction], n_images: int) -> Constraints:
+    """What groups must keep; of several names and rejections of one image the last counts."""
+    must: list[tuple[int, int]] = []
+    cannot: list[tuple[int, int]] = []
+    names: dict[int, str] = {}
+    rejects: set[int] = set()
+    for one in corrections:
+        if one.kind == "same":
+            must += pairwise(one.images)
+        elif one.kind == "different":
+            cannot += combinations(one.images, 2)
+        elif one.kind == "name":
+            names |= dict.fromkeys(one.images, one.name)
+            rejects -= set(one.images)
+        elif one.kind == "reject":
+            rejects |= set(one.images)
+            for image in one.images:
+                names.pop(image, None)
+    return Constraints(
+        n_images,
+        np.array(must, np.int64).reshape(-1, 2),
+        np.array(cannot, np.int64).reshape(-1, 2),
+        names,
+        np.array(sorted(rejects), np.int64),
+    )
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[int]:
+    handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _whole_lines(handle: int) -> tuple[int, int]:
+    """Where the last whole line ends, and how many there are."""
+    content = b""
+    os.lseek(handle, 0, os.SEEK_SET)
+    while block := os.read(handle, 2**20):
+        content += block
+    return content.rfind(b"\n") + 1, content.count(b"\n")

@@ -1,0 +1,159 @@
+"""What to ask a person next: of all questions "are these two the same?" the most valuable first.
+
+Groups are made once more at a stricter bar, which leaves parts that hardly anybody doubts. A question is about two parts, in one
+group or in two, and one image of each stands for it. Its value is the number of pairs of images that are expected to be put right:
+the probability that the groups are wrong about the two parts, times the pairs between them. That ranks all kinds in one order:
+
+- `mixed`: two parts of one group, likely two people
+- `doubtful`: a single image of a group and another part of it
+- `split`: parts of two groups, likely one person
+- `lone`: an image without a group, and a group or another such image
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cdp.consensus.constraints import Constraints, confirm
+from cdp.consensus.group_ties import tie_groups
+from cdp.consensus.grouping import group
+from cdp.consensus.settings import ConsensusSettings
+from cdp.types import ConsensusGraph, Labels
+from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
+from cdp.types.labels import number_by_first_appearance
+
+KINDS = ("mixed", "doubtful", "split", "lone")
+_STRICTER = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """Questions about pairs of images, the most valuable first.
+
+    Attributes:
+        kind: uint8 (m,), a position in `KINDS`.
+        images: int32 (m, 2), an image of either part: "are these two the same?"
+        sizes: int32 (m, 2), how many images either part has.
+        probability: float64 (m,), that the answer is yes.
+        value: float64 (m,), pairs of images that the answer is expected to put right.
+        part: int32 (n,), which part every image is in, so that a page can show all of one.
+    """
+
+    kind: IntArray
+    images: IntArray
+    sizes: IntArray
+    probability: DoubleArray
+    value: DoubleArray
+    part: IntArray
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def take(self, rows: LongArray | BoolArray | slice) -> Questions:
+        """Some of the questions."""
+        return Questions(
+            self.kind[rows],
+            self.images[rows],
+            self.sizes[rows],
+            self.probability[rows],
+            self.value[rows],
+            self.part,
+        )
+
+
+def rank_questions(
+    scored: ConsensusGraph,
+    identity: IntArray,
+    confidence: FloatArray,
+    settings: ConsensusSettings,
+    constraints: Constraints | None = None,
+) -> Questions:
+    """All questions that are worth asking, the most valuable first; what corrections answer is not asked again.
+
+    Args:
+        scored: pairs and their probabilities (`Collection.scored`).
+        identity: int32 (n,), present identities; -1 = none.
+        confidence: float32 (n,), of every image in its group; the surest image of a part stands for it.
+        settings: how groups are made.
+        constraints: corrections so far.
+    """
+    constraints = constraints or Constraints(scored.n_images)
+    part = _stricter_parts(scored, identity, settings, constraints)
+    pairs = confirm(scored, constraints)
+    ties = tie_groups(pairs, Labels.from_array(part), settings.k)
+    sizes = np.bincount(part, minlength=1)
+    order = np.lexsort((np.arange(len(part)), -confidence))
+    _, first = np.unique(part[order], return_index=True)
+    speaker = order[first]
+    images = speaker[ties.ids]
+    ends = identity[images]
+    together = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
+    probability = _as_probability(ties.probability, settings.bar if settings.grouping == "average" else 0.5)
+    wrong = np.where(together, 1 - probability, probability)
+    asked = sizes[ties.ids]
+    single = (asked == 1).any(axis=1)
+    kind = np.where(together, np.where(single, 1, 0), np.where((ends < 0).any(axis=1), 3, 2))
+    value = wrong * asked.prod(axis=1)
+    is_open = ~_are_answered(ties.ids, part, constraints)
+    best = np.lexsort((images[:, 1], images[:, 0], -value))
+    best = best[is_open[best]]
+    return Questions(
+        kind[best].astype(np.int32),
+        images[best].astype(np.int32),
+        asked[best].astype(np.int32),
+        probability[best],
+        value[best],
+        part,
+    )
+
+
+def _stricter_parts(
+    scored: ConsensusGraph, identity: IntArray, settings: ConsensusSettings, constraints: Constraints
+) -> IntArray:
+    """The part of every image: groups at a stricter bar, never across two of the present ones; an image may be a part."""
+    bar = settings.bar if settings.grouping == "average" else settings.threshold
+    strict = replace(settings, grouping="average", join_above=bar + _STRICTER * (1 - bar), tune=False)
+    inside = identity[scored.ids[:, 0]] == identity[scored.ids[:, 1]]
+    inside &= identity[scored.ids[:, 0]] >= 0
+    within = ConsensusGraph(scored.ids[inside], scored.doubt[inside], scored.n_images)
+    labels = group(within, strict, constraints).labels
+    alone = np.flatnonzero(labels < 0)
+    part = np.array(labels)
+    part[alone] = int(labels.max(initial=-1)) + 1 + np.arange(len(alone))
+    return number_by_first_appearance(part)
+
+
+def _as_probability(tie: DoubleArray, bar: float) -> DoubleArray:
+    """The probability that two parts are one person: even where their tie is the bar, which was chosen so, 0 and 1 at the ends."""
+    below, above = tie / (2 * bar), 0.5 + (tie - bar) / (2 * (1 - bar))
+    probability: DoubleArray = np.clip(np.where(tie < bar, below, above), 0, 1)
+    return probability
+
+
+def _are_answered(parts: IntArray, part: IntArray, constraints: Constraints) -> BoolArray:
+    """Whether a correction says of two parts that they are one or two, or that an image of them is in no group."""
+    names = constraints.name_of
+    n_parts = int(part.max(initial=0)) + 1
+    name_of_part = np.full(n_parts, -1, np.int64)
+    name_of_part[part[names >= 0]] = names[names >= 0]
+    is_rejected = np.zeros(n_parts, np.bool_)
+    is_rejected[part[constraints.rejected]] = True
+    given = np.sort(part[np.concatenate([constraints.links, constraints.cannot])].astype(np.int64), axis=1)
+    keys = parts[:, 0].astype(np.int64) * n_parts + parts[:, 1]
+    found: BoolArray = np.isin(keys, given[:, 0] * n_parts + given[:, 1])
+    found |= (name_of_part[parts] >= 0).all(axis=1) | is_rejected[parts].any(axis=1)
+    return found
+
+
+def questions_left(questions: Questions, identity: IntArray, precision: float = 0.99) -> int:
+    """About how many questions, most valuable first, until the expected precision of pairs inside groups is reached."""
+    sizes = np.bincount(identity[identity >= 0], minlength=1).astype(np.float64)
+    inside = (sizes * (sizes - 1)).sum() / 2
+    is_inside = questions.kind < KINDS.index("split")
+    wrong = np.where(is_inside, questions.value, 0.0)
+    left = wrong.sum() - np.cumsum(wrong)
+    if wrong.sum() <= (1 - precision) * inside:
+        return 0
+    return int(np.argmax(left <= (1 - precision) * inside)) + 1

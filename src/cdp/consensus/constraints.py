@@ -1,0 +1,227 @@
+"""Constraints on groups: what is known to be one identity, what is known not to be, and whose image it is.
+
+They are no hints: whatever makes groups keeps them, or refuses with a sentence. Images that must be together are joined before
+anything else, and two groups are never joined if that would put two images together that must not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from cdp.errors import InputError, name_rows
+from cdp.types import ConsensusGraph
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, read_only
+
+Describe = Callable[[int], str]
+"""How messages call an image: by its row, or by its path."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """What groups must keep.
+
+    Attributes:
+        n_images: how many images the rows are drawn from.
+        must: int32 (m, 2), pairs of images that are one identity.
+        cannot: int32 (m, 2), pairs of images that are two identities.
+        named: row -> name; images of one name are one identity, images of two names are two.
+        rejected: int32 (r,), images that belong to no group.
+    """
+
+    n_images: int
+    must: AnyArray = field(default_factory=lambda: np.empty((0, 2), np.int32))
+    cannot: AnyArray = field(default_factory=lambda: np.empty((0, 2), np.int32))
+    named: Mapping[int, str] = field(default_factory=dict)
+    rejected: AnyArray = field(default_factory=lambda: np.empty(0, np.int32))
+
+    def __post_init__(self) -> None:
+        for name in ("must", "cannot"):
+            pairs = np.asarray(getattr(self, name), np.int64).reshape(-1, 2)
+            self._check_rows(pairs.ravel())
+            if name == "cannot" and (same := np.flatnonzero(pairs[:, 0] == pairs[:, 1])).size:
+                raise InputError(f"Constraints: image {pairs[same[0], 0]} cannot differ from itself.")
+            pairs = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
+            object.__setattr__(self, name, read_only(np.unique(pairs, axis=0), np.int32))
+        rejected = np.unique(np.asarray(self.rejected, np.int64))
+        self._check_rows(rejected)
+        object.__setattr__(self, "rejected", read_only(rejected, np.int32))
+        named = {int(row): str(name) for row, name in sorted(self.named.items())}
+        self._check_rows(np.fromiter(named, np.int64, len(named)))
+        object.__setattr__(self, "named", MappingProxyType(named))
+
+    def _check_rows(self, rows: AnyArray) -> None:
+        wrong = np.unique(rows[(rows < 0) | (rows >= self.n_images)])
+        if wrong.size:
+            raise InputError(
+                f"Constraints: {name_rows(wrong)} (counted from 0) are none of the {self.n_images:,} images."
+            )
+
+    def __len__(self) -> int:
+        return len(self.must) + len(self.cannot) + len(self.named) + len(self.rejected)
+
+    def among(self, n_images: int) -> Constraints:
+        """The same constraints where more images follow."""
+        return Constraints(n_images, self.must, self.cannot, self.named, self.rejected)
+
+    @property
+    def name_of(self) -> IntArray:
+        """The number of every image's name, int32 (n,); -1 = not named."""
+        numbers = {name: number for number, name in enumerate(sorted(set(self.named.values())))}
+        found = np.full(self.n_images, -1, np.int32)
+        found[list(self.named)] = [numbers[name] for name in self.named.values()]
+        return found
+
+    @property
+    def links(self) -> IntArray:
+        """Pairs that must be together, those of one name among them: a chain through every name's images."""
+        rows = np.fromiter(self.named, np.int32, len(self.named))
+        name = self.name_of[rows]
+        order = np.argsort(name, kind="stable")
+        rows, name = rows[order], name[order]
+        is_next = name[1:] == name[:-1]
+        return np.concatenate([self.must, np.stack([rows[:-1][is_next], rows[1:][is_next]], axis=1)])
+
+    def __repr__(self) -> str:
+        return (
+            f"Constraints: {len(self.must):,} pairs together, {len(self.cannot):,} apart, {len(self.named):,} images named, "
+            f"{len(self.rejected):,} rejected"
+        )
+
+
+def join_certain(constraints: Constraints) -> IntArray:
+    """For every image a number that it shares with all that must be with it, int32 (n,)."""
+    links = constraints.links
+    shape = (constraints.n_images, constraints.n_images)
+    graph = sparse.coo_array((np.ones(len(links), np.int8), (links[:, 0], links[:, 1])), shape)
+    number: IntArray = csgraph.connected_components(graph, directed=False)[1]
+    return number
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Corrections that cannot all be true.
+
+    Attributes:
+        chain: images that are said to be one identity, each linked to the next.
+        what: what is said of the first and the last of them.
+    """
+
+    chain: tuple[int, ...]
+    what: str
+
+    def sentence(self, describe: Describe = lambda row: f"image {row}") -> str:
+        """The contradiction in words, with the way out."""
+        chain = " = ".join(map(describe, self.chain))
+        said = f", and {chain} are said to be the same" if len(self.chain) > 1 else ""
+        first, last = describe(self.chain[0]), describe(self.chain[-1])
+        return f"Corrections contradict each other: {self.what.format(first=first, last=last)}{said}; undo one of them."
+
+
+def find_contradiction(constraints: Constraints) -> Contradiction | None:
+    """The first contradiction among the constraints, with the chain of images that makes it; None if there is none."""
+    atom = join_certain(constraints)
+    rejected = constraints.rejected
+    linked = np.isin(rejected, constraints.must)
+    if linked.any():
+        row = int(rejected[linked][0])
+        pair = constraints.must[(constraints.must == row).any(axis=1)][0]
+        return Contradiction((row, int(pair.sum()) - row), "{first} is said to be in no group")
+    if both := sorted(set(rejected.tolist()) & set(constraints.named)):
+        name = _braced(constraints.named[both[0]])
+        return Contradiction((both[0],), f"{{first}} is named {name} and said to be in no group")
+    broken = np.flatnonzero(atom[constraints.cannot[:, 0]] == atom[constraints.cannot[:, 1]])
+    if broken.size:
+        one, other = constraints.cannot[broken[0]].tolist()
+        return Contradiction(_chain(constraints, one, other), "{first} and {last} are said to be different")
+    first_of: dict[int, int] = {}
+    for row, name in constraints.named.items():
+        other = first_of.setdefault(int(atom[row]), row)
+        if constraints.named[other] != name:
+            names = _braced(constraints.named[other]), _braced(name)
+            what = f"{{first}} is named {names[0]} and {{last}} is named {names[1]}"
+            return Contradiction(_chain(constraints, other, row), what)
+    return None
+
+
+def _braced(name: str) -> str:
+    return repr(name).replace("{", "{{").replace("}", "}}")
+
+
+def _chain(constraints: Constraints, one: int, other: int) -> tuple[int, ...]:
+    """The shortest way from one image to another over pairs that must be together."""
+    links = constraints.links
+    shape = (constraints.n_images, constraints.n_images)
+    graph = sparse.coo_array((np.ones(len(links), np.int8), (links[:, 0], links[:, 1])), shape).tocsr()
+    before = csgraph.breadth_first_order(graph, one, directed=False)[1]
+    way = [other]
+    while way[-1] != one:
+        way.append(int(before[way[-1]]))
+    return tuple(reversed(way))
+
+
+def check_constraints(
+    constraints: Constraints, max_size: int, describe: Describe = lambda row: f"image {row}"
+) -> None:
+    """Refuse constraints that no groups can keep.
+
+    Raises:
+        InputError: they contradict each other (the message names the chain), or join more images than `max_size`.
+    """
+    found = find_contradiction(constraints)
+    if found is not None:
+        raise InputError(found.sentence(describe))
+    atom = join_certain(constraints)
+    sizes = np.bincount(atom, minlength=1)
+    if sizes.max() > max_size:
+        row = int(np.flatnonzero(atom == sizes.argmax())[0])
+        raise InputError(
+            f"Corrections say that {sizes.max():,} images are one identity ({describe(row)} is one of them), and max_size = "
+            f"{max_size:,}; set max_size to {sizes.max():,} or more."
+        )
+
+
+def confirm(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
+    """The scored pairs as corrected: confirmed ones without doubt; those that cannot be, or of rejected images, left out."""
+    links = np.sort(constraints.links, axis=1)
+    given = np.concatenate([links, constraints.cannot])
+    is_rejected = np.zeros(graph.n_images, np.bool_)
+    is_rejected[constraints.rejected] = True
+    kept = ~(_are_among(graph.ids, given) | is_rejected[graph.ids].any(axis=1))
+    doubt = np.concatenate([graph.doubt[kept], np.zeros(len(links), graph.doubt.dtype)])
+    return ConsensusGraph(np.concatenate([graph.ids[kept], links]), doubt, graph.n_images)
+
+
+def as_probabilities(
+    graph: ConsensusGraph, constraints: Constraints | None
+) -> tuple[ConsensusGraph, IntArray, DoubleArray, IntArray]:
+    """The pairs as corrected; pairs to make groups from with their probabilities; and every image's name as a number.
+
+    A pair that must be together has an infinite probability, one that cannot be an infinitely negative one: so has the mean
+    between any two groups that it lies between.
+    """
+    if constraints is None or not len(constraints):
+        probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
+        return graph, graph.ids, probability, np.full(graph.n_images, -1, np.int32)
+    constraints = constraints.among(graph.n_images)
+    corrected = confirm(graph, constraints)
+    probability = np.maximum(1 - corrected.doubt.astype(np.float64), 0)
+    probability[_are_among(corrected.ids, np.sort(constraints.links, axis=1))] = np.inf
+    ids = np.concatenate([corrected.ids, constraints.cannot])
+    probability = np.concatenate([probability, np.full(len(constraints.cannot), -np.inf)])
+    return corrected, ids, probability, constraints.name_of
+
+
+def _are_among(ids: IntArray, pairs: IntArray) -> BoolArray:
+    """Whether each pair is one of others; all have the smaller image first."""
+
+    def keys(of: IntArray) -> AnyArray:
+        return of[:, 0].astype(np.int64) << 32 | of[:, 1]
+
+    found: BoolArray = np.isin(keys(ids), keys(pairs))
+    return found

@@ -1,0 +1,166 @@
+"""Constraints: kept by both ways of grouping, as slow twins keep them; contradictions are named with their chain."""
+
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reference
+from cdp.consensus.constraints import Constraints, check_constraints, find_contradiction
+from cdp.consensus.grouping import group
+from cdp.consensus.settings import ConsensusSettings
+from cdp.errors import InputError
+from cdp.types import ConsensusGraph, Fate
+
+
+def random_case(seed):
+    """A graph of few images, and constraints that do not contradict each other: drawn from identities of the images."""
+    generator = np.random.default_rng(seed)
+    n_images = int(generator.integers(4, 16))
+    truth = generator.integers(0, 4, n_images)
+    every = np.array(list(combinations(range(n_images), 2)))
+    ids = every[np.sort(generator.choice(len(every), min(len(every), 4 * n_images), replace=False))]
+    graph = ConsensusGraph(ids, generator.random(len(ids)) ** 2, n_images)
+    rejected = np.flatnonzero(generator.random(n_images) < 0.1)
+    free = every[~np.isin(every, rejected).any(axis=1)]
+    asked = free[generator.choice(len(free), min(len(free), 6), replace=False)] if len(free) else free
+    is_same = truth[asked[:, 0]] == truth[asked[:, 1]]
+    named = {int(row): f"person {truth[row]}" for row in generator.choice(n_images, 4) if row not in rejected}
+    return graph, Constraints(n_images, asked[is_same], asked[~is_same], named, rejected), generator
+
+
+def links(constraints):
+    by_name = {}
+    for row, name in constraints.named.items():
+        by_name.setdefault(name, []).append(row)
+    together = [pair for rows in by_name.values() for pair in pairwise(rows)]
+    return [*map(tuple, constraints.must.tolist()), *together]
+
+
+def usable(graph, constraints):
+    """Pairs of images that are not rejected and that no correction speaks of."""
+    given_pairs = {*map(tuple, constraints.must.tolist()), *map(tuple, constraints.cannot.tolist())}
+    given_pairs |= {tuple(sorted(pair)) for pair in links(constraints)}
+    return [
+        row
+        for row, pair in enumerate(graph.ids.tolist())
+        if not set(pair) & set(constraints.rejected.tolist()) and tuple(pair) not in given_pairs
+    ]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_average_linkage_agrees_with_its_definition(seed):
+    graph, constraints, generator = random_case(seed)
+    k, bar = int(generator.integers(1, 12)), float(generator.choice([0.2, 0.4, 0.7]))
+    found = group(graph, ConsensusSettings.of(k=k, join_above=bar, max_size=50), constraints)
+    rows = usable(graph, constraints)
+    ends = [*graph.ids[rows].tolist(), *links(constraints)]
+    chance = [*(1 - graph.doubt[rows]).tolist(), *[1.0] * len(links(constraints))]
+    twin = reference.agglomerate(
+        ends,
+        chance,
+        graph.n_images,
+        k,
+        bar,
+        50,
+        links(constraints),
+        constraints.cannot.tolist(),
+        constraints.named,
+    )
+    alone = {frozenset([row]) for row in constraints.named if not any(row in one for one in twin)}
+    assert reference.partition(found.labels) == twin | alone
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_components_agree_with_joining_the_surest_first(seed):
+    graph, constraints, _ = random_case(seed)
+    found = group(graph, ConsensusSettings.of("paper", max_size=50), constraints)
+    rows = usable(graph, constraints)
+    twin = reference.join_surest(
+        graph.ids[rows].tolist(),
+        graph.doubt[rows].tolist(),
+        graph.n_images,
+        links(constraints),
+        constraints.cannot.tolist(),
+        constraints.named,
+    )
+    alone = {frozenset([row]) for row in constraints.named if not any(row in one for one in twin)}
+    assert reference.partition(found.labels) == twin | alone
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["components", "average"]), st.integers(2, 6))
+def test_constraints_and_the_greatest_size_are_kept(seed, grouping, max_size):
+    graph, constraints, _ = random_case(seed)
+    atoms = reference.join_together(graph.n_images, links(constraints))
+    largest = max(max_size, *map(len, atoms))
+    labels = group(graph, ConsensusSettings.of(grouping=grouping, max_size=largest), constraints)
+    found = labels.labels
+    for one, other in links(constraints):
+        assert found[one] == found[other] >= 0
+    for one, other in constraints.cannot.tolist():
+        assert found[one] != found[other] or found[one] < 0
+    for one, other in combinations(constraints.named, 2):
+        assert (found[one] == found[other]) == (constraints.named[one] == constraints.named[other])
+    assert (found[constraints.rejected] == -1).all()
+    assert (labels.fate[constraints.rejected] == Fate.REJECTED).all()
+    assert np.bincount(found[found >= 0], minlength=1).max() <= largest
+
+
+@pytest.mark.parametrize("grouping", ["components", "average"])
+def test_no_constraints_change_nothing(grouping):
+    graph, _, _ = random_case(5)
+    chosen = ConsensusSettings.of(grouping=grouping)
+    free = group(graph, chosen, Constraints(graph.n_images))
+    np.testing.assert_array_equal(free.labels, group(graph, chosen).labels)
+    np.testing.assert_array_equal(free.confidence, group(graph, chosen).confidence)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "sentence"),
+    [
+        (
+            Constraints(9, must=np.array([[0, 1], [1, 2], [2, 3]]), cannot=np.array([[3, 0]])),
+            "image 0 and image 3 are said to be different, and image 0 = image 1 = image 2 = image 3 are said to be the same",
+        ),
+        (
+            Constraints(9, must=np.array([[4, 5]]), named={4: "Anna", 5: "Bert {0}"}),
+            "image 4 is named 'Anna' and image 5 is named 'Bert {0}', and image 4 = image 5 are said to be the same",
+        ),
+        (
+            Constraints(9, must=np.array([[4, 5]]), rejected=np.array([5])),
+            "image 5 is said to be in no group, and image 5 = image 4 are said to be the same",
+        ),
+        (
+            Constraints(9, named={5: "Anna"}, rejected=np.array([5])),
+            "image 5 is named 'Anna' and said to be in no group",
+        ),
+        (
+            Constraints(9, cannot=np.array([[1, 7]]), named={1: "Anna", 7: "Anna"}),
+            "image 1 and image 7 are said to be different, and image 1 = image 7 are said to be the same",
+        ),
+    ],
+)
+def test_contradictions_are_named_with_their_chain(constraints, sentence):
+    with pytest.raises(InputError) as error:
+        check_constraints(constraints, 600)
+    assert str(error.value) == f"Corrections contradict each other: {sentence}; undo one of them."
+
+
+def test_messages_can_call_images_by_their_paths():
+    constraints = Constraints(3, must=np.array([[0, 1]]), cannot=np.array([[0, 1]]))
+    found = find_contradiction(constraints)
+    assert found is not None
+    assert "a.jpg and b.jpg are said to be different" in found.sentence(["a.jpg", "b.jpg"].__getitem__)
+
+
+def test_what_is_wrong_with_constraints_is_said():
+    with pytest.raises(InputError, match=r"rows -1, 9 \(counted from 0\) are none of the 9 images"):
+        Constraints(9, must=np.array([[-1, 9]]))
+    with pytest.raises(InputError, match="image 3 cannot differ from itself"):
+        Constraints(9, cannot=np.array([[3, 3]]))
+    many = Constraints(9, must=np.array([[0, 1], [1, 2]]))
+    with pytest.raises(InputError, match=r"say that 3 images are one identity .* set max_size to 3 or more"):
+        check_constraints(many, 2)
