@@ -23,6 +23,7 @@ NAMES = (
     "presets",
     "identification",
     "training",
+    "ray_overhead",
 )
 
 

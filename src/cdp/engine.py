@@ -1,19 +1,25 @@
-"""What a computation may take of the machine; results do not depend on it."""
+"""What a computation runs on and may take; results do not depend on it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from cdp.memory import parse_bytes
 from cdp.settings import check_settings, setting
 
+if TYPE_CHECKING:
+    from cdp.parallel import Workers
+
+ON_RAY = ("engine", "ray_address")
+"""Settings of Engine that a command has only if it gives work to Ray."""
 MOST_THREADS = 4096
 """More than any machine has cores; beyond it a number of threads is a slip."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Device, threads and memory."""
+    """Device, threads, memory, and whether blocks of work go to Ray."""
 
     device: str = setting(
         "auto",
@@ -29,6 +35,28 @@ class Engine:
     memory_budget: str = setting(
         "2GB", "What blocks and decoded images may take together, e.g. 500MB.", check=parse_bytes
     )
+    engine: Literal["threads", "ray"] = setting(
+        "threads", "Where blocks of work run: on threads of this process, or on Ray's processes and machines."
+    )
+    ray_address: str = setting(
+        "local",
+        "The Ray cluster: local (this machine's cores, as long as the command runs), auto (the one that this node belongs "
+        "to) or its address, e.g. head:6379.",
+    )
 
     def __post_init__(self) -> None:
         check_settings(self, getattr(self, "section", ""))
+
+    @property
+    def search_device(self) -> str:
+        """Where k-NN searches compute: on Ray, the cores of all nodes are worth more than one GPU here."""
+        return "cpu" if self.engine == "ray" else self.device
+
+    @property
+    def workers(self) -> Workers:
+        """What blocks run on, for `cdp.parallel.map_shared`."""
+        if self.engine == "threads":
+            return self.threads
+        from cdp.ray_pool import RayPool
+
+        return RayPool(self.ray_address, self.threads, self.memory_budget)

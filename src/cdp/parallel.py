@@ -1,29 +1,58 @@
-"""Blocks on threads. Blocks do not depend on the number of threads, so neither do results."""
+"""Blocks of work on threads or on other workers. Blocks do not depend on the number of workers, so neither do results."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from threadpoolctl import threadpool_limits
 
 from cdp.errors import InputError
 
+Shared = TypeVar("Shared")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def count_threads(threads: int = 0) -> int:
-    """Number of threads to use: so many, or with 0 as many as this process may run on."""
-    if threads == 0:
+class Pool(Protocol):
+    """Workers that share no memory with this process, such as those of a cluster."""
+
+    def map(
+        self, function: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
+    ) -> Iterator[Result]:
+        """function(shared, item) for every item, in order."""
+
+
+Workers: TypeAlias = int | Pool
+"""What blocks run on: so many threads of this process (0 = all cores), or a pool."""
+
+
+def count_threads(threads: Workers = 0) -> int:
+    """Number of threads to use here: so many; with 0 or beside a pool as many as this process may run on."""
+    if not isinstance(threads, int) or threads == 0:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else (os.cpu_count() or 1)
     if threads < 0:
         raise InputError(f"threads={threads}: give a number of threads, or 0 for all cores.")
     return threads
+
+
+def map_shared(
+    function: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item], workers: Workers
+) -> Iterator[Result]:
+    """function(shared, item) for every item, in order, on whatever workers there are.
+
+    `shared` is what all items need and nobody changes; it is sent to other processes once. An item holds what it alone
+    needs. Items are taken from their iterator as workers become free, so a late item may depend on early results where
+    that changes nothing but the time it takes. The function is one of a module, not a closure.
+    """
+    if isinstance(workers, int):
+        return map_blocks(partial(function, shared), items, workers)
+    return workers.map(function, shared, items)
 
 
 def map_blocks(

@@ -16,13 +16,14 @@ each_file = pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.rel
 
 LAYERS = (
     {"errors"},
-    {"devices", "files", "input_blocks", "kernels", "memory", "parallel", "progress", "settings"},
+    {"devices", "files", "input_blocks", "kernels", "memory", "packing", "parallel", "progress", "settings"},
+    {"ray_pool"},
     {"engine", "types"},
     {"graph"},
     {"consensus", "data"},
     {"evaluate", "store"},
     {"labeling", "nets"},
-    {"collection", "config", "report"},
+    {"collection", "config", "faces", "report"},
     {"export", "run"},
     {"lab"},
     {"cli"},
@@ -104,7 +105,9 @@ def test_nothing_but_the_command_line_imports_the_laboratory():
 def test_heavy_libraries_stay_where_they_belong(file):
     homes = {
         "torch": {"nets", "devices"},
-        "ray": {"engine"},
+        "onnxruntime": {"nets"},
+        "onnx": {"nets"},
+        "ray": {"ray_pool"},
         "faiss": set(),
         "matplotlib": {"report", "evaluate", "cli"},
         "rich": {"progress", "cli"},
@@ -112,7 +115,7 @@ def test_heavy_libraries_stay_where_they_belong(file):
         "leidenalg": {"lab"},
         "igraph": {"lab"},
         "infomap": {"lab"},
-        "pickle": {"data"},
+        "pickle": {"data", "packing"},
     }
     for name in imports(file, everywhere=True):
         library = name.split(".")[0]
@@ -148,7 +151,7 @@ def test_importing_is_light():
         text=True,
         check=True,
     ).stdout.split()
-    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "matplotlib"}
+    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "matplotlib", "onnxruntime"}
     assert not heavy & set(loaded)
 
 

@@ -90,7 +90,7 @@ def test_all_three_resolve_to_the_same_values(preset, monkeypatch):
     result = CliRunner().invoke(app, ["label", "x", "--out", "y", "--preset", preset])
     assert result.exit_code == 0, result.output
     assert seen == [(expected, Engine())]
-    assert CDP(preset).engine == slice_of(recipe.engine, Engine) == Engine()
+    assert CDP(preset).engine_settings == slice_of(recipe.engine, Engine) == Engine()
 
 
 def test_a_written_recipe_says_the_same_too():

@@ -53,7 +53,7 @@ WRONG = [
     *(("example", "--identities", value) for value in ("0", "-1", HUGE)),
     *(("train", option, "nan") for option in ("--weight-decay", "--rate", "--momentum")),
     *(("train", "--seed", value) for value in ("-1", HUGE)),
-    *(("embed", "--batch", value) for value in ("0", "-1")),
+    *(("embed", "--batch", value) for value in ("-1", HUGE)),
     *(("networks", "--classes", value) for value in ("0", HUGE)),
     *(("networks", "--size", value) for value in ("0", HUGE)),
     *(("baselines", "--seed", value) for value in ("-1", str(2**32))),

@@ -15,7 +15,7 @@ from typer import Argument, Option
 from cdp.cli.app import QuietOption, SeedOption, app, plain_errors, print_table
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.consensus.settings import PRESETS, ConsensusSettings, SearchSettings
-from cdp.engine import Engine
+from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ FORMAT = 1
 
 
 @app.command()
-@with_settings(SearchSettings, Engine, without=["device"])
+@with_settings(SearchSettings, Engine, without=["device", *ON_RAY])
 @plain_errors()
 def baselines(
     unlabeled: Annotated[

@@ -1,15 +1,13 @@
-"""`cdp networks`, `train`, `embed`, `join` and `ensemble`: images into networks into views."""
+"""`cdp networks`, `train`, `join` and `ensemble`: images into networks."""
 
 from __future__ import annotations
 
-import csv
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,7 +23,7 @@ from cdp.cli.app import (
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.image_commands import ManifestArgument
 from cdp.cli.signals import resumable
-from cdp.engine import Engine
+from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
 from cdp.nets.recipe import Recipe
 from cdp.settings import setting, settings_of
@@ -33,7 +31,6 @@ from cdp.settings import setting, settings_of
 if TYPE_CHECKING:
     from cdp.nets.processes import World
     from cdp.progress import Progress
-    from cdp.types import Views
     from cdp.types.manifest import Manifest
 
 
@@ -90,7 +87,7 @@ def networks(
 
 
 @app.command()
-@with_settings(Recipe, Engine, RunOptions, flags=_FLAGS)
+@with_settings(Recipe, Engine, RunOptions, without=ON_RAY, flags=_FLAGS)
 @plain_errors()
 def train(
     manifest: ManifestArgument,
@@ -114,7 +111,7 @@ def train(
 
 
 @app.command()
-@with_settings(Recipe, Engine, RunOptions, flags=_FLAGS)
+@with_settings(Recipe, Engine, RunOptions, without=ON_RAY, flags=_FLAGS)
 @plain_errors()
 def join(
     labeled: ManifestArgument,
@@ -170,31 +167,6 @@ def join(
 
 
 @app.command()
-@with_settings(Engine, RunOptions, only=("device", "threads", "root", "skip", "trunks"))
-@plain_errors()
-def embed(
-    manifest: ManifestArgument,
-    networks: Annotated[Path, typer.Option(help="The --out of cdp train or cdp join.")],
-    base: Annotated[str, typer.Option(help="Which of the networks is the base.")],
-    out: OutOption,
-    given: Given,
-    member: Annotated[
-        list[str] | None, typer.Option(help="A committee member; repeatable [default: all others].")
-    ] = None,
-    alone: Annotated[bool, typer.Option("--alone", help="The base only, no committee.")] = False,
-    flip: Annotated[bool, typer.Option("--flip", help="Average with the mirrored image.")] = False,
-    batch: Annotated[int, typer.Option(help="Images per forward pass.", min=1, max=10**6)] = 256,
-    force: ForceOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Embed images with trained networks; row = manifest row. A killed run goes on where it was."""
-    options: dict[str, Any] = {"flip": flip, "batch": batch, "force": force, "quiet": quiet}
-    views = embed_images(manifest, networks, base, out, given, members=[] if alone else member, **options)
-    if not quiet:
-        typer.echo(f"{views}\nWritten to {out}. Next: cdp label {out} …")
-
-
-@app.command()
 @plain_errors()
 def ensemble(
     views: Annotated[Path, typer.Argument(help="Views with several models.")],
@@ -212,85 +184,6 @@ def ensemble(
     save(made, out, force=force, inputs=[views])
     if not quiet:
         typer.echo(f"{made}\nWritten to {out}.")
-
-
-def embed_images(
-    manifest: str,
-    networks: Path,
-    base: str,
-    out: Path,
-    given: Given,
-    *,
-    members: Sequence[str] | None,
-    flip: bool = False,
-    batch: int = 256,
-    force: bool = False,
-    quiet: bool = False,
-) -> Views:
-    """Views of a manifest's images by trained networks; `given` are settings of Engine and RunOptions."""
-    options, engine = settings_from(RunOptions, given), settings_from(Engine, given)
-    with _torch(options, engine, quiet) as (world, progress):
-        if world.is_shared:
-            raise InputError("cdp embed runs as one process; start it without torchrun.")
-        from cdp.nets.extract import extract_views
-
-        return extract_views(
-            networks,
-            options.read(manifest),
-            out,
-            base=base,
-            members=members,
-            flip=flip,
-            batch=batch,
-            threads=engine.threads,
-            force=force,
-            inputs=[manifest, options.skip],
-            device=engine.device,
-            progress=progress,
-        )
-
-
-class Embed(Protocol):
-    """Embeds images by a trained network; answers with the views' folder."""
-
-    def __call__(self, network: Path, images: Path) -> Path:
-        """Embed a manifest, a folder of images or an InsightFace pack."""
-
-
-@contextmanager
-def embedding(*, flip: bool, threads: int, quiet: bool, device: str = "auto") -> Iterator[Embed]:
-    """For `cdp eval … --network`: embeds into a temporary folder that is gone afterwards."""
-    with TemporaryDirectory(prefix="cdp-eval-") as home:
-
-        def embed(network: Path, images: Path) -> Path:
-            if not (network / "card.json").exists():
-                raise InputError(
-                    f"{network}: not a trained network; give its own folder, such as nets/small_resnet."
-                )
-            out = Path(mkdtemp(dir=home)) / "views"
-            manifest = _unpack(images, out.parent) if images.suffix == ".bin" else images
-            given = {"threads": threads, "device": device}
-            embed_images(
-                str(manifest), network.parent, network.name, out, given, members=[], flip=flip, quiet=quiet
-            )
-            return out
-
-        yield embed
-
-
-def _unpack(pack: Path, folder: Path) -> Path:
-    """The images of a verification pack as files and a manifest, in the pack's order."""
-    from cdp.data.verification_packs import read_verification_pack
-
-    manifest = folder / "images.csv"
-    with manifest.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["path", "identity"])
-        for row, content in enumerate(read_verification_pack(pack).images):
-            name = f"{row:06d}.png"
-            (folder / name).write_bytes(content)
-            rows.writerow([name, -1])
-    return manifest
 
 
 def _count_parameters(classes: int, size: int, recipe: Recipe, trunks: str | None) -> list[dict[str, Any]]:
@@ -329,7 +222,7 @@ def _training(
         given = given | {name: parse_value(known[name], text, f"--set {name}")}
     recipe, engine = settings_from(Recipe, given), settings_from(Engine, given)
     options = settings_from(RunOptions, given)
-    with _torch(options, engine, quiet) as (world, progress):
+    with torch_ready(options, engine, quiet) as (world, progress):
         from cdp.nets.loop import LoopOptions
 
         loop = LoopOptions(
@@ -349,7 +242,7 @@ def _training(
 
 
 @contextmanager
-def _torch(options: RunOptions, engine: Engine, quiet: bool) -> Iterator[tuple[World, Progress]]:
+def torch_ready(options: RunOptions, engine: Engine, quiet: bool) -> Iterator[tuple[World, Progress]]:
     """Torch with its threads, the processes that torchrun started, the user's trunks and the progress bars."""
     from cdp.nets.torchvision_guard import require
 

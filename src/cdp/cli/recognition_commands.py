@@ -14,7 +14,7 @@ from typer import Option
 
 from cdp.cli.app import evaluation, plain_errors, print_table
 from cdp.cli.derived_options import Given, settings_from, with_settings
-from cdp.engine import Engine
+from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
 from cdp.settings import setting
 
@@ -64,7 +64,7 @@ class EvaluationOptions:
         self, engine: Engine, images: Sequence[Path], own: Sequence[Any], other: Sequence[Any]
     ) -> Iterator[dict[str, Sequence[Any]]]:
         """What is measured, by title; where a network is given, its embeddings of the images come first instead."""
-        from cdp.cli.network_commands import embedding
+        from cdp.cli.embed_commands import embedding
 
         ways = (("", self.network, own), ("against ", self.against_network, other))
         found: dict[str, Sequence[Any]] = {}
@@ -99,7 +99,7 @@ class EvaluationOptions:
             _print_figures(measured, compare, print_one, as_json=self.json)
 
 
-with_evaluation = with_settings(EvaluationOptions, Engine, without=["memory_budget"], flags=_FLAGS)
+with_evaluation = with_settings(EvaluationOptions, Engine, without=["memory_budget", *ON_RAY], flags=_FLAGS)
 
 
 @evaluation.command("verification")

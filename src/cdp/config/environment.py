@@ -25,6 +25,7 @@ def check_environment(recipe: RunRecipe) -> bool:
     check_paths(recipe)
     try:
         find_accelerator(recipe.engine.device)
+        recipe.engine.workers  # noqa: B018 (whether Ray is installed is not to be found out after training)
     except InputError as error:
         raise InputError(f"engine.{error}") from None
     if source_kind(recipe) == "images":

@@ -23,7 +23,7 @@ from cdp.graph.exact import similarities
 from cdp.graph.neighbor_lists import sort_rows
 from cdp.input_blocks import EVIDENCE
 from cdp.kernels import kernel
-from cdp.parallel import map_blocks, spans
+from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import FloatArray, IntArray, LongArray
@@ -44,7 +44,7 @@ def search_together(
     graphs: Sequence[KnnGraph],
     k: int,
     *,
-    threads: int = 0,
+    threads: Workers = 0,
     progress: Progress = no_progress,
 ) -> KnnGraph:
     """The k nearest neighbors of every image in all models together, among its neighbors in the single models.
@@ -57,35 +57,45 @@ def search_together(
         return graphs[0].nearest(k)
     neighbors = np.full((n_images, k), -1, np.int32)
     similarity = np.full((n_images, k), -np.inf, np.float32)
-    width = sum(graph.k for graph in graphs)
-
-    def search(span: tuple[int, int]) -> int:
-        ids = np.concatenate([graph.neighbors[span[0] : span[1]] for graph in graphs], axis=1)
-        ids = np.sort(ids, axis=1)
-        ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
-        present = np.flatnonzero(ids.ravel() >= 0)
-        ends = np.stack([present // width + span[0], ids.ravel()[present]], axis=1)
-        mean = np.full(ids.shape, -np.inf, np.float32)
-        mean.reshape(-1)[present] = _mean_similarity(views, ends)
-        # The best k in any order first: sorting lists of hundreds would take longer than measuring them.
-        best = np.argpartition(-mean, min(k, width - 1), axis=1)[:, :k]
-        best.sort(axis=1)
-        found, value = np.take_along_axis(ids, best, axis=1), np.take_along_axis(mean, best, axis=1)
-        sort_rows(value, found)
-        neighbors[span[0] : span[1], : found.shape[1]] = found
-        similarity[span[0] : span[1], : found.shape[1]] = value
-        return span[1]
-
-    for done in map_blocks(search, spans(n_images, _ROWS_PER_BLOCK), threads):
-        progress("neighbors in all models", done, n_images)
+    cut = spans(n_images, _ROWS_PER_BLOCK)
+    blocks = (
+        (start, np.concatenate([graph.neighbors[start:stop] for graph in graphs], axis=1))
+        for start, stop in cut
+    )
+    found = map_shared(_search_block, (tuple(views), k), blocks, threads)
+    for (start, stop), (ids, mean) in zip(cut, found, strict=True):
+        neighbors[start:stop, : ids.shape[1]] = ids
+        similarity[start:stop, : ids.shape[1]] = mean
+        progress("neighbors in all models", stop, n_images)
     return KnnGraph(neighbors, similarity, graphs[0].method)
 
 
-def _mean_similarity(views: Views, ends: LongArray) -> FloatArray:
+def _search_block(
+    shared: tuple[tuple[Embeddings, ...], int], block: tuple[int, IntArray]
+) -> tuple[IntArray, FloatArray]:
+    """The nearest of the images' neighbors, given by the first image and all lists side by side."""
+    models, k = shared
+    start, lists = block
+    ids = np.sort(lists, axis=1)
+    width = ids.shape[1]
+    ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
+    present = np.flatnonzero(ids.ravel() >= 0)
+    ends = np.stack([present // width + start, ids.ravel()[present]], axis=1)
+    mean = np.full(ids.shape, -np.inf, np.float32)
+    mean.reshape(-1)[present] = _mean_similarity(models, ends)
+    # The best k in any order first: sorting lists of hundreds would take longer than measuring them.
+    best = np.argpartition(-mean, min(k, width - 1), axis=1)[:, :k]
+    best.sort(axis=1)
+    found, value = np.take_along_axis(ids, best, axis=1), np.take_along_axis(mean, best, axis=1)
+    sort_rows(value, found)
+    return found, value
+
+
+def _mean_similarity(models: Sequence[Embeddings], ends: LongArray) -> FloatArray:
     total = np.zeros(len(ends), np.float32)
-    for model in views:
+    for model in models:
         total += similarities(model, ends)
-    return total / np.float32(len(views))
+    return total / np.float32(len(models))
 
 
 @dataclass(frozen=True, eq=False)

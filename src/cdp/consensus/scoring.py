@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cdp.consensus.mediator import Mediator, is_more_probable
@@ -10,10 +12,10 @@ from cdp.consensus.settings import GroupingSettings
 from cdp.consensus.vote import vote
 from cdp.engine import Engine
 from cdp.memory import rows_within
-from cdp.parallel import map_blocks, spans
+from cdp.parallel import map_shared, spans
 from cdp.progress import Progress, no_progress
-from cdp.types import ConsensusGraph, Pairs
-from cdp.types.arrays import BoolArray, FloatArray
+from cdp.types import ConsensusGraph, Pairs, Views
+from cdp.types.arrays import BoolArray, FloatArray, IntArray
 
 _MOST_PAIRS_PER_BLOCK = 65_536
 
@@ -41,23 +43,32 @@ def score_pairs(
     """
     engine = engine or Engine()
 
-    def judge(span: tuple[int, int]) -> tuple[int, BoolArray, FloatArray]:
-        opinions = extract_features(source, pairs.ids[span[0] : span[1]])
-        if mediator is None:
-            accepted, doubt = vote(opinions, settings.quorum, settings.vote_threshold)
-        else:
-            doubt = mediator.doubt(opinions.matrix(mediator.inputs))
-            accepted = is_more_probable(doubt, settings.kept_above)
-        return span[1], accepted, doubt[accepted]
-
     # Several blocks are under way at once, so each gets a share of the budget.
     rows = min(_MOST_PAIRS_PER_BLOCK, rows_within(engine.memory_budget, 4 * source.bytes_per_pair))
     kept = np.zeros(len(pairs), np.bool_)
     doubts = [np.empty(0, np.float32)]
     start = 0
-    for stop, part, doubt in map_blocks(judge, spans(len(pairs), rows), engine.threads):
+    # Without the images' names, which nobody needs here and every worker would be sent.
+    bare = replace(source, views=Views(source.views.base, source.views.committee))
+    blocks = (pairs.ids[first:last] for first, last in spans(len(pairs), rows))
+    for part, doubt in map_shared(_judge, (bare, mediator, settings), blocks, engine.workers):
+        stop = start + len(part)
         kept[start:stop] = part
         doubts.append(doubt)
         start = stop
         progress("pairs", stop, len(pairs))
     return ConsensusGraph(pairs.ids[kept], np.concatenate(doubts), pairs.n_images)
+
+
+def _judge(
+    shared: tuple[FeatureSource, Mediator | None, GroupingSettings], ids: IntArray
+) -> tuple[BoolArray, FloatArray]:
+    """Which of some pairs are kept, and the doubt about those."""
+    source, mediator, settings = shared
+    opinions = extract_features(source, ids)
+    if mediator is None:
+        accepted, doubt = vote(opinions, settings.quorum, settings.vote_threshold)
+    else:
+        doubt = mediator.doubt(opinions.matrix(mediator.inputs))
+        accepted = is_more_probable(doubt, settings.kept_above)
+    return accepted, doubt[accepted]

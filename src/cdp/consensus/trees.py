@@ -19,7 +19,7 @@ from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
 from cdp.memory import parse_bytes, rows_within
-from cdp.parallel import map_blocks, spans
+from cdp.parallel import map_blocks, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Pairs
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
@@ -114,23 +114,29 @@ def estimate_probabilities(
             judges.append(earlier.judges[number])
             probability = earlier.passes[number].copy()
         open_rows = np.flatnonzero(np.isnan(probability))
-
-        def judge(
-            span: tuple[int, int],
-            judges: Sequence[BoostedTrees] = judges[-1],
-            open_rows: LongArray = open_rows,
-            probability: FloatArray = probability,
-        ) -> int:
-            rows = open_rows[slice(*span)]
-            odds = _cross_fitted(judges, evidence.rows(rows), known.first[rows], known.second[rows])
-            probability[rows] = 1 / (1 + np.exp(-odds))
-            return span[1]
-
-        for done in map_blocks(judge, spans(len(open_rows), evidence.rows_per_block), engine.threads):
+        blocks = [open_rows[slice(*span)] for span in spans(len(open_rows), evidence.rows_per_block)]
+        asked = ((rows, known.first[rows], known.second[rows]) for rows in blocks)
+        done = 0
+        for rows, judged in zip(
+            blocks, map_shared(_judge, (evidence, judges[-1]), asked, engine.workers), strict=True
+        ):
+            probability[rows] = judged
+            done += len(rows)
             progress(f"trees, pass {number + 1} of {passes}", done, len(open_rows))
         answers.append(probability)
         evidence.add_second_order(probability)
     return TreeAnswers(tuple(answers), tuple(judges))
+
+
+def _judge(
+    shared: tuple[_Evidence, Sequence[BoostedTrees]], block: tuple[LongArray, IntArray, IntArray]
+) -> DoubleArray:
+    """Probabilities of some pairs, given by their rows and the folds of their ends."""
+    evidence, judges = shared
+    rows, first, second = block
+    odds = _cross_fitted(judges, evidence.rows(rows), first, second)
+    probability: DoubleArray = 1 / (1 + np.exp(-odds))
+    return probability
 
 
 class _Evidence:
@@ -150,12 +156,11 @@ class _Evidence:
         )
         if keep and 4 * len(pairs) * n_columns <= parse_bytes(engine.memory_budget) / 2:
             own = np.empty((len(pairs), n_columns), np.float32)
-
-            def extract(span: tuple[int, int]) -> None:
-                own[span[0] : span[1]] = extract_evidence(source, pairs.ids[span[0] : span[1]])
-
-            for _ in map_blocks(extract, spans(len(pairs), self.rows_per_block), engine.threads):
-                pass
+            cut = spans(len(pairs), self.rows_per_block)
+            blocks = (pairs.ids[start:stop] for start, stop in cut)
+            extracted = map_shared(extract_evidence, source, blocks, engine.workers)
+            for (start, stop), part in zip(cut, extracted, strict=True):
+                own[start:stop] = part
             self._own = own
 
     def add_second_order(self, probability: FloatArray) -> None:

@@ -58,6 +58,8 @@ def _read_folder(folder: Path, root: str | Path | None) -> Manifest:
     if {"card.json", "labeled.csv"} <= names or {"card.json", "labeled.parquet"} <= names:
         parts = ", ".join(file.name for file in files if file.suffix in TABLE_SUFFIXES)
         raise InputError(f"{folder}: holds the parts of a split; give one of {parts}.")
+    if {"card.json", "faces.csv"} <= names:  # what `cdp align` wrote
+        return _present(read_table(folder / "faces.csv"), folder / "faces.csv")
     records = [file for file in files if file.suffix.lower() == ".rec"]
     if records:
         if len(records) > 1:

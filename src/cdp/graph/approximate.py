@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -16,7 +18,7 @@ from cdp.graph.neighbor_lists import insert_hits
 from cdp.graph.neighbor_passes import improve
 from cdp.graph.recall import find_true_neighbors
 from cdp.kernels import kernel
-from cdp.parallel import map_blocks, spans
+from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import FloatArray, IntArray
@@ -40,7 +42,7 @@ def approximate_graph(
     recall: float,
     *,
     seed: int = 0,
-    threads: int = 0,
+    threads: Workers = 0,
     device: str = "auto",
     progress: Progress = no_progress,
     step: str = "k-NN graph",
@@ -62,10 +64,10 @@ def approximate_graph(
     nearest = nearest_clusters(embeddings, centroids, plan.clusters, threads=threads)
     best = np.full((n_images, k), -np.inf, np.float32)
     ids = np.full((n_images, k), -1, np.int32)
-    product = _make_product(embeddings, device)
 
     def look_into(first: int, last: int) -> None:
-        for done in _search_clusters(product, nearest, first, last, len(centroids), best, ids, threads):
+        shared = _Looking(embeddings, device, nearest, first, last)
+        for done in _search_clusters(shared, len(centroids), best, ids, threads):
             progress(step, int(n_images * (first + done * (last - first)) / (last + plan.passes)), n_images)
 
     look_into(0, 1)  # its own cluster first: the list is then full, and few images of the others are better
@@ -87,56 +89,97 @@ def approximate_graph(
     return KnnGraph(ids, similarity, "approximate", truth.recall(similarity))
 
 
-def _search_clusters(
-    product: Product,
-    nearest: IntArray,
-    first: int,
-    last: int,
-    n_clusters: int,
-    best: FloatArray,
-    ids: IntArray,
-    threads: int,
-) -> Iterator[float]:
-    """Compare every image with the images at home in its first-th to last-th nearest clusters, for the lists of both.
+@dataclass(frozen=True, eq=False)
+class _Looking:
+    """Every image looks into its first-th to last-th nearest clusters."""
 
-    Yields the share of clusters that are done. A bar that a thread reads while it is raised lets too many pass, never too
-    few, and lists do not depend on the order in which they are filled.
+    embeddings: Embeddings
+    device: str
+    nearest: IntArray
+    first: int
+    last: int
+
+    @cached_property
+    def product(self) -> Product:
+        """From the ids of two sets of images to the table of their similarities."""
+        accelerator = find_accelerator(self.device)
+        if accelerator is not None:
+            from cdp.graph.tiles_torch import make_product
+
+            return make_product(self.embeddings, accelerator)
+        return partial(_multiply, self.embeddings)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cluster:
+    """A cluster: the images at home in it, those that look into it, and the least similarity that counts for each."""
+
+    number: int
+    gallery: IntArray
+    visitors: IntArray
+    gallery_bars: FloatArray
+    visitor_bars: FloatArray
+
+
+def _search_clusters(
+    looking: _Looking, n_clusters: int, best: FloatArray, ids: IntArray, threads: Workers
+) -> Iterator[float]:
+    """Compare every image with the images at home in the clusters that it looks into, for the lists of both.
+
+    Yields the share of clusters that are done. A bar that is out of date lets too many pass, never too few, and lists do not
+    depend on the order in which they are filled.
     """
+    nearest, first, last = looking.nearest, looking.first, looking.last
     home, home_bounds = group(np.ascontiguousarray(nearest[:, 0]), n_clusters)
     visits, visit_bounds = group(nearest[:, first:last].ravel(), n_clusters)
 
-    def search(cluster: int) -> list[Hits]:
-        gallery = home[home_bounds[cluster] : home_bounds[cluster + 1]]
-        visitors = visits[visit_bounds[cluster] : visit_bounds[cluster + 1]] // (last - first)
-        if len(gallery) == 0:
-            return []
-        return [
-            _find_hits(product(queries, gallery), queries, gallery, cluster, nearest, first, last, best)
-            for queries in (
-                visitors[slice(*span)] for span in spans(len(visitors), max(1, _TILE_ENTRIES // len(gallery)))
-            )
-        ]
+    def clusters() -> Iterator[_Cluster]:
+        for number in range(n_clusters):
+            gallery = home[home_bounds[number] : home_bounds[number + 1]]
+            visitors = visits[visit_bounds[number] : visit_bounds[number + 1]] // (last - first)
+            yield _Cluster(number, gallery, visitors, best[gallery, -1], best[visitors, -1])
 
-    for done, found in enumerate(map_blocks(search, range(n_clusters), threads), 1):
+    if isinstance(threads, int):
+        looking.product  # noqa: B018 (made once, before threads want it)
+    for done, found in enumerate(map_shared(_look_into, looking, clusters(), threads), 1):
         for hits in found:
             insert_hits(*hits, best, ids, first > 1)
         yield done / n_clusters
+
+
+def _look_into(looking: _Looking, cluster: _Cluster) -> list[Hits]:
+    """What may belong into the lists of a cluster's images and its visitors."""
+    if len(cluster.gallery) == 0:
+        return []
+    return [
+        _find_hits(
+            looking.product(cluster.visitors[start:stop], cluster.gallery),
+            cluster.visitors[start:stop],
+            cluster.visitor_bars[start:stop],
+            cluster.gallery,
+            cluster.gallery_bars,
+            cluster.number,
+            looking.nearest,
+            looking.first,
+            looking.last,
+        )
+        for start, stop in spans(len(cluster.visitors), max(1, _TILE_ENTRIES // len(cluster.gallery)))
+    ]
 
 
 @kernel
 def _find_hits(
     tile: FloatArray,
     queries: IntArray,
+    query_bars: FloatArray,
     gallery: IntArray,
+    bars: FloatArray,
     cluster: int,
     nearest: IntArray,
     first: int,
     last: int,
-    best: FloatArray,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Pairs of a tile that are good enough for the list of one of the two; each pair of images occurs in one tile only."""
-    end = best.shape[1] - 1
-    bars = best[gallery, end]
     width = len(gallery)
     rows = np.empty(2 * tile.size, np.int32)
     images = np.empty(2 * tile.size, np.int32)
@@ -144,7 +187,7 @@ def _find_hits(
     n_hits = 0
     for query in range(len(queries)):
         image = queries[query]
-        bar = best[image, end]
+        bar = query_bars[query]
         line = tile[query]
         for start in range(0, width, _CHUNK):
             if start + _CHUNK <= width:
@@ -168,7 +211,8 @@ def _find_hits(
                 if value >= bars[column]:
                     rows[n_hits], images[n_hits], values[n_hits] = other, image, value
                     n_hits += 1
-    return rows[:n_hits], images[:n_hits], values[:n_hits]
+    # Copies: a view of the few that were found would keep the memory of all that might have been.
+    return rows[:n_hits].copy(), images[:n_hits].copy(), values[:n_hits].copy()
 
 
 @kernel
@@ -183,15 +227,6 @@ def _is_elsewhere(image: int, other: int, cluster: int, nearest: IntArray, first
     return home in nearest[other, : first if home > cluster else last]
 
 
-def _make_product(embeddings: Embeddings, device: str) -> Product:
-    accelerator = find_accelerator(device)
-    if accelerator is not None:
-        from cdp.graph.tiles_torch import make_product
-
-        return make_product(embeddings, accelerator)
-
-    def product(queries: IntArray, gallery: IntArray) -> FloatArray:
-        tile: FloatArray = embeddings.take(queries) @ embeddings.take(gallery).T
-        return tile
-
-    return product
+def _multiply(embeddings: Embeddings, queries: IntArray, gallery: IntArray) -> FloatArray:
+    tile: FloatArray = embeddings.take(queries) @ embeddings.take(gallery).T
+    return tile

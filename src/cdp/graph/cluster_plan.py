@@ -10,6 +10,7 @@ import numpy as np
 
 from cdp.graph.clusters import Centroids, nearest_clusters
 from cdp.graph.recall import TrueNeighbors
+from cdp.parallel import Workers
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray
 
@@ -37,7 +38,7 @@ class Plan:
 
 
 def choose_plan(
-    embeddings: Embeddings, truth: TrueNeighbors, centroids: Centroids, recall: float, *, threads: int
+    embeddings: Embeddings, truth: TrueNeighbors, centroids: Centroids, recall: float, *, threads: Workers
 ) -> Plan | None:
     """The cheapest plan that reaches the recall on a sample; None if exact search is cheaper than all that do."""
     for choice in _CLUSTERS:
@@ -53,7 +54,11 @@ def choose_plan(
 
 
 def _predict(
-    embeddings: Embeddings, truth: TrueNeighbors, centroids: Centroids, counts: Sequence[int], threads: int
+    embeddings: Embeddings,
+    truth: TrueNeighbors,
+    centroids: Centroids,
+    counts: Sequence[int],
+    threads: Workers,
 ) -> list[Plan]:
     """All plans with so many clusters, with the share of the sample's true neighbors that each would find."""
     if not counts or _cost(embeddings, Plan(counts[0], 0, 0.0)) > _exact_cost(embeddings):
@@ -71,7 +76,7 @@ def _predict(
 
 
 def _neighborhoods(
-    embeddings: Embeddings, truth: TrueNeighbors, centroids: Centroids, count: int, threads: int
+    embeddings: Embeddings, truth: TrueNeighbors, centroids: Centroids, count: int, threads: Workers
 ) -> tuple[BoolArray, BoolArray, AnyArray]:
     """For every image of the sample with its k neighbors: which of them are near one another, and by which cluster.
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cdp.graph.neighbor_lists import best_columns, insert_visitors
 from cdp.kernels import kernel
-from cdp.parallel import map_blocks, spans
+from cdp.parallel import Workers, map_shared, spans
 from cdp.types import Embeddings
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
@@ -41,27 +41,34 @@ class Centroids:
         return len(self.vectors)
 
 
-def find_centroids(embeddings: Embeddings, n_clusters: int, *, seed: int, threads: int) -> Centroids:
+def find_centroids(embeddings: Embeddings, n_clusters: int, *, seed: int, threads: Workers) -> Centroids:
     """About n_clusters centers of clusters of similar size: k-means on a sample, in cells and then inside each."""
     generator = np.random.default_rng(seed)
     n_sample = min(embeddings.n_images, _SAMPLE_PER_CLUSTER * n_clusters)
     sample = embeddings.take(np.sort(generator.choice(embeddings.n_images, n_sample, replace=False)))
     cells = _k_means(sample, round(np.sqrt(n_clusters)), generator)
     order, bounds = group(_nearest(sample, cells), len(cells))
-
-    def split(cell: int) -> FloatArray:
-        rows = sample[order[bounds[cell] : bounds[cell + 1]]]
-        size = max(1, round(len(rows) * n_clusters / n_sample))
-        return _k_means(rows, size, np.random.default_rng((seed, cell)))
-
-    parts = list(map_blocks(split, np.flatnonzero(np.diff(bounds)).tolist(), threads))
+    used = np.flatnonzero(np.diff(bounds)).tolist()
+    rows_of_cells = ((cell, sample[order[bounds[cell] : bounds[cell + 1]]]) for cell in used)
+    parts = list(map_shared(_split_cell, (n_clusters / n_sample, seed), rows_of_cells, threads))
     cells = cells[np.diff(bounds) > 0]
     ends = np.cumsum([0, *map(len, parts)])
     return Centroids(np.concatenate(parts), cells, ends)
 
 
+def _split_cell(shared: tuple[float, int], cell_and_rows: tuple[int, FloatArray]) -> FloatArray:
+    share, seed = shared
+    cell, rows = cell_and_rows
+    return _k_means(rows, max(1, round(len(rows) * share)), np.random.default_rng((seed, cell)))
+
+
 def nearest_clusters(
-    embeddings: Embeddings, centroids: Centroids, count: int, *, rows: Rows | None = None, threads: int = 0
+    embeddings: Embeddings,
+    centroids: Centroids,
+    count: int,
+    *,
+    rows: Rows | None = None,
+    threads: Workers = 0,
 ) -> IntArray:
     """The clusters with the most similar centers to each image, or to some of them: best first, int32 (n, count).
 
@@ -70,21 +77,29 @@ def nearest_clusters(
     n_rows = embeddings.n_images if rows is None else len(rows)
     nearest = np.full((n_rows, count), -1, np.int32)
 
-    def assign(span: tuple[int, int]) -> None:
-        vectors = embeddings.block(*span) if rows is None else embeddings.take(rows[slice(*span)])
-        n_cells = min(_CELLS_SEARCHED, len(centroids.cells))
-        cells = np.empty((len(vectors), n_cells), np.int32)
-        best_columns(vectors @ centroids.cells.T, cells)
-        order, bounds = group(cells.ravel(), len(centroids.cells))
-        similarity = np.full((len(vectors), count), -np.inf, np.float32)
-        for cell in np.flatnonzero(np.diff(bounds)):
-            visitors = order[bounds[cell] : bounds[cell + 1]] // n_cells
-            start, stop = centroids.ends[cell], centroids.ends[cell + 1]
-            tile = vectors[visitors] @ centroids.vectors[start:stop].T
-            insert_visitors(tile, visitors, start, similarity, nearest[slice(*span)])
+    cut = spans(n_rows, _BLOCK_ROWS)
+    blocks = (span if rows is None else rows[slice(*span)] for span in cut)
+    shared = (embeddings, centroids, count)
+    for (start, stop), found in zip(cut, map_shared(_assign, shared, blocks, threads), strict=True):
+        nearest[start:stop] = found
+    return nearest
 
-    for _ in map_blocks(assign, spans(n_rows, _BLOCK_ROWS), threads):
-        pass
+
+def _assign(shared: tuple[Embeddings, Centroids, int], block: tuple[int, int] | Rows) -> IntArray:
+    """The nearest clusters of some images, given by their span or one by one."""
+    embeddings, centroids, count = shared
+    vectors = embeddings.block(*block) if isinstance(block, tuple) else embeddings.take(block)
+    n_cells = min(_CELLS_SEARCHED, len(centroids.cells))
+    cells = np.empty((len(vectors), n_cells), np.int32)
+    best_columns(vectors @ centroids.cells.T, cells)
+    order, bounds = group(cells.ravel(), len(centroids.cells))
+    similarity = np.full((len(vectors), count), -np.inf, np.float32)
+    nearest = np.full((len(vectors), count), -1, np.int32)
+    for cell in np.flatnonzero(np.diff(bounds)):
+        visitors = order[bounds[cell] : bounds[cell + 1]] // n_cells
+        start, stop = centroids.ends[cell], centroids.ends[cell + 1]
+        tile = vectors[visitors] @ centroids.vectors[start:stop].T
+        insert_visitors(tile, visitors, start, similarity, nearest)
     return nearest
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -11,9 +11,15 @@ import numpy as np
 
 from cdp.devices import find_accelerator
 from cdp.errors import InputError
-from cdp.graph.neighbor_lists import drop_repeats, insert_rows, insert_rows_and_columns, sort_rows
+from cdp.graph.neighbor_lists import (
+    drop_repeats,
+    insert_rows,
+    insert_rows_and_columns,
+    merge_lists,
+    sort_rows,
+)
 from cdp.kernels import sum_kernel
-from cdp.parallel import map_blocks, spans
+from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
@@ -38,7 +44,7 @@ def exact_graph(
     embeddings: Embeddings,
     k: int,
     *,
-    threads: int = 0,
+    threads: Workers = 0,
     device: str = "auto",
     progress: Progress = no_progress,
     step: str = "k-NN graph",
@@ -59,18 +65,20 @@ def exact_graph(
     neighbors = np.empty((n_images, k), np.int32)
     similarity = np.empty((n_images, k), np.float32)
 
-    def settle(span: tuple[int, int]) -> None:
-        rows = slice(*span)
-        queries = np.arange(*span, dtype=np.int32)
-        neighbors[rows], similarity[rows] = _settle(embeddings, queries, k, best[rows], ids[rows])
-
-    for _ in map_blocks(settle, spans(n_images, BLOCK_ROWS), threads):
-        pass
+    blocks = (
+        (np.arange(start, stop, dtype=np.int32), best[start:stop], ids[start:stop])
+        for start, stop in spans(n_images, BLOCK_ROWS)
+    )
+    start = 0
+    for found, measured in map_shared(_settle_block, (embeddings, k), blocks, threads):
+        rows = slice(start, start + len(found))
+        neighbors[rows], similarity[rows] = found, measured
+        start = rows.stop
     return KnnGraph(neighbors, similarity, method="exact")
 
 
 def search_rows(
-    embeddings: Embeddings, rows: IntArray, k: int, *, threads: int = 0, device: str = "auto"
+    embeddings: Embeddings, rows: IntArray, k: int, *, threads: Workers = 0, device: str = "auto"
 ) -> tuple[IntArray, FloatArray]:
     """Neighbors and similarities of some of the images, each (len(rows), k)."""
     keep = min(k + _SPARE, embeddings.n_images - 1)
@@ -80,45 +88,65 @@ def search_rows(
         from cdp.graph.tiles_torch import make_candidate_search
 
         find_candidates, threads = make_candidate_search(embeddings, keep, accelerator), 1
-
-    def search(span: tuple[int, int]) -> tuple[IntArray, FloatArray]:
-        queries = rows[slice(*span)]
-        return _settle(embeddings, queries, k, *find_candidates(queries))
-
-    found = list(map_blocks(search, spans(len(rows), TILE_ROWS), threads))
+    blocks = [rows[start:stop] for start, stop in spans(len(rows), TILE_ROWS)]
+    found = list(map_shared(_search_block, (embeddings, k, find_candidates), blocks, threads))
     return np.concatenate([ids for ids, _ in found]), np.concatenate([values for _, values in found])
 
 
 def _join_blocks(
-    embeddings: Embeddings, keep: int, threads: int, progress: Progress, step: str
+    embeddings: Embeddings, keep: int, threads: Workers, progress: Progress, step: str
 ) -> Candidates:
     """The candidates of every image: all pairs of blocks, each tile for its rows and its columns."""
     n_images = embeddings.n_images
     best = np.full((n_images, keep), -np.inf, np.float32)
     ids = np.full((n_images, keep), -1, np.int32)
     blocks = spans(n_images, BLOCK_ROWS)
-    locks = [threading.RLock() for _ in blocks]
-    memory = threading.local()
-
-    def join(pair: tuple[int, int]) -> None:
-        first, second = pair
-        (start, stop), (other_start, other_stop) = blocks[first], blocks[second]
-        gallery = embeddings.block(other_start, other_stop)
-        queries = gallery if first == second else embeddings.block(start, stop)
-        if not hasattr(memory, "tile"):
-            memory.tile = np.empty(TILE_ROWS * BLOCK_ROWS, np.float32)
-        for low, high in spans(stop - start, TILE_ROWS):
-            left = low if first == second else 0  # of a block with itself, nothing below the diagonal
-            shape = high - low, other_stop - other_start - left
-            tile = memory.tile[: shape[0] * shape[1]].reshape(shape)
-            np.matmul(queries[low:high], gallery[left:].T, out=tile)
-            with locks[first], locks[second]:
-                insert_rows_and_columns(tile, start + low, other_start + left, best, ids)
-
     pairs = pairs_of_blocks(len(blocks))
-    for done, _ in enumerate(map_blocks(join, pairs, threads), 1):
+
+    def with_bars() -> Iterator[_Join]:
+        """What the lists hold when a pair's turn comes: only better images can enter them."""
+        for first, second in pairs:
+            bars = [best[slice(*blocks[block]), -1].copy() for block in dict.fromkeys((first, second))]
+            yield _Join(blocks[first], blocks[second], bars)
+
+    found = map_shared(_join_pair, (embeddings, keep), with_bars(), threads)
+    for done, ((first, second), lists) in enumerate(zip(pairs, found, strict=True), 1):
+        for block, (values, images) in zip(dict.fromkeys((first, second)), lists, strict=True):
+            rows = slice(*blocks[block])
+            merge_lists(values, images, best[rows], ids[rows])
         progress(step, done * n_images // len(pairs), n_images)
     return best, ids
+
+
+@dataclass(frozen=True, eq=False)
+class _Join:
+    """Two blocks to compare, or one with itself, and the least similarity that counts for every row of each."""
+
+    first: tuple[int, int]
+    second: tuple[int, int]
+    bars: list[FloatArray]
+
+
+def _join_pair(shared: tuple[Embeddings, int], join: _Join) -> list[Candidates]:
+    """The images of each block that belong into the lists of the other's; -1 where there are fewer."""
+    embeddings, keep = shared
+    (start, stop), (other_start, other_stop) = join.first, join.second
+    is_one = start == other_start
+    gallery = embeddings.block(other_start, other_stop)
+    queries = gallery if is_one else embeddings.block(start, stop)
+    best = np.repeat(np.concatenate(join.bars)[:, None], keep, axis=1)
+    ids = np.full(best.shape, -1, np.int32)
+    # Rows of both blocks are side by side here; images are numbered so too, until all tiles are done.
+    offset = 0 if is_one else stop - start
+    memory = np.empty(TILE_ROWS * BLOCK_ROWS, np.float32)
+    for low, high in spans(stop - start, TILE_ROWS):
+        left = low if is_one else 0  # of a block with itself, nothing below the diagonal
+        shape = high - low, other_stop - other_start - left
+        tile = memory[: shape[0] * shape[1]].reshape(shape)
+        np.matmul(queries[low:high], gallery[left:].T, out=tile)
+        insert_rows_and_columns(tile, low, offset + left, best, ids)
+    ids = np.where(ids < 0, -1, ids + np.where(ids < offset, start, other_start - offset)).astype(np.int32)
+    return [(best, ids)] if is_one else [(best[:offset], ids[:offset]), (best[offset:], ids[offset:])]
 
 
 def pairs_of_blocks(n_blocks: int) -> list[tuple[int, int]]:
@@ -130,6 +158,21 @@ def pairs_of_blocks(n_blocks: int) -> list[tuple[int, int]]:
         (first, (first + gap) % n_blocks) for gap in range(n_blocks // 2 + 1) for first in range(n_blocks)
     ]
     return list(dict.fromkeys((min(pair), max(pair)) for pair in apart))
+
+
+def _settle_block(
+    shared: tuple[Embeddings, int], block: tuple[IntArray, FloatArray, IntArray]
+) -> tuple[IntArray, FloatArray]:
+    embeddings, k = shared
+    queries, best, ids = block
+    return _settle(embeddings, queries, k, best, ids)
+
+
+def _search_block(
+    shared: tuple[Embeddings, int, CandidateSearch], queries: IntArray
+) -> tuple[IntArray, FloatArray]:
+    embeddings, k, find_candidates = shared
+    return _settle(embeddings, queries, k, *find_candidates(queries))
 
 
 def _settle(
@@ -206,7 +249,7 @@ def _cosines(source: AnyArray, scale: AnyArray, ends: AnyArray, similarity: Floa
 
 
 def graph_from_neighbors(
-    embeddings: Embeddings, neighbors: AnyArray, method: str = "given", *, threads: int = 0
+    embeddings: Embeddings, neighbors: AnyArray, method: str = "given", *, threads: Workers = 0
 ) -> KnnGraph:
     """A graph from neighbor ids alone: self, repeats and pads (-1) are dropped, similarities measured here."""
     n_images = len(neighbors)
@@ -222,19 +265,26 @@ def graph_from_neighbors(
     return KnnGraph(ids[:, :used], similarity[:, :used], method=method)
 
 
-def measure_lists(embeddings: Embeddings, ids: IntArray, threads: int) -> FloatArray:
+def measure_lists(embeddings: Embeddings, ids: IntArray, threads: Workers) -> FloatArray:
     """The similarities of every image and those in its list, float32 (n, width); `ids` are sorted, best first."""
     n_images, width = ids.shape
     similarity = np.full(ids.shape, -np.inf, np.float32)
-
-    def measure(span: tuple[int, int]) -> None:
-        rows: IntArray = np.repeat(np.arange(*span, dtype=np.int32), width)
-        others = ids[slice(*span)].ravel()
-        present = others >= 0
-        ends = np.stack([rows[present], others[present]], axis=1)
-        similarity[slice(*span)].reshape(-1)[present] = similarities(embeddings, ends)
-        sort_rows(similarity[slice(*span)], ids[slice(*span)])
-
-    for _ in map_blocks(measure, spans(n_images, max(1, 2**18 // width)), threads):
-        pass
+    cut = spans(n_images, max(1, 2**18 // width))
+    blocks = ((start, ids[start:stop]) for start, stop in cut)
+    for (start, stop), (found, measured) in zip(
+        cut, map_shared(_measure_block, embeddings, blocks, threads), strict=True
+    ):
+        ids[start:stop], similarity[start:stop] = found, measured
     return similarity
+
+
+def _measure_block(embeddings: Embeddings, block: tuple[int, IntArray]) -> tuple[IntArray, FloatArray]:
+    start, ids = block
+    ids = ids.copy()
+    similarity = np.full(ids.shape, -np.inf, np.float32)
+    rows: IntArray = np.repeat(np.arange(start, start + len(ids), dtype=np.int32), ids.shape[1])
+    present = ids.ravel() >= 0
+    ends = np.stack([rows[present], ids.ravel()[present]], axis=1)
+    similarity.reshape(-1)[present] = similarities(embeddings, ends)
+    sort_rows(similarity, ids)
+    return ids, similarity

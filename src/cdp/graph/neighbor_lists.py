@@ -46,6 +46,17 @@ def insert_rows(tile: FloatArray, queries: IntArray, offset: int, best: FloatArr
 
 
 @kernel
+def merge_lists(values: FloatArray, images: IntArray, best: FloatArray, ids: IntArray) -> None:
+    """Put the images of every row's other list, best first and -1 after them, into its list."""
+    last = best.shape[1] - 1
+    for row in range(len(best)):
+        for column in range(values.shape[1]):
+            if images[row, column] < 0 or values[row, column] <= best[row, last]:
+                break
+            insert(best[row], ids[row], values[row, column], images[row, column])
+
+
+@kernel
 def insert_rows_and_columns(
     tile: FloatArray, first: int, second: int, best: FloatArray, ids: IntArray
 ) -> None:

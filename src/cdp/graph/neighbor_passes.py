@@ -7,7 +7,7 @@ import numpy as np
 from cdp.graph.clusters import group
 from cdp.graph.neighbor_lists import insert_in_order
 from cdp.kernels import kernel, sum_kernel
-from cdp.parallel import map_blocks, spans
+from cdp.parallel import Workers, map_shared, spans
 from cdp.types import Embeddings
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
@@ -20,7 +20,7 @@ def improve(
     ids: IntArray,
     fresh: BoolArray,
     nearest: IntArray,
-    threads: int,
+    threads: Workers,
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """The lists after one pass, and which of their entries are new.
 
@@ -34,24 +34,32 @@ def improve(
         ids: the images they belong to, -1 where there are fewer.
         fresh: entries that came with the last pass, or all before the first.
         nearest: the clusters that every image looked into, its own first.
-        threads: 0 = all cores.
+        threads: 0 = all cores; or a pool.
     """
     near, is_fresh = _both_directions(ids, fresh, (ids.shape[1] + 1) // 2)
-    best, ids, entered = best.copy(), ids.copy(), np.zeros_like(fresh)
-    before = ids.copy()
+    improved, found, entered = best.copy(), ids.copy(), np.zeros_like(fresh)
     order, _ = group(
         np.ascontiguousarray(nearest[:, 0]), int(nearest[:, 0].max()) + 1
     )  # so that blocks share candidates
 
-    def search(span: tuple[int, int]) -> None:
-        rows = order[slice(*span)]
-        starts, images = _collect(rows, before, near, is_fresh, nearest)
-        values = _measure(embeddings, rows, starts, images)
-        _insert(rows, starts, images, values, best, ids, entered)
+    blocks = [order[slice(*span)] for span in spans(len(order), _BLOCK_ROWS)]
+    shared = (embeddings, best, ids, near, is_fresh, nearest)
+    for rows, lists in zip(blocks, map_shared(_search, shared, blocks, threads), strict=True):
+        improved[rows], found[rows], entered[rows] = lists
+    return improved, found, entered
 
-    for _ in map_blocks(search, spans(len(order), _BLOCK_ROWS), threads):
-        pass
-    return best, ids, entered
+
+def _search(
+    shared: tuple[Embeddings, FloatArray, IntArray, IntArray, BoolArray, IntArray], rows: IntArray
+) -> tuple[FloatArray, IntArray, BoolArray]:
+    """The lists of some images after the pass, and which of their entries are new."""
+    embeddings, best, ids, near, is_fresh, nearest = shared
+    starts, images = _collect(rows, ids, near, is_fresh, nearest)
+    values = _measure(embeddings, rows, starts, images)
+    improved, found = best[rows], ids[rows]
+    entered = np.zeros(found.shape, np.bool_)
+    _insert(starts, images, values, improved, found, entered)
+    return improved, found, entered
 
 
 def _measure(embeddings: Embeddings, rows: IntArray, starts: LongArray, images: IntArray) -> FloatArray:
@@ -146,7 +154,6 @@ def _collect(
 
 @kernel
 def _insert(
-    rows: IntArray,
     starts: LongArray,
     images: IntArray,
     values: FloatArray,
@@ -155,11 +162,10 @@ def _insert(
     fresh: BoolArray,
 ) -> None:
     """Put every row's images into its list and mark them as new."""
-    for row in range(len(rows)):
-        image = rows[row]
+    for row in range(len(best)):
         for position in range(starts[row], starts[row + 1]):
-            slot = insert_in_order(best[image], ids[image], values[position], images[position])
+            slot = insert_in_order(best[row], ids[row], values[position], images[position])
             if slot >= 0:
                 for later in range(best.shape[1] - 1, slot, -1):
-                    fresh[image, later] = fresh[image, later - 1]
-                fresh[image, slot] = True
+                    fresh[row, later] = fresh[row, later - 1]
+                fresh[row, slot] = True

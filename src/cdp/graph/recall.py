@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.graph.exact import search_rows
+from cdp.parallel import Workers
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import FloatArray, IntArray
 
@@ -37,7 +38,7 @@ class TrueNeighbors:
 
 
 def find_true_neighbors(
-    embeddings: Embeddings, k: int, *, seed: int, threads: int, device: str
+    embeddings: Embeddings, k: int, *, seed: int, threads: Workers, device: str
 ) -> TrueNeighbors:
     """The neighbors of a random sample of images."""
     size = min(SAMPLE_ROWS, embeddings.n_images)
@@ -47,7 +48,7 @@ def find_true_neighbors(
 
 
 def measure_recall(
-    embeddings: Embeddings, graph: KnnGraph, *, seed: int = 0, threads: int = 0, device: str = "auto"
+    embeddings: Embeddings, graph: KnnGraph, *, seed: int = 0, threads: Workers = 0, device: str = "auto"
 ) -> float:
     """Share of the true k nearest neighbors that the graph has, on a random sample of images."""
     truth = find_true_neighbors(embeddings, graph.k, seed=seed, threads=threads, device=device)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from cdp.errors import InputError
 from cdp.graph.approximate import approximate_graph
 from cdp.graph.exact import exact_graph
+from cdp.parallel import Workers
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
 
@@ -28,7 +29,7 @@ def knn_graph(
     *,
     recall: float = RECALL,
     seed: int = 0,
-    threads: int = 0,
+    threads: Workers = 0,
     device: str = "auto",
     progress: Progress = no_progress,
 ) -> KnnGraph:
@@ -41,7 +42,7 @@ def knn_graph(
         recall: share of the true neighbors that an approximate search shall find; it takes the cheapest way there, which
             may be the exact search. What it reached, on a sample of images, is the graph's `recall`.
         seed: of the approximate search and of the sample.
-        threads: 0 = all cores. The graph does not depend on it.
+        threads: 0 = all cores; or a pool of other workers. The graph does not depend on it.
         device: where products are computed: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
         progress: called as the work goes on.
     """
@@ -66,7 +67,7 @@ def each_knn_graph(
     recall: float = RECALL,
     names: Sequence[str] | None = None,
     seed: int = 0,
-    threads: int = 0,
+    threads: Workers = 0,
     device: str = "auto",
     progress: Progress = no_progress,
 ) -> Iterator[KnnGraph]:

@@ -81,8 +81,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         return ConsensusSettings.of(self.preset, **given)
 
     @property
-    def engine(self) -> Engine:
-        """Device, threads and memory."""
+    def engine_settings(self) -> Engine:
+        """Device, threads, memory and Ray."""
         return Engine(**{name: value for name in _ENGINE if (value := getattr(self, name)) is not None})
 
     def fit(
@@ -179,7 +179,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
                 graphs=graphs,
                 classifier=None if isinstance(classifier, str) else classifier,
                 seed=self.seed,
-                workspace=Workspace(self.engine, Cache(), progress),
+                workspace=Workspace(self.engine_settings, Cache(), progress),
             )
         else:
             raise InputError(
@@ -205,7 +205,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             validation=validation,
             graphs=graphs,
             seed=self.seed,
-            workspace=Workspace(self.engine, Cache(), progress),
+            workspace=Workspace(self.engine_settings, Cache(), progress),
         )
         return self.labeling_.labels
 

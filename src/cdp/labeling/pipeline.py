@@ -149,8 +149,7 @@ def label(
         if not _is_trained_on_labeled(settings, validation is not None, networks_saw_labeled):
             labeled = ()
         settings, fitted = _fit_parts(unlabeled, settings, labeled, validation, graphs, seed, work)
-    notes = list(fitted.notes)
-    extras = constraints, keep_judged
+    notes, extras = list(fitted.notes), (constraints, keep_judged)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, settings)
     has_trees = _has_trees(settings, fitted)

@@ -59,7 +59,7 @@ def score_by_trees(
     graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work)
     with work.step("all models"):
         together = search_together(
-            views, list(graphs.values()), longer.k, threads=work.engine.threads, progress=work.progress
+            views, list(graphs.values()), longer.k, threads=work.engine.workers, progress=work.progress
         )
     candidates = together.nearest(settings.k)
     pairs = candidate_pairs(candidates)

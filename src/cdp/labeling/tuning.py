@@ -14,7 +14,7 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
 from cdp.labeling.expectation import count_by_identity
 from cdp.memory import parse_bytes
-from cdp.parallel import count_threads, map_blocks
+from cdp.parallel import count_threads, map_shared
 from cdp.progress import Progress, no_progress
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, LongArray
@@ -119,13 +119,18 @@ def _measure_components(
     bars: Sequence[float],
     engine: Engine,
 ) -> Iterator[TuningPoint]:
-    def measure(bar: float) -> TuningPoint:
-        tried = with_bar(settings, bar)
-        labels = group(at_bar(scored, tried), tried)
-        return measure_point(bar, labels, identities, disjoint=settings.disjoint)
-
     room = parse_bytes(engine.memory_budget) // (_BYTES_PER_PAIR * max(1, len(scored)))
-    return map_blocks(measure, bars, max(1, min(count_threads(engine.threads), room)))
+    workers = engine.workers
+    if isinstance(workers, int):
+        workers = max(1, min(count_threads(workers), room))
+    return map_shared(_measure_bar, (scored, identities, settings), bars, workers)
+
+
+def _measure_bar(shared: tuple[ConsensusGraph, LongArray, ConsensusSettings], bar: float) -> TuningPoint:
+    scored, identities, settings = shared
+    tried = with_bar(settings, bar)
+    labels = group(at_bar(scored, tried), tried)
+    return measure_point(bar, labels, identities, disjoint=settings.disjoint)
 
 
 def best_of(

@@ -70,8 +70,8 @@ def find_graphs(
             recall=settings.recall,
             names=[f"{part}{name}" for name in missing],
             seed=seed,
-            threads=work.engine.threads,
-            device=work.engine.device,
+            threads=work.engine.workers,
+            device=work.engine.search_device,
             progress=work.progress,
         )
         for name, graph in zip(missing, searched, strict=True):

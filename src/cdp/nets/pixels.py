@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import shutil
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -24,6 +25,7 @@ from cdp.progress import Progress, no_progress
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
 
+Result = TypeVar("Result")
 _ROWS_PER_BLOCK = 64
 
 
@@ -121,12 +123,21 @@ def stream_pixels(
 ) -> Generator[tuple[int, ByteArray], None, None]:
     """(start, images) for every (start, stop) block, in order, decoded on threads a few blocks ahead."""
     reader = open_images(manifest)
+    return stream_blocks(
+        blocks, lambda start, stop: decode_rows(reader, pixel_format, start, stop)[0], threads
+    )
+
+
+def stream_blocks(
+    blocks: Sequence[tuple[int, int]], compute: Callable[[int, int], Result], threads: int = 0
+) -> Generator[tuple[int, Result], None, None]:
+    """(start, compute(start, stop)) for every block, in order, computed on threads a few blocks ahead."""
     n_threads = count_threads(threads)
-    waiting: list[tuple[int, Future[ByteArray]]] = []
+    waiting: list[tuple[int, Future[Result]]] = []
     pool = ThreadPoolExecutor(n_threads)
     try:
         for start, stop in blocks:
-            waiting.append((start, pool.submit(_decode_block, reader, pixel_format, start, stop)))
+            waiting.append((start, pool.submit(compute, start, stop)))
             if len(waiting) > 2 * n_threads:
                 first, future = waiting.pop(0)
                 yield first, future.result()
@@ -138,15 +149,27 @@ def stream_pixels(
         pool.shutdown()
 
 
-def _decode_block(reader: ImageReader, pixel_format: PixelFormat, start: int, stop: int) -> ByteArray:
-    block = np.empty((stop - start, *pixel_format.shape), np.uint8)
+def decode_rows(
+    reader: ImageReader, pixel_format: PixelFormat, start: int, stop: int, *, skip_unreadable: bool = False
+) -> tuple[ByteArray, dict[int, str]]:
+    """Images of some rows, uint8 (stop - start, channels, size, size), and row -> reason of those that cannot be read.
+
+    Unless these are to be skipped, the first one is an error. A skipped one is black here, for the caller to leave out.
+    """
+    block = np.zeros((stop - start, *pixel_format.shape), np.uint8)
+    reasons = {}
     for row in range(start, stop):
-        if pixel_format.least and not pixel_format.enlarge:
-            _refuse_small(reader, row, pixel_format.least)
-        block[row - start] = reader.image(row, color=pixel_format.color, size=pixel_format.size).transpose(
-            2, 0, 1
-        )
-    return block
+        try:
+            if pixel_format.least and not pixel_format.enlarge:
+                _refuse_small(reader, row, pixel_format.least)
+            pixels = reader.image(row, color=pixel_format.color, size=pixel_format.size)
+        except InputError as error:
+            if not skip_unreadable:
+                raise
+            reasons[row] = str(error).removeprefix(f"{reader.manifest.describe(row)}: ")
+        else:
+            block[row - start] = pixels.transpose(2, 0, 1)
+    return block, reasons
 
 
 def _refuse_small(reader: ImageReader, row: int, least: int) -> None:

@@ -1,5 +1,7 @@
 """Clusters, passes and the plan: each fast loop against its definition, and the whole against exact search."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -125,11 +127,14 @@ def test_every_image_meets_those_at_home_in_its_clusters_once(monkeypatch, round
     nearest[:20, 2] = -1
     best, ids = _lists(n_images)
     for first, last in rounds:
+        looking = SimpleNamespace(
+            product=lambda rows, columns: np.ascontiguousarray(table[np.ix_(rows, columns)]),
+            nearest=nearest,
+            first=first,
+            last=last,
+        )
         for _ in _search_clusters(
-            lambda rows, columns: np.ascontiguousarray(table[np.ix_(rows, columns)]),
-            nearest,
-            first,
-            last,
+            looking,
             n_clusters,
             best,
             ids,

@@ -1,0 +1,109 @@
+"""What Ray costs on one machine: the same labeling on threads and on Ray, each in a fresh process, by turns.
+
+The mark is at most a tenth more CPU time at 200,000 images. CPU time is that of all processes, Ray's own too; wall-clock time is
+given beside it, and means something only where nothing else runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+MOST_OVERHEAD = 0.10
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def measure(*, quick: bool = False) -> dict[str, object]:
+    """Seconds by engine, and the overhead of Ray."""
+    from cdp.lab.synthetic import synthetic_views
+
+    n_images = 5_000 if quick else 200_000
+    with tempfile.TemporaryDirectory(prefix="cdp-ray-overhead-") as home:
+        split = synthetic_views(n_images // 12, members=2, seed=1)
+        for name, part in (("labeled", split.labeled), ("unlabeled", split.unlabeled)):
+            part.save(Path(home) / name)
+        runs: dict[str, Any] = {engine: _run(home, engine) for engine in ("threads", "ray")}
+    same = runs["threads"]["labels"] == runs["ray"]["labels"]
+    overhead = runs["ray"]["cpu"] / runs["threads"]["cpu"] - 1
+    print(f"images in one graph: {runs['ray']['images']:,}; 3 models x 128; the same labels: {same}")
+    for engine, run in runs.items():
+        print(
+            f"{engine:8} {run['cpu']:8.1f} CPU seconds, {run['wall']:8.1f} s, of which start-up {run['startup']:.1f}"
+        )
+    print(f"overhead of Ray in CPU time: {overhead:+.1%} (mark: at most {MOST_OVERHEAD:.0%})")
+    return {**runs, "overhead": round(overhead, 4), "same": same}
+
+
+def _run(home: str, engine: str) -> dict[str, Any]:
+    output = subprocess.run(
+        [sys.executable, "-m", "benchmarks.ray_overhead", home, engine],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    answer: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return answer
+
+
+def _label(home: Path, engine_name: str) -> dict[str, Any]:
+    from cdp.consensus.settings import ConsensusSettings
+    from cdp.data.views import read_views
+    from cdp.engine import Engine
+    from cdp.labeling.pipeline import label
+    from cdp.labeling.workspace import Workspace
+    from cdp.parallel import map_shared
+
+    labeled, unlabeled = read_views(home / "labeled"), read_views(home / "unlabeled")
+    engine = Engine(engine=engine_name, device="cpu")  # type: ignore[arg-type]
+    start = time.perf_counter()
+    list(map_shared(_nothing, None, range(8), engine.workers))
+    startup = time.perf_counter() - start
+    labeling = label(
+        unlabeled,
+        ConsensusSettings.of(),
+        labeled=[labeled],
+        workspace=Workspace(engine=engine),
+    )
+    return {
+        "images": labeled.n_images + unlabeled.n_images,
+        "labels": hashlib.sha256(labeling.labels.labels.tobytes()).hexdigest(),
+        "startup": round(startup, 1),
+        "wall": round(time.perf_counter() - start, 1),
+        "cpu": round(_cpu_seconds(os.getpid()), 1),
+        "seconds": labeling.seconds,
+    }
+
+
+def _nothing(_: None, item: int) -> int:
+    return item
+
+
+def _cpu_seconds(root: int) -> float:
+    """CPU time of a process and all that it started, and they, dead or alive."""
+    ticks, parent = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(stat.parent.name)
+        parent[pid] = int(fields[1])
+        ticks[pid] = sum(map(int, fields[11:15]))
+
+    def belongs(pid: int) -> bool:
+        while pid not in (root, 0):
+            pid = parent.get(pid, 0)
+        return pid == root
+
+    return sum(spent for pid, spent in ticks.items() if belongs(pid)) / _TICKS
+
+
+if __name__ == "__main__":
+    print(json.dumps(_label(Path(sys.argv[1]), sys.argv[2])))

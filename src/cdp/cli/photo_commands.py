@@ -1,0 +1,81 @@
+"""`cdp align`: photos into aligned faces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cdp.cli.app import ForceOption, OutOption, QuietOption, app, plain_errors, print_table
+from cdp.cli.derived_options import Given, settings_from, with_settings
+from cdp.cli.image_commands import ManifestArgument
+from cdp.cli.network_commands import RunOptions
+from cdp.engine import Engine
+from cdp.faces.align_settings import AlignSettings
+
+if TYPE_CHECKING:
+    from cdp.faces.align_photos import Face
+
+
+@app.command()
+@with_settings(
+    AlignSettings,
+    Engine,
+    RunOptions,
+    only=(*AlignSettings.__dataclass_fields__, "device", "threads", "root", "skip"),
+)
+@plain_errors()
+def align(
+    photos: ManifestArgument,
+    out: OutOption,
+    given: Given,
+    detector: Annotated[
+        Path | None, typer.Option(help="A face detector as .onnx: SCRFD, YuNet or RetinaFace.")
+    ] = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Find the faces of photos and align them at 112 x 112 pixels, ready for cdp embed.
+
+    OUT/faces.csv has a row per face with its photo, box and landmarks, OUT/dropped.csv what was left out and why,
+    OUT/different.csv pairs of faces that are on one photo and so are two people.
+    """
+    from cdp.faces.align_photos import align_faces
+    from cdp.progress import progress_bars
+
+    options, engine = settings_from(RunOptions, given), settings_from(Engine, given)
+    with progress_bars(not quiet) as progress:
+        made = align_faces(
+            options.read(photos),
+            detector,
+            out,
+            settings_from(AlignSettings, given),
+            threads=engine.threads,
+            device=engine.device,
+            force=force,
+            inputs=[photos, options.skip],
+            progress=progress,
+        )
+    if quiet:
+        return
+    reasons = Counter(_kind_of(face) for face in made.dropped)
+    rows = [
+        ("faces taken", f"{len(made.faces):,}"),
+        *((name, f"{count:,}") for name, count in sorted(reasons.items())),
+    ]
+    print_table(f"{len(made.photos):,} photos", ("", ">number"), rows)
+    typer.echo(
+        f"{len(made.different):,} pairs of faces are on one photo, so they are two people ({out / 'different.csv'})."
+    )
+    typer.echo(f"Written to {out}. Next: cdp embed {out} --model MODEL.onnx --out views")
+
+
+def _kind_of(face: Face) -> str:
+    """A few words that stand for many reasons."""
+    from cdp.faces.align_photos import NO_FACE
+
+    if face.landmarks is not None:
+        return f"faces left out by {face.reason.partition(' ')[0]}".replace("by its", "by landmarks")
+    return "photos without a face" if face.reason == NO_FACE else "photos that cannot be read"

@@ -1,0 +1,296 @@
+"""Photos into a folder of aligned faces: a manifest of crops with their boxes, what was left out, and who cannot be whom."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cdp.data.images import ImageReader, open_images
+from cdp.data.manifest_tables import Columns, locations_from, write_csv
+from cdp.errors import InputError
+from cdp.faces.align_settings import AlignSettings
+from cdp.faces.alignment import CROP_SIZE, crop_face, similarity_transform
+from cdp.faces.detectors import Detector
+from cdp.faces.quality import face_size, head_pose, sharpness
+from cdp.files import writing_folder
+from cdp.nets.pixels import fingerprint, stream_blocks
+from cdp.progress import Progress, no_progress
+from cdp.store import write_card
+from cdp.types.arrays import AnyArray, ByteArray, LongArray, read_only
+from cdp.types.manifest import Manifest
+
+KIND = "Faces"
+FACES, DROPPED, DIFFERENT = "faces.csv", "dropped.csv", "different.csv"
+NO_FACE = "no face was found"
+_WEAKEST = 0.3
+_BOX = ("left", "top", "right", "bottom")
+_POINTS = ("left_eye", "right_eye", "nose", "left_mouth", "right_mouth")
+_MEASURES = ("score", "size", "sharpness", "pose")
+
+
+@dataclass(frozen=True, eq=False)
+class Face:
+    """One face of a photo; NaN and None where a photo is an aligned face already.
+
+    Attributes:
+        photo: row of the photo.
+        box: left, top, right, bottom.
+        landmarks: (5, 2) or None.
+        score: of the detector.
+        size: shorter side of the box.
+        sharpness, pose: see `cdp.faces.quality`.
+        path: of the crop, relative to the folder; empty if the face was dropped.
+        reason: why it was dropped; empty if it was kept. A photo without a face or one that cannot be read has one too.
+    """
+
+    photo: int
+    box: tuple[float, ...] = (math.nan,) * 4
+    landmarks: AnyArray | None = None
+    score: float = math.nan
+    size: float = math.nan
+    sharpness: float = math.nan
+    pose: float = math.nan
+    path: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedFaces:
+    """The faces of a manifest's photos.
+
+    Attributes:
+        manifest: the crops, 112 x 112; identities are those of photos with one face, -1 in photos with several.
+        faces: the same rows with boxes, landmarks and measures.
+        dropped: faces that were left out, photos without a face, and photos that cannot be read.
+        different: int64 (m, 2), pairs of rows that are two people, because they are on one photo.
+        photos: where the photos lie, by row.
+    """
+
+    manifest: Manifest
+    faces: tuple[Face, ...]
+    dropped: tuple[Face, ...]
+    different: LongArray
+    photos: tuple[str, ...] = field(repr=False, default=())
+
+
+def align_faces(
+    photos: Manifest,
+    detector: str | Path | Detector | None,
+    out: str | Path,
+    settings: AlignSettings | None = None,
+    *,
+    threads: int = 0,
+    device: str = "auto",
+    force: bool = False,
+    inputs: Iterable[str | Path | None] = (),
+    progress: Progress = no_progress,
+) -> AlignedFaces:
+    """Faces of photos, each brought to the ArcFace template at 112 x 112, in a folder that `read_manifest` reads.
+
+    Photos are turned as their EXIF note says. The folder holds `faces.csv` (path, identity, photo, box, landmarks, measures),
+    `dropped.csv` (what was left out and why), `different.csv` (faces of one photo, which are two people) and the crops as PNG.
+    A crop's name depends on its photo and its number there alone.
+
+    Args:
+        photos: the photos, and who is on them where that is known.
+        detector: an ONNX file of SCRFD, YuNet or RetinaFace; None where all photos are ready.
+        out: folder to write.
+        settings: which faces are taken.
+        threads: photos under way at once; 0 = all cores. The result does not depend on it.
+        device: where the detector computes.
+        force: replace faces that are at `out`.
+        inputs: what else is read and is never replaced.
+        progress: called with how many photos are done.
+
+    Raises:
+        InputError: the detector is of no known kind, or there is no face at all.
+    """
+    settings = settings or AlignSettings()
+    path = None if isinstance(detector, Detector) else detector
+    with writing_folder(out, force=force, kind=KIND, inputs=[path, *inputs]) as folder:
+        opened = detector if isinstance(detector, Detector) else _open(detector, device, settings)
+        work = _Work(open_images(photos), opened, folder, settings)
+        found: list[Face] = []
+        blocks = [(row, row + 1) for row in range(len(photos))]
+        with closing(stream_blocks(blocks, work.faces_of, threads)) as stream:
+            for row, faces in stream:
+                found += faces
+                progress("photos", row + 1, len(photos))
+        made = _collect(photos, found, folder, settings.min_score)
+        write_tables(made, photos, folder, Path(out))
+        _write_card(made, photos, opened, settings, folder)
+    root = Path(out)
+    return AlignedFaces(
+        Manifest(made.manifest.locations, made.manifest.identities, made.manifest.names, str(root)),
+        made.faces,
+        made.dropped,
+        made.different,
+        made.photos,
+    )
+
+
+def _open(file: str | Path | None, device: str, settings: AlignSettings) -> Detector | None:
+    if file is not None:
+        return Detector(file, device=device, size=settings.detector_size)
+    if settings.ready != "all":
+        raise InputError(
+            "There is no detector: give one as --detector FILE.onnx, or say --ready all if the photos are faces."
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What every photo is worked on with."""
+
+    reader: ImageReader
+    detector: Detector | None
+    folder: Path
+    settings: AlignSettings
+
+    def faces_of(self, row: int, _stop: int) -> list[Face]:
+        """The faces of one photo, the dropped ones among them; the crops are written."""
+        try:
+            photo = self.reader.image(row)
+        except InputError as error:
+            return [Face(row, reason=str(error).removeprefix(f"{self.reader.manifest.describe(row)}: "))]
+        is_crop = photo.shape[:2] == (CROP_SIZE, CROP_SIZE)
+        if (
+            self.detector is None
+            or self.settings.ready == "all"
+            or (self.settings.ready == "auto" and is_crop)
+        ):
+            height, width = photo.shape[:2]
+            box = (0.0, 0.0, float(width), float(height))
+            size = float(min(width, height))
+            return [Face(row, box, size=size, sharpness=sharpness(photo), path=self._save(row, 0, photo))]
+        least = min(_WEAKEST, self.settings.min_score)
+        found = self.detector.detect(photo, least=least, overlap=self.settings.overlap)
+        # From left to right: the number of a face in its photo does not depend on small changes of its score.
+        order = np.lexsort((found.boxes[:, 1], found.boxes[:, 0]))
+        faces = [
+            self._face(row, number, photo, found.boxes[at], found.landmarks[at], float(found.scores[at]))
+            for number, at in enumerate(order.tolist())
+        ]
+        return faces or [Face(row, reason=NO_FACE)]
+
+    def _face(
+        self, row: int, number: int, photo: ByteArray, box: AnyArray, landmarks: AnyArray, score: float
+    ) -> Face:
+        transform = similarity_transform(landmarks)
+        measures: dict[str, Any] = {
+            "box": tuple(float(side) for side in box),
+            "landmarks": landmarks,
+            "score": score,
+            "size": face_size(box),
+            "pose": head_pose(landmarks),
+        }
+        if not np.isfinite(transform).all() or abs(np.linalg.det(transform[:, :2])) < 1e-9:
+            return Face(row, **measures, reason="its landmarks lie in one point")
+        crop = crop_face(photo, transform)
+        measures["sharpness"] = sharpness(crop)
+        reason = why_dropped(measures, self.settings)
+        return Face(row, **measures, reason=reason, path="" if reason else self._save(row, number, crop))
+
+    def _save(self, row: int, number: int, crop: ByteArray) -> str:
+        from PIL import Image
+
+        name = hashlib.sha256(self.reader.manifest.locations[row].encode()).hexdigest()[:20]
+        path = Path("crops") / name[:2] / f"{name[2:]}-{number}.png"
+        (self.folder / path.parent).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(crop).save(self.folder / path, compress_level=1)
+        return path.as_posix()
+
+
+def why_dropped(measures: dict[str, Any], settings: AlignSettings) -> str:
+    """The first measure of a face that is not good enough, as a sentence; empty if all are."""
+    for name, bound, is_least in (
+        ("score", settings.min_score, True),
+        ("size", settings.min_face, True),
+        ("pose", settings.max_pose, False),
+        ("sharpness", settings.min_sharpness, True),
+    ):
+        value = measures[name]
+        if (value < bound) if is_least else (value > bound):
+            return f"{name} {value:.3g} is {'below' if is_least else 'above'} {bound:g}"
+    return ""
+
+
+def _collect(photos: Manifest, found: Sequence[Face], folder: Path, least: float) -> AlignedFaces:
+    faces = tuple(face for face in found if face.path)
+    dropped = tuple(face for face in found if not face.path)
+    if not faces:
+        raise InputError(
+            f"None of {len(photos):,} photos has a face that is taken (the first: {dropped[0].reason}); lower --min-score or "
+            "--min-face, or say --ready all if they are aligned faces already."
+        )
+    rows = np.array([face.photo for face in faces])
+    # A face too small or too blurred to be taken may still be the one that the photo's identity means.
+    seen = [face.photo for face in found if face.path or face.score >= least]
+    n_faces = np.bincount(seen, minlength=len(photos))
+    identities = np.where(n_faces[rows] == 1, photos.identities[rows], -1)
+    manifest = Manifest(tuple(face.path for face in faces), identities, photos.names, str(folder))
+    ends = np.flatnonzero(np.diff(rows, prepend=-1, append=-1))
+    pairs = [pair for start, stop in pairwise(ends) for pair in combinations(range(start, stop), 2)]
+    different = read_only(np.array(pairs, np.int64).reshape(-1, 2), np.int64)
+    return AlignedFaces(manifest, faces, dropped, different, photos.locations)
+
+
+def write_tables(made: AlignedFaces, photos: Manifest, folder: Path, target: Path) -> None:
+    """The three tables of a folder of faces; photos are named as they are found from `target`."""
+    where = locations_from(photos, target)
+    identities = made.manifest.identities.tolist()
+    columns: Columns = {"path": list(made.manifest.locations), "identity": identities}
+    if made.manifest.names is not None:
+        columns["identity_name"] = [made.manifest.names[one] if one >= 0 else "" for one in identities]
+    write_csv(folder / FACES, columns | _measures(made.faces, where))
+    write_csv(
+        folder / DROPPED, _measures(made.dropped, where) | {"reason": [face.reason for face in made.dropped]}
+    )
+    one, other = made.different.T.tolist() if len(made.different) else ([], [])
+    write_csv(folder / DIFFERENT, {"kind": ["different"] * len(one), "image": one, "other": other})
+
+
+def _measures(faces: Sequence[Face], where: Sequence[str]) -> Columns:
+    columns: Columns = {
+        "photo": [where[face.photo] for face in faces],
+        "photo_row": [face.photo for face in faces],
+    }
+    for at, name in enumerate(_BOX):
+        columns[name] = [_text(face.box[at]) for face in faces]
+    for at, name in enumerate(_POINTS):
+        for axis, letter in enumerate("xy"):
+            columns[f"{name}_{letter}"] = [
+                "" if face.landmarks is None else _text(face.landmarks[at][axis]) for face in faces
+            ]
+    for name in _MEASURES:
+        columns[name] = [_text(getattr(face, name), 4) for face in faces]
+    return columns
+
+
+def _text(value: float, digits: int = 2) -> str:
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _write_card(
+    made: AlignedFaces, photos: Manifest, detector: Detector | None, settings: AlignSettings, folder: Path
+) -> None:
+    n_dropped = len(made.dropped)
+    name, size, checksum = (
+        (detector.kind.name, detector.size, detector.checksum) if detector else ("none", 0, "none")
+    )
+    write_card(
+        folder,
+        KIND,
+        f"Faces: {len(made.faces):,} of {len(photos):,} photos, {n_dropped:,} left out, detector: {name}",
+        {**asdict(settings), "detector": name, "detector_size": size},
+        {"photos": fingerprint(photos), "detector": checksum},
+    )

@@ -1,0 +1,174 @@
+"""Boxes and five landmarks from the raw outputs of SCRFD, YuNet and RetinaFace: pure functions of arrays.
+
+Landmarks are in the order of the template: the eye on the left of the picture, the other eye, the tip of the nose, the corner of
+the mouth on the left, the other corner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cdp.types.arrays import AnyArray, FloatArray, LongArray
+
+N_LANDMARKS = 5
+# data/config.py of biubug6/Pytorch_Retinaface.
+_RETINA_STEPS = {8: (16, 32), 16: (64, 128), 32: (256, 512)}
+_RETINA_VARIANCE = (0.1, 0.2)
+
+
+@dataclass(frozen=True, eq=False)
+class Detections:
+    """Faces of one picture, best score first.
+
+    Attributes:
+        boxes: float32 (m, 4): left, top, right, bottom, in pixels; the middle of the first pixel is 0.
+        landmarks: float32 (m, 5, 2): x, y.
+        scores: float32 (m,), 0..1.
+    """
+
+    boxes: FloatArray
+    landmarks: FloatArray
+    scores: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def take(self, rows: AnyArray) -> Detections:
+        """Some of the faces."""
+        return Detections(self.boxes[rows], self.landmarks[rows], self.scores[rows])
+
+    def scaled(self, factor: float) -> Detections:
+        """The same on a picture so many times as large."""
+        return Detections(self.boxes * factor, self.landmarks * factor, self.scores)
+
+
+def decode_scrfd(outputs: Sequence[AnyArray], size: int, least: float) -> Detections:
+    """Faces from SCRFD's outputs, and of InsightFace's RetinaFace: all scores, then all boxes, then all landmarks.
+
+    Per stride and anchor: a score, the box as distances to left, top, right and bottom, and the landmarks as differences, both
+    in strides from the corner of the cell (model_zoo/scrfd.py of deepinsight/insightface).
+
+    Args:
+        outputs: arrays whose last dimension is 1, 4 or 10, each kind from the smallest stride to the largest.
+        size: pixels a side that the network saw.
+        least: faces with a lower score are left out.
+    """
+    by_kind = {
+        width: [one.reshape(-1, width) for one in outputs if one.shape[-1] == width] for width in (1, 4, 10)
+    }
+    found = []
+    for level, (scores, boxes, landmarks) in enumerate(zip(*by_kind.values(), strict=True)):
+        stride = 8 << level
+        cells = -(-size // stride)
+        n_anchors = len(scores) // cells**2
+        kept = np.flatnonzero(scores[:, 0] >= least)
+        corners = _cells(kept // n_anchors, cells) * stride
+        sides = boxes[kept] * stride
+        found.append(
+            Detections(
+                np.concatenate([corners - sides[:, :2], corners + sides[:, 2:]], axis=1),
+                corners[:, None] + landmarks[kept].reshape(-1, N_LANDMARKS, 2) * stride,
+                scores[kept, 0],
+            )
+        )
+    return _joined(found)
+
+
+def decode_yunet(outputs: Mapping[str, AnyArray], size: int, least: float) -> Detections:
+    """Faces from YuNet's outputs `cls_8`, `obj_8`, `bbox_8`, `kps_8` and the same for strides 16 and 32.
+
+    The score is the geometric mean of class and objectness; the box is its middle and the logarithm of its sides, in strides
+    (objdetect/src/face_detect.cpp of opencv/opencv). YuNet calls the person's right eye, which is on the left of the picture,
+    the first landmark, as the template does.
+    """
+    found = []
+    for stride in (8, 16, 32):
+        kind = {name: outputs[f"{name}_{stride}"].reshape(-1, width) for name, width in _YUNET_WIDTHS.items()}
+        scores = np.sqrt(np.clip(kind["cls"], 0, 1) * np.clip(kind["obj"], 0, 1))[:, 0]
+        kept = np.flatnonzero(scores >= least)
+        corners = _cells(kept, -(-size // stride))
+        middle = (corners + kind["bbox"][kept, :2]) * stride
+        half = np.exp(kind["bbox"][kept, 2:]) * stride / 2
+        landmarks = (corners[:, None] + kind["kps"][kept].reshape(-1, N_LANDMARKS, 2)) * stride
+        found.append(
+            Detections(np.concatenate([middle - half, middle + half], axis=1), landmarks, scores[kept])
+        )
+    return _joined(found)
+
+
+_YUNET_WIDTHS = {"cls": 1, "obj": 1, "bbox": 4, "kps": 10}
+
+
+def decode_retinaface(outputs: Sequence[AnyArray], size: int, least: float) -> Detections:
+    """Faces from the three outputs of RetinaFace in PyTorch: boxes (n, 4), scores (n, 2) and landmarks (n, 10).
+
+    Every cell has two prior boxes; differences are in their sides times 0.1, sizes the exponent of 0.2 times the output
+    (utils/box_utils.py of biubug6/Pytorch_Retinaface). Scores that are not probabilities yet become so by softmax.
+    """
+    boxes, scores, landmarks = (
+        next(one.reshape(-1, width) for one in outputs if one.shape[-1] == width) for width in (4, 2, 10)
+    )
+    if not np.allclose(scores.sum(axis=1), 1, atol=1e-3):
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        scores /= scores.sum(axis=1, keepdims=True)
+    middles, sides = _priors(size)
+    kept = np.flatnonzero(scores[:, 1] >= least)
+    middle, side = middles[kept], sides[kept, None]
+    found = middle + boxes[kept, :2] * _RETINA_VARIANCE[0] * side
+    half = side * np.exp(boxes[kept, 2:] * _RETINA_VARIANCE[1]) / 2
+    points = (
+        middle[:, None]
+        + landmarks[kept].reshape(-1, N_LANDMARKS, 2) * np.float32(_RETINA_VARIANCE[0]) * side[:, None]
+    )
+    return _joined(
+        [Detections(np.concatenate([found - half, found + half], axis=1), points, scores[kept, 1])]
+    )
+
+
+def suppress_overlaps(faces: Detections, overlap: float) -> Detections:
+    """The faces that overlap no better one by more than a share of their union, best first (non-maximum suppression)."""
+    order = np.argsort(-faces.scores, kind="stable")
+    kept: list[int] = []
+    while order.size:
+        best, order = int(order[0]), order[1:]
+        kept.append(best)
+        order = order[_shared(faces.boxes[best], faces.boxes[order]) <= overlap]
+    return faces.take(np.array(kept, np.int64))
+
+
+def _shared(box: FloatArray, others: FloatArray) -> FloatArray:
+    """Intersection over union of one box with others."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    common = np.prod(np.maximum(high - low, 0), axis=1)
+    areas = np.prod(np.maximum(others[:, 2:] - others[:, :2], 0), axis=1)
+    union = np.prod(np.maximum(box[2:] - box[:2], 0)) + areas - common
+    shared: FloatArray = common / np.maximum(union, 1e-9)
+    return shared
+
+
+def _cells(numbers: LongArray, per_row: int) -> FloatArray:
+    """(column, row) of cells, counted row by row."""
+    return np.stack([numbers % per_row, numbers // per_row], axis=1).astype(np.float32)
+
+
+def _priors(size: int) -> tuple[FloatArray, FloatArray]:
+    """Middles (n, 2) and sides (n,) of RetinaFace's prior boxes, in pixels."""
+    middles, sides = [], []
+    for step, least_sizes in _RETINA_STEPS.items():
+        cells = -(-size // step)
+        middle = (_cells(np.arange(cells**2), cells) + 0.5) * step
+        middles.append(np.repeat(middle, len(least_sizes), axis=0))
+        sides.append(np.tile(np.array(least_sizes, np.float32), cells**2))
+    return np.concatenate(middles), np.concatenate(sides)
+
+
+def _joined(found: Sequence[Detections]) -> Detections:
+    boxes, landmarks, scores = (
+        np.concatenate([getattr(one, name) for one in found]).astype(np.float32)
+        for name in ("boxes", "landmarks", "scores")
+    )
+    sound = np.isfinite(boxes).all(axis=1) & np.isfinite(landmarks).all(axis=(1, 2))
+    return Detections(boxes, landmarks, scores).take(np.flatnonzero(sound))

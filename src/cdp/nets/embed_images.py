@@ -1,0 +1,266 @@
+"""Images through models into a folder of views: decoded once for all, streamed, resumable mid-file. No torch here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from cdp.data.check import Unreadable, write_unreadable
+from cdp.data.images import open_images
+from cdp.data.manifests import without_unreadable
+from cdp.errors import InputError
+from cdp.files import check_output, disk_errors, put_in_place, refuse_link, sweep, write_text
+from cdp.nets.embedding_checks import odd_embeddings
+from cdp.nets.pixels import PixelFormat, check_free_space, decode_rows, fingerprint, stream_blocks
+from cdp.nets.recipe import key_of
+from cdp.parallel import spans
+from cdp.progress import Progress, no_progress
+from cdp.store import write_card
+from cdp.types import Views
+from cdp.types.arrays import ByteArray, FloatArray
+from cdp.types.manifest import Manifest
+
+_FLUSH_EVERY = 16
+
+
+class Embedder(Protocol):
+    """A model that makes unit vectors of decoded images.
+
+    Attributes:
+        name: of its embeddings in Views.
+        checksum: of its weights, with the kind of checksum in front.
+        dimensions: length of an embedding.
+        pixel_format: the form its images take.
+        batch: how many images it is best given at once.
+        is_concurrent: whether several threads may call it at once; else it is called by one, one block after the other.
+        device: where it computes, for the record.
+    """
+
+    name: str
+    checksum: str
+    dimensions: int
+    pixel_format: PixelFormat
+    batch: int
+    is_concurrent: bool
+    device: str
+
+    def embed(self, pixels: ByteArray, flip: bool) -> FloatArray:
+        """Float32 (b, dimensions) of uint8 (b, channels, size, size); averaged with the mirrored images if `flip`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """What became of a manifest's images.
+
+    Attributes:
+        views: one row per image that could be read.
+        manifest: these images, row by row.
+        unreadable: those that could not be read, with their rows in the manifest that was given.
+        notes: what looks wrong about the embeddings, a sentence each.
+    """
+
+    views: Views
+    manifest: Manifest
+    unreadable: list[Unreadable] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+_Files: TypeAlias = dict[str, Embedder]
+"""The models by the file that each fills, without `.npy`; the base first."""
+
+
+def embed_images(
+    manifest: Manifest,
+    embedders: Sequence[Embedder],
+    out: str | Path,
+    *,
+    flip: bool = False,
+    batch: int = 0,
+    threads: int = 0,
+    skip_unreadable: bool = False,
+    force: bool = False,
+    inputs: Iterable[str | Path | None] = (),
+    progress: Progress = no_progress,
+) -> Embedded:
+    """Views of a manifest's images, one unit vector per image and model; the first model is the base.
+
+    What is half done is kept beside `out` and gone on with when the same command runs again.
+
+    Args:
+        manifest: the images.
+        embedders: the models, as `open_models` or `open_networks` give them.
+        out: folder of views to write.
+        flip: average with the mirrored image.
+        batch: images per block, which goes through a model at once; 0 = what suits the models.
+        threads: that decode, and compute where models allow it; 0 = all cores. The result does not depend on it.
+        skip_unreadable: leave images out that cannot be read, and list them in `unreadable.csv`, with the others in
+            `images.csv`; else the first one is an error, and row = manifest row.
+        force: replace views that are at `out`.
+        inputs: what else is read and is never replaced.
+        progress: called with how many images are done.
+
+    Raises:
+        InputError: an image cannot be read, or a model gives something else than finite embeddings.
+    """
+    if not embedders:
+        raise InputError("There is no model to embed with; name one.")
+    target = Path(out).absolute()
+    sweep(target.parent, target.name)
+    refuse_link(target, out)
+    check_output(out, force=force, kind="Views", inputs=inputs)
+    files = {f"committee/{one.name}" if at else "base": one for at, one in enumerate(embedders)}
+    rows = batch or min(one.batch for one in embedders)
+    work = target.with_name(f".{target.name}.embedding")
+    checksums = {one.name: one.checksum for one in embedders}
+    # The device is not part of the key: half-done work may go on elsewhere.
+    key = key_of(fingerprint(manifest), checksums, list(files), flip, rows, skip_unreadable)
+    with disk_errors(out, f"what is done is kept in {work}"):
+        _open_work(work, key, files, len(manifest))
+        how = _How(flip, rows, threads, skip_unreadable, progress)
+        bad: dict[int, str] = {}
+        for pixel_format, group in _by_format(files).items():
+            bad |= _embed_group(work, pixel_format, group, manifest, how)
+        made = _finish(work, files, manifest, bad, flip)
+        put_in_place(work, target, force=force)
+    return Embedded(Views.load(target), *made)
+
+
+@dataclass(frozen=True)
+class _How:
+    """What all blocks of a run have in common."""
+
+    flip: bool
+    batch: int
+    threads: int
+    skip_unreadable: bool
+    progress: Progress
+
+
+def _open_work(work: Path, key: str, files: _Files, n_images: int) -> None:
+    """Empty arrays to fill; where they are there for the same key they stay as they are."""
+    if (work / "key.txt").exists() and (work / "key.txt").read_text() == key:
+        return
+    shutil.rmtree(work, ignore_errors=True)
+    work.parent.mkdir(parents=True, exist_ok=True)
+    widths = sum(one.dimensions for one in files.values())
+    check_free_space(work.parent, 4 * n_images * widths, "the embeddings")
+    (work / "committee").mkdir(parents=True)
+    for file, one in files.items():
+        open_memmap(work / f"{file}.npy", "w+", np.float32, (n_images, one.dimensions)).flush()
+    (work / "key.txt").write_text(key)
+
+
+def _by_format(files: _Files) -> dict[PixelFormat, _Files]:
+    """Models that see the images in the same form share the decoding."""
+    groups: dict[PixelFormat, _Files] = {}
+    for file, one in files.items():
+        groups.setdefault(one.pixel_format, {})[file] = one
+    return groups
+
+
+def _embed_group(
+    work: Path, pixel_format: PixelFormat, files: _Files, manifest: Manifest, how: _How
+) -> dict[int, str]:
+    """Fill the arrays of models that see the same pixels; answers with row -> reason of what cannot be read."""
+    done_file = work / f"done-{key_of(pixel_format)}.json"
+    done, bad = json.loads(done_file.read_text()) if done_file.exists() else (0, {})
+    arrays = {file: np.load(work / f"{file}.npy", mmap_mode="r+") for file in files}
+    reader = open_images(manifest)
+
+    def compute(start: int, stop: int) -> tuple[ByteArray, dict[int, str], dict[str, FloatArray]]:
+        pixels, reasons = decode_rows(reader, pixel_format, start, stop, skip_unreadable=how.skip_unreadable)
+        together = {file: one.embed(pixels, how.flip) for file, one in files.items() if one.is_concurrent}
+        return pixels, reasons, together
+
+    blocks = [span for span in spans(len(manifest), how.batch) if span[0] >= done]
+    with closing(stream_blocks(blocks, compute, how.threads)) as stream:
+        for start, (pixels, reasons, rows) in stream:
+            done = start + len(pixels)
+            bad |= {str(row): reason for row, reason in reasons.items()}
+            for file, one in files.items():
+                block = rows[file] if file in rows else one.embed(pixels, how.flip)
+                _refuse_not_finite(block, start, reasons, one, manifest)
+                arrays[file][start:done] = block
+            if (start // how.batch + 1) % _FLUSH_EVERY == 0 or done == len(manifest):
+                for array in arrays.values():
+                    array.flush()
+                write_text(done_file, json.dumps([done, bad]))
+            how.progress(f"embed {pixel_format.size} x {pixel_format.size}", done, len(manifest))
+    return {int(row): reason for row, reason in bad.items()}
+
+
+def _refuse_not_finite(
+    block: FloatArray, start: int, reasons: Mapping[int, str], one: Embedder, manifest: Manifest
+) -> None:
+    for at in np.flatnonzero(~np.isfinite(block).all(axis=1)).tolist():
+        if start + at not in reasons:
+            raise InputError(
+                f"{one.name}: the embedding of {manifest.describe(start + at)} is not finite or has length zero; the model "
+                "is damaged, or wants its images otherwise (mean, std)."
+            )
+
+
+def _finish(
+    work: Path, files: _Files, manifest: Manifest, bad: Mapping[int, str], flip: bool
+) -> tuple[Manifest, list[Unreadable], list[str]]:
+    """All that makes a folder of views of the filled arrays; what could not be read is listed beside them."""
+    unreadable = [Unreadable(row, manifest.locations[row], bad[row]) for row in sorted(bad)]
+    kept = without_unreadable(manifest, sorted(bad))
+    notes = _finish_arrays(work, files, kept, sorted(bad))
+    base, *committee = files.values()
+    settings = {
+        "committee": [one.name for one in committee],
+        "base": base.name,
+        "flip": flip,
+        "device": base.device,
+        "notes": notes,
+    }
+    _write_views(work, kept, files, settings)
+    if unreadable:
+        write_unreadable(manifest, unreadable, work / "unreadable.csv")
+        kept.save(work / "images.csv")
+    return kept, unreadable, notes
+
+
+def _finish_arrays(work: Path, files: _Files, kept: Manifest, bad: Sequence[int]) -> list[str]:
+    """Take out the rows of images that could not be read; answers with what looks wrong about the others."""
+    notes = []
+    for file, one in files.items():
+        path = work / f"{file}.npy"
+        array = np.load(path, mmap_mode="r")
+        if len(array) != len(kept):
+            shorter = open_memmap(work / "shorter.npy", "w+", np.float32, (len(kept), one.dimensions))
+            rows = np.delete(np.arange(len(array)), bad)
+            for start, stop in spans(len(rows), 4096):
+                shorter[start:stop] = array[rows[start:stop]]
+            shorter.flush()
+            (work / "shorter.npy").replace(path)
+            array = shorter
+        notes += [f"{one.name}: {note}" for note in odd_embeddings(array, kept.identities)]
+    return notes
+
+
+def _write_views(work: Path, manifest: Manifest, files: _Files, settings: Mapping[str, Any]) -> None:
+    """All that makes a folder of views of the filled arrays."""
+    arrays = {file: np.load(work / f"{file}.npy", mmap_mode="r") for file in files}
+    np.save(work / "identities.npy", manifest.identities)
+    paths = "".join(f"{location}\n" for location in manifest.locations)
+    (work / "paths.txt").write_text(paths, encoding="utf-8")
+    write_card(
+        work,
+        "Views",
+        f"Views: {len(manifest):,} images, base {settings['base']}, committee of {len(files) - 1}",
+        settings,
+        {"manifest": fingerprint(manifest)} | {f"network/{one.name}": one.checksum for one in files.values()},
+        {**arrays, "identities": manifest.identities},
+    )
+    for left in [*work.glob("done-*.json"), work / "key.txt"]:
+        left.unlink()

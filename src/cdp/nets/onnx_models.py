@@ -1,0 +1,238 @@
+"""Embedding models in ONNX files: what they take and give, and images through them. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from cdp.errors import InputError
+from cdp.nets.onnx_inputs import InputConventions, find_conventions
+from cdp.nets.onnx_sessions import device_of, hash_file, open_session
+from cdp.nets.pixels import PixelFormat
+from cdp.nets.torchvision_guard import require
+from cdp.types.arrays import AnyArray, ByteArray, FloatArray
+
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+_BATCH_ON_CPU, _BATCH_ON_GPU = 16, 128
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """What is known of an embedding model.
+
+    Attributes:
+        path: its file.
+        conventions: how it wants its images.
+        input: name of its input.
+        output: name of the output that holds the embeddings.
+        dimensions: length of an embedding.
+        dtype: of the input: float32, float16 or uint8.
+        is_channels_last: (n, size, size, channels) instead of (n, channels, size, size).
+        batch: how many images it takes at once, 0 = any number.
+        checksum: SHA-256 of the file.
+    """
+
+    path: Path
+    conventions: InputConventions
+    input: str
+    output: str
+    dimensions: int
+    dtype: str
+    is_channels_last: bool
+    batch: int
+    checksum: str
+
+    @property
+    def name(self) -> str:
+        """Of its embeddings in Views: the file's name without its ending."""
+        return self.path.stem
+
+
+def read_onnx_model(path: str | Path) -> OnnxModel:
+    """What a model takes and gives, from its file, the card beside it, or its family's name.
+
+    Raises:
+        InputError: it is no embedding model, or not all is known about its input; the message says what to write.
+    """
+    return open_onnx_model(path, "cpu").model
+
+
+def open_onnx_model(path: str | Path, device: str = "auto") -> OnnxEmbedder:
+    """A model ready to embed; see `read_onnx_model`."""
+    file = Path(path)
+    session = open_session(file, device)
+    if len(session.get_inputs()) != 1:
+        names = ", ".join(one.name for one in session.get_inputs())
+        raise InputError(f"{file}: has the inputs {names}; an embedding model takes images and nothing else.")
+    (taken,) = session.get_inputs()
+    if taken.type not in _TYPES or len(taken.shape) != 4:
+        raise InputError(
+            f"{file}: takes {taken.type} of shape {taken.shape}; an embedding model takes (n, 3, size, size)."
+        )
+    sides = [side if isinstance(side, int) and side > 0 else None for side in taken.shape]
+    is_channels_last = sides[1] not in (1, 3) and sides[3] in (1, 3)
+    channels, height, width = (sides[3], *sides[1:3]) if is_channels_last else sides[1:]
+    if height != width:
+        raise InputError(
+            f"{file}: takes images of {height} x {width} pixels; only square ones are known here."
+        )
+    metadata = session.get_modelmeta().custom_metadata_map
+    conventions = find_conventions(file, metadata, height, channels, _is_scaled_inside(file, taken.name))
+    facts = (taken.name, conventions, _TYPES[taken.type], is_channels_last, sides[0] or 0)
+    output, dimensions = _find_output(file, session, *facts)
+    model = OnnxModel(
+        file,
+        conventions,
+        taken.name,
+        output,
+        dimensions,
+        np.dtype(_TYPES[taken.type]).name,
+        is_channels_last,
+        sides[0] or 0,
+        hash_file(file),
+    )
+    return OnnxEmbedder(model, session)
+
+
+class OnnxEmbedder:
+    """A model and its session; `cdp.nets.embed_images.Embedder` says what it is for."""
+
+    is_concurrent = True
+
+    def __init__(self, model: OnnxModel, session: Any) -> None:
+        self.model = model
+        self.name, self.checksum, self.dimensions = model.name, f"sha256 {model.checksum}", model.dimensions
+        self.device = device_of(session)
+        self.batch = _BATCH_ON_CPU if self.device == "cpu" else _BATCH_ON_GPU
+        about = model.conventions
+        self.pixel_format = PixelFormat(about.size, about.color != "gray", enlarge=True)
+        self._session = session
+        # A GPU computes one batch after the other; others are decoded meanwhile.
+        self._turn: AbstractContextManager[Any] = nullcontext() if self.device == "cpu" else Lock()
+
+    def embed(self, pixels: ByteArray, flip: bool = False) -> FloatArray:
+        """Unit vectors of decoded images (b, channels, size, size), float32 (b, dimensions).
+
+        Rows that are not finite or of length zero become NaN, for the caller to name.
+        """
+        rows = self._run(pixels)
+        if flip:
+            rows = _unit(rows + self._run(pixels[..., ::-1]))
+        return rows
+
+    def _run(self, pixels: ByteArray) -> FloatArray:
+        model = self.model
+        prepared = prepare_pixels(pixels, model.conventions, model.dtype, model.is_channels_last)
+        batch = model.batch or len(prepared)
+        rows = []
+        for start in range(0, len(prepared), batch):
+            part = prepared[start : start + batch]
+            n_images = len(part)
+            if n_images < batch:
+                part = np.concatenate([part, np.repeat(part[-1:], batch - n_images, axis=0)])
+            with self._turn:
+                (answer,) = self._session.run([model.output], {model.input: part})
+            rows.append(answer.reshape(batch, -1)[:n_images])
+        return _unit(np.concatenate(rows).astype(np.float32, copy=False))
+
+
+def prepare_pixels(
+    pixels: ByteArray, conventions: InputConventions, dtype: Any = np.float32, is_channels_last: bool = False
+) -> AnyArray:
+    """Decoded images, uint8 (b, channels, h, w) in RGB or gray, as a model wants them."""
+    ordered = pixels[:, ::-1] if conventions.color == "BGR" else pixels
+    if is_channels_last:
+        ordered = ordered.transpose(0, 2, 3, 1)
+    if np.dtype(dtype) == np.uint8:
+        return np.ascontiguousarray(ordered)
+    shape = (1, 1, 1, -1) if is_channels_last else (1, -1, 1, 1)
+    mean, std = (np.array(one, np.float32).reshape(shape) for one in (conventions.mean, conventions.std))
+    values = np.empty(ordered.shape, np.float32)
+    np.subtract(ordered, mean, out=values)
+    if np.any(std != 1):
+        values /= std
+    return values.astype(dtype, copy=False)
+
+
+def open_models(models: Sequence[str | Path], device: str = "auto") -> list[OnnxEmbedder]:
+    """Models ready to embed, in the order given; the first is the base.
+
+    Raises:
+        InputError: two have the same name, or one cannot be used.
+    """
+    names: dict[str, str | Path] = {}
+    for path in models:
+        first = names.setdefault(Path(path).stem, path)
+        if first is not path:
+            raise InputError(
+                f"{path} and {first} have the same name; views tell models by it, rename one of the files."
+            )
+    return [open_onnx_model(path, device) for path in models]
+
+
+def _unit(rows: FloatArray) -> FloatArray:
+    with np.errstate(all="ignore"):
+        length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+        unit: FloatArray = (rows / length[:, None]).astype(np.float32)
+    unit[~np.isfinite(unit).all(axis=1)] = np.nan
+    return unit
+
+
+def _is_scaled_inside(file: Path, input_name: str) -> bool:
+    """Whether the first thing that the graph does is to subtract or scale, as models converted from MXNet do."""
+    nodes = require("onnx").load(str(file), load_external_data=False).graph.node
+    name = input_name
+    for node in nodes[:8]:
+        if name not in node.input:
+            continue
+        if node.op_type in ("Sub", "Mul", "Div"):
+            return True
+        if node.op_type not in ("Cast", "Identity", "Transpose"):
+            return False
+        name = node.output[0]
+    return False
+
+
+def _find_output(
+    file: Path, session: Any, name: str, conventions: InputConventions, dtype: Any, is_last: bool, batch: int
+) -> tuple[str, int]:
+    """The output that holds the embeddings, and their length, from two gray images."""
+    n_images = batch or 2
+    n_channels = 1 if conventions.color == "gray" else 3
+    gray = np.full((n_images, n_channels, conventions.size, conventions.size), 127, np.uint8)
+    names = [one.name for one in session.get_outputs()]
+    if conventions.output and conventions.output not in names:
+        raise InputError(f"{file}: has no output {conventions.output!r}; its outputs are {', '.join(names)}.")
+    wanted = [conventions.output] if conventions.output else names
+    try:
+        answers = session.run(wanted, {name: prepare_pixels(gray, conventions, dtype, is_last)})
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise InputError(f"{file}: fails on a gray image ({reason}); is it an embedding model?") from None
+    widths = {
+        one: answer.size // n_images
+        for one, answer in zip(wanted, answers, strict=True)
+        if answer.ndim >= 2
+        and answer.shape[0] == n_images
+        and answer.size // n_images > 1
+        # (n, d) or (n, d, 1, 1): a map with more places is not one vector per image.
+        and max(answer.shape[1:]) == answer.size // n_images
+    }
+    if len(widths) != 1:
+        listed = ", ".join(f"{one} {list(answer.shape)}" for one, answer in zip(wanted, answers, strict=True))
+        way_out = (
+            f'name one in {file.with_suffix(".toml")}: output = "NAME"'
+            if widths
+            else "is it an embedding model?"
+        )
+        raise InputError(
+            f"{file}: {len(widths) or 'none'} of its outputs may be the embedding ({listed}); {way_out}."
+        )
+    ((output, width),) = widths.items()
+    return output, width

@@ -1,0 +1,69 @@
+"""ONNX files opened with onnxruntime: which provider computes, on how many threads, and what is wrong as a sentence."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from cdp.errors import InputError
+from cdp.nets.torchvision_guard import require
+
+_CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+_ERRORS_ONLY = 3
+
+
+def open_session(file: str | Path, device: str = "auto") -> Any:
+    """An onnxruntime session of a model file.
+
+    On a CPU one run takes one thread, and several threads call it at once: their blocks do not depend on their number, so
+    neither do the embeddings, and models that take one image at a time keep all cores busy too.
+
+    Args:
+        file: the .onnx file.
+        device: `auto` is CUDA where onnxruntime has it, `mps` computes on the CPU.
+
+    Raises:
+        InputError: the file is not there or is no model, or there is no such device.
+        MissingExtraError: onnxruntime is not installed.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise InputError(f"{file}: there is no such file; give the .onnx file of a model.")
+    runtime = require("onnxruntime", "onnx")
+    options = runtime.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    providers = _providers(device, runtime.get_available_providers())
+    try:
+        return runtime.InferenceSession(str(path), options, providers=providers)
+    except MemoryError:
+        raise
+    except Exception as error:  # onnxruntime has an exception for each of its status codes
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise InputError(
+            f"{file}: onnxruntime cannot open it ({reason}); is it a whole .onnx file?"
+        ) from None
+
+
+def device_of(session: Any) -> str:
+    """`cuda` or `cpu`: where a session computes."""
+    return "cuda" if _CUDA in session.get_providers() else "cpu"
+
+
+def _providers(device: str, available: list[str]) -> list[Any]:
+    has_cuda = _CUDA in available
+    if device.startswith("cuda"):
+        if not has_cuda:
+            raise InputError(
+                f"device={device!r}: this onnxruntime has no CUDA; install onnxruntime-gpu in its place, or choose cpu."
+            )
+        number = device.partition(":")[2] or "0"
+        return [(_CUDA, {"device_id": number}), _CPU]
+    return [_CUDA, _CPU] if device == "auto" and has_cuda else [_CPU]
+
+
+def hash_file(file: str | Path) -> str:
+    """SHA-256 of a file, to tell whether a model is the same."""
+    with Path(file).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,108 @@
+"""Objects on their way to another process: large arrays beside the rest, files that are mapped into memory by name."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import pickle
+import socket
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.errors import InputError
+
+_ENDS = 4096
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An object as bytes, and the buffers of its arrays.
+
+    The bytes are a pickle that this program wrote and only its own workers read; files of users never are.
+    """
+
+    content: bytes
+    buffers: list[npt.NDArray[np.uint8]]
+
+    @property
+    def n_bytes(self) -> int:
+        """Its size."""
+        return len(self.content) + sum(buffer.nbytes for buffer in self.buffers)
+
+
+def pack(value: Any) -> Packed:
+    """An object to send; of arrays that are files mapped for reading, only the file's name is sent."""
+    content, buffers = io.BytesIO(), []
+
+    def keep(buffer: pickle.PickleBuffer) -> None:
+        buffers.append(np.frombuffer(buffer.raw(), np.uint8))
+
+    _Packer(content, protocol=5, buffer_callback=keep).dump(value)
+    return Packed(content.getvalue(), buffers)
+
+
+def unpack(packed: Packed, *, copy: bool = False) -> Any:
+    """The object again; without a copy its arrays are read-only, and lie where the buffers lie."""
+    views = [buffer.data for buffer in packed.buffers]
+    return pickle.loads(
+        packed.content, buffers=[bytearray(view) if copy else view.toreadonly() for view in views]
+    )
+
+
+class _Packer(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        mapped = _find_mapped(value) if isinstance(value, np.ndarray) else None
+        return NotImplemented if mapped is None else (_open_mapped, mapped)
+
+
+def _find_mapped(array: npt.NDArray[Any]) -> tuple[Any, ...] | None:
+    """Where in which file an array lies; None if in none, or in one that is written to, whose bytes may change."""
+    owner: Any = array
+    while owner is not None and not (isinstance(owner, np.memmap) and owner.filename):
+        owner = getattr(owner, "base", None)
+    if owner is None or owner.mode != "r" or not array.flags.c_contiguous or array.size == 0:
+        return None
+    # The map begins at a whole page before the offset that was asked for; a slice still names the offset of the whole.
+    page = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY
+    offset = page + _address(array) - _address(np.frombuffer(vars(owner)["_mmap"], np.uint8))
+    file = Path(str(owner.filename)).absolute()
+    return str(file), offset, array.dtype, array.shape, _checksum(array)
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _checksum(array: npt.NDArray[Any]) -> int:
+    """Of an array's ends: enough to notice another file of the same name."""
+    flat = array.reshape(-1)
+    n_entries = max(1, _ENDS // max(1, array.itemsize))
+    return zlib.crc32(flat[-n_entries:].tobytes(), zlib.crc32(flat[:n_entries].tobytes()))
+
+
+def _open_mapped(
+    file: str, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], checksum: int
+) -> npt.NDArray[Any]:
+    """The array that lies in a file, mapped for reading."""
+    try:
+        mapped: npt.NDArray[Any] = np.memmap(file, dtype, "r", offset, shape)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{_unseen(file)} ({reason}); {_WAY_OUT}") from None
+    if _checksum(mapped) != checksum:
+        raise InputError(f"{_unseen(file)}, but another file of that name; {_WAY_OUT}")
+    array = mapped.view(np.ndarray)
+    array.flags.writeable = False
+    return array
+
+
+def _unseen(file: str) -> str:
+    return f"{file}: the node {socket.gethostname()} does not see this file"
+
+
+_WAY_OUT = "keep embeddings, --cache and --out on storage that all nodes see under the same path."

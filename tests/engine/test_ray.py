@@ -1,0 +1,203 @@
+"""Threads and Ray give the same bytes, on a cluster of two nodes that loses a worker and then a node."""
+
+import hashlib
+import importlib.util
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from cdp import ray_pool
+from cdp.cli.main import app
+from cdp.consensus.settings import ConsensusSettings
+from cdp.engine import Engine
+from cdp.errors import CdpError, InputError, MissingExtraError
+from cdp.graph.search import knn_graph
+from cdp.labeling.pipeline import label
+from cdp.labeling.workspace import Workspace
+from cdp.parallel import map_shared
+from cdp.ray_pool import RayPool
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),  # Ray's own
+    pytest.mark.xdist_group("ray"),
+]
+RAY = Engine(engine="ray")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes of one core on this machine."""
+    environment = {
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_raylet_start_wait_time_s": "300",
+        "RAY_health_check_failure_threshold": "60",
+        "RAY_memory_monitor_refresh_ms": "0",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        import ray
+        from ray.cluster_utils import Cluster
+
+        node = {"num_cpus": 1, "object_store_memory": 10**8, "include_dashboard": False}
+        made = Cluster(initialize_head=True, head_node_args=node)
+        made.add_node(num_cpus=1, object_store_memory=10**8)
+        ray.init(made.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
+        yield made
+        ray.shutdown()
+        made.shutdown()
+
+
+def add_up(shared, item):
+    return shared * item[0] + item[1].sum()
+
+
+def die_once(marker, item):
+    """As a worker does that the system kills for its memory."""
+    if item == 3:
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return item
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def refuse(_, item):
+    raise InputError(f"row {item} is wrong; leave it out.")
+
+
+def hashes(labeling):
+    arrays = {
+        "labels": labeling.labels.labels,
+        "confidence": labeling.labels.confidence,
+        "pairs": labeling.scored.ids,
+        "doubt": labeling.scored.doubt,
+        **{f"{name} {part}": getattr(graph, part) for name, graph in labeling.graphs.items() for part in ("neighbors", "similarity")},
+    }  # fmt: skip
+    return {
+        name: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+        for name, array in arrays.items()
+    }
+
+
+SETTINGS = {
+    "trees": ConsensusSettings.of(k=8, method="exact"),
+    "paper": ConsensusSettings.of("paper", k=8, method="approximate", recall=0.9, tune=True),
+}
+
+
+def label_small(views, name, engine, **more):
+    known = np.arange(views.n_images) < 150
+    labeling = label(views, SETTINGS[name], validation=known, workspace=Workspace(engine=engine, **more))
+    return hashes(labeling)
+
+
+def test_results_come_in_order_and_blocks_travel_together(cluster):
+    items = [(number, np.full(1000, number)) for number in range(300)]
+    expected = list(map_shared(add_up, 5, items, 1))
+    assert list(map_shared(add_up, 5, iter(items), RAY.workers)) == expected
+    assert list(map_shared(add_up, 5, iter(items), replace(RAY, memory_budget="40KB").workers)) == expected
+    assert list(map_shared(add_up, 5, [], RAY.workers)) == []
+
+
+def test_what_a_block_refuses_is_said_as_on_threads(cluster):
+    with pytest.raises(InputError, match=r"^row 0 is wrong; leave it out\.$"):
+        list(map_shared(refuse, None, range(10), RAY.workers))
+
+
+def test_storage_that_a_node_does_not_see_is_named(cluster, tmp_path):
+    np.save(tmp_path / "vectors.npy", np.random.default_rng(0).normal(size=(60, 8)))
+    vectors = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    (tmp_path / "vectors.npy").unlink()
+    with pytest.raises(InputError, match=r"vectors\.npy: the node .* does not see this file"):
+        knn_graph(vectors, 3, threads=RAY.workers)
+
+
+@pytest.mark.parametrize("name", ["trees", "paper"])
+def test_threads_and_ray_give_the_same_bytes(cluster, small_views, name):
+    expected = label_small(small_views, name, Engine(threads=1))
+    assert label_small(small_views, name, Engine(threads=4)) == expected
+    assert label_small(small_views, name, RAY) == expected
+
+
+def test_the_command_writes_the_same_files(cluster, small_views, tmp_path):
+    small_views.save(tmp_path / "views")
+    for engine in ("threads", "ray"):
+        options = ["--mediator", "vote", "--k", "5", "--engine", engine, "--quiet"]
+        result = CliRunner().invoke(
+            app, ["label", f"{tmp_path}/views", "--out", f"{tmp_path}/{engine}", *options]
+        )
+        assert result.exit_code == 0, result.output
+    one, other = ((tmp_path / engine / "labels.csv").read_bytes() for engine in ("threads", "ray"))
+    assert one == other
+
+
+def test_a_killed_worker_is_replaced(cluster, tmp_path):
+    assert list(map_shared(die_once, str(tmp_path / "died"), range(8), RAY.workers)) == list(range(8))
+    assert (tmp_path / "died").exists()
+
+
+def test_a_killed_node_is_done_without(cluster, small_views):
+    seen = []
+
+    def progress(step, done, total):
+        if step == "k-NN graph small" and not seen:
+            node = next(iter(cluster.worker_nodes))
+            cluster.remove_node(node, allow_graceful=False)
+            seen.append(node)
+
+    expected = label_small(small_views, "trees", Engine(threads=1))
+    assert label_small(small_views, "trees", RAY, progress=progress) == expected
+    assert seen
+
+
+def test_a_cluster_without_cores_ends_with_a_sentence(cluster, monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray_pool, "_PATIENCE", 0.0)
+    monkeypatch.setattr(ray_pool, "_LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(ray, "cluster_resources", dict)
+    with pytest.raises(CdpError, match="The Ray cluster has had no core for 0 seconds"):
+        list(map_shared(time.sleep, None, [1], _Waiting()))
+
+
+class _Waiting(RayPool):
+    """A pool whose tasks nobody takes."""
+
+    def _resources(self, ray):
+        return {"num_cpus": 1000}
+
+
+def test_a_cluster_that_is_not_there_is_refused(monkeypatch):
+    import ray
+
+    def fail(**_):
+        raise ConnectionError("Could not find any running Ray instance.\nMore.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", fail)
+    with pytest.raises(InputError) as caught:
+        list(map_shared(add_up, 1, [(1, np.ones(1))], RayPool("head:6379")))
+    assert str(caught.value) == (
+        "ray_address = 'head:6379': no Ray cluster answers there (Could not find any running Ray instance.); start one "
+        "with `ray start --head`, or leave the address out to use this machine's cores."
+    )
+
+
+def test_without_the_extra_its_install_command_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(ray_pool, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError) as caught:
+        list(map_shared(add_up, 1, [(1, np.ones(1))], RAY.workers))
+    assert str(caught.value).startswith(
+        'engine="ray" needs Ray, which is not installed; run pip install -c constraints.txt'
+    )

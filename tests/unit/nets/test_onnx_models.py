@@ -1,0 +1,287 @@
+"""Embedding models in ONNX files: what is known of them, what they are given, what is said of wrong ones."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnxruntime", reason="ONNX models need the extra onnx")
+pytest.importorskip("onnx")
+
+from PIL import Image
+from tests.drawn_images import draw_patterns
+from tests.onnx_builders import embedder
+
+from cdp.data.manifests import read_manifest
+from cdp.errors import InputError
+from cdp.nets.embed_images import embed_images
+from cdp.nets.embedding_checks import odd_embeddings, same_person_share
+from cdp.nets.onnx_models import open_models, open_onnx_model, prepare_pixels, read_onnx_model
+from cdp.types import Views
+from cdp.types.manifest import Manifest
+
+
+@pytest.fixture
+def images(tmp_path):
+    return draw_patterns(tmp_path / "images", n_identities=5, n_images=4)
+
+
+def pixels_of(manifest, row=0):
+    with Image.open(f"{manifest.root}/{manifest.locations[row]}") as opened:
+        return np.asarray(opened.convert("RGB"))
+
+
+def by_hand(file, image, mean, std, bgr=False):
+    """One embedding written out: order, subtract, divide, run, divide by the length."""
+    import onnxruntime
+
+    values = (image[..., ::-1] if bgr else image).astype(np.float64)
+    values = ((values - mean) / std).transpose(2, 0, 1)[None].astype(np.float32)
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    (row,) = session.run(["embedding"], {"x": values})[0]
+    return row / np.linalg.norm(row)
+
+
+@pytest.mark.parametrize(
+    ("name", "mean", "std", "bgr"),
+    [
+        ("w600k_r50", 127.5, 127.5, False),
+        ("glintr100", 127.5, 127.5, False),
+        ("MobileFaceNet", 127.5, 127.5, False),
+        ("face_recognition_sface_2021dec", 0, 1, False),
+        ("edgeface_s_gamma_05", 127.5, 127.5, False),
+        ("adaface_ir50_ms1mv2", 127.5, 127.5, True),
+    ],
+)
+def test_known_families_get_their_images_as_they_want_them(tmp_path, images, name, mean, std, bgr):
+    file = embedder(tmp_path / f"{name}.onnx")
+    made = embed_images(images, open_models([file]), tmp_path / "views")
+    expected = by_hand(file, pixels_of(images), mean, std, bgr)
+    np.testing.assert_allclose(made.views.base.source[0], expected, atol=1e-5)
+
+
+def test_a_card_counts_more_than_the_name_and_the_model_more_than_its_family(tmp_path, images):
+    file = embedder(tmp_path / "w600k_mine.onnx", scaled=True)
+    about = read_onnx_model(file).conventions
+    assert (about.mean, about.std, about.known_from["mean"]) == ((0, 0, 0), (1, 1, 1), "model")
+    assert about.known_from["color"] == "InsightFace"
+    file.with_suffix(".toml").write_text('color = "BGR"\nmean = [1, 2, 3]\nstd = 4.5\n')
+    model = open_onnx_model(file)
+    assert model.model.conventions.known_from["mean"] == "card"
+    image = pixels_of(images)
+    expected = by_hand(file, image, np.array([1, 2, 3]), 4.5, bgr=True)
+    np.testing.assert_allclose(model.embed(image.transpose(2, 0, 1)[None])[0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"color": "BGR", "mean": "[1.5, 2, 3]", "std": "4"}, ("BGR", (1.5, 2, 3), (4, 4, 4))),
+        (
+            {"Image.BitmapPixelFormat": "Bgr8", "Image.NominalPixelRange": "Normalized_0_1"},
+            ("BGR", (0, 0, 0), (255, 255, 255)),
+        ),
+        (
+            {"Image.BitmapPixelFormat": "Rgb8", "Image.NominalPixelRange": "Normalized_1_1"},
+            ("RGB", (127.5,) * 3, (127.5,) * 3),
+        ),
+    ],
+)
+def test_what_stands_in_the_model_is_read(tmp_path, metadata, expected):
+    about = read_onnx_model(embedder(tmp_path / "mine.onnx", metadata=metadata)).conventions
+    assert (about.color, about.mean, about.std) == expected
+    assert about.known_from["color"] == about.known_from["std"] == about.known_from["size"] == "model"
+
+
+def test_a_model_of_which_nothing_is_known_is_refused_with_the_card_to_write(tmp_path):
+    file = embedder(tmp_path / "mine.onnx")
+    with pytest.raises(InputError) as caught:
+        read_onnx_model(file)
+    assert str(caught.value) == (
+        f"{file}: neither the model nor its name says its color, mean, std; write them into {tmp_path / 'mine.toml'}, for "
+        'example size = 112, color = "RGB", mean = 127.5 and std = 127.5, each on a line of its own.'
+    )
+    file.with_suffix(".toml").write_text('color = "RGB"\nmean = 127.5\nstd = 127.5\n')
+    assert read_onnx_model(file).conventions.size == 16
+
+
+@pytest.mark.parametrize(
+    ("card", "sentence"),
+    [
+        (
+            "colour = 'RGB'",
+            "colour is not a key of a card; there are size, color, mean, std, output. Did you mean color?",
+        ),
+        ("color = 'rgb'", "color = 'rgb': choose one of RGB, BGR, gray."),
+        ("std = 0", "std = 0: a number above 0 is needed, or a list with one for each of 3 channels."),
+        ("mean = [1, 2]", "mean = [1, 2]: a number is needed, or a list with one for each of 3 channels."),
+        ("size = 20", "takes images of 16 pixels a side, and"),
+        ("output = 'nothing'", "has no output 'nothing'; its outputs are embedding."),
+        ("= 3", "cannot be read as TOML"),
+    ],
+)
+def test_a_wrong_card_is_named(tmp_path, card, sentence):
+    file = embedder(tmp_path / "arcface.onnx")
+    file.with_suffix(".toml").write_text(card)
+    with pytest.raises(InputError) as caught:
+        read_onnx_model(file)
+    assert sentence in str(caught.value)
+
+
+def test_other_layouts_give_the_same_embeddings(tmp_path, images):
+    first = embedder(tmp_path / "arcface.onnx")
+    plain = embed_images(images, open_models([first]), tmp_path / "plain").views.base.source
+    for name, options in {
+        "last": {"channels_last": True},
+        "one": {"batch": 1},
+        "three": {"batch": 3},
+        "norm": {"norm_output": True},
+    }.items():
+        file = embedder(tmp_path / f"{name}_arcface.onnx", **options)
+        other = embed_images(images, open_models([file]), tmp_path / name).views.base.source
+        np.testing.assert_allclose(other, plain, atol=1e-6, err_msg=name)
+    half = embedder(tmp_path / "half_arcface.onnx", half=True)
+    rough = embed_images(images, open_models([half]), tmp_path / "half").views.base.source
+    np.testing.assert_allclose(rough, plain, atol=0.02)
+
+
+def test_a_gray_model_sees_gray(tmp_path, images):
+    file = embedder(tmp_path / "arcface.onnx", channels=1)
+    model = open_onnx_model(file)
+    assert model.model.conventions.color == "gray"
+    assert model.pixel_format.shape == (1, 16, 16)
+    assert embed_images(images, [model], tmp_path / "views").views.n_images == 20
+
+
+def test_several_models_make_views_that_do_not_depend_on_threads(tmp_path, images):
+    files = [
+        embedder(tmp_path / f"{name}.onnx", seed=at)
+        for at, name in enumerate(("arcface", "adaface", "sface"))
+    ]
+    made = [
+        embed_images(images, open_models(files), tmp_path / f"views{threads}", threads=threads, batch=3).views
+        for threads in (1, 4)
+    ]
+    assert made[0].names == ("base", "adaface", "sface")
+    for one, other in zip(*made, strict=True):
+        assert one.source.tobytes() == other.source.tobytes()
+    np.testing.assert_array_equal(made[0].identities, images.identities)
+    assert made[0].paths == images.locations
+
+
+def test_flipped_images_are_averaged(tmp_path, images):
+    model = open_onnx_model(embedder(tmp_path / "arcface.onnx"))
+    pixels = pixels_of(images).transpose(2, 0, 1)[None]
+    both = model.embed(pixels) + model.embed(np.ascontiguousarray(pixels[..., ::-1]))
+    np.testing.assert_allclose(model.embed(pixels, True), both / np.linalg.norm(both), atol=1e-6)
+
+
+def test_images_that_cannot_be_read_are_listed_and_have_no_row(tmp_path, images):
+    broken = [3, 11]
+    for row in broken:
+        (tmp_path / "images" / images.locations[row]).write_bytes(b"not an image")
+    models = open_models([embedder(tmp_path / "arcface.onnx")])
+    with pytest.raises(InputError, match=r"row 3 .*not in an image format that Pillow knows"):
+        embed_images(images, models, tmp_path / "strict", batch=4)
+    made = embed_images(images, models, tmp_path / "views", batch=4, skip_unreadable=True)
+    rows = np.delete(np.arange(20), broken)
+    assert [one.row for one in made.unreadable] == broken
+    assert made.unreadable[0].reason.startswith("the image cannot be decoded (not in an image format")
+    assert made.manifest.locations == made.views.paths == images.take(rows).locations
+    whole = embed_images(images.take(rows), models, tmp_path / "whole", batch=4).views
+    np.testing.assert_allclose(made.views.base.source, whole.base.source, atol=1e-6)
+    # What is listed can be left out of the next command, and the rest is a manifest.
+    again = read_manifest(tmp_path / "views/images.csv")
+    assert len(again) == 18
+    np.testing.assert_array_equal(again.identities, made.views.identities)
+    assert len((tmp_path / "views/unreadable.csv").read_text().splitlines()) == 3
+
+
+def test_a_killed_run_goes_on(tmp_path, images):
+    models = open_models([embedder(tmp_path / "arcface.onnx")])
+    (tmp_path / "images" / images.locations[0]).write_bytes(b"")
+    seen = []
+
+    def stop(step, done, total):
+        if done == 18:
+            raise KeyboardInterrupt
+
+    options = {"batch": 1, "threads": 1, "skip_unreadable": True}
+    with pytest.raises(KeyboardInterrupt):
+        embed_images(images, models, tmp_path / "views", **options, progress=stop)
+    made = embed_images(
+        images, models, tmp_path / "views", **options, progress=lambda step, done, total: seen.append(done)
+    )
+    assert seen == [17, 18, 19, 20]
+    assert [one.row for one in made.unreadable] == [0]
+    fresh = embed_images(images, models, tmp_path / "fresh", **options).views
+    assert fresh.base.source.tobytes() == made.views.base.source.tobytes()
+
+
+def test_embeddings_that_are_not_finite_are_an_error(tmp_path, images):
+    models = open_models([embedder(tmp_path / "arcface.onnx", not_finite=True)])
+    with pytest.raises(
+        InputError, match=r"arcface: the embedding of row 0 .* is not finite or has length zero"
+    ):
+        embed_images(images, models, tmp_path / "views")
+
+
+def test_constant_embeddings_and_those_that_know_nobody_are_reported(tmp_path, images):
+    models = open_models([embedder(tmp_path / "arcface.onnx", constant=True)])
+    (note, *_) = embed_images(images, models, tmp_path / "views").notes
+    assert note.startswith(
+        "arcface: the embeddings are nearly the same for every image (mean similarity 1.0000)"
+    )
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(400, 16)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    identities = np.arange(400) // 4
+    (said,) = odd_embeddings(rows, identities)
+    assert "two images of one person are closer than two of different people in only" in said
+    assert odd_embeddings(rows, np.full(400, -1)) == []
+    centers = rows[identities * 4]
+    good = rows + 2 * centers
+    assert odd_embeddings(good / np.linalg.norm(good, axis=1, keepdims=True), identities) == []
+
+
+def test_the_share_of_closer_pairs_is_the_area_under_the_roc():
+    generator = np.random.default_rng(1)
+    rows = generator.normal(size=(60, 4))
+    rows += np.repeat(generator.normal(size=(20, 4)), 3, axis=0)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    identities = np.repeat(np.arange(20), 3)
+    first = np.flatnonzero(np.arange(60) % 3 != 2)
+    far = np.roll(first + 1, 20)
+    close, apart = (rows[first] * rows[first + 1]).sum(1), (rows[first] * rows[far]).sum(1)
+    share, n_pairs = same_person_share(rows, identities)
+    assert n_pairs == 40
+    assert share == pytest.approx((close[:, None] > apart).mean())
+
+
+def test_what_is_no_embedding_model_is_refused(tmp_path):
+    for name, sentence in {
+        "absent.onnx": "there is no such file; give the .onnx file of a model.",
+        "text.onnx": "onnxruntime cannot open it",
+    }.items():
+        if name == "text.onnx":
+            (tmp_path / name).write_text("hello")
+        with pytest.raises(InputError, match=sentence):
+            read_onnx_model(tmp_path / name)
+    one = embedder(tmp_path / "a/arcface.onnx")
+    other = embedder(tmp_path / "b/arcface.onnx")
+    with pytest.raises(InputError, match="have the same name; views tell models by it"):
+        open_models([one, other])
+    with pytest.raises(InputError, match="this onnxruntime has no CUDA; install onnxruntime-gpu"):
+        open_onnx_model(one, "cuda:1")
+
+
+def test_small_images_are_enlarged_and_inputs_are_unchanged(tmp_path):
+    Image.fromarray(np.full((5, 7, 3), 90, np.uint8)).save(tmp_path / "small.png")
+    manifest = Manifest(("small.png",), np.array([-1]), root=str(tmp_path))
+    views = embed_images(
+        manifest, open_models([embedder(tmp_path / "arcface.onnx")]), tmp_path / "views"
+    ).views
+    assert isinstance(views, Views)
+    pixels = np.zeros((1, 3, 4, 4), np.uint8)
+    before = pixels.copy()
+    about = read_onnx_model(tmp_path / "arcface.onnx").conventions
+    assert prepare_pixels(pixels, about).flags.c_contiguous
+    np.testing.assert_array_equal(pixels, before)
