@@ -22,7 +22,9 @@ NAMES = (
     "lfw",
     "presets",
     "identification",
+    "collections",
     "training",
+    "onnx_embedding",
     "ray_overhead",
 )
 

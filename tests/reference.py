@@ -220,8 +220,12 @@ def join_surest(ends, doubts, n_images, must, cannot, names):
 
 
 def agglomerate(ends, probabilities, n_images, k, join_above, max_size, must=(), cannot=(), names=None):
-    """Join the two groups with the largest mean probability between them, over the pairs a k-NN graph can hold."""
-    groups = join_together(n_images, must)
+    """Join the two groups with the largest mean probability between them, over the pairs a k-NN graph can hold.
+
+    Groups that are linked by images that must be together count as one when it is asked who may join, and at the end.
+    """
+    groups = [{image} for image in range(n_images)]
+    united = join_together(n_images, must)
     chance = {frozenset(map(int, pair)): p for pair, p in zip(ends, probabilities, strict=True)}
 
     def mean(one, other):
@@ -230,15 +234,21 @@ def agglomerate(ends, probabilities, n_images, k, join_above, max_size, must=(),
         return sum(found) / max(possible, len(found))
 
     while True:
+        whole = {image: group for group in united for image in group}
         ways = [
             (mean(a, b), a, b)
             for a, b in combinations(groups, 2)
-            if len(a) + len(b) <= max_size and may_join(a, b, cannot, names or {})
+            for first, second in [(whole[min(a)], whole[min(b)])]
+            if first is second
+            or (len(first | second) <= max_size and may_join(first, second, cannot, names or {}))
         ]
         best, one, other = max(ways, key=lambda way: way[0], default=(0, None, None))
         if best <= join_above:
-            return {frozenset(group) for group in groups if len(group) > 1}
+            return {frozenset(group) for group in united if len(group) > 1}
         groups = [group for group in groups if group not in (one, other)] + [one | other]
+        first, second = whole[min(one)], whole[min(other)]
+        if first is not second:
+            united = [group for group in united if group not in (first, second)] + [first | second]
 
 
 def agglomerate_vectors(vectors, linkage, threshold):

@@ -24,7 +24,7 @@ LAYERS = (
     {"evaluate", "store"},
     {"labeling", "nets"},
     {"collection", "config", "faces", "report"},
-    {"export", "run"},
+    {"export", "review", "run"},
     {"lab"},
     {"cli"},
 )
@@ -112,6 +112,8 @@ def test_heavy_libraries_stay_where_they_belong(file):
         "matplotlib": {"report", "evaluate", "cli"},
         "rich": {"progress", "cli"},
         "typer": {"cli"},
+        "starlette": {"review"},
+        "uvicorn": {"review"},
         "leidenalg": {"lab"},
         "igraph": {"lab"},
         "infomap": {"lab"},

@@ -27,6 +27,8 @@ REFUSED = {
         "label views --mediator vote --out photos",
         "label views --mediator vote --out parts",
     ),
+    "collect": ("collect views --mediator vote --out views", "collect views --mediator vote --out photos"),
+    "extend": ("extend faces views --out faces", "extend faces views --out views", "extend faces views --out labels"),
     "ensemble": ("ensemble views --models base,small --out views",),
     "split": ("split list.csv --out .", "split photos --out photos", "split parts/list.csv --out parts"),
     "check": ("check list.csv --list list.csv",),
@@ -64,9 +66,9 @@ def test_every_command_with_force_is_tried_here():
     assert found == set(REFUSED) | WITHOUT_INPUTS
 
 
-def card(folder: Path, kind: str) -> None:
+def card(folder: Path, kind: str, settings: dict[str, object] | None = None) -> None:
     folder.mkdir(exist_ok=True)
-    about = {"kind": kind, "format": 1, "settings": {}, "made_from": {}, "arrays": {}}
+    about = {"kind": kind, "format": 1, "settings": settings or {}, "made_from": {}, "arrays": {}}
     (folder / "card.json").write_text(json.dumps(about))
 
 
@@ -78,6 +80,17 @@ def home(tmp_path, monkeypatch):
     embeddings = generator.normal(size=(30, 8)).astype(np.float32)
     views = Views(embeddings, {"small": embeddings[:, :4]}, np.arange(30) // 3)
     views.save("views")
+    parts = {
+        "batches": [1],
+        "known": [],
+        "judged": 1,
+        "groups": 1,
+        "next_identity": 0,
+        "consensus": {},
+        "seed": 0,
+        "n_trained": 1,
+    }
+    card(Path("faces"), "Collection", parts)
     for name, kind in ((".", "Labels"), ("labels", "Labels"), ("parts", "Split"), ("nets", "Views")):
         card(Path(name), kind)
     for name in ("labels/mediator", "labels/cache", "links", "photos/small_vgg", "photos/anne", "run/stages"):

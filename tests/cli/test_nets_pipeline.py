@@ -58,6 +58,9 @@ def test_from_folders_to_a_jointly_trained_network(pictures, tmp_path):
     joined = ["join", known, unknown, "--network", "small_resnet", *RECIPE, *QUICK]
     cdp(*joined, "--labels", labels, "--out", tmp_path / "joint")
     cdp(*joined, "--labels", labels, "--soft", "--out", tmp_path / "soft")
+    taught = [*joined, "--labels", labels, "--distill", "2", "--out", tmp_path / "taught"]
+    assert "--distill 2 with 0 --teachers for 1 unlabeled parts" in cdp(*taught, code=2)
+    cdp(*taught, "--teachers", tmp_path / "unknown")
     cdp(*joined, "--true-labels", "--out", tmp_path / "bound")
     card = json.loads((tmp_path / "joint" / "small_resnet" / "card.json").read_text())
     assert list(card["settings"]["spaces"]) == ["labeled", "pseudo"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdp.cli import (
     artifact_commands,
     baseline_commands,
+    collection_commands,
     embed_commands,
     export_commands,
     face_commands,
@@ -15,6 +16,7 @@ from cdp.cli import (
     recipe_commands,
     recognition_commands,
     report_commands,
+    review_commands,
     run_commands,
     study_commands,
 )
@@ -23,8 +25,10 @@ from cdp.cli.app import app as app
 TOPICS = (
     run_commands,
     label_commands,
+    collection_commands,
     artifact_commands,
     report_commands,
+    review_commands,
     export_commands,
     recipe_commands,
     image_commands,

@@ -1,4 +1,4 @@
-"""`cdp export`: groups for other programs."""
+"""`cdp export` and `cdp import`: groups for other programs, and back what was corrected there."""
 
 from __future__ import annotations
 
@@ -46,3 +46,29 @@ def export(
         n_images = export_images(grouped, form, out, options, inputs=inputs, progress=progress)
     if not quiet:
         typer.echo(f"{out}: {n_images:,} images of {len(grouped.people):,} people as {form}.")
+
+
+@app.command("import")
+@plain_errors()
+def import_(
+    collection: Annotated[Path, Argument(help="The collection that was exported.")],
+    folder: Annotated[Path, Argument(help="What cdp export --format folders wrote, sorted again by hand.")],
+    plan: Annotated[bool, Option("--plan", help="Say what would be recorded, and stop.")] = False,
+    reject_missing: Annotated[
+        bool, Option("--reject-missing", help="Images that were removed from the folders belong to no group.")
+    ] = False,
+    quiet: Annotated[bool, Option("--quiet", help="Print nothing.")] = False,
+) -> None:
+    """Take corrections from exported folders that were sorted again in a file manager."""
+    from cdp.export.resorted_folders import import_folders
+
+    found = import_folders(collection, folder, reject_missing=reject_missing, plan=plan)
+    if quiet:
+        return
+    for line in found.sentences:
+        typer.echo(line)
+    if found.corrections:
+        done = "would be recorded" if plan else f"recorded; cdp review {collection} shows and applies them"
+        typer.echo(f"{len(found.corrections):,} corrections {done}.")
+    else:
+        typer.echo("Nothing was changed by hand; nothing is recorded.")

@@ -17,10 +17,19 @@ from cdp.errors import InputError
 from cdp.settings import settings_of
 
 if TYPE_CHECKING:
+    from cdp.consensus.constraints import Constraints
     from cdp.labeling.pipeline import Labeling
     from cdp.progress import Progress
     from cdp.types import KnnGraph, Views
     from cdp.types.run_record import Results
+
+
+CorrectionsOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="A table of what is known of the images, which groups must keep; see docs/collections.md."
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -34,12 +43,20 @@ class Inputs:
     knn: tuple[str, ...]
     base: str | None
     dim: int | None
+    corrections: Path | None = None
 
     @property
     def paths(self) -> list[str | Path | None]:
         """All of them, those that are not given as None."""
         graphs = [entry.partition("=")[2] or entry for entry in self.knn]
-        return [self.unlabeled, self.labeled, self.validation, self.trained_mediator, *graphs]
+        return [
+            self.unlabeled,
+            self.labeled,
+            self.validation,
+            self.trained_mediator,
+            self.corrections,
+            *graphs,
+        ]
 
 
 @app.command()
@@ -79,6 +96,7 @@ def label(
     dim: Annotated[
         int | None, typer.Option(help="Dimensions, for .bin files without a list.", min=1, max=10**6)
     ] = None,
+    corrections: CorrectionsOption = None,
     report: Annotated[
         bool, typer.Option("--report", help="Write report.html too, a page to look at.")
     ] = False,
@@ -97,7 +115,9 @@ def label(
     with plain_errors():
         engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
         settings = ConsensusSettings.of(**given)
-        inputs = Inputs(unlabeled, labeled, validation, trained_mediator, tuple(knn or ()), base, dim)
+        inputs = Inputs(
+            unlabeled, labeled, validation, trained_mediator, tuple(knn or ()), base, dim, corrections
+        )
         more: dict[str, Any] = {"report": report, "quote_formulas": quote_formulas, "seed": seed}
         label_files(inputs, out, settings, engine, cache=cache, force=force, quiet=quiet, **more)
 
@@ -125,7 +145,7 @@ def label_files(
     from cdp.progress import progress_bars
     from cdp.store import hash_views
 
-    _check_ways(inputs, settings)
+    check_teacher(inputs.labeled, inputs.trained_mediator, settings)
     # Opened first: that the output cannot be written must not be found out after an hour of work.
     given = [*inputs.paths, cache]
     with (
@@ -140,6 +160,7 @@ def label_files(
             fitted=_fitted(inputs),
             validation=validation,
             graphs=_given_graphs(inputs.knn, unlabeled, settings.k),
+            constraints=_constraints(inputs, unlabeled),
             seed=seed,
             workspace=Workspace(engine or Engine(), Cache(cache), progress),
         )
@@ -159,12 +180,13 @@ def label_files(
     return results
 
 
-def _check_ways(inputs: Inputs, settings: ConsensusSettings) -> None:
-    if inputs.labeled is not None and inputs.trained_mediator is not None:
+def check_teacher(labeled: Path | None, trained_mediator: Path | None, settings: ConsensusSettings) -> None:
+    """Refuse to label where nothing says how pairs are judged, or two things do."""
+    if labeled is not None and trained_mediator is not None:
         raise InputError(
             "--labeled and --trained-mediator are both given: the mediator is trained on one, or is there."
         )
-    if inputs.labeled is None and inputs.trained_mediator is None and settings.mediator != "vote":
+    if labeled is None and trained_mediator is None and settings.mediator != "vote":
         raise InputError(
             "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or use --mediator vote."
         )
@@ -205,6 +227,16 @@ def _fitted(inputs: Inputs) -> Any:
     from cdp.labeling.pipeline import Fitted
 
     return Fitted(Mediator.load(inputs.trained_mediator))
+
+
+def _constraints(inputs: Inputs, unlabeled: Views) -> Constraints | None:
+    if inputs.corrections is None:
+        return None
+    from cdp.collection.correction_tables import read_correction_table
+    from cdp.collection.corrections import to_constraints
+
+    known = read_correction_table(inputs.corrections, unlabeled.n_images, unlabeled.paths)
+    return to_constraints(known, unlabeled.n_images)
 
 
 def _given_graphs(entries: Sequence[str], views: Views, k: int) -> dict[str, KnnGraph] | None:

@@ -43,6 +43,10 @@ class RunOptions:
     trunks: str = setting("", "A Python file that registers trunks of your own.")
     checkpoint_every: int = setting(0, "Steps between checkpoints; 0 = every epoch.", low=0)
     tensorboard: bool = setting(False, "Write TensorBoard files too.")
+    start_from: str = setting(
+        "",
+        "Weights to start from: a .safetensors file, a trained network's folder, or timm for those that timm publishes.",
+    )
 
     def read(self, path: str) -> Manifest:
         """A manifest, its paths from `root`, without the images of `skip`."""
@@ -52,6 +56,24 @@ class RunOptions:
 
 
 _FLAGS = {"color": "--color/--grey", "enlarge": "--enlarge", "tensorboard": "--tensorboard"}
+_SIBLINGS = Annotated[
+    float,
+    typer.Option(
+        help="Groups that are one identity with a greater probability are not told apart; 1 = all are.",
+        min=0,
+        max=1,
+    ),
+]
+_DISTILL = Annotated[
+    float,
+    typer.Option(help="Weight of the distance from the teachers, beside the loss of the labels.", min=0),
+]
+_TEACHERS = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="With --distill: views of an unlabeled part (cdp embed), whose models are followed; one per part, in order."
+    ),
+]
 _NETWORKS_OUT = Annotated[
     Path, typer.Option("--out", help="Folder for the networks; a killed run goes on here.")
 ]
@@ -127,14 +149,9 @@ def join(
         typer.Option("--lambda", help="Weight of the labeled loss [default: its share of images]."),
     ] = None,
     soft: Annotated[bool, typer.Option("--soft", help="Use soft labels (cdp label --soft-depth).")] = False,
-    siblings: Annotated[
-        float,
-        typer.Option(
-            help="Groups that are one identity with a greater probability are not told apart; 1 = all are.",
-            min=0,
-            max=1,
-        ),
-    ] = 1.0,
+    siblings: _SIBLINGS = 1.0,
+    distill: _DISTILL = 0.0,
+    teachers: _TEACHERS = None,
     true_labels: Annotated[
         bool, typer.Option("--true-labels", help="The upper bound: all true identities, one classifier.")
     ] = False,
@@ -143,15 +160,13 @@ def join(
     quiet: QuietOption = False,
 ) -> None:
     """Stage 3: train one network from scratch on true and pseudo-labels together."""
-    files = labels or []
-    if true_labels and (files or soft or labeled_share is not None):
-        raise InputError("--true-labels goes without --labels, --soft and --lambda.")
-    if not true_labels and len(files) != len(unlabeled):
-        raise InputError(
-            f"{len(unlabeled)} unlabeled parts but {len(files)} --labels; give one --labels per part, in order."
-        )
-    with _training(given, more, force, [labeled, *unlabeled, *files], quiet) as (options, shared, say):
+    files, seen = labels or [], teachers or []
+    if true_labels and (files or seen or soft or labeled_share is not None):
+        raise InputError("--true-labels goes without --labels, --teachers, --soft and --lambda.")
+    _check_counts(len(unlabeled), None if true_labels else len(files), len(seen), distill)
+    with _training(given, more, force, [labeled, *unlabeled, *files, *seen], quiet) as (options, shared, say):
         from cdp.data.merge import merge_manifests
+        from cdp.data.views import read_views
         from cdp.nets.joint import read_pseudo_part, train_joint
         from cdp.nets.supervised import train_supervised
 
@@ -159,11 +174,25 @@ def join(
         if true_labels:
             say(train_supervised(merge_manifests([known, *parts]), [network], out, **shared))
             return
+        views = [read_views(path) for path in seen] if seen else [None] * len(parts)
         pseudo = [
-            read_pseudo_part(part, file, soft=soft, siblings=siblings)
-            for part, file in zip(parts, files, strict=True)
+            read_pseudo_part(part, file, soft=soft, siblings=siblings, teachers=one)
+            for part, file, one in zip(parts, files, views, strict=True)
         ]
-        say([train_joint(known, pseudo, network, out, labeled_share=labeled_share, **shared)])
+        share = labeled_share
+        say([train_joint(known, pseudo, network, out, labeled_share=share, distill=distill, **shared)])
+
+
+def _check_counts(n_parts: int, n_labels: int | None, n_teachers: int, distill: float) -> None:
+    if n_labels is not None and n_labels != n_parts:
+        raise InputError(
+            f"{n_parts} unlabeled parts but {n_labels} --labels; give one --labels per part, in order."
+        )
+    if (n_teachers > 0) != (distill > 0) or n_teachers not in (0, n_parts):
+        raise InputError(
+            f"--distill {distill:g} with {n_teachers} --teachers for {n_parts} unlabeled parts; give both, one --teachers "
+            "per part, in order, or neither."
+        )
 
 
 @app.command()
@@ -229,8 +258,13 @@ def _training(
             options.checkpoint_every,
             tensorboard=options.tensorboard,
             force=force,
-            inputs=(*inputs, options.skip),
+            inputs=(
+                *inputs,
+                options.skip,
+                *([options.start_from] if options.start_from not in ("", "timm") else []),
+            ),
             progress=progress,
+            start_from=options.start_from,
         )
         shared = {"recipe": recipe, "memory_budget": engine.memory_budget, "threads": engine.threads}
         is_told = world.is_first and not quiet

@@ -33,7 +33,14 @@ from cdp.collection.collection_folder import (
     switch_to,
     write_batch,
 )
-from cdp.collection.corrections import Correction, append_corrections, read_corrections, to_constraints
+from cdp.collection.corrections import (
+    Correction,
+    active_corrections,
+    append_corrections,
+    read_corrections,
+    read_journal,
+    to_constraints,
+)
 from cdp.collection.judged_files import read_known, read_scored, write_judged
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
 from cdp.consensus.constraints import Constraints, check_constraints
@@ -45,7 +52,7 @@ from cdp.files import write_bytes, writing_folder
 from cdp.labeling.expectation import calibrate
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
-from cdp.store import read_array, read_card, write_card
+from cdp.store import read_array, read_card, read_settings, write_card
 from cdp.types import ConsensusGraph, Fate, Labels, Views
 from cdp.types.arrays import AnyArray, ByteArray, FloatArray, IntArray, LongArray
 from cdp.types.labels import number_by_first_appearance
@@ -60,6 +67,12 @@ class Name(msgspec.Struct, frozen=True):
     name: str
     probability: float = 1.0
     source: str = "correction"
+
+
+class _GroupsFacts(msgspec.Struct):
+    """What the card of groups says: how many entries of the journal they were made under."""
+
+    entries: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +167,12 @@ class Collection:
             if int(file.stem) <= self.parts.groups
             for line in file.read_bytes().splitlines()
         ]
+
+    @cached_property
+    def n_applied(self) -> int:
+        """How many entries of the journal the groups were made under; those after them wait for `regroup`."""
+        groups = numbered(self.folder, "groups", self.parts.groups)
+        return read_settings(groups, read_card(groups, GROUPS_KIND), _GroupsFacts).entries
 
     def describe(self, row: int) -> str:
         """What messages call an image."""
@@ -302,7 +321,8 @@ def write_groups(
     settings = as_settings(parts.consensus)
     judged = numbered(folder, "judged", parts.judged)
     scored, known = read_scored(judged, settings), read_known(judged)
-    constraints = to_constraints(read_corrections(folder), len(before))
+    journal = read_journal(folder)
+    constraints = to_constraints(active_corrections(journal), len(before))
     check_constraints(constraints, settings.max_size, describe or (lambda row: f"image {row}"))
     labels = _group_images(scored, known, settings, constraints)
     called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
@@ -322,7 +342,7 @@ def write_groups(
         if named.get(one) != name
     ]
     events = [msgspec.structs.replace(event, step=number, when=now) for event in events]
-    _write_group_files(numbered(folder, "groups", number), identity, labels, names)
+    _write_group_files(numbered(folder, "groups", number), identity, labels, names, len(journal))
     (folder / "events").mkdir(exist_ok=True)
     log = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
     write_bytes(folder / "events" / f"{number:04d}.jsonl", log)
@@ -333,13 +353,15 @@ def write_groups(
     return replace(changes, events=tuple(events))
 
 
-def _write_group_files(place: Path, identity: IntArray, labels: Labels, names: Mapping[int, Name]) -> None:
+def _write_group_files(
+    place: Path, identity: IntArray, labels: Labels, names: Mapping[int, Name], entries: int
+) -> None:
     arrays: dict[str, AnyArray] = {"identity": identity, "confidence": labels.confidence, "fate": labels.fate}
     with writing_folder(place, force=True) as partial:
         for name, array in arrays.items():
             np.save(partial / f"{name}.npy", array)
         (partial / "names.json").write_bytes(msgspec.json.encode(names))
-        write_card(partial, GROUPS_KIND, repr(labels), {}, {}, arrays)
+        write_card(partial, GROUPS_KIND, repr(labels), {"entries": entries}, {}, arrays)
 
 
 def _group_images(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cdp.consensus.constraints import Constraints, confirm
-from cdp.consensus.group_ties import tie_groups
+from cdp.consensus.group_ties import GroupTies, tie_groups
 from cdp.consensus.grouping import group
 from cdp.consensus.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Labels
@@ -84,19 +84,20 @@ def rank_questions(
     pairs = confirm(scored, constraints)
     ties = tie_groups(pairs, Labels.from_array(part), settings.k)
     sizes = np.bincount(part, minlength=1)
+    ids, tie = _with_untied(ties, part, identity, sizes)
     order = np.lexsort((np.arange(len(part)), -confidence))
     _, first = np.unique(part[order], return_index=True)
     speaker = order[first]
-    images = speaker[ties.ids]
+    images = speaker[ids]
     ends = identity[images]
     together = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
-    probability = _as_probability(ties.probability, settings.bar if settings.grouping == "average" else 0.5)
+    probability = _as_probability(tie, settings.bar if settings.grouping == "average" else 0.5)
     wrong = np.where(together, 1 - probability, probability)
-    asked = sizes[ties.ids]
+    asked = sizes[ids]
     single = (asked == 1).any(axis=1)
     kind = np.where(together, np.where(single, 1, 0), np.where((ends < 0).any(axis=1), 3, 2))
     value = wrong * asked.prod(axis=1)
-    is_open = ~_are_answered(ties.ids, part, constraints)
+    is_open = ~_are_answered(ids, part, constraints)
     best = np.lexsort((images[:, 1], images[:, 0], -value))
     best = best[is_open[best]]
     return Questions(
@@ -123,6 +124,22 @@ def _stricter_parts(
     part = np.array(labels)
     part[alone] = int(labels.max(initial=-1)) + 1 + np.arange(len(alone))
     return number_by_first_appearance(part)
+
+
+def _with_untied(
+    ties: GroupTies, part: IntArray, identity: IntArray, sizes: LongArray
+) -> tuple[IntArray, DoubleArray]:
+    """Pairs of parts and how they are tied; also every part with the largest of its group, tied or not."""
+    grouped = np.flatnonzero(identity >= 0)
+    parts, first = np.unique(part[grouped], return_index=True)
+    group_of = identity[grouped[first]]
+    order = np.lexsort((parts, -sizes[parts], group_of))
+    starts = np.concatenate([[True], np.diff(group_of[order]) > 0])
+    largest = parts[order][starts][np.cumsum(starts) - 1]
+    more = np.sort(np.stack([largest, parts[order]], axis=1)[~starts], axis=1)
+    ids, first_at = np.unique(np.concatenate([ties.ids, more]), axis=0, return_index=True)
+    tie = np.concatenate([ties.probability, np.zeros(len(more))])[first_at]
+    return ids.astype(np.int32), tie
 
 
 def _as_probability(tie: DoubleArray, bar: float) -> DoubleArray:

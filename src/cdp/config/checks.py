@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
+
+FROZEN = "onnx:"
+"""What the name of a network begins with that is a file and is not trained."""
 
 
 def check_recipe(recipe: RunRecipe) -> None:
@@ -46,8 +50,19 @@ def network_names(recipe: RunRecipe) -> list[str]:
 
 
 def folder_name(network: str) -> str:
-    """`small_vgg:1` -> `small_vgg-1`, as `cdp train` names its folders."""
-    return network.replace(":", "-")
+    """`small_vgg:1` -> `small_vgg-1`, as `cdp train` names its folders; `onnx:models/sface.onnx` -> `sface`."""
+    file = frozen_file(network)
+    return network.replace(":", "-") if file is None else PurePath(file).stem
+
+
+def frozen_file(network: str) -> str | None:
+    """The file of a network that is used as it is, `onnx:FILE`; None for one that is trained here."""
+    return network.removeprefix(FROZEN) if network.startswith(FROZEN) else None
+
+
+def trained_members(recipe: RunRecipe) -> list[str]:
+    """Those of the base and the committee that are trained here."""
+    return [network for network in member_names(recipe) if frozen_file(network) is None]
 
 
 def _sources(recipe: RunRecipe) -> Iterator[str]:
@@ -118,6 +133,11 @@ def _networks(recipe: RunRecipe) -> Iterator[str]:
     keys = ["base.network", *("committee.networks" for _ in recipe.committee.networks)]
     seen: dict[str, str] = {}
     for key, text in zip(keys, member_names(recipe), strict=True):
+        if frozen_file(text) is not None:
+            if folder_name(text) in seen:
+                yield f'{key}: "{text}" has the name of another network (in {seen[folder_name(text)]}); rename the file.'
+            seen[folder_name(text)] = key
+            continue
         name, colon, seed = text.partition(":")
         if not name or (colon and not (seed.isascii() and seed.isdigit())):
             yield f'{key}: "{text}" is not NAME or NAME:SEED with a whole number, e.g. small_resnet:1.'
@@ -129,6 +149,15 @@ def _networks(recipe: RunRecipe) -> Iterator[str]:
                 f"seed, e.g. {name}:1."
             )
         seen[spelled] = key
+    if recipe.base.weights and frozen_file(recipe.base.network) is not None:
+        yield "base.weights is where training starts, and base.network is not trained: leave one of them out."
+    if not trained_members(recipe):
+        for name, value, none in (
+            ("joint.rounds", recipe.joint.rounds, 1),
+            ("train.folds", recipe.train.folds, 0),
+        ):
+            if value > none:
+                yield f"{name} trains networks, and base and committee are frozen ones: set {name} = {none}."
 
 
 def _consensus(recipe: RunRecipe) -> Iterator[str]:

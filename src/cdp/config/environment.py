@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from cdp.config.checks import check_without_images, member_names
+from cdp.config.checks import check_without_images, frozen_file, member_names
 from cdp.config.sections import RunRecipe
 from cdp.data.views import looks_like_views
 from cdp.devices import find_accelerator
@@ -90,12 +90,25 @@ def _sources(recipe: RunRecipe) -> list[tuple[str, str]]:
 
 def check_networks(recipe: RunRecipe) -> bool:
     """Refuse a network that is not known, or that cannot see images as small as the recipe's; False without torch."""
+    for at, text in enumerate(member_names(recipe)):
+        file = frozen_file(text)
+        if file is not None and not Path(file).is_file():
+            key = "committee.networks" if at else "base.network"
+            raise InputError(
+                f"{key} = {text}: there is no such file; relative paths start from the recipe's folder."
+            )
+    if recipe.base.weights not in ("", "timm") and not Path(recipe.base.weights).exists():
+        raise InputError(
+            f"base.weights = {recipe.base.weights}: no such file or folder; relative paths start from the recipe's folder."
+        )
     if find_spec("torch") is None:
         return False
     from cdp.nets.trunks import find_trunk
 
     for at, text in enumerate(member_names(recipe)):
         key = "committee.networks" if at else "base.network"
+        if frozen_file(text) is not None:
+            continue
         name = text.partition(":")[0]
         try:
             entry = find_trunk(name)

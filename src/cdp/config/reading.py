@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from cdp.config.checks import FROZEN, frozen_file
 from cdp.config.overrides import parse_overrides
 from cdp.config.sections import SECTIONS, DataSection, RunRecipe
 from cdp.consensus.settings import with_preset
@@ -158,7 +159,21 @@ def _anchor(values: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, 
     several = data.get("unlabeled")
     if isinstance(several, list | tuple):
         data["unlabeled"] = [_absolute(one, folder) if isinstance(one, str) else one for one in several]
+    base, committee = anchored.get("base", {}), anchored.get("committee", {})
+    if "network" in base:
+        base["network"] = _anchor_network(base["network"], folder)
+    if isinstance(weights := base.get("weights"), str) and weights != "timm":
+        base["weights"] = _absolute(weights, folder)
+    networks = committee.get("networks")
+    if isinstance(networks, list | tuple):
+        committee["networks"] = [_anchor_network(one, folder) for one in networks]
     return anchored
+
+
+def _anchor_network(network: Any, folder: Path) -> Any:
+    """`onnx:FILE` with an absolute path."""
+    file = frozen_file(network) if isinstance(network, str) else None
+    return network if not file else FROZEN + _absolute(file, folder)
 
 
 def _absolute(path: str, folder: Path) -> str:

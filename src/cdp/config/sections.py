@@ -122,7 +122,15 @@ class BaseSection(_Section):
     """The base model, whose neighbors are the candidate pairs and which is trained again in stage 3."""
 
     section: ClassVar[str] = "base"
-    network: str = setting("small_resnet", "Its network, NAME or NAME:SEED; `cdp networks` lists the names.")
+    network: str = setting(
+        "small_resnet",
+        "Its network, NAME or NAME:SEED (`cdp networks` lists the names), or onnx:FILE, which is used as it is.",
+    )
+    weights: str = setting(
+        "",
+        "What its training starts from, in stages 1 and 3: a .safetensors file, a trained network's folder, or timm for the "
+        "weights that timm publishes; empty = from scratch.",
+    )
 
 
 @dataclass(frozen=True)
@@ -132,7 +140,7 @@ class CommitteeSection(_Section):
     section: ClassVar[str] = "committee"
     networks: tuple[str, ...] = setting(
         ("small_vgg", "small_inception", "small_densenet", "small_nasnet"),
-        "Networks, NAME, or NAME:1, NAME:2 … for several of one kind; may be empty.",
+        "Networks, NAME, or NAME:1, NAME:2 … for several of one kind, or onnx:FILE; may be empty.",
     )
 
 
@@ -181,6 +189,14 @@ class JointSection(_Training):
         meaning="a probability",
         above=0,
         high=1,
+    )
+    distill: float = setting(
+        0.0,
+        "Distillation: weight, beside the loss of its labels, of the distance between what the base sees in an unlabeled image, "
+        "through a linear layer, and what the networks of the last round saw in it; 0 = none, as in the paper.",
+        meaning="a weight",
+        low=0,
+        high=1e3,
     )
     rounds: int = setting(
         1,

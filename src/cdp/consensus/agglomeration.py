@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cdp.consensus.constraints import Constraints, as_probabilities
+from cdp.consensus.constraints import Constraints, confirm, leave_out
 from cdp.consensus.propagation import measure_ties, number_groups
+from cdp.consensus.separation import Separation, may_unite, point_to_roots, separate, unite
 from cdp.errors import InputError
 from cdp.kernels import kernel
 from cdp.types import ConsensusGraph, Fate, Labels
@@ -51,8 +52,8 @@ def agglomerate(
         k: neighbors per image in the graph that the pairs come from.
         join_above: two groups are joined while the mean probability between them is greater.
         max_size: no pseudo-identity gets more images than this.
-        constraints: what groups must keep, free of contradictions (`check_constraints`): what must be together is joined
-            before anything else, and groups that cannot be together are never joined.
+        constraints: what groups must keep, free of contradictions (`check_constraints`); two groups with images that must be
+            together are one.
 
     Returns:
         Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable than
@@ -82,26 +83,33 @@ def agglomerate_at(
     if k < 1:
         raise InputError(f"agglomerate(k={k}): at least 1 neighbor per image is needed.")
     falling = sorted(bars, reverse=True)
-    graph, ids, probability, name = as_probabilities(graph, constraints)
-    gone, kept, ends = _agglomerate(
-        ids, probability, name, graph.n_images, k, np.array(falling, np.float64), max_size
-    )
-    group = np.arange(graph.n_images, dtype=np.int32)
+    if constraints is not None:
+        # As judged, confirmed or not: a confirmed pair of two groups must not pull its two images out of them.
+        graph = leave_out(graph, constraints)
+    probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
+    state = separate(graph.n_images, constraints)
+    gone, kept, ends = _agglomerate(graph.ids, probability, state, k, np.array(falling, np.float64), max_size)
+    state = separate(graph.n_images, constraints)
     for join_above, start, stop in zip(falling, [0, *ends], ends, strict=False):
-        group[gone[start:stop]] = kept[start:stop]
-        _point_to_roots(group)
-        yield _as_labels(graph, ids, probability, group, join_above)
+        _unite_all(state, kept[start:stop], gone[start:stop])
+        yield _as_labels(graph, probability, state.parent.copy(), join_above, constraints)
 
 
 def _as_labels(
-    graph: ConsensusGraph, ids: IntArray, probability: DoubleArray, group: IntArray, join_above: float
+    graph: ConsensusGraph,
+    probability: DoubleArray,
+    group: IntArray,
+    join_above: float,
+    constraints: Constraints | None,
 ) -> Labels:
     size = np.bincount(group, minlength=graph.n_images)[group]
     vouched = np.zeros(graph.n_images, np.bool_)
-    vouched[ids[probability > join_above].ravel()] = True
+    vouched[graph.ids[probability > join_above].ravel()] = True
     alone = np.where(vouched, Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR)
     fate = np.where(size > 1, Fate.LABELED, alone).astype(np.uint8)
     labels = number_groups(group, fate)
+    if constraints is not None:
+        graph = confirm(graph, constraints)
     below = np.full(graph.n_images, 1 - join_above)
     return Labels(labels, fate, measure_ties(graph.ids, graph.doubt, labels, below))
 
@@ -227,8 +235,7 @@ def _heap_of(probability: DoubleArray, join_above: float) -> list[tuple[float, f
 def _agglomerate(
     ids: IntArray,
     probability: DoubleArray,
-    name: IntArray,
-    n_images: int,
+    state: Separation,
     k: int,
     bars: DoubleArray,
     max_size: int,
@@ -241,6 +248,7 @@ def _agglomerate(
     times. A heap holds one valid entry per link; a mean that fell since, because a group grew, is put back when it
     comes up.
     """
+    n_images = len(state.parent)
     links = _link_images(ids, probability, n_images)
     size = np.ones(n_images, np.int32)
     joined = np.empty((2, n_images), np.int32)
@@ -264,18 +272,17 @@ def _agglomerate(
             if mean > join_above:
                 heapq.heappush(heap, (-mean, -links.total[link], link))
             continue
-        two_names = name[kept] != name[gone] and min(name[kept], name[gone]) >= 0
-        if two_names or size[kept] + size[gone] > max_size:
+        if not may_unite(state, kept, gone, max_size):
             continue
         if links.n_links[kept] < links.n_links[gone]:
             kept, gone = gone, kept
         _remove(links.table, links.ends, _look_up(links.table, links.ends, kept, gone))
         links.present[link] = 0
+        unite(state, kept, gone)
         joined[0, n_joined] = gone
         joined[1, n_joined] = kept
         n_joined += 1
         size[kept] += size[gone]
-        name[kept] = max(name[kept], name[gone])
         entry = links.first[gone]
         while entry >= 0:
             after = links.following[entry]
@@ -292,10 +299,7 @@ def _agglomerate(
 
 
 @kernel
-def _point_to_roots(parent: IntArray) -> None:
-    for image in range(len(parent)):
-        root = image
-        while parent[root] != root:
-            root = parent[root]
-        while parent[image] != root:
-            parent[image], image = root, parent[image]
+def _unite_all(state: Separation, kept: IntArray, gone: IntArray) -> None:
+    for join in range(len(kept)):
+        unite(state, kept[join], gone[join])
+    point_to_roots(state.parent)

@@ -1,7 +1,6 @@
 """Constraints on groups: what is known to be one identity, what is known not to be, and whose image it is.
 
-They are no hints: whatever makes groups keeps them, or refuses with a sentence. Images that must be together are joined before
-anything else, and two groups are never joined if that would put two images together that must not be.
+They are no hints: whatever makes groups keeps them (separation.py), or refuses with a sentence.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from scipy.sparse import csgraph
 
 from cdp.errors import InputError, name_rows
 from cdp.types import ConsensusGraph
-from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, read_only
+from cdp.types.arrays import AnyArray, BoolArray, IntArray, read_only
 
 Describe = Callable[[int], str]
 """How messages call an image: by its row, or by its path."""
@@ -186,35 +185,21 @@ def check_constraints(
         )
 
 
-def confirm(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
-    """The scored pairs as corrected: confirmed ones without doubt; those that cannot be, or of rejected images, left out."""
-    links = np.sort(constraints.links, axis=1)
-    given = np.concatenate([links, constraints.cannot])
+def leave_out(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
+    """The scored pairs but for those that cannot be, and those of rejected images."""
     is_rejected = np.zeros(graph.n_images, np.bool_)
     is_rejected[constraints.rejected] = True
-    kept = ~(_are_among(graph.ids, given) | is_rejected[graph.ids].any(axis=1))
-    doubt = np.concatenate([graph.doubt[kept], np.zeros(len(links), graph.doubt.dtype)])
-    return ConsensusGraph(np.concatenate([graph.ids[kept], links]), doubt, graph.n_images)
+    kept = ~(_are_among(graph.ids, constraints.cannot) | is_rejected[graph.ids].any(axis=1))
+    return ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images)
 
 
-def as_probabilities(
-    graph: ConsensusGraph, constraints: Constraints | None
-) -> tuple[ConsensusGraph, IntArray, DoubleArray, IntArray]:
-    """The pairs as corrected; pairs to make groups from with their probabilities; and every image's name as a number.
-
-    A pair that must be together has an infinite probability, one that cannot be an infinitely negative one: so has the mean
-    between any two groups that it lies between.
-    """
-    if constraints is None or not len(constraints):
-        probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
-        return graph, graph.ids, probability, np.full(graph.n_images, -1, np.int32)
-    constraints = constraints.among(graph.n_images)
-    corrected = confirm(graph, constraints)
-    probability = np.maximum(1 - corrected.doubt.astype(np.float64), 0)
-    probability[_are_among(corrected.ids, np.sort(constraints.links, axis=1))] = np.inf
-    ids = np.concatenate([corrected.ids, constraints.cannot])
-    probability = np.concatenate([probability, np.full(len(constraints.cannot), -np.inf)])
-    return corrected, ids, probability, constraints.name_of
+def confirm(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
+    """The scored pairs as corrected: those that must be without doubt, those that cannot be left out."""
+    graph = leave_out(graph, constraints)
+    links = np.sort(constraints.links, axis=1)
+    doubt = np.concatenate([graph.doubt, np.zeros(len(links), graph.doubt.dtype)])
+    # Of a pair that is there twice the surer one is kept.
+    return ConsensusGraph(np.concatenate([graph.ids, links]), doubt, graph.n_images)
 
 
 def _are_among(ids: IntArray, pairs: IntArray) -> BoolArray:

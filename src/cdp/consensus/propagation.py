@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cdp.consensus.constraints import Constraints, as_probabilities
+from cdp.consensus.constraints import Constraints, confirm
+from cdp.consensus.separation import Separation, find_root, may_unite, point_to_roots, separate, unite
 from cdp.errors import InputError
 from cdp.kernels import kernel
 from cdp.types import ConsensusGraph, Fate, Labels
@@ -68,51 +69,24 @@ def propagate(
 
 def _keep_apart(graph: ConsensusGraph, constraints: Constraints) -> tuple[ConsensusGraph, DoubleArray]:
     """The edges that constraints leave, and their doubts, below zero where they must be."""
-    corrected, ids, probability, name = as_probabilities(graph, constraints)
-    doubt = np.where(np.isposinf(probability[: len(corrected)]), -1.0, corrected.doubt.astype(np.float64))
-    order = np.argsort(doubt, kind="stable")
-    group = _join_apart(corrected.ids[order], ids[len(corrected) :], name)
-    kept = group[corrected.ids[:, 0]] == group[corrected.ids[:, 1]]
+    corrected = confirm(graph, constraints)
+    state = separate(graph.n_images, constraints)
+    must = state.parent.copy()
+    point_to_roots(must)
+    is_certain = must[corrected.ids[:, 0]] == must[corrected.ids[:, 1]]
+    doubt = np.where(is_certain, -1.0, corrected.doubt.astype(np.float64))
+    _join_apart(corrected.ids[np.argsort(doubt, kind="stable")], state)
+    kept = state.parent[corrected.ids[:, 0]] == state.parent[corrected.ids[:, 1]]
     return ConsensusGraph(corrected.ids[kept], corrected.doubt[kept], graph.n_images), doubt[kept]
 
 
 @kernel
-def _join_apart(ends: IntArray, cannot: IntArray, name: IntArray) -> IntArray:
-    """The group of every image: edges join in their order, but no two names, and no pair that cannot be together."""
-    group = np.arange(len(name)).astype(np.int32)
-    # The pairs that concern a group as a chain: entry 2 * pair + side hangs in that of cannot[pair, side].
-    first = np.full(len(name), -1, np.int64)
-    last = np.full(len(name), -1, np.int64)
-    following = np.full(2 * len(cannot), -1, np.int64)
-    n_pairs = np.zeros(len(name), np.int64)
-    for entry in range(2 * len(cannot)):
-        image = cannot[entry // 2, entry % 2]
-        following[entry] = first[image]
-        first[image] = entry
-        if last[image] < 0:
-            last[image] = entry
-        n_pairs[image] += 1
+def _join_apart(ends: IntArray, state: Separation) -> None:
+    """Edges join in their order, but for those that would put images together that cannot be."""
     for row in range(len(ends)):
-        one = _find(group, ends[row, 0])
-        other = _find(group, ends[row, 1])
-        if one == other or (min(name[one], name[other]) >= 0 and name[one] != name[other]):
-            continue
-        if n_pairs[one] < n_pairs[other]:
-            one, other = other, one
-        entry = first[other]
-        while entry >= 0 and _find(group, cannot[entry // 2, 1 - entry % 2]) != one:
-            entry = following[entry]
-        if entry >= 0:
-            continue
-        group[other] = one
-        name[one] = max(name[one], name[other])
-        if n_pairs[other] > 0:
-            following[last[one]] = first[other]
-            last[one] = last[other]
-            n_pairs[one] += n_pairs[other]
-    for image in range(len(group)):
-        group[image] = _find(group, image)
-    return group
+        if may_unite(state, ends[row, 0], ends[row, 1], len(state.parent)):
+            unite(state, ends[row, 0], ends[row, 1])
+    point_to_roots(state.parent)
 
 
 @kernel
@@ -184,14 +158,6 @@ def _take_pairs(ids: IntArray, rows: LongArray) -> IntArray:
     return whole[rows].view(np.int32).reshape(-1, 2)
 
 
-@kernel
-def _find(parent: IntArray, node: int) -> int:
-    while parent[node] != node:
-        parent[node] = parent[parent[node]]
-        node = parent[node]
-    return node
-
-
 class _Tree(NamedTuple):
     """Kruskal's merges. Nodes 0..n-1 are images, n.. are merges, children before parents.
 
@@ -236,8 +202,8 @@ def _merge_by_doubt(
     merge_of = np.empty(len(ends), np.int64)
     merge = 0
     for row in range(len(ends)):
-        a = _find(leader, local[ends[row, 0]])
-        b = _find(leader, local[ends[row, 1]])
+        a = find_root(leader, local[ends[row, 0]])
+        b = find_root(leader, local[ends[row, 1]])
         if a != b:
             left[merge] = node_of[a]
             right[merge] = node_of[b]

@@ -21,6 +21,7 @@ TABLE_SUFFIXES = (".csv", ".parquet")
 _MOST_NAMES = 2**24
 _WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)")
 Columns = dict[str, Sequence[Any]]
+Choose = Callable[[Path, list[str]], list[str]]
 
 
 def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
@@ -60,21 +61,26 @@ def _manifest(file: Path, columns: Columns, root: str | Path | None) -> Manifest
 
 def read_columns(file: Path) -> Columns:
     """The columns of a table that concern a manifest; there is always one called `path`, maybe without rows."""
+    return read_some_columns(file, _wanted_columns)
+
+
+def read_some_columns(file: Path, choose: Choose) -> Columns:
+    """Some columns of a .csv or .parquet table; `choose` is given its path and header, and refuses it if one is missing."""
     if file.suffix.lower() not in TABLE_SUFFIXES:
         raise InputError(f"{file}: not a table of images; give a .csv or .parquet file.")
     with reading(file):
         if not file.exists():
             raise InputError(f"{file}: no such file; check the spelling of the path.")
         regular_size(file)
-        return _read_csv(file) if file.suffix.lower() == ".csv" else _read_parquet(file)
+        return _read_csv(file, choose) if file.suffix.lower() == ".csv" else _read_parquet(file, choose)
 
 
-def _read_csv(file: Path) -> Columns:
+def _read_csv(file: Path, choose: Choose) -> Columns:
     with file.open(encoding="utf-8-sig", newline="") as stream:
         lines = csv.reader(stream, strict=True)
         try:
             header = [name.strip() for name in next(lines, [])]
-            wanted = _wanted_columns(file, header)
+            wanted = choose(file, header)
             columns: dict[str, list[str]] = {name: [] for name in wanted}
             keep: list[tuple[int, Callable[[str], None]]] = [
                 (header.index(name), columns[name].append) for name in wanted
@@ -98,9 +104,9 @@ def _read_csv(file: Path) -> Columns:
     return {name: columns[name] for name in wanted}
 
 
-def _read_parquet(file: Path) -> Columns:
+def _read_parquet(file: Path, choose: Choose) -> Columns:
     with open_parquet(file) as table:
-        wanted = _wanted_columns(file, list(table.schema_arrow.names))
+        wanted = choose(file, list(table.schema_arrow.names))
         for name in wanted:
             refuse_nested(file, table.schema_arrow.field(name))
         columns = table.read(columns=wanted)

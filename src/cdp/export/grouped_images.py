@@ -1,4 +1,4 @@
-"""GroupedImages: what an export writes, from a labels folder or a run."""
+"""GroupedImages: what an export writes, from a collection, a labels folder or a run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cdp.errors import InputError
+from cdp.files import artifact_kind
 from cdp.report.artifacts import Artifacts, read_label_artifacts, read_run_artifacts
 from cdp.types import Labels, Manifest
 from cdp.types.arrays import FloatArray, LongArray, read_only
@@ -79,14 +80,26 @@ class GroupedImages:
 
 
 def read_grouped_images(folder: Path) -> GroupedImages:
-    """The groups in a folder that `cdp label` or `cdp run` wrote.
+    """The groups in a collection, or in a folder that `cdp label` or `cdp run` wrote.
 
     Raises:
         InputError: the folder holds something else.
     """
+    if artifact_kind(folder) == "Collection":
+        return _from_collection(folder)
     is_run = not (folder / "card.json").is_file() and (folder / "labels" / "card.json").is_file()
     artifacts = read_run_artifacts(folder) if is_run else read_label_artifacts(folder)
     return _from_artifacts(artifacts, folder)
+
+
+def _from_collection(folder: Path) -> GroupedImages:
+    from cdp.collection.collection import open_collection
+
+    opened = open_collection(folder)
+    # As the views had them: relative paths start from the working folder.
+    paths = None if opened.paths is None else tuple(opened.paths)
+    images = None if paths is None else Manifest(paths, np.full(len(paths), -1))
+    return GroupedImages(opened.identity.astype(np.int64), opened.confidence, opened.names, images)
 
 
 def _from_artifacts(artifacts: Artifacts, folder: Path) -> GroupedImages:

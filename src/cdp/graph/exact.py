@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,13 +14,14 @@ from cdp.devices import find_accelerator
 from cdp.errors import InputError
 from cdp.graph.neighbor_lists import (
     drop_repeats,
+    insert_new_pairs,
     insert_rows,
     insert_rows_and_columns,
     merge_lists,
     sort_rows,
 )
 from cdp.kernels import sum_kernel
-from cdp.parallel import Workers, map_shared, spans
+from cdp.parallel import Workers, map_blocks, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
@@ -91,6 +93,68 @@ def search_rows(
     blocks = [rows[start:stop] for start, stop in spans(len(rows), TILE_ROWS)]
     found = list(map_shared(_search_block, (embeddings, k, find_candidates), blocks, threads))
     return np.concatenate([ids for ids, _ in found]), np.concatenate([values for _, values in found])
+
+
+def extend_graph(
+    graph: KnnGraph,
+    embeddings: Embeddings,
+    new: tuple[int, int],
+    *,
+    threads: int = 0,
+    progress: Progress = no_progress,
+    step: str = "new neighbors",
+) -> KnnGraph:
+    """The graph with new images: their neighbors among all, and the old lists with those of them that are nearer.
+
+    Every new image is compared with every image, old ones are not compared again: with an exact graph the result is that of a
+    search among all of them.
+
+    Args:
+        graph: of all images, new ones with empty lists (`KnnGraph.make_room`).
+        embeddings: of all images.
+        new: first row of the new images, and the row after the last.
+        threads: 0 = all cores.
+        progress: called as the work goes on.
+        step: what progress calls this.
+    """
+    n_images, k = graph.n_images, graph.k
+    keep = min(k + _SPARE, n_images - 1)
+    best, ids = np.full((n_images, keep), -np.inf, np.float32), np.full((n_images, keep), -1, np.int32)
+    width = min(k, keep)
+    best[:, :width], ids[:, :width] = graph.similarity[:, :width], graph.neighbors[:, :width]
+    blocks = spans(n_images, BLOCK_ROWS)
+    lock = threading.Lock()
+
+    def join(tile_span: tuple[int, int]) -> int:
+        low, high = tile_span[0] + new[0], tile_span[1] + new[0]
+        queries = embeddings.block(low, high)
+        for start, stop in blocks:
+            # Pairs of two new images are met once, in the tile of the earlier one.
+            for left, right in ((start, min(stop, new[0])), (max(start, low), stop)):
+                if left < right:
+                    tile = queries @ embeddings.block(left, right).T
+                    with lock:
+                        insert_new_pairs(tile, low, left, best, ids)
+        return tile_span[1]
+
+    n_new = new[1] - new[0]
+    for done in map_blocks(join, spans(n_new, TILE_ROWS), threads):
+        progress(step, done, n_new)
+    is_changed = (ids[:, :width] != graph.neighbors[:, :width]).any(axis=1)
+    if width < keep:  # a new image that rounding may have put behind the last neighbor
+        is_changed |= np.isfinite(best[:, width]) & (best[:, width - 1] < best[:, width] + _ROUNDING)
+    changed = np.flatnonzero(is_changed).astype(np.int32)
+    neighbors, similarity = np.array(graph.neighbors), np.array(graph.similarity)
+
+    def settle(span: tuple[int, int]) -> None:
+        rows = changed[slice(*span)]
+        neighbors[rows, :width], similarity[rows, :width] = _settle(
+            embeddings, rows, width, best[rows], ids[rows]
+        )
+
+    for _ in map_blocks(settle, spans(len(changed), BLOCK_ROWS), threads):
+        pass
+    return KnnGraph(neighbors, similarity, graph.method, graph.recall)
 
 
 def _join_blocks(
@@ -181,11 +245,14 @@ def _settle(
     """The k nearest neighbors among the candidates: measured by `similarities`, ties by id."""
     keep = ids.shape[1]
     ids = ids.copy()
-    ends = np.stack([np.repeat(queries, keep), ids.ravel()], axis=1)
-    similarity = similarities(embeddings, ends).reshape(ids.shape)
+    present = np.flatnonzero(ids.ravel() >= 0)
+    ends = np.stack([np.repeat(queries, keep)[present], ids.ravel()[present]], axis=1)
+    similarity = np.full(ids.shape, -np.inf, np.float32)
+    similarity.reshape(-1)[present] = similarities(embeddings, ends)
     sort_rows(similarity, ids)
     if keep < embeddings.n_images - 1:
-        for row in np.flatnonzero(best[:, k - 1] - best[:, keep - 1] < _ROUNDING):
+        is_close = np.isfinite(best[:, keep - 1]) & (best[:, k - 1] < best[:, keep - 1] + _ROUNDING)
+        for row in np.flatnonzero(is_close):
             ids[row, :k], similarity[row, :k] = _search_in_full(embeddings, int(queries[row]), k)
     return ids[:, :k], similarity[:, :k]
 

@@ -19,7 +19,7 @@ from cdp.nets.losses import check_classes
 from cdp.nets.pixels import fingerprint
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import Member, labeled_space, train_members
-from cdp.types import Labels
+from cdp.types import Labels, Views
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
@@ -34,16 +34,20 @@ class PseudoPart:
         soft: distributions over the pseudo-identities, sparse (n, C), instead of one label per image.
         siblings: sparse (C, C), pseudo-identities that may be one, which are not told apart; not used with soft labels, or with
             sampled or sharded classes.
+        teachers: views of the same images by other networks, which the network is to follow; None = no distillation.
     """
 
     manifest: Manifest
     labels: Labels
     soft: sparse.csr_array | None = None
     siblings: sparse.csr_array | None = None
+    teachers: Views | None = None
 
     def __post_init__(self) -> None:
         n_soft = len(self.manifest) if self.soft is None else self.soft.shape[0]
-        for what, n_rows in (("labels", len(self.labels)), ("soft labels", n_soft)):
+        n_seen = len(self.manifest) if self.teachers is None else self.teachers.n_images
+        rows = {"labels": len(self.labels), "soft labels": n_soft, "rows in the teachers' views": n_seen}
+        for what, n_rows in rows.items():
             if n_rows != len(self.manifest):
                 raise InputError(
                     f"There are {n_rows:,} {what} for the {len(self.manifest):,} rows of the manifest; "
@@ -57,7 +61,12 @@ class PseudoPart:
 
 
 def read_pseudo_part(
-    manifest: Manifest, path: Path, *, soft: bool = False, siblings: float = 1.0
+    manifest: Manifest,
+    path: Path,
+    *,
+    soft: bool = False,
+    siblings: float = 1.0,
+    teachers: Views | None = None,
 ) -> PseudoPart:
     """Labels from a labels folder, a .npy or a text file, checked against the manifest's rows.
 
@@ -67,6 +76,7 @@ def read_pseudo_part(
         soft: use `soft_labels.npz` of the folder (`cdp label --soft-depth`).
         siblings: pseudo-identities that are one with a greater probability (`split_groups.csv` of the folder) are not told
             apart; 1 = all are.
+        teachers: views of the same images by other networks, for distillation.
     """
     with reading(path):
         if path.is_dir():
@@ -80,7 +90,7 @@ def read_pseudo_part(
             labels = Labels.from_array(read_label_numbers(path))
         try:
             kin = _read_siblings(path / "split_groups.csv", labels.n_identities, siblings)
-            return PseudoPart(manifest, labels, _read_soft(path) if soft else None, kin)
+            return PseudoPart(manifest, labels, _read_soft(path) if soft else None, kin, teachers)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
 
@@ -145,6 +155,7 @@ def train_joint(
     *,
     recipe: Recipe | None = None,
     labeled_share: float | None = None,
+    distill: float = 0.0,
     memory_budget: int | float | str = "2GB",
     threads: int = 0,
     device: str = "auto",
@@ -163,6 +174,7 @@ def train_joint(
         recipe: settings.
         labeled_share: lambda; None = the share of the labeled images among all that are used. A part whose
             share is 0 is not read at all, so a lambda of 1 is supervised training, bit for bit.
+        distill: weight of the distance from the teachers of a part, where it has some, beside the loss of its labels.
         memory_budget: most memory for decoded images, per part.
         threads: decoding threads.
         device: where to compute: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
@@ -173,7 +185,10 @@ def train_joint(
     """
     if labeled_share is not None and not 0 <= labeled_share <= 1:
         raise InputError(f"lambda={labeled_share}: lambda is the weight of the labeled part, from 0 to 1.")
-    spaces = [labeled_space(labeled), *(_pseudo_space(index, part) for index, part in enumerate(parts))]
+    if distill < 0:
+        raise InputError(f"distill={distill}: it is the weight of a loss, 0 or more.")
+    pseudo = [_pseudo_space(index, part, distill) for index, part in enumerate(parts)]
+    spaces = [labeled_space(labeled), *pseudo]
     manifests = [labeled, *(part.manifest for part in parts)]
     weighted = zip(_weigh(spaces, labeled_share), manifests, strict=True)
     used = [(space, manifest) for space, manifest in weighted if space.weight > 0]
@@ -182,7 +197,7 @@ def train_joint(
     return folder
 
 
-def _pseudo_space(index: int, part: PseudoPart) -> LabelSpace:
+def _pseudo_space(index: int, part: PseudoPart, distill: float) -> LabelSpace:
     name = "pseudo" if index == 0 else f"pseudo{index + 1}"
     rows = np.flatnonzero(part.labels.labels >= 0)
     if not len(rows):
@@ -201,7 +216,8 @@ def _pseudo_space(index: int, part: PseudoPart) -> LabelSpace:
                 f"{name}: row {empty[0]} has a label but no soft label; make both again together."
             )
     siblings = part.siblings if part.soft is None else None
-    return LabelSpace(name, NO_PIXELS, rows, targets, n_classes, 1.0, fingerprint(part.manifest), siblings)
+    space = LabelSpace(name, NO_PIXELS, rows, targets, n_classes, 1.0, fingerprint(part.manifest), siblings)
+    return replace(space, teachers=part.teachers, distill=distill) if distill else space
 
 
 def _weigh(spaces: Sequence[LabelSpace], labeled_share: float | None) -> list[LabelSpace]:

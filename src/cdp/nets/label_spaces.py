@@ -16,10 +16,12 @@ from scipy import sparse
 
 from cdp.errors import InputError
 from cdp.nets.augment import augment, draw_numbers
+from cdp.nets.distillation import teacher_rows
 from cdp.nets.losses import SoftTargets, Targets
 from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, key_of, seed_for
-from cdp.store import hash_array
+from cdp.store import hash_array, hash_views
+from cdp.types import Views
 from cdp.types.arrays import ByteArray, LongArray
 
 NO_PIXELS: ByteArray = np.empty((0, 1, 1, 1), np.uint8)
@@ -39,6 +41,8 @@ class LabelSpace:
         weight: this space's share of the loss.
         source: a hash of the manifest the pixels came from.
         siblings: sparse (n_classes, n_classes), classes that may be one identity; None if all are different.
+        teachers: what other networks saw in the same images, row = row of `pixels`; None = no distillation.
+        distill: weight of the distillation beside the loss of the labels.
     """
 
     name: str
@@ -49,6 +53,8 @@ class LabelSpace:
     weight: float = 1.0
     source: str = ""
     siblings: sparse.csr_array | None = None
+    teachers: Views | None = None
+    distill: float = 0.0
 
     def __post_init__(self) -> None:
         if self.targets.shape[0] != len(self.rows):
@@ -71,6 +77,8 @@ class LabelSpace:
             targets = [hash_array(soft)]
         if self.siblings is not None:
             targets += [hash_array(self.siblings.indices), hash_array(self.siblings.indptr)]
+        if self.teachers is not None:
+            targets += [*hash_views(self.teachers).values(), str(self.distill)]
         return key_of(self.source, self.pixels.shape, hash_array(self.rows), targets, self.weight)
 
     def take_targets(self, positions: LongArray) -> Targets:
@@ -81,6 +89,10 @@ class LabelSpace:
         rows, columns = (torch.from_numpy(one.astype(np.int64)) for one in (part.row, part.col))
         return SoftTargets(rows, columns, torch.from_numpy(part.data.astype(np.float32)), len(positions))
 
+    def take_teachers(self, positions: LongArray) -> torch.Tensor | None:
+        """What the teachers saw in some of the rows."""
+        return None if self.teachers is None else teacher_rows(self.teachers, self.rows[positions])
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -90,6 +102,7 @@ class Batch:
     images: torch.Tensor
     counts: tuple[int, ...]
     targets: tuple[Targets, ...]
+    teachers: tuple[torch.Tensor | None, ...]
 
 
 class Plan:
@@ -146,8 +159,9 @@ class Plan:
             numbers = draw_numbers(seed, len(self.positions(index, step)))[self._mine]
             augmented.append(augment(torch.from_numpy(raw).to(self.world.device), numbers, self.recipe))
         targets = [space.take_targets(own) for space, own in zip(self.spaces, positions, strict=True)]
+        teachers = [space.take_teachers(own) for space, own in zip(self.spaces, positions, strict=True)]
         whole = torch.cat(augmented) if len(augmented) > 1 else augmented[0]
-        return Batch(step, whole, tuple(map(len, positions)), tuple(targets))
+        return Batch(step, whole, tuple(map(len, positions)), tuple(targets), tuple(teachers))
 
     @contextmanager
     def batches(self, first_step: int) -> Iterator[Iterator[Batch]]:

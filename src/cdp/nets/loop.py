@@ -24,6 +24,7 @@ from cdp.nets.objective import Objective
 from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, key_of, seed_for
 from cdp.nets.schedules import SCHEDULES
+from cdp.nets.starting_weights import hash_start, load_start, read_start
 from cdp.nets.training_log import TrainingLog, read_log
 from cdp.nets.weights import WEIGHTS, NetworkSettings, SpaceSettings, read_network_settings, write_tensors
 from cdp.progress import Progress, no_progress
@@ -32,7 +33,7 @@ from cdp.store import write_card
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """How a run behaves, with no bearing on its result.
+    """How a run behaves, with no bearing on its result, but for what it starts from.
 
     Attributes:
         checkpoint_every: steps between checkpoints; 0 = one per epoch, and one every 1000 steps of long epochs.
@@ -41,6 +42,7 @@ class LoopOptions:
         force: throw away what is in the folder, if it is a network.
         inputs: what is read, and is never thrown away.
         progress: called with how many images of how many are done.
+        start_from: weights to start from instead of chance, see `cdp.nets.starting_weights`.
     """
 
     checkpoint_every: int = 0
@@ -49,6 +51,7 @@ class LoopOptions:
     force: bool = False
     inputs: tuple[str | Path, ...] = ()
     progress: Progress = no_progress
+    start_from: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,15 +76,16 @@ def train_network(
     world: World,
     options: LoopOptions,
 ) -> Path:
-    """Train one network from scratch, or go on where a killed run stopped; its folder.
+    """Train one network, from scratch or from given weights, or go on where a killed run stopped; its folder.
 
     A finished folder with the same settings is left as it is. Checkpoints are written atomically, all
     randomness is a function of seed and step, so on CPU a rerun after `kill -9` gives the same weights as an
     uninterrupted run with the same number of threads.
     """
     # The device is not part of the key: a run may go on elsewhere.
+    start = [hash_start(options.start_from, name)] if options.start_from else []
     key = RunKey(
-        key_of(name, recipe.as_dict(), [space.key for space in spaces]),
+        key_of(name, recipe.as_dict(), [space.key for space in spaces], *start),
         tuple(space.n_classes for space in spaces),
     )
     if world.is_first:
@@ -100,18 +104,27 @@ def _train(run: _Run) -> None:
             f"batch={run.recipe.batch}: some steps would have {plan.smallest_batch} of the {plan.n_images:,} images, "
             f"and normalization needs two on each of {world.n_processes} processes; choose a larger --batch."
         )
-    objective = Objective(run.name, run.recipe, plan, world).to(world.device)
+    objective = Objective(run.name, run.recipe, plan, world)
+    if run.options.start_from:
+        source = run.options.start_from
+        load_start(objective.network, read_start(source, run.name), source)
+    objective = objective.to(world.device)
     optimizer = make_optimizer(objective, run.recipe)
     first_step = load_checkpoint(run.folder, objective, optimizer, run.key)
     objective.set_step(first_step)
     _run_steps(run, objective, optimizer, first_step)
     state = objective.whole_state()
     if world.is_first:
-        state = {name: tensor for name, tensor in state.items() if not name.endswith(".velocity")}
+        state = {name: tensor for name, tensor in state.items() if _is_kept(name)}
         write_tensors(run.folder / WEIGHTS, state, {"key": run.key.key})
         _write_card(run, sum(tensor.numel() for tensor in objective.network.parameters()))
         discard_checkpoints(run.folder)
     world.wait()
+
+
+def _is_kept(name: str) -> bool:
+    """Whether a tensor is of use after training."""
+    return not (name.endswith(".velocity") or name.startswith("distillations."))
 
 
 def make_optimizer(module: nn.Module, recipe: Recipe) -> torch.optim.SGD:
@@ -177,7 +190,9 @@ def train_step(
         group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)
     with _precision(recipe, device):
-        loss, parts = model(images, batch.counts, [target.to(device) for target in batch.targets])
+        targets = [target.to(device) for target in batch.targets]
+        teachers = [None if seen is None else seen.to(device) for seen in batch.teachers]
+        loss, parts = model(images, batch.counts, targets, teachers)
     loss.backward()
     optimizer.step()
     objective.update_partial(rate, recipe)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cdp.errors import InputError
+from cdp.nets.distillation import Distillation, teacher_dimensions
 from cdp.nets.label_spaces import LabelSpace, Plan
 from cdp.nets.losses import LOSSES, Targets
 from cdp.nets.processes import World, share_batch_norm
@@ -17,7 +18,7 @@ from cdp.nets.weights import build_for
 
 
 class Objective(nn.Module):
-    """L = sum over label spaces s of weight_s * (mean loss of the images of s).
+    """L = sum over label spaces s of weight_s * (mean loss of the images of s + distill_s * mean distance from the teachers).
 
     The mean is taken over the expected number of images of s in a batch rather than the actual one, which
     differs by at most one: so each image counts alike over an epoch, and with weights equal to the shares of
@@ -30,22 +31,44 @@ class Objective(nn.Module):
         self.classifiers = nn.ModuleList(
             [_make_classifier(space, index, recipe, world) for index, space in enumerate(plan.spaces)]
         )
+        self.distillations = nn.ModuleDict(
+            {
+                str(index): Distillation(
+                    recipe.dimensions,
+                    teacher_dimensions(space.teachers),
+                    seed_for(recipe.seed, "distillation", index),
+                )
+                for index, space in enumerate(plan.spaces)
+                if space.teachers is not None
+            }
+        )
+        self.distill = [space.distill for space in plan.spaces]
         self.world = world
         self.factors = [space.weight / plan.expected_count(index) for index, space in enumerate(plan.spaces)]
 
     def forward(
-        self, images: Tensor, counts: Sequence[int], targets: Sequence[Targets]
+        self,
+        images: Tensor,
+        counts: Sequence[int],
+        targets: Sequence[Targets],
+        teachers: Sequence[Tensor | None],
     ) -> tuple[Tensor, Tensor]:
         """The loss to differentiate, and the share of each space in it on this process."""
         embeddings = self.network(images).float()
         parts = []
-        for classifier, factor, own, target in zip(
-            self.classifiers, self.factors, embeddings.split(list(counts)), targets, strict=True
+        for index, (classifier, factor, own, target, seen) in enumerate(
+            zip(
+                self.classifiers, self.factors, embeddings.split(list(counts)), targets, teachers, strict=True
+            )
         ):
             loss = factor * classifier(own, target, reduction="sum")
             # Gradients are averaged over processes; a loss over this process's images is one part of the sum.
             is_whole = isinstance(classifier, PartialSoftmax)
-            parts.append(loss if is_whole else self.world.n_processes * loss)
+            loss = loss if is_whole else self.world.n_processes * loss
+            if seen is not None:
+                apart = self.distillations[str(index)](own, seen)
+                loss = loss + self.world.n_processes * factor * self.distill[index] * apart
+            parts.append(loss)
         return torch.stack(parts).sum(), torch.stack(parts).detach()
 
     def update_partial(self, rate: float, recipe: Recipe) -> None:

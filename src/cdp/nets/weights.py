@@ -29,7 +29,7 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
     damage = require("safetensors").SafetensorError
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # One entry, because the order of several is random and equal weights should be equal files.
-    description = {"cdp": json.dumps({**about, "crc32": _checksum(on_cpu)}, sort_keys=True)}
+    description = {"cdp": json.dumps({**about, "crc32": checksum_of(on_cpu)}, sort_keys=True)}
     with replacing(file, "the last checkpoint is kept") as partial:
         try:
             require("safetensors.torch").save_file(on_cpu, str(partial), description)
@@ -52,7 +52,7 @@ def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str,
         raise
     except Exception as error:
         raise StoreError(f"{file} is damaged ({error}); {way_out}.") from None
-    if "crc32" in about and about["crc32"] != _checksum(tensors):
+    if "crc32" in about and about["crc32"] != checksum_of(tensors):
         raise StoreError(f"{file} is damaged (its contents changed after it was written); {way_out}.")
     return tensors, about
 
@@ -152,7 +152,8 @@ def build_for(name: str, recipe: Recipe) -> EmbeddingNetwork:
     )
 
 
-def _checksum(tensors: Mapping[str, Tensor]) -> int:
+def checksum_of(tensors: Mapping[str, Tensor]) -> int:
+    """CRC-32 of the names and contents of tensors."""
     total = 0
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()

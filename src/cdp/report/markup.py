@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable
 
 Attribute = str | float | bool | None
-_VOID = {"img", "br", "meta"}
+_VOID = {"img", "br", "meta", "input", "link"}
 
 
 class Html(str):

@@ -139,7 +139,11 @@ def measure_members(settings: MemberSettings, context: Context) -> None:
         artifact: {name: embeddings(folder, artifact, name) for name in settings.parts}
         for artifact in settings.models
     }
-    parameters = [read_facts(folder / artifact).parameters for artifact in settings.models]
+    # A network that was not trained here has no folder.
+    parameters = [
+        read_facts(folder / artifact).parameters if (folder / artifact).is_dir() else None
+        for artifact in settings.models
+    ]
     _write_members(settings, context, seen, parameters)
 
 

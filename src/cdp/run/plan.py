@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cdp.config.checks import folder_name, member_names, network_names
+from cdp.config.checks import folder_name, frozen_file, member_names, network_names
 from cdp.config.sections import JointSection, MeasureSettings, TrainSection
 from cdp.consensus.settings import ConsensusSettings, slice_of
 from cdp.nets.recipe import TrainingSettings
 from cdp.run import evaluation, training
 from cdp.run.labeling import LabelSettings, Round, label_images
 from cdp.run.parts import TEST_SOURCES, SplitSettings
-from cdp.run.sources import TEMPLATES, Settled, source_names
+from cdp.run.sources import START, TEMPLATES, Settled, model_source, source_names
 from cdp.run.stages import Body, Stage
 
 _TRAINED_ON = ("labeled", "unlabeled")
@@ -37,6 +37,11 @@ class Model:
     def title(self) -> str:
         """What stages call it."""
         return self.artifact.removeprefix("networks/")
+
+    @property
+    def file(self) -> str | None:
+        """Of a network that is used as it is; None for one that is trained here."""
+        return frozen_file(self.network)
 
     def seen(self, parts: Sequence[str]) -> tuple[str, ...]:
         """The artifacts of its embeddings of some parts."""
@@ -83,22 +88,31 @@ class _Stages:
     def of_images(self) -> list[Stage]:
         recipe = self.recipe
         models = self.models("networks")
-        stages = [self.split(), *(self.train(model, "labeled") for model in models)]
+        stages = [self.split(), *self.train_all(models, "labeled")]
         stages += [self.embed(model, _TRAINED_ON) for model in models]
         folds = [self.models(f"fold{fold}") for fold in range(1, recipe.train.folds + 1)]
         for fold, members in enumerate(folds, start=1):
-            stages += [self.train(model, f"without_fold{fold}") for model in members]
+            stages += self.train_all(members, f"without_fold{fold}")
             stages += [self.embed(model, (f"fold{fold}",)) for model in members]
         last, names = recipe.joint.rounds, tuple(network_names(recipe))
         rounds = [Round(number, number == last) for number in range(1, last + 1)]
         for before, current in zip([None, *rounds], rounds, strict=False):
             members = self.models(current.networks)
             if before is not None:
-                stages += [self.join(model, f"train {model.title}", before) for model in members]
+                trained = [model for model in members if model.file is None]
+                stages += [self.join(model, f"train {model.title}", before) for model in trained]
                 stages += [self.embed(model, _TRAINED_ON) for model in members]
             stages += self.labeler(self.label_settings(current, names), self.label_needs(members, folds))
-        tested = {"labeled": models[0], "cdp": Model("joint", recipe.base.network)}
-        stages.append(self.join(tested["cdp"], "train with pseudo-labels", rounds[-1]))
+        return [*stages, *self.last_stages(models, rounds[-1])]
+
+    def last_stages(self, models: Sequence[Model], labels: Round) -> list[Stage]:
+        """The base on the labels, and what is measured; a base that is used as it is ends with its labels."""
+        recipe, stages, tested = self.recipe, [], {}
+        if models[0].file is None:
+            tested = {"labeled": models[0], "cdp": Model("joint", recipe.base.network)}
+            # Only the network that is kept: a committee whose members followed each other would agree too easily.
+            teachers = self.models(labels.networks) if recipe.joint.distill else []
+            stages.append(self.join(tested["cdp"], "train with pseudo-labels", labels, teachers))
         if not self.tests:
             return stages
         if self.settled.has_bound:
@@ -106,7 +120,11 @@ class _Stages:
             stages.append(self.bound(tested["all"]))
         members = models if recipe.evaluation.members else models[:1]
         stages += [self.embed(model, self.tests) for model in dict.fromkeys([*members, *tested.values()])]
-        return [*stages, self.recognition(tested), self.member_figures(members)]
+        return [*stages, *([self.recognition(tested)] if tested else []), self.member_figures(members)]
+
+    def train_all(self, models: Sequence[Model], part: str) -> list[Stage]:
+        """Stages for the networks that are trained here."""
+        return [self.train(model, part) for model in models if model.file is None]
 
     def models(self, folder: str) -> list[Model]:
         """Base and committee, as trained into one folder."""
@@ -160,24 +178,33 @@ class _Stages:
 
     def train(self, model: Model, part: str) -> Stage:
         settings = self.network_settings(model, part, self.recipe.train)
-        makes = {model.artifact: model.artifact}
-        return Stage(f"train {model.title}", "train", training.train_network, settings, (part,), makes)
+        makes, needs = {model.artifact: model.artifact}, (part, *self.start(model))
+        return Stage(f"train {model.title}", "train", training.train_network, settings, needs, makes)
+
+    def start(self, model: Model) -> tuple[str, ...]:
+        """The weights that a network starts from, as an artifact; only the base does."""
+        is_started = bool(self.recipe.base.weights) and model.network == self.recipe.base.network
+        return (START,) if is_started else ()
 
     def bound(self, model: Model) -> Stage:
         settings = self.network_settings(model, "labeled, unlabeled", self.recipe.joint)
         makes = {model.artifact: model.artifact}
-        return Stage("train with all labels", "bound", training.train_bound, settings, _TRAINED_ON, makes)
+        needs = (*_TRAINED_ON, *self.start(model))
+        return Stage("train with all labels", "bound", training.train_bound, settings, needs, makes)
 
     def network_settings(
         self, model: Model, part: str, section: TrainSection | JointSection
     ) -> training.NetworkSettings:
         how = slice_of(section, TrainingSettings)
-        return training.NetworkSettings(model.network, part, model.folder, how, self.recipe.seed)
+        common = (model.network, part, model.folder, how, self.recipe.seed)
+        if self.start(model):
+            return training.StartedNetworkSettings(*common, self.recipe.base.weights)
+        return training.NetworkSettings(*common)
 
-    def join(self, model: Model, name: str, labels: Round) -> Stage:
-        """A network on the labels of a round."""
+    def join(self, model: Model, name: str, labels: Round, teachers: Sequence[Model] = ()) -> Stage:
+        """A network on the labels of a round, and on what its teachers see."""
         joint = self.recipe.joint
-        settings = training.JointSettings(
+        common = (
             model.network,
             model.folder,
             f"{labels.folder}labels",
@@ -185,9 +212,15 @@ class _Stages:
             joint.labeled_share,
             self.recipe.consensus.soft_depth > 0,
             joint.siblings,
+            joint.distill if teachers else 0.0,
+            tuple(teacher.artifact for teacher in teachers),
             self.recipe.seed,
         )
-        needs = (*_TRAINED_ON, f"{labels.prefix}labels")
+        settings = training.JointSettings(*common)
+        if self.start(model):
+            settings = training.StartedJointSettings(*common, self.recipe.base.weights)
+        seen = (name for teacher in teachers for name in teacher.seen(["unlabeled"]))
+        needs = (*_TRAINED_ON, f"{labels.prefix}labels", *seen, *self.start(model))
         return Stage(name, "joint", training.train_on_both, settings, needs, {model.artifact: model.artifact})
 
     def embed(self, model: Model, parts: tuple[str, ...]) -> Stage:
@@ -195,9 +228,9 @@ class _Stages:
         return Stage(
             f"{kind} {model.title}",
             kind,
-            training.embed_parts,
+            training.embed_parts if model.file is None else training.embed_frozen(model.file),
             training.EmbedSettings(model.artifact, parts),
-            (model.artifact, *parts),
+            (model.artifact if model.file is None else model_source(model.network), *parts),
             {f"{model.artifact} of {part}": f"embeddings/{model.artifact}/{part}" for part in parts},
         )
 
@@ -231,7 +264,8 @@ class _Stages:
         )
 
     def member_figures(self, members: Sequence[Model]) -> Stage:
-        needs = [name for model in members for name in (model.artifact, *model.seen(self.tests))]
+        needs = [model.artifact for model in members if model.file is None]
+        needs += [name for model in members for name in model.seen(self.tests)]
         artifacts = tuple(model.artifact for model in members)
         return self.figures_of(evaluation.measure_members, artifacts, needs)
 

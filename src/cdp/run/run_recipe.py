@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cdp.config.checks import frozen_file, member_names
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
@@ -17,7 +18,16 @@ from cdp.run.plan import make_stages
 from cdp.run.pool import Pool
 from cdp.run.record import make_record, now
 from cdp.run.runner import Listener, Planned, Ran, alone_in, plan_stages, run_stages
-from cdp.run.sources import TEMPLATE_IMAGES, Settled, prepare, read_source, source_names, source_paths
+from cdp.run.sources import (
+    START,
+    TEMPLATE_IMAGES,
+    Settled,
+    model_source,
+    prepare,
+    read_source,
+    source_names,
+    source_paths,
+)
 from cdp.run.stages import Ledger, Stage, only
 from cdp.types.run_record import RunRecord, write_run_record
 
@@ -151,11 +161,26 @@ def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
         if recipe.data.templates:
             protocol = ledger.hashes.of_path(Path(recipe.data.templates), ())
             hashes[TEMPLATE_IMAGES] = hash_settings(hashes[TEMPLATE_IMAGES], protocol)
-        return hashes
+        return hashes | _hash_models(recipe, ledger)
     return {
         # Cards and lists count here: they may hold the order of the committee, or identities.
         name: hash_settings([ledger.hashes.of_path(Path(path), ()) for path in source_paths(recipe, name)])
         for name in source_names(recipe)
+    }
+
+
+def _hash_models(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
+    """What models hold that are used as they are, with the cards beside them, and the weights that training starts from."""
+    files = {
+        network: Path(file) for network in member_names(recipe) if (file := frozen_file(network)) is not None
+    }
+    weights = Path(recipe.base.weights)
+    start = {START: ledger.hashes.of_path(weights) or recipe.base.weights} if recipe.base.weights else {}
+    return start | {
+        model_source(network): hash_settings(
+            [ledger.hashes.of_file(one) for one in (file, file.with_suffix(".toml")) if one.is_file()]
+        )
+        for network, file in files.items()
     }
 
 

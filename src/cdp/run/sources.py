@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cdp.config.checks import check_recipe, network_names
+from cdp.config.checks import check_recipe, folder_name, frozen_file, network_names, trained_members
 from cdp.config.environment import check_environment, source_kind
 from cdp.config.sections import RunRecipe
 from cdp.data.array_files import naming, open_npy
@@ -28,6 +28,7 @@ Kind = Literal["images", "embeddings"]
 PROBE_PARTS = ("probes", "distractors")
 TEMPLATES = "templates"
 TEMPLATE_IMAGES = "template images"
+START = "starting weights"
 _VALIDATION_SHARE = 1 / 11
 _TEST_SHARE = 0.1
 
@@ -74,6 +75,7 @@ class Settled:
         return (
             self.recipe.evaluation.bound
             and self.facts.kind == "images"
+            and frozen_file(self.recipe.base.network) is None
             and bool(self.test_parts)
             and is_known
         )
@@ -82,6 +84,11 @@ class Settled:
 def source_names(recipe: RunRecipe) -> tuple[str, ...]:
     """The sources that a recipe reads, as artifact names."""
     return tuple(name for name, paths in _sources(recipe).items() if any(paths))
+
+
+def model_source(network: str) -> str:
+    """The artifact name of a model that is used as it is."""
+    return f"model {folder_name(network)}"
 
 
 def source_paths(recipe: RunRecipe, name: str) -> tuple[str, ...]:
@@ -220,9 +227,9 @@ def prepare(recipe: RunRecipe) -> Settled:
 
 def settle(recipe: RunRecipe, facts: Facts) -> Settled:
     """Decide what the recipe leaves open (-1 and `auto`), and leave out what cannot be measured, with a sentence."""
-    settled = Settled(settle_shares(recipe, facts.kind), facts)
+    is_trained = facts.kind == "images" and bool(trained_members(recipe))
+    settled = Settled(settle_shares(recipe, is_trained), facts)
     notes, consensus = [], settled.recipe.consensus
-    is_trained = facts.kind == "images"
     if consensus.train_on == "auto":
         is_unseen = is_trained and settled.has_validation and not recipe.train.folds
         consensus = replace(consensus, train_on="validation" if is_unseen else "labeled")
@@ -246,7 +253,7 @@ def settle(recipe: RunRecipe, facts: Facts) -> Settled:
     return replace(settled, recipe=replace(settled.recipe, consensus=consensus), notes=tuple(notes))
 
 
-def settle_shares(recipe: RunRecipe, kind: Kind) -> RunRecipe:
+def settle_shares(recipe: RunRecipe, is_trained: bool) -> RunRecipe:
     """Shares of the split that are left open: a validation part where it is used, a test part where networks are trained."""
     split, consensus = recipe.split, recipe.consensus
     shares: dict[str, Any] = {
@@ -260,7 +267,7 @@ def settle_shares(recipe: RunRecipe, kind: Kind) -> RunRecipe:
         is_used = consensus.tune or consensus.train_on == "validation"
         shares["validation"] = _VALIDATION_SHARE if is_used else 0.0
     is_given = bool(recipe.data.test or recipe.data.probes)
-    is_tested = kind == "images" and not is_given and 0 not in (split.probes, split.distractors)
+    is_tested = is_trained and not is_given and 0 not in (split.probes, split.distractors)
     for name in ("probes", "distractors"):
         if shares[name] < 0:
             given = max(shares["probes"], shares["distractors"])

@@ -141,6 +141,13 @@ class NetworkSettings:
     seed: int
 
 
+@dataclass(frozen=True)
+class StartedNetworkSettings(NetworkSettings):
+    """The same for a network that starts from given weights, which are one of its inputs."""
+
+    start_from: str
+
+
 @version(1)
 def train_network(settings: NetworkSettings, context: Context) -> None:
     """One network on a labeled part."""
@@ -155,7 +162,7 @@ def train_bound(settings: NetworkSettings, context: Context) -> None:
 
 
 def _train(settings: NetworkSettings, context: Context, images: Manifest) -> None:
-    options = _options(context)
+    options = _options(context, settings)
     from cdp.nets.supervised import train_supervised
 
     train_supervised(
@@ -199,6 +206,28 @@ def embed_parts(settings: EmbedSettings, context: Context) -> None:
         )
 
 
+def embed_frozen(file: str) -> Body:
+    """The body of the stage that embeds parts with a model that is not trained here; the model is its input."""
+
+    @version(1)
+    def embed(settings: EmbedSettings, context: Context) -> None:
+        from cdp.nets.embed_images import embed_images
+        from cdp.nets.onnx_models import open_models
+
+        models = open_models([file], context.engine.device)
+        for name in settings.parts:
+            embed_images(
+                part(context.folder, name),
+                models,
+                context.folder / "embeddings" / settings.network / name,
+                threads=context.engine.threads,
+                force=True,
+                progress=_under(f"embed {name}", context.progress),
+            )
+
+    return embed
+
+
 def _under(name: str, progress: Progress) -> Progress:
     """The same progress under another name of the step."""
 
@@ -210,7 +239,11 @@ def _under(name: str, progress: Progress) -> Progress:
 
 @dataclass(frozen=True)
 class JointSettings:
-    """What a network that learns from labels and pseudo-labels depends on beside both."""
+    """What a network that learns from labels and pseudo-labels depends on beside both.
+
+    Attributes:
+        teachers: networks whose embeddings of the unlabeled part it is to follow; none without distillation.
+    """
 
     network: str
     folder: str
@@ -219,13 +252,22 @@ class JointSettings:
     labeled_share: float
     soft: bool
     siblings: float
+    distill: float
+    teachers: tuple[str, ...]
     seed: int
+
+
+@dataclass(frozen=True)
+class StartedJointSettings(JointSettings):
+    """The same for a network that starts from given weights, which are one of its inputs."""
+
+    start_from: str
 
 
 @version(1)
 def train_on_both(settings: JointSettings, context: Context) -> None:
     """Stage 3: a network on true and pseudo-labels; the base in the end, all of them between two rounds."""
-    options = _options(context)
+    options = _options(context, settings)
     from cdp.nets.joint import read_pseudo_part, train_joint
 
     folder = context.folder
@@ -246,12 +288,14 @@ def train_on_both(settings: JointSettings, context: Context) -> None:
                 folder / settings.labels,
                 soft=settings.soft,
                 siblings=settings.siblings,
+                teachers=_teachers(folder, settings.teachers),
             )
         ],
         settings.network,
         folder / settings.folder,
         recipe=Recipe(**asdict(settings.training), seed=settings.seed),
         labeled_share=None if settings.labeled_share < 0 else settings.labeled_share,
+        distill=settings.distill,
         memory_budget=context.engine.memory_budget,
         threads=context.engine.threads,
         options=options,
@@ -259,12 +303,21 @@ def train_on_both(settings: JointSettings, context: Context) -> None:
     )
 
 
-def _options(context: Context) -> LoopOptions:
-    """torch, with the threads that the engine has."""
+def _teachers(folder: Path, artifacts: Sequence[str]) -> Views | None:
+    """The unlabeled part as some networks see it."""
+    if not artifacts:
+        return None
+    base, *others = [Views.load(folder / "embeddings" / name / "unlabeled").base for name in artifacts]
+    return Views(base, dict(zip(artifacts[1:], others, strict=True)))
+
+
+def _options(context: Context, settings: object = None) -> LoopOptions:
+    """torch, with the threads that the engine has, and how its training goes on."""
     from cdp.nets.torchvision_guard import require
 
     torch = require("torch")
     from cdp.nets.loop import LoopOptions
 
     torch.set_num_threads(context.engine.threads or os.cpu_count() or 1)
-    return LoopOptions(context.engine.checkpoint_every, progress=context.progress)
+    start_from = getattr(settings, "start_from", "")
+    return LoopOptions(context.engine.checkpoint_every, progress=context.progress, start_from=start_from)

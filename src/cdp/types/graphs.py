@@ -82,6 +82,19 @@ class KnnGraph:
             self.recall,
         )
 
+    def make_room(self, start: int, count: int) -> KnnGraph:
+        """The graph with so many images more from row `start` on, which have no neighbors yet; later ones move up."""
+        neighbors = self.neighbors + np.where(self.neighbors >= start, np.int32(count), np.int32(0))
+        empty = np.full((count, self.k), -1, np.int32)
+        return KnnGraph(
+            np.concatenate([neighbors[:start], empty, neighbors[start:]]),
+            np.concatenate(
+                [self.similarity[:start], np.full(empty.shape, -np.inf, np.float32), self.similarity[start:]]
+            ),
+            self.method,
+            self.recall,
+        )
+
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the graph as an artifact folder."""
         from cdp.store import save

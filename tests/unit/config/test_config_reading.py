@@ -56,13 +56,13 @@ def test_a_recipe_written_elsewhere_is_read(tmp_path):
         ),
         (
             "[base]\nfolds = 3",
-            "base.folds is not a key. It is a key of [train]. [base] has network.",
+            "base.folds is not a key. It is a key of [train]. [base] has network and weights.",
         ),
         (
             '[consensus]\npreset = "papers"',
             "preset = 'papers': choose one of best, paper. Did you mean paper?",
         ),
-        ("[base]\nqq = 3", "base.qq is not a key. [base] has network."),
+        ("[base]\nqq = 3", "base.qq is not a key. [base] has network and weights."),
         ("threshold = 0.9", "threshold stands outside the sections; it belongs into [consensus]."),
         ("sede = 9", "sede is not a key. Did you mean seed? Outside the sections there is seed."),
         ("consensus = 3", "consensus = 3: a section is needed, written [consensus], not a whole number."),
@@ -196,7 +196,8 @@ def test_plain_values_make_a_recipe():
     assert recipe_from({"data": {"images": "a/b"}}).data.images == "a/b"
     assert recipe_from({}, {"joint.epochs": 2}).joint.epochs == 2
     with pytest.raises(
-        InputError, match=r"^base\.net is not a key\. \[base\] has network\.$|Did you mean network"
+        InputError,
+        match=r"^base\.net is not a key\. \[base\] has network and weights\.$|Did you mean network",
     ):
         recipe_from({"base": {"net": "x"}})
 

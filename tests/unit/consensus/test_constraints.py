@@ -40,13 +40,12 @@ def links(constraints):
 
 
 def usable(graph, constraints):
-    """Pairs of images that are not rejected and that no correction speaks of."""
-    given_pairs = {*map(tuple, constraints.must.tolist()), *map(tuple, constraints.cannot.tolist())}
-    given_pairs |= {tuple(sorted(pair)) for pair in links(constraints)}
+    """Pairs of images that are not rejected and may be together."""
+    cannot = set(map(tuple, constraints.cannot.tolist()))
     return [
         row
         for row, pair in enumerate(graph.ids.tolist())
-        if not set(pair) & set(constraints.rejected.tolist()) and tuple(pair) not in given_pairs
+        if not set(pair) & set(constraints.rejected.tolist()) and tuple(pair) not in cannot
     ]
 
 
@@ -56,18 +55,10 @@ def test_average_linkage_agrees_with_its_definition(seed):
     k, bar = int(generator.integers(1, 12)), float(generator.choice([0.2, 0.4, 0.7]))
     found = group(graph, ConsensusSettings.of(k=k, join_above=bar, max_size=50), constraints)
     rows = usable(graph, constraints)
-    ends = [*graph.ids[rows].tolist(), *links(constraints)]
-    chance = [*(1 - graph.doubt[rows]).tolist(), *[1.0] * len(links(constraints))]
+    ends, chance = graph.ids[rows].tolist(), (1 - graph.doubt[rows]).tolist()
+    cannot = constraints.cannot.tolist()
     twin = reference.agglomerate(
-        ends,
-        chance,
-        graph.n_images,
-        k,
-        bar,
-        50,
-        links(constraints),
-        constraints.cannot.tolist(),
-        constraints.named,
+        ends, chance, graph.n_images, k, bar, 50, links(constraints), cannot, constraints.named
     )
     alone = {frozenset([row]) for row in constraints.named if not any(row in one for one in twin)}
     assert reference.partition(found.labels) == twin | alone
@@ -107,6 +98,15 @@ def test_constraints_and_the_greatest_size_are_kept(seed, grouping, max_size):
     assert (found[constraints.rejected] == -1).all()
     assert (labels.fate[constraints.rejected] == Fate.REJECTED).all()
     assert np.bincount(found[found >= 0], minlength=1).max() <= largest
+
+
+@pytest.mark.parametrize("grouping", ["components", "average"])
+def test_groups_with_images_that_must_be_together_are_one(grouping):
+    cliques = [pair for first in (0, 5) for pair in combinations(range(first, first + 5), 2)]
+    graph = ConsensusGraph(np.array(cliques), np.full(len(cliques), 0.1), 10)
+    chosen = ConsensusSettings.of(grouping=grouping, threshold=0.5)
+    assert group(graph, chosen).n_identities == 2
+    assert group(graph, chosen, Constraints(10, must=np.array([[0, 9]]))).n_identities == 1
 
 
 @pytest.mark.parametrize("grouping", ["components", "average"])

@@ -182,9 +182,10 @@ def test_every_key_of_a_recipe_is_in_some_stage_or_in_none_by_intent():
     free = {key for key, one in all_keys() if one.name not in held and not key.startswith("data.")}
     assert free == {
         # Which stages there are, and from which networks.
-        "committee.networks", "joint.rounds", "evaluation.bound", "evaluation.members",
+        "committee.networks", "joint.rounds", "evaluation.bound", "evaluation.members", "base.weights",
         # How, not what.
         "engine.device", "engine.threads", "engine.memory_budget", "engine.checkpoint_every",
+        "engine.engine", "engine.ray_address",
     }  # fmt: skip
     # Of the sources their contents count.
     assert {"rotations", "truth"} <= held
@@ -222,6 +223,16 @@ def test_every_round_is_trained_on_the_one_before():
     names = [stage.name for stage in only(list(found.values()), ["round2 labels"])]
     assert "train round2/a" in names
     assert "train round3/a" not in names
+
+
+def test_with_distillation_the_base_follows_the_networks_of_the_last_round_and_no_other_does():
+    one, two = stages(**{"joint.distill": 2.0}), stages(**{"joint.distill": 2.0, "joint.rounds": 2})
+    seen = ("networks/a of unlabeled", "networks/b of unlabeled")
+    assert one["train with pseudo-labels"].needs == ("labeled", "unlabeled", "labels", *seen)
+    seen = ("round2/a of unlabeled", "round2/b of unlabeled")
+    assert two["train with pseudo-labels"].needs == ("labeled", "unlabeled", "labels", *seen)
+    assert changed(stages(**{"joint.rounds": 2}), two) == {"train with pseudo-labels"}
+    assert changed(stages(), one) == {"train with pseudo-labels"}
 
 
 def test_the_mediator_is_trained_on_folds_that_its_networks_did_not_see():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cdp import __version__
-from cdp.config.checks import check_recipe
+from cdp.config.checks import check_recipe, trained_members
 from cdp.config.environment import check_environment, source_kind
 from cdp.config.reading import PATH_KEYS, recipe_from
 from cdp.config.sections import RunRecipe
@@ -104,7 +104,7 @@ def make_jobs(
     check_recipe(recipe)
     check_environment(recipe)
     # Variants that tune and variants that do not are compared on one split.
-    recipe = settle_shares(recipe, source_kind(recipe))
+    recipe = settle_shares(recipe, source_kind(recipe) == "images" and bool(trained_members(recipe)))
     known = {one.slug: one for one in study.variants(recipe, options or Options())}
     for slug in variants or ():
         if slug not in known:

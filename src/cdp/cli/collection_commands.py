@@ -1,0 +1,160 @@
+"""`cdp collect`, `cdp extend` and `cdp regroup`: collections that grow and are corrected."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors
+from cdp.cli.derived_options import Given, with_settings
+from cdp.cli.label_commands import CorrectionsOption, check_teacher
+from cdp.consensus.settings import ConsensusSettings, GroupingSettings
+from cdp.engine import Engine
+from cdp.settings import settings_of
+
+if TYPE_CHECKING:
+    from cdp.collection.collection import Collection
+    from cdp.collection.numbering import Changes
+
+CollectionArgument = Annotated[Path, typer.Argument(help="A collection, as `cdp collect` makes it.")]
+
+
+@app.command()
+@with_settings(ConsensusSettings, Engine)
+def collect(
+    views: Annotated[Path, typer.Argument(help="Views of the images: a folder, .npz, .parquet or .npy.")],
+    *,
+    out: OutOption,
+    labeled: Annotated[
+        Path | None, typer.Option(help="Views of the labeled part, with identities, to learn from.")
+    ] = None,
+    corrections: CorrectionsOption = None,
+    seed: SeedOption = 0,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    given: Given,
+) -> None:
+    """Label images and keep them as a collection, which can be extended, corrected and reviewed.
+
+    The embeddings are referred to, not copied: leave them where they are.
+    """
+    with plain_errors():
+        from cdp.collection.collection import create_collection
+        from cdp.collection.correction_tables import read_correction_table
+        from cdp.data.views import read_views
+        from cdp.labeling.cache import Cache
+        from cdp.labeling.workspace import Workspace
+        from cdp.progress import progress_bars
+
+        engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
+        settings = ConsensusSettings.of(**given)
+        check_teacher(labeled, None, settings)
+        known = []
+        if corrections is not None:
+            images = read_views(views)
+            known = read_correction_table(corrections, images.n_images, images.paths)
+        with progress_bars(not quiet) as progress:
+            collection = create_collection(
+                out,
+                views,
+                labeled=[] if labeled is None else [labeled],
+                settings=settings,
+                corrections=known,
+                seed=seed,
+                force=force,
+                workspace=Workspace(engine, Cache(), progress),
+            )
+        if not quiet:
+            typer.echo(f"{collection} -> {out}")
+
+
+@app.command()
+@with_settings(Engine)
+def extend(
+    collection: CollectionArgument,
+    views: Annotated[Path, typer.Argument(help="Views of new images by the same models.")],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Extend a copy in this folder, and leave the collection as it is."),
+    ] = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    given: Given,
+) -> None:
+    """Put new images into a collection: they join identities that are there, or found new ones.
+
+    Identities keep their numbers and names; whatever merges or splits is written into the collection's log.
+    """
+    with plain_errors():
+        from cdp.collection.collection import open_collection
+        from cdp.collection.extension import extend as extend_collection
+        from cdp.labeling.cache import Cache
+        from cdp.labeling.workspace import Workspace
+        from cdp.progress import progress_bars
+
+        target = _copy(collection, out, views, force=force)
+        with progress_bars(not quiet) as progress:
+            workspace = Workspace(Engine(**given), Cache(), progress)
+            grown, changes = extend_collection(open_collection(target), views, workspace=workspace)
+        if not quiet:
+            _print_changes(grown, changes)
+
+
+@app.command()
+@with_settings(GroupingSettings, without=("quorum",))
+def regroup(
+    collection: CollectionArgument,
+    *,
+    corrections: CorrectionsOption = None,
+    quiet: QuietOption = False,
+    given: Given,
+) -> None:
+    """Make a collection's groups anew under all corrections so far, from the probabilities that are there.
+
+    Corrections of a table are added to the collection's journal first. Other settings of how groups are made count from now on.
+    """
+    with plain_errors():
+        from dataclasses import replace
+
+        from cdp.collection.collection import open_collection
+        from cdp.collection.collection import regroup as make_groups
+        from cdp.collection.correction_tables import read_correction_table
+        from cdp.collection.corrections import append_corrections
+
+        opened = open_collection(collection)
+        if corrections is not None:
+            known = read_correction_table(corrections, opened.n_images, opened.paths)
+            append_corrections(collection, known, source="table")
+        regrouped, changes = make_groups(opened, settings=replace(opened.settings, **given))
+        if not quiet:
+            _print_changes(regrouped, changes)
+
+
+def _copy(collection: Path, out: Path | None, views: Path, *, force: bool) -> Path:
+    if out is None:
+        return collection
+    from cdp.collection.collection_folder import KIND, read_parts
+    from cdp.files import writing_folder
+
+    read_parts(collection)
+    with writing_folder(out, force=force, kind=KIND, inputs=[collection, views]) as partial:
+        shutil.copytree(collection, partial, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
+    return out
+
+
+def _print_changes(collection: Collection, changes: Changes) -> None:
+    typer.echo(str(collection))
+    for event in changes.events:
+        if event.kind in ("merged", "split", "moved"):
+            word = {"merged": "went up in", "split": "lost images to the new", "moved": "gave images to"}[
+                event.kind
+            ]
+            typer.echo(f"  {event.identity} {word} {event.other} ({event.images} images): {event.why}")
+    typer.echo(
+        f"{changes.joined} images joined identities, {changes.founded} identities are new, {changes.left} images left theirs; "
+        f"{100 * changes.kept:.1f} % of the identities kept their number."
+    )

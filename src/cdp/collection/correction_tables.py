@@ -1,0 +1,148 @@
+"""Corrections as a table, .csv or .parquet: one line per thing that is known, images by path or by row.
+
+    kind,path,other_path,name
+    same,a/1.jpg,a/2.jpg,
+    different,a/1.jpg,b/7.jpg,
+    name,a/1.jpg,,Anna
+    reject,c/3.jpg,,
+
+With the columns `row` and `other_row` instead, images are meant by their row, counted from 0. A table by path holds for any
+collection that has these images, whatever models and settings it was made with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+from cdp.collection.corrections import Correction, different, named, rejected, same
+from cdp.data.array_files import refuse_repeats
+from cdp.data.manifest_tables import Columns, read_some_columns, write_csv
+from cdp.errors import InputError
+from cdp.files import writing_file
+
+KINDS = ("same", "different", "name", "reject")
+
+
+def read_correction_table(
+    file: str | Path, n_images: int, paths: Sequence[str] | None = None
+) -> list[Correction]:
+    """The corrections in a table.
+
+    Args:
+        file: .csv or .parquet.
+        n_images: how many images there are.
+        paths: where they lie, for a table that names them by path.
+
+    Raises:
+        InputError: a column is missing, or a line names no image, an unknown kind, or too few images.
+    """
+    table = Path(file)
+    columns = read_some_columns(table, _choose_columns)
+    by_path = "path" in columns
+    if by_path and paths is None:
+        raise InputError(f"{table} names images by path, and these have none; name them by row.")
+    find = _finder(n_images, paths if by_path else None)
+    firsts = columns["path" if by_path else "row"]
+    others = columns.get("other_path" if by_path else "other_row", [""] * len(firsts))
+    names = columns.get("name", [""] * len(firsts))
+    found = []
+    for line, (kind, one, other, name) in enumerate(
+        zip(columns["kind"], firsts, others, names, strict=True), 2
+    ):
+        where = f"{table}: line {line}"
+        if kind not in KINDS:
+            raise InputError(f"{where} has the kind {kind!r}; it is one of {', '.join(KINDS)}.")
+        image = find(one, where)
+        if kind in ("same", "different"):
+            make = same if kind == "same" else different
+            found.append(make(image, find(other, where)))
+        elif kind == "name":
+            if not name:
+                raise InputError(f"{where} gives no name.")
+            found.append(named(str(name), image))
+        else:
+            found.append(rejected(image))
+    return found
+
+
+def _choose_columns(file: Path, header: list[str]) -> list[str]:
+    refuse_repeats(file, header)
+    if "kind" not in header or ("path" in header) == ("row" in header):
+        raise InputError(
+            f"{file}: a table of corrections has the column kind, and path or row; the columns are "
+            f"{', '.join(header) or 'none'}."
+        )
+    wanted = (
+        ("kind", "path", "other_path", "name") if "path" in header else ("kind", "row", "other_row", "name")
+    )
+    return [name for name in header if name in wanted]
+
+
+def _finder(n_images: int, paths: Sequence[str] | None) -> Callable[[Any, str], int]:
+    """From what a line says to a row."""
+    rows: dict[str, int] = {}
+    repeated: set[str] = set()
+    for row, path in enumerate(paths or ()):
+        if rows.setdefault(path, row) != row:
+            repeated.add(path)
+
+    def find(said: Any, where: str) -> int:
+        if said is None or said == "":
+            raise InputError(f"{where} names too few images.")
+        if paths is not None:
+            if said in repeated:
+                raise InputError(
+                    f"{where} names {said!r}, and several images have this path; name them by row."
+                )
+            if said not in rows:
+                raise InputError(f"{where} names {said!r}, which is none of the images.")
+            return rows[said]
+        try:
+            row = int(said)
+        except ValueError:
+            row = -1
+        if not 0 <= row < n_images:
+            raise InputError(f"{where} names row {said!r}; rows are 0 to {n_images - 1}.")
+        return row
+
+    return find
+
+
+def write_correction_table(
+    corrections: Sequence[Correction],
+    file: str | Path,
+    paths: Sequence[str] | None = None,
+    *,
+    force: bool = False,
+) -> None:
+    """Corrections as a table that `read_correction_table` reads back, by path where paths are given."""
+    lines: list[tuple[str, int, int | None, str]] = []
+    for one in corrections:
+        if one.kind in ("same", "different"):
+            pairs = pairwise(one.images) if one.kind == "same" else combinations(one.images, 2)
+            lines += [(one.kind, first, second, "") for first, second in pairs]
+        else:
+            lines += [(one.kind, image, None, one.name) for image in one.images]
+    said: Callable[[int], Any] = int if paths is None else paths.__getitem__
+    first, other = ("row", "other_row") if paths is None else ("path", "other_path")
+    columns: Columns = {
+        "kind": [kind for kind, *_ in lines],
+        first: [said(image) for _, image, _, _ in lines],
+        other: ["" if image is None else str(said(image)) for _, _, image, _ in lines],
+        "name": [name for *_, name in lines],
+    }
+    with writing_file(file, force=force) as partial:
+        if Path(file).suffix.lower() == ".parquet":
+            import pyarrow as pa
+            import pyarrow.parquet
+
+            pyarrow.parquet.write_table(pa.table(columns), partial)
+        elif Path(file).suffix.lower() == ".csv":
+            write_csv(partial, columns)
+        else:
+            raise InputError(
+                f"{file}: corrections are written as .csv or .parquet; choose one of these endings."
+            )

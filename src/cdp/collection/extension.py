@@ -1,0 +1,227 @@
+"""New images for a collection: they join identities that are there or found new ones.
+
+Every new image is compared with all; old images are not compared again, but get new neighbors where those are nearer. A pair is
+judged anew where a list of one of its images changed, and in later passes where an answer about one of them did; by the trees or
+the mediator that are kept. What trees learned wears out as a collection grows, so they are trained anew when it has half as many
+images again as when they were trained; over many batches that costs a constant share per image.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from cdp.collection.collection import Collection, ViewsSource, open_collection, write_groups
+from cdp.collection.collection_folder import changing, numbered, open_batch, write_batch
+from cdp.collection.judged_files import read_judged, write_judged
+from cdp.collection.numbering import Changes
+from cdp.consensus.evidence import search_together
+from cdp.consensus.mediator import Mediator, is_more_probable
+from cdp.consensus.pair_features import prepare_features
+from cdp.consensus.pairs import candidate_pairs
+from cdp.consensus.scoring import score_pairs
+from cdp.consensus.settings import ConsensusSettings, GroupingSettings, slice_of
+from cdp.consensus.trees import TreeAnswers
+from cdp.data.views import read_views
+from cdp.errors import InputError
+from cdp.graph.exact import extend_graph
+from cdp.labeling.judged import Judged
+from cdp.labeling.tree_scoring import ask_trees
+from cdp.labeling.workspace import Workspace
+from cdp.memory import parse_bytes
+from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
+from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
+
+RETRAIN_AFTER = 1.5
+"""Trees are trained anew when a collection has so many times the images that it had when they were."""
+
+
+def extend(
+    collection: Collection,
+    views: ViewsSource,
+    *,
+    retrain_after: float = RETRAIN_AFTER,
+    workspace: Workspace | None = None,
+) -> tuple[Collection, Changes]:
+    """The collection with new images, after the old ones; its folder changes at once or not at all.
+
+    Args:
+        collection: whose folder is extended.
+        views: new images, by the same models; a path is referred to, views in memory are written into the collection.
+        retrain_after: trees are trained anew when there are so many times as many images as when they were.
+        workspace: engine and progress.
+
+    Raises:
+        InputError: the models are others, or embeddings of the collection are gone or changed.
+    """
+    work = workspace or Workspace()
+    folder = collection.folder
+    with changing(folder):
+        now = open_collection(folder)
+        new = views if isinstance(views, Views) else read_views(views)
+        old = [batch.read(check=True) for batch in now.batches]
+        known = [open_batch(folder, number).read(check=True) for number in now.parts.known]
+        _check_models(old[0], new)
+        number = now.parts.newest + 1
+        write_batch(folder, number, new, None if isinstance(views, Views) else Path(views))
+        with tempfile.TemporaryDirectory(prefix=".views-", dir=folder) as temporary:
+            whole = _concatenate([*old, new, *known], Path(temporary), work)
+            before, mediator = read_judged(numbered(folder, "judged", now.parts.judged), now.settings)
+            growth = whole.n_images / now.parts.n_trained
+            retrain = growth >= retrain_after
+            judged = _judge_new(whole, before, mediator, now, new.n_images, retrain, work)
+        write_judged(numbered(folder, "judged", number), judged, mediator)
+        parts = msgspec.structs.replace(
+            now.parts,
+            batches=(*now.parts.batches, number),
+            judged=number,
+            n_trained=whole.n_images if retrain else now.parts.n_trained,
+        )
+        identity = np.concatenate([now.identity, np.full(new.n_images, -1, np.int32)])
+        with work.step("groups"):
+            changes = write_groups(folder, parts, identity, now.named, "extended", now.describe)
+    return open_collection(folder), changes
+
+
+def _check_models(old: Views, new: Views) -> None:
+    theirs, ours = (
+        {name: model.dimensions for name, model in zip(views.names, views, strict=True)}
+        for views in (new, old)
+    )
+    if theirs != ours:
+        raise InputError(
+            f"The new images have the models {theirs} (name: dimensions), the collection has {ours}; embed them with the "
+            "same models."
+        )
+
+
+def _concatenate(parts: Sequence[Views], folder: Path, work: Workspace) -> Views:
+    """All images as one, on disk where they are larger than the memory budget."""
+    size = sum(model.source.nbytes for views in parts for model in views)
+    bare = [Views(part.base, part.committee) for part in parts]
+    return Views.concatenate(bare, None if size <= parse_bytes(work.engine.memory_budget) else folder)
+
+
+def _judge_new(
+    views: Views,
+    before: Judged,
+    mediator: Mediator | None,
+    collection: Collection,
+    n_new: int,
+    retrain: bool,
+    work: Workspace,
+) -> Judged:
+    """What is known of all pairs now; rows of new images follow the collection's, and known images follow them."""
+    start, settings, seed = collection.n_images, collection.settings, collection.parts.seed
+    new = (start, start + n_new)
+    known = np.concatenate([before.known[:start], np.full(n_new, -1), before.known[start:]])
+    old = {name: graph.make_room(start, n_new) for name, graph in before.graphs.items()}
+    with work.step("graphs"):
+        graphs = {
+            name: extend_graph(
+                old[name],
+                model,
+                new,
+                threads=work.engine.threads,
+                progress=work.progress,
+                step=f"neighbors of new images: {name}",
+            )
+            for name, model in zip(views.names, views, strict=True)
+        }
+    changed = _changed_rows(old.values(), graphs.values())
+    if before.answers is None or before.pairs is None:
+        together = next(iter(graphs.values()))
+        scored = _score_again(
+            views, before, together, graphs, changed, mediator, settings, (start, n_new), work
+        )
+        return Judged(scored, graphs, together, before.k, known)
+    with work.step("all models"):
+        together = search_together(
+            views,
+            list(graphs.values()),
+            before.together.k,
+            before=before.together.make_room(start, n_new),
+            changed=np.flatnonzero(changed),
+            threads=work.engine.threads,
+            progress=work.progress,
+        )
+    pairs = candidate_pairs(together.nearest(before.k))
+    earlier = None
+    if not retrain:
+        earlier = _kept_answers(pairs, move_up(before.pairs.ids, start, n_new), before.answers, changed)
+    answers = ask_trees(
+        views, graphs, together, pairs, known, settings, seed=seed, work=work, earlier=earlier
+    )
+    doubt = 1 - answers.probability
+    kept = is_more_probable(doubt, settings.kept_above)
+    scored = ConsensusGraph(pairs.ids[kept], doubt[kept], views.n_images)
+    return Judged(scored, graphs, together, before.k, known, pairs, answers)
+
+
+def _changed_rows(old: Iterable[KnnGraph], new: Iterable[KnnGraph]) -> BoolArray:
+    """Which images have another list in some model."""
+    changes = [(one.neighbors != other.neighbors).any(axis=1) for one, other in zip(old, new, strict=True)]
+    found: BoolArray = np.logical_or.reduce(changes)
+    return found
+
+
+def move_up(ids: IntArray, start: int, count: int) -> IntArray:
+    """Rows of images where `count` more were put in at row `start`."""
+    return ids + np.where(ids >= start, np.int32(count), np.int32(0))
+
+
+def _kept_answers(pairs: Pairs, old_ids: IntArray, answers: TreeAnswers, changed: BoolArray) -> TreeAnswers:
+    """The earlier answers where they still hold, NaN elsewhere.
+
+    Evidence is drawn from the lists of both images; what a later pass adds, from the answers about all pairs of both.
+    """
+    at, is_old = _look_up(pairs.ids, old_ids)
+    passes: list[FloatArray] = []
+    for earlier in answers.passes:
+        holds = is_old & ~changed[pairs.ids].any(axis=1)
+        passes.append(np.where(holds, earlier[at], np.float32(np.nan)).astype(np.float32))
+        changed = changed.copy()
+        changed[pairs.ids[~holds].ravel()] = True
+    return TreeAnswers(tuple(passes), answers.judges)
+
+
+def _look_up(ids: IntArray, among: IntArray) -> tuple[LongArray, BoolArray]:
+    """Where each pair is among sorted others, and whether it is."""
+    keys, others = (one[:, 0].astype(np.int64) << 32 | one[:, 1] for one in (ids, among))
+    at = np.minimum(np.searchsorted(others, keys), max(0, len(others) - 1))
+    return at, (others[at] == keys) if len(others) else np.zeros(len(keys), np.bool_)
+
+
+def _score_again(
+    views: Views,
+    before: Judged,
+    candidates: KnnGraph,
+    graphs: dict[str, KnnGraph],
+    changed: BoolArray,
+    mediator: Mediator | None,
+    settings: ConsensusSettings,
+    room: tuple[int, int],
+    work: Workspace,
+) -> ConsensusGraph:
+    """Pairs scored by the mediator or the vote: earlier scores where neither image has another list, new ones elsewhere."""
+    pairs = candidate_pairs(candidates)
+    touched = changed[pairs.ids].any(axis=1)
+    with work.step("consensus"):
+        fresh = score_pairs(
+            Pairs(pairs.ids[touched], pairs.n_images),
+            prepare_features(views, list(graphs.values()), settings.inputs),
+            mediator,
+            slice_of(settings, GroupingSettings),
+            engine=work.engine,
+            progress=work.progress,
+        )
+    ids = move_up(before.scored.ids, *room)
+    kept = ~changed[ids].any(axis=1)
+    all_ids = np.concatenate([ids[kept], fresh.ids])
+    doubt = np.concatenate([before.scored.doubt[kept], fresh.doubt])
+    order = np.lexsort((all_ids[:, 1], all_ids[:, 0]))
+    return ConsensusGraph(all_ids[order], doubt[order], views.n_images)

@@ -1,0 +1,123 @@
+"""What the models said about pairs of images, found by image, and put into plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cdp.types import ConsensusGraph
+from cdp.types.arrays import DoubleArray, IntArray, LongArray
+
+
+@dataclass(frozen=True)
+class Between:
+    """What was said about the pairs between two sets of images.
+
+    Attributes:
+        judged: how many pairs the models were asked about.
+        likely: how many of them are more likely one person than two.
+        best: the highest probability.
+        mean: the mean probability.
+    """
+
+    judged: int
+    likely: int
+    best: float
+    mean: float
+
+
+@dataclass(frozen=True, eq=False)
+class PairEvidence:
+    """Judged pairs by either of their images.
+
+    Attributes:
+        scored: every pair that was judged.
+    """
+
+    scored: ConsensusGraph
+
+    @cached_property
+    def _second_first(self) -> LongArray:
+        """The pairs in the order of their second image; in the order of the first they are already."""
+        return np.argsort(self.scored.ids[:, 1], kind="stable")
+
+    @cached_property
+    def _seconds(self) -> IntArray:
+        seconds: IntArray = self.scored.ids[self._second_first, 1]
+        return seconds
+
+    def partners(self, rows: LongArray) -> tuple[LongArray, LongArray, DoubleArray]:
+        """(image, the other image, probability) of every judged pair that an image of `rows` is in."""
+        firsts = _ranges(self.scored.ids[:, 0], rows)
+        seconds = self._second_first[_ranges(self._seconds, rows)]
+        pairs = np.concatenate([firsts, seconds])
+        ids = self.scored.ids[pairs].astype(np.int64)
+        own, other = ids[:, 0].copy(), ids[:, 1].copy()
+        own[len(firsts) :], other[len(firsts) :] = ids[len(firsts) :, 1], ids[len(firsts) :, 0]
+        return own, other, 1 - self.scored.doubt[pairs].astype(np.float64)
+
+    def between(self, one: Sequence[int], other: Sequence[int]) -> Between:
+        """What was said about the pairs between two sets of images that share none."""
+        fewer, more = sorted((np.asarray(one, np.int64), np.asarray(other, np.int64)), key=len)
+        _, partner, probability = self.partners(fewer)
+        found = probability[np.isin(partner, more)]
+        if not len(found):
+            return Between(0, 0, 0.0, 0.0)
+        likely = int(np.count_nonzero(found > 0.5))
+        return Between(len(found), likely, float(found.max()), float(found.mean()))
+
+    def nearest_groups(self, rows: LongArray, identity: IntArray, most: int = 5) -> list[tuple[int, float]]:
+        """(group, share) of the other groups that images are most tied to: summed probability, as a share of all of theirs."""
+        if not len(rows):
+            return []
+        own, partner, probability = self.partners(rows)
+        group = identity[partner].astype(np.int64)
+        outside = (group >= 0) & (group != identity[own])
+        if not outside.any():
+            return []
+        numbers, at = np.unique(group[outside], return_inverse=True)
+        tie = np.bincount(at, probability[outside])
+        order = np.argsort(-tie, kind="stable")[:most]
+        whole = max(float(probability.sum()), 1e-12)
+        return [(int(numbers[one]), float(tie[one]) / whole) for one in order]
+
+
+def _ranges(column: IntArray, rows: LongArray) -> LongArray:
+    """Where a sorted column holds one of some values."""
+    starts, stops = np.searchsorted(column, rows), np.searchsorted(column, rows, side="right")
+    lengths = stops - starts
+    offsets = np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+    return (offsets + np.arange(int(lengths.sum()))).astype(np.int64)
+
+
+def evidence_in_words(found: Between) -> str:
+    """What the models say about two sets of images, in a sentence or two.
+
+    >>> evidence_in_words(Between(12, 4, 0.97, 0.42))
+    'The models compared 12 pairs across them: 4 look like one person, 8 do not. The most alike are 97 % likely one person, on average it is 42 %.'
+    """
+    if not found.judged:
+        return "No model saw any of these images among another's nearest, so they were never compared."
+    if found.judged == 1:
+        return f"The models compared one pair across them, and take it for one person with {_percent(found.best)}."
+    unlike = found.judged - found.likely
+    share = (
+        "all look like one person"
+        if not unlike
+        else "none looks like one person"
+        if not found.likely
+        else f"{found.likely:,} {'looks' if found.likely == 1 else 'look'} like one person, {unlike:,} "
+        f"{'does' if unlike == 1 else 'do'} not"
+    )
+    return (
+        f"The models compared {found.judged:,} pairs across them: {share}. The most alike are {_percent(found.best)} likely "
+        f"one person, on average it is {_percent(found.mean)}."
+    )
+
+
+def _percent(share: float) -> str:
+    """`97 %`; certainty is not claimed where there is none."""
+    return "over 99 %" if share > 0.995 else "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"

@@ -1,0 +1,121 @@
+"""Recipes with networks that are files: nothing is trained, or some members are; it ends with labels and the report."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("onnxruntime", reason="ONNX models need the extra onnx")
+pytest.importorskip("onnx")
+
+from tests.drawn_images import draw_patterns
+from tests.onnx_builders import embedder
+
+from cdp.cli.main import app
+
+RECIPE = """
+[data]
+images = "people"
+
+[split]
+labeled = 0.4
+unlabeled_parts = 1
+
+[base]
+network = "onnx:models/arcface.onnx"
+
+[committee]
+networks = ["onnx:models/sface.onnx"{more}]
+
+[consensus]
+preset = "paper"
+k = 6
+
+[train]
+epochs = 1
+size = 16
+batch = 32
+
+[evaluation]
+replicates = 20
+fpr = [0.1]
+
+[engine]
+threads = 1
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    draw_patterns(tmp_path / "people", n_identities=24, n_images=6)
+    embedder(tmp_path / "models/arcface.onnx", dimensions=16)
+    embedder(tmp_path / "models/sface.onnx", dimensions=16, seed=1)
+    (tmp_path / "recipe.toml").write_text(RECIPE.format(more=""))
+    return tmp_path
+
+
+def run(home, *words):
+    return CliRunner().invoke(app, ["run", str(home / "recipe.toml"), "--out", str(home / "run"), *words])
+
+
+def stages(home):
+    return [one["name"] for one in json.loads((home / "run/run.json").read_text())["stages"]]
+
+
+def test_a_run_of_frozen_networks_trains_nothing_and_ends_with_the_report(home):
+    result = run(home, "--quiet")
+    assert result.exit_code == 0, result.output
+    assert stages(home) == ["split", "embed arcface", "embed sface", "label"]
+    assert (home / "run/report.html").exists()
+    record = json.loads((home / "run/run.json").read_text())
+    assert record["results"]["labels"]["true"]["discards_kept"]["pairwise"]["f"] > 0.9
+    assert record["results"]["headline"] is None
+    # A model that was changed, or its card, is another model; nothing else is made again.
+    (home / "models/sface.toml").write_text('color = "BGR"\n')
+    result = run(home, "--json")
+    assert result.exit_code == 0, result.output
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    again = [one["stage"] for one in events if one["event"] == "finished" and not one["fresh"]]
+    assert again == ["embed sface", "label"]
+
+
+@pytest.mark.slow
+def test_frozen_and_trained_networks_are_one_committee(home):
+    pytest.importorskip("torch", reason="trained networks need the extra nets")
+    (home / "recipe.toml").write_text(RECIPE.format(more=', "small_vgg"'))
+    result = run(home, "--quiet", "--split.probes", "0.1", "--split.distractors", "0.1")
+    assert result.exit_code == 0, result.output
+    assert stages(home) == [
+        "split", "train small_vgg", "embed arcface", "embed sface", "embed small_vgg", "label",
+        "test arcface", "test sface", "test small_vgg", "measure members",
+    ]  # fmt: skip
+    members = json.loads((home / "run/run.json").read_text())["results"]["committee"]["members"]
+    assert [one["name"] for one in members] == ["arcface", "sface", "small_vgg"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ("--joint.rounds", "2"),
+            "joint.rounds trains networks, and base and committee are frozen ones: set joint.rounds = 1.",
+        ),
+        (
+            ("--train.folds", "2"),
+            "train.folds trains networks, and base and committee are frozen ones: set train.folds = 0.",
+        ),
+        (
+            ("--base.network", "onnx:absent.onnx"),
+            "there is no such file; relative paths start from the recipe's folder.",
+        ),
+        (
+            ("--base.network", "onnx:models/sface.onnx"),
+            "has the name of another network (in base.network); rename the file.",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_runs(home, monkeypatch, words, sentence):
+    monkeypatch.chdir(home)
+    result = run(home, *words)
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.stderr.split())

@@ -1,0 +1,256 @@
+"""Collections: made, opened, corrected, extended, killed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cdp import Views, measure_labels
+from cdp.collection import extension
+from cdp.collection.collection import create_collection, open_collection, regroup
+from cdp.collection.collection_folder import numbered
+from cdp.collection.corrections import append_corrections, different, named, rejected, same, undo_corrections
+from cdp.collection.extension import extend
+from cdp.collection.judged_files import read_judged
+from cdp.collection.questions import KINDS, questions_left, rank_questions
+from cdp.consensus.settings import ConsensusSettings
+from cdp.consensus.trees import TreeAnswers
+from cdp.errors import InputError, StoreError
+from cdp.graph.exact import exact_graph, extend_graph
+from cdp.labeling.pipeline import label
+from cdp.types import Fate, Labels
+
+SETTINGS = ConsensusSettings.of(k=8)
+
+
+@pytest.fixture(scope="module")
+def halves(small_views):
+    """Known people, and the others' images: first and second batch."""
+    known = small_views.identities < 25
+    others = small_views.take(~known)
+    return small_views.take(known), others.take(slice(0, 80)), others.take(slice(80, None))
+
+
+def bare(views):
+    return Views(views.base, views.committee, None, views.paths)
+
+
+@pytest.fixture
+def faces(halves, tmp_path):
+    known, first, _ = halves
+    return create_collection(tmp_path / "faces", bare(first), labeled=[known], settings=SETTINGS)
+
+
+def test_a_new_collection_has_the_labels_of_the_pipeline(halves, faces):
+    known, first, _ = halves
+    labels = label(bare(first), SETTINGS, labeled=[known]).labels
+    np.testing.assert_array_equal(faces.identity, labels.labels)
+    np.testing.assert_array_equal(faces.confidence, labels.confidence)
+    np.testing.assert_array_equal(faces.fate, labels.fate)
+    assert list(faces.paths) == list(first.paths)
+    assert faces.paths[-1] == first.paths[-1]
+    assert [event.kind for event in faces.events] == ["created"]
+    assert faces.names == {}
+
+
+def test_groups_follow_corrections_and_go_back_when_they_are_undone(faces):
+    start = faces.identity.copy()
+    one, other = (int(np.flatnonzero(start == number)[0]) for number in (0, 1))
+    in_two = np.flatnonzero(start == 2)
+    said = [
+        same(one, other),
+        different(int(in_two[0]), int(in_two[1])),
+        named("Anna", one),
+        rejected(int(in_two[-1])),
+    ]
+    append_corrections(faces.folder, said)
+    corrected, changes = regroup(faces)
+    assert corrected.identity[one] == corrected.identity[other]
+    assert corrected.identity[in_two[0]] != corrected.identity[in_two[1]]
+    assert corrected.fate[in_two[-1]] == Fate.REJECTED
+    assert corrected.names == {corrected.identity[one]: "Anna"}
+    assert {"regrouped", "merged", "named"} <= {event.kind for event in changes.events}
+    assert corrected.events[-len(changes.events) :] == list(changes.events)
+    undo_corrections(faces.folder, range(4))
+    again, _ = regroup(corrected)
+    np.testing.assert_array_equal(Labels.from_array(again.identity).labels, Labels.from_array(start).labels)
+    assert faces.identity.tolist() == start.tolist()  # a picture of the folder as it was
+
+
+def test_contradictions_are_told_by_path_and_change_nothing(faces):
+    append_corrections(faces.folder, [same(0, 1), same(1, 2), different(0, 2)])
+    paths = faces.paths
+    with pytest.raises(InputError) as error:
+        regroup(faces)
+    assert str(error.value) == (
+        f"Corrections contradict each other: {paths[0]} and {paths[2]} are said to be different, and {paths[0]} = {paths[1]} = "
+        f"{paths[2]} are said to be the same; undo one of them."
+    )
+    assert open_collection(faces.folder).parts == faces.parts
+
+
+def test_other_settings_of_groups_can_be_tried_others_cannot(faces):
+    finer, _ = regroup(faces, settings=replace(faces.settings, join_above=0.9))
+    assert finer.settings.join_above == 0.9
+    assert (finer.identity >= 0).sum() <= (faces.identity >= 0).sum()
+    with pytest.raises(InputError, match="passes: with another value all pairs must be judged anew"):
+        regroup(faces, settings=replace(faces.settings, passes=1))
+
+
+def test_an_extended_graph_is_that_of_all_images(small_views):
+    for start, stop in ((200, 300), (120, 180), (0, 20)):
+        for model in small_views:
+            rows = np.r_[0:start, stop:300]
+            before = exact_graph(type(model)(model.source[rows]), 10)
+            found = extend_graph(before.make_room(start, stop - start), model, (start, stop))
+            wanted = exact_graph(model, 10)
+            np.testing.assert_array_equal(found.neighbors, wanted.neighbors)
+            np.testing.assert_array_equal(found.similarity, wanted.similarity)
+
+
+def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(halves, faces, tmp_path):
+    known, first, second = halves
+    grown, changes = extend(faces, bare(second), retrain_after=1)
+    everything = Views.concatenate([bare(first), bare(second)])
+    whole = create_collection(tmp_path / "whole", everything, labeled=[known], settings=SETTINGS)
+    found, wanted = (
+        read_judged(numbered(one.folder, "judged", one.parts.judged), one.settings)[0]
+        for one in (grown, whole)
+    )
+    np.testing.assert_array_equal(found.pairs.ids, wanted.pairs.ids)
+    for one, other in zip(found.answers.passes, wanted.answers.passes, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert changes.kept == 1
+    truth = np.concatenate([first.identities, second.identities])
+    assert measure_labels(Labels.from_array(grown.identity), truth).discards_kept.pairwise.f > 0.9
+    assert list(grown.paths) == [*first.paths, *second.paths]
+
+
+def test_answers_that_are_kept_are_those_that_would_be_given(halves, faces, monkeypatch):
+    _, _, second = halves
+    few = bare(second.take(slice(0, 2)))
+    grown, _ = extend(faces, few, retrain_after=9)
+    kept = read_judged(numbered(grown.folder, "judged", grown.parts.judged), grown.settings)[0]
+    reused = []
+
+    def forget(pairs, old_ids, answers, changed):
+        known = _kept_answers(pairs, old_ids, answers, changed)
+        reused.append(float(np.isfinite(known.passes[0]).mean()))
+        return TreeAnswers(
+            tuple(np.full(len(pairs), np.nan, np.float32) for _ in answers.passes), answers.judges
+        )
+
+    _kept_answers = extension._kept_answers
+    monkeypatch.setattr(extension, "_kept_answers", forget)
+    # The same two images once more, from the same state: all pairs are asked about again.
+    asked, _ = extend(open_at(faces), few, retrain_after=9)
+    again = read_judged(numbered(asked.folder, "judged", asked.parts.judged), asked.settings)[0]
+    np.testing.assert_array_equal(kept.pairs.ids, again.pairs.ids)
+    for one, other in zip(kept.answers.passes, again.answers.passes, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert 0 < reused[0] < 1
+
+
+def open_at(collection):
+    """Make an earlier picture of a collection count again."""
+    from cdp.collection.collection_folder import switch_to
+
+    switch_to(collection.folder, collection.parts, "as it was")
+    return open_collection(collection.folder)
+
+
+@pytest.mark.parametrize(
+    "given", [{"preset": "paper", "threshold": 0.6}, {"mediator": "vote", "vote_threshold": 0.5}]
+)
+def test_collections_of_other_mediators_grow_as_well(halves, tmp_path, given):
+    known, first, second = halves
+    settings = ConsensusSettings.of(**{"k": 8, "tune": False, **given})
+    collection = create_collection(tmp_path / "faces", bare(first), labeled=[known], settings=settings)
+    grown, _ = extend(collection, bare(second))
+    whole = create_collection(
+        tmp_path / "whole", Views.concatenate([bare(first), bare(second)]), labeled=[known], settings=settings
+    )
+    np.testing.assert_array_equal(grown.scored.ids, whole.scored.ids)
+    np.testing.assert_array_equal(
+        Labels.from_array(grown.identity).labels, Labels.from_array(whole.identity).labels
+    )
+
+
+def test_corrections_hold_in_later_batches(halves, faces):
+    _, _, second = halves
+    append_corrections(faces.folder, [named("Anna", 0), rejected(5), same(1, 2)])
+    corrected, _ = regroup(faces)
+    grown, _ = extend(corrected, bare(second), retrain_after=9)
+    assert grown.names[grown.identity[0]] == "Anna"
+    assert grown.identity[0] == corrected.identity[0]
+    assert grown.identity[5] == -1
+    assert grown.identity[1] == grown.identity[2] >= 0
+
+
+def test_a_killed_extension_changes_nothing_and_can_be_done_again(halves, faces, monkeypatch):
+    _, _, second = halves
+    before = faces.identity.copy()
+
+    def killed(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(extension, "write_groups", killed)
+        with pytest.raises(KeyboardInterrupt):
+            extend(faces, bare(second), retrain_after=9)
+    assert open_collection(faces.folder).parts == faces.parts
+    np.testing.assert_array_equal(open_collection(faces.folder).identity, before)
+    grown, _ = extend(faces, bare(second), retrain_after=9)
+    assert grown.n_images == len(before) + second.n_images
+
+
+def test_embeddings_are_referred_to_and_checked(halves, tmp_path):
+    known, first, second = halves
+    bare(first).save(tmp_path / "first")
+    known.save(tmp_path / "known")
+    collection = create_collection(
+        tmp_path / "faces", tmp_path / "first", labeled=[tmp_path / "known"], settings=SETTINGS
+    )
+    assert not list((tmp_path / "faces").rglob("base.npy"))
+    bare(second.take(slice(0, 80))).save(tmp_path / "first", force=True)
+    with pytest.raises(InputError, match="are not those that the collection was made of"):
+        extend(collection, bare(second))
+    (tmp_path / "first").rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="were there and are gone"):
+        extend(collection, bare(second))
+    with pytest.raises(InputError, match="embed them with the same models"):
+        extend(
+            create_collection(tmp_path / "other", bare(first), labeled=[known], settings=SETTINGS),
+            Views(second.base),
+        )
+
+
+def test_one_change_at_a_time(faces):
+    from cdp.collection.collection_folder import changing
+
+    with changing(faces.folder), pytest.raises(StoreError, match="is being changed by another process"):
+        regroup(faces)
+
+
+def pairwise_f(collection, truth):
+    return measure_labels(Labels.from_array(collection.identity), truth).discards_kept.pairwise.f
+
+
+def test_questions_are_about_what_is_wrong_and_end(halves, faces):
+    _, first, _ = halves
+    truth = first.identities
+    rough, _ = regroup(faces, settings=replace(faces.settings, join_above=0.1))
+    start = pairwise_f(rough, truth)
+    for _ in range(200):
+        found = rank_questions(
+            rough.scored, rough.identity, rough.confidence, rough.settings, rough.constraints
+        )
+        assert (np.diff(found.value) <= 0).all()
+        if not len(found) or found.value[0] < 0.2:
+            break
+        one, other = found.images[0].tolist()
+        append_corrections(rough.folder, [(same if truth[one] == truth[other] else different)(one, other)])
+        rough, _ = regroup(rough)
+    assert pairwise_f(rough, truth) > max(0.95, start)
+    assert questions_left(found, rough.identity) >= 0
+    assert set(found.kind.tolist()) <= set(range(len(KINDS)))
