@@ -20,7 +20,12 @@ from benchmarks.lfw import split_faces
 from cdp import Labels, Views, measure_labels
 from cdp.collection.collection import Collection, create_collection
 from cdp.collection.extension import extend
+from cdp.collection.questions import rank_questions
+from cdp.consensus.constraints import Constraints
+from cdp.consensus.grouping import group
 from cdp.consensus.settings import ConsensusSettings
+from cdp.labeling.pipeline import label
+from cdp.types import ConsensusGraph
 
 N_BATCHES = 10
 ORDERS = ("random", "by person", "rare first")
@@ -33,7 +38,12 @@ def measure(*, quick: bool) -> dict[str, Any]:
     labeled, unlabeled = split_faces()
     if quick:
         unlabeled = unlabeled.take(slice(0, 2000))
-    return {"batches": feed_in_batches(labeled, unlabeled, ORDERS[:1] if quick else ORDERS)}
+    figures: dict[str, Any] = {
+        "batches": feed_in_batches(labeled, unlabeled, ORDERS[:1] if quick else ORDERS)
+    }
+    weak = [Views(part.committee["openface"], {}, part.identities) for part in (labeled, unlabeled)]
+    figures["review, one weak model"] = review(*weak)
+    return figures
 
 
 def order_of(views: Views, order: str, seed: int = 0) -> np.ndarray:
@@ -112,3 +122,54 @@ def feed(views: Views, truth: np.ndarray, labeled: Views, folder: Path) -> dict[
         "least_kept_numbers": min(step["kept_numbers"] for step in steps[1:]),
         "steps": steps,
     }
+
+
+ROUND = 25
+MOST_QUESTIONS = 2000
+
+
+def review(labeled: Views, unlabeled: Views) -> dict[str, Any]:
+    """Questions that a reviewer who answers from the truth needs, in three orders; groups are made anew after every 25."""
+    truth = unlabeled.identities
+    assert truth is not None
+    settings = ConsensusSettings.of()
+    labeling = label(Views(unlabeled.base, unlabeled.committee), settings, labeled=[labeled])
+    results: dict[str, Any] = {}
+    for order in ("most valuable first", "least confident first", "random"):
+        results[order] = _ask(labeling.scored, labeling.settings, truth, order)
+        print(order, results[order], flush=True)
+    return results
+
+
+def _ask(
+    scored: ConsensusGraph, settings: ConsensusSettings, truth: np.ndarray, order: str
+) -> dict[str, Any]:
+    generator = np.random.default_rng(0)
+    answers: dict[bool, list[list[int]]] = {True: [], False: []}
+    reached: dict[str, Any] = {"precision 0.99": None, "f 0.99": None}
+    asked = 0
+    curve = []
+    while asked <= MOST_QUESTIONS:
+        constraints = Constraints(
+            scored.n_images, np.array(answers[True]).reshape(-1, 2), np.array(answers[False]).reshape(-1, 2)
+        )
+        labels = group(scored, settings, constraints)
+        figures = measure_labels(labels, truth).discards_kept.pairwise
+        curve.append(
+            (asked, round(figures.precision or 0, 4), round(figures.recall or 0, 4), round(figures.f or 0, 4))
+        )
+        for name, value in (("precision 0.99", figures.precision), ("f 0.99", figures.f)):
+            if reached[name] is None and (value or 0) >= 0.99:
+                reached[name] = asked
+        questions = rank_questions(scored, labels.labels, labels.confidence, settings, constraints)
+        if None not in reached.values() or not len(questions):
+            break
+        rows = np.arange(len(questions))
+        if order == "random":
+            rows = generator.permutation(rows)
+        elif order == "least confident first":
+            rows = np.argsort(labels.confidence[questions.images].min(axis=1), kind="stable")
+        for one, other in questions.images[rows[:ROUND]].tolist():
+            answers[bool(truth[one] == truth[other])].append([one, other])
+        asked += ROUND
+    return {**reached, "asked": asked, "curve": curve[:: max(1, len(curve) // 12)]}

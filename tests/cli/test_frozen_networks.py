@@ -119,3 +119,27 @@ def test_what_cannot_be_is_said_before_anything_runs(home, monkeypatch, words, s
     result = run(home, *words)
     assert result.exit_code == 2
     assert sentence in " ".join(result.stderr.split())
+
+
+@pytest.mark.slow
+def test_a_base_that_starts_from_given_weights_is_trained_on_in_both_stages(home):
+    pytest.importorskip("torch", reason="trained networks need the extra nets")
+    words = "--network small_vgg --size 16 --epochs 1 --quiet"
+    trained = CliRunner().invoke(
+        app, ["train", str(home / "people"), "--out", str(home / "nets"), *words.split()]
+    )
+    assert trained.exit_code == 0, trained.output
+    (home / "recipe.toml").write_text(
+        RECIPE.format(more="").replace(
+            '"onnx:models/arcface.onnx"', '"small_vgg"\nweights = "nets/small_vgg"'
+        )
+        + "\n[joint]\nepochs = 1\nsize = 16\nbatch = 32\n"
+    )
+    nothing = ("--split.probes", "0", "--split.distractors", "0", "--consensus.threshold", "0.5")
+    result = run(home, "--quiet", *nothing)
+    assert result.exit_code == 0, result.output
+    assert stages(home)[-1] == "train with pseudo-labels"
+    again = run(home, "--json", *nothing, "--joint.epochs", "2")
+    events = [json.loads(line) for line in again.stdout.splitlines()]
+    made = [one["stage"] for one in events if one["event"] == "finished" and not one["fresh"]]
+    assert made == ["train with pseudo-labels"]

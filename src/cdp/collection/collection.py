@@ -42,6 +42,7 @@ from cdp.collection.corrections import (
     to_constraints,
 )
 from cdp.collection.judged_files import read_known, read_scored, write_judged
+from cdp.collection.known_people import look_up_people
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
 from cdp.consensus.constraints import Constraints, check_constraints
 from cdp.consensus.grouping import group
@@ -189,6 +190,7 @@ def create_collection(
     *,
     labeled: Sequence[ViewsSource] = (),
     settings: ConsensusSettings | None = None,
+    names: Mapping[int, str] | None = None,
     corrections: Iterable[Correction] = (),
     seed: int = 0,
     force: bool = False,
@@ -201,6 +203,8 @@ def create_collection(
         views: the images; a path is referred to, views in memory are written into the collection.
         labeled: views with identities to learn from.
         settings: of section 3.1; unless given, those of the preset `best`.
+        names: identity number in `labeled` -> name. Where known and unknown images may show the same people (disjoint =
+            false), groups that show a known person get these names.
         corrections: what is known of the images already.
         seed: of everything random.
         force: replace a collection that is there.
@@ -231,6 +235,7 @@ def create_collection(
             consensus=plain(labeling.settings),
             seed=seed,
             n_trained=labeling.judged.together.n_images,
+            known_names={str(number): name for number, name in (names or {}).items()},
         )
         nothing = np.full(images.n_images, -1, np.int32)
         write_groups(partial, start, nothing, {}, "created")
@@ -331,7 +336,8 @@ def write_groups(
     identity, next_identity = carry_numbers(before, labels.labels, parts.next_identity, preferred)
     images = ConsensusGraph(*_first(scored, len(before)), len(before))
     changes = describe_changes(before, identity, images, settings.k, settings.bar, constraints)
-    names = {int(identity[row]): Name(name) for row, name in constraints.named.items()}
+    names = {} if settings.disjoint else _known_names(scored, labels, known, identity, parts)
+    names |= {int(identity[row]): Name(name) for row, name in constraints.named.items()}
     number = parts.newest + 1
     now = datetime.now(UTC).isoformat(timespec="seconds")
     events = [Event(kind=kind, images=int((identity != before).sum()), why=_summary(changes))]  # type: ignore[arg-type]
@@ -351,6 +357,24 @@ def write_groups(
         folder, parts, f"{len(identity):,} images, {len(np.unique(identity[identity >= 0])):,} identities"
     )
     return replace(changes, events=tuple(events))
+
+
+def _known_names(
+    scored: ConsensusGraph, labels: Labels, known: LongArray, identity: IntArray, parts: Parts
+) -> dict[int, Name]:
+    """Names of the known people that groups show."""
+    found = look_up_people(scored, labels.labels, known, as_settings(parts.consensus).k, seed=parts.seed)
+    kept = labels.labels >= 0
+    number_of = dict(zip(labels.labels[kept].tolist(), identity[kept].tolist(), strict=True))
+    return {
+        number_of[label]: Name(
+            parts.known_names.get(str(person), str(person)),
+            round(float(found.probability[label]), 4),
+            "known",
+        )
+        for label, person in enumerate(found.person.tolist())
+        if person >= 0
+    }
 
 
 def _write_group_files(

@@ -46,6 +46,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         consensus: settings, with the bar that is used.
         seed: of everything random.
         n_trained: images among which trees were trained.
+        known_names: identity number of a known person -> name; the number itself where there is none.
     """
 
     batches: tuple[int, ...]
@@ -56,6 +57,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     consensus: dict[str, Any]
     seed: int
     n_trained: int
+    known_names: dict[str, str] = {}
 
     @property
     def newest(self) -> int:

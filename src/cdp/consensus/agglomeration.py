@@ -240,21 +240,17 @@ def _agglomerate(
     bars: DoubleArray,
     max_size: int,
 ) -> tuple[IntArray, IntArray, LongArray]:
-    """Who was joined to whom, in order, and how many of these joins each of the falling bars allows.
-
-    A group is called after one of its images: of every join, the one that is gone and the one that is kept.
+    """Which group is gone in every join and which is kept, each called after an image; and how many joins each falling bar allows.
 
     When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m)
     times. A heap holds one valid entry per link; a mean that fell since, because a group grew, is put back when it
     comes up.
     """
-    n_images = len(state.parent)
-    links = _link_images(ids, probability, n_images)
-    size = np.ones(n_images, np.int32)
-    joined = np.empty((2, n_images), np.int32)
+    links = _link_images(ids, probability, len(state.parent))
+    size = np.ones(len(state.parent), np.int32)
+    joined = np.empty((2, len(size)), np.int32)
     ends = np.zeros(len(bars), np.int64)
-    n_joined = 0
-    n_passed = 0
+    n_joined, n_passed = 0, 0
     join_above = bars[-1]
     heap = _heap_of(probability, join_above)
     while len(heap) > 0:

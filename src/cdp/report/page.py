@@ -66,7 +66,10 @@ def build_page(record: RunRecord, artifacts: Artifacts) -> str:
         _header(record),
         element("nav", element("div", *links), aria_label="Sections"),
         element("main", *sections),
-        element("footer", f"Made by cdp {record.cdp} from the run's record and its artifacts."),
+        element(
+            "footer",
+            f"Made by cdp {record.cdp} from the run's record and its artifacts. Groups are corrected in the browser with cdp review COLLECTION.",
+        ),
     )
 
 

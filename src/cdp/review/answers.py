@@ -36,8 +36,10 @@ def answer_question(fields: Fields) -> list[Correction]:
     raise InputError(f"{how!r} is no answer; reload the page.")
 
 
-def change_images(fields: Fields, index: GroupIndex) -> list[Correction]:
-    """Corrections of what is done to the selected images of a group, or of none."""
+def change_images(
+    fields: Fields, index: GroupIndex, leaving: frozenset[int] = frozenset()
+) -> list[Correction]:
+    """Corrections of what is done to the selected images of a group, or of none; `leaving` ones are none of it any more."""
     shown, selected = rows_of(fields, "shown"), rows_of(fields, "image")
     how, rest = _first(fields, "how"), [row for row in shown if row not in set(selected)]
     if how == "confirm":
@@ -49,7 +51,7 @@ def change_images(fields: Fields, index: GroupIndex) -> list[Correction]:
     if how == "together":
         _need(len(selected) > 1, "Select two images or more.")
         return [same(*selected)]
-    anchors = _anchors(fields, index, selected)
+    anchors = _anchors(fields, index, {*selected, *leaving})
     if how == "move":
         target = find_person(_first(fields, "target"), index)
         members = [int(row) for row in index.members(target)[-_MOST_ANCHORS:]]
@@ -135,14 +137,13 @@ def rows_of(fields: Fields, name: str) -> list[int]:
     return list(dict.fromkeys(map(int, texts)))
 
 
-def _anchors(fields: Fields, index: GroupIndex, leaving: Sequence[int]) -> list[int]:
+def _anchors(fields: Fields, index: GroupIndex, gone: set[int]) -> list[int]:
     """The surest images of the group that some leave, by which they are kept apart from it."""
     group = _first(fields, "group")
     if not group.isdecimal() or len(group) > 9:
         return []
     # A stale page may speak of a group that is gone; then the images shown stand for it.
     members = index.members(int(group)).tolist() or rows_of(fields, "shown")
-    gone = set(leaving)
     return [row for row in members if row not in gone][-_MOST_ANCHORS:]
 
 

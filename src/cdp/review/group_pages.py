@@ -75,7 +75,7 @@ def _row(view: View, group: int) -> Html:
     check = field("checkbox", "group", str(group), aria_label=f"select {view.person(group)}", class_="pick")
     who = element("div", element("b", person_link(view, group)), element("span", about), class_="who")
     # What is shown is what is confirmed when the group is merged.
-    rows = [field("hidden", f"shown{group}", str(row)) for row in shown]
+    rows = [field("hidden", f"shown{group}", str(row)) for row in shown if row not in view.leaving]
     return element(
         "div", element("label", check, class_="picker"), who, shots(view, shown, selectable=False), *rows, class_="group",
         data_card=True, tabindex="-1", data_open=view.address("group", group), id=f"g{group}",
@@ -91,6 +91,8 @@ def group_page(view: View, group: int, number: int, notice: Html | None) -> str:
     n_pages = -(-len(members) // IMAGES_PER_PAGE)
     number = min(max(number, 1), n_pages)
     shown = members[(number - 1) * IMAGES_PER_PAGE : number * IMAGES_PER_PAGE].tolist()
+    # What is said of the group is not said of the images that leave it.
+    staying = [row for row in shown if row not in view.leaving]
     waits = element("em", "waits for Apply", class_="badge") if group in view.touched else None
     about = f"{counted(len(members), 'image')}, confidence {view.index.certain(group):.2f}, the least certain first."
     naming = form(
@@ -99,7 +101,7 @@ def group_page(view: View, group: int, number: int, notice: Html | None) -> str:
         name_field(_names(view), view.index.names.get(group, "")),
         button("Name"),
         group=group,
-        image=shown,
+        image=staying,
         class_="actions",
     )
     tools = element(
@@ -123,7 +125,7 @@ def group_page(view: View, group: int, number: int, notice: Html | None) -> str:
         class_="actions sticky",
     )
     images = form(
-        view, "images", tools, shots(view, shown), element("datalist", *_people(view), id="people"), group=group, shown=shown,
+        view, "images", tools, shots(view, shown), element("datalist", *_people(view), id="people"), group=group, shown=staying,
         back=view.address("group", group, page=number),
     )  # fmt: skip
     return page(

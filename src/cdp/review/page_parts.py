@@ -48,6 +48,7 @@ class View:
         has_pictures: whether they can be shown.
         waiting: how many corrections wait to be applied.
         touched: the groups that they speak of.
+        leaving: the images that they take out of their group.
         progress: how far the review is, in words, and as a share.
         has_report: whether there is a report to link to.
     """
@@ -60,6 +61,7 @@ class View:
     has_pictures: bool
     waiting: int
     touched: frozenset[int]
+    leaving: frozenset[int]
     progress: tuple[str, float]
     has_report: bool
 
@@ -228,6 +230,8 @@ def _shot(view: View, row: int, selectable: bool, side: str) -> Html:
         + (f", {path}" if path else "")
         + (f", confidence {certain}" if certain else ", in no group")
     )
+    kind = "shot leaving" if row in view.leaving else "shot"
+    hint += ", leaves this group with Apply" if row in view.leaving else ""
     picture: Html
     if view.has_pictures:
         made = element(
@@ -254,11 +258,11 @@ def _shot(view: View, row: int, selectable: bool, side: str) -> Html:
         else None
     )
     if not selectable:
-        return element("span", picture, zoom, class_="shot", data_row=str(row))
+        return element("span", picture, zoom, class_=kind, data_row=str(row))
     # Only what is not nearly certain is worth a number on the picture.
     shown = element("small", certain) if group >= 0 and view.confidence[row] < 0.995 else None
     check = field("checkbox", "image", str(row), aria_label=hint, data_side=side or None)
-    return element("label", check, picture, shown, zoom, class_="shot", data_row=str(row))
+    return element("label", check, picture, shown, zoom, class_=kind, data_row=str(row))
 
 
 def person_link(view: View, number: int) -> Html:

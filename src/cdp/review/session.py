@@ -31,6 +31,7 @@ from cdp.review.question_page import Asked
 from cdp.review.thumbnails import Pictures
 from cdp.review.what_is_asked import Queue
 from cdp.review.words_of_events import batches, correction_in_words, event_in_words
+from cdp.types.arrays import IntArray
 
 SOURCE = "review"
 _CARDS = 6
@@ -94,10 +95,11 @@ class Session:
     def view(self, prefix: str) -> View:
         """What pages are drawn from."""
         with self._lock:
-            loaded, waiting = self._refreshed(), self.waiting()
+            loaded = self._refreshed()
+            counts = active_corrections(self.journal())
+            waiting = [one for one in counts if one.id >= loaded.collection.n_applied]
             said = [image for one in waiting for image in one.images]
             touched = np.unique(loaded.index.identity[said]) if said else np.zeros(0, np.int64)
-            counts = active_corrections(self.journal())
             answered, needed = len(batches(counts)), loaded.queue.n_left(counts)
             return View(
                 title=self.folder.resolve().name,
@@ -106,8 +108,9 @@ class Session:
                 evidence=loaded.evidence,
                 paths=loaded.collection.paths,
                 has_pictures=self.has_pictures,
-                waiting=len(waiting),
+                waiting=len(self.waiting()),
                 touched=frozenset(touched[touched >= 0].tolist()),
+                leaving=leaving_images(waiting, loaded.index.identity),
                 progress=(progress_in_words(answered, needed), answered / max(1, answered + needed)),
                 has_report=self.report is not None,
             )
@@ -243,6 +246,27 @@ def refuse_contradictions(collection: Collection, corrections: Sequence[Correcti
 
     constraints = to_constraints(corrections, collection.n_images)
     check_constraints(constraints, collection.settings.max_size, collection.describe)
+
+
+def leaving_images(waiting: Sequence[Correction], identity: IntArray) -> frozenset[int]:
+    """The images that corrections take out of the group they are in now: rejected, or said to be another person."""
+    leaving: set[int] = set()
+    for batch in batches(waiting):
+        for one in batch:
+            if one.kind == "reject":
+                leaving |= set(one.images)
+            if one.kind != "different" or identity[one.images[0]] != identity[one.images[1]]:
+                continue
+            # What was said in one breath to be the same as the image that leaves, leaves with it.
+            first = one.images[0]
+            mates = [
+                image
+                for other in batch
+                if other.kind == "same" and first in other.images
+                for image in other.images
+            ]
+            leaving |= {image for image in (first, *mates) if identity[image] == identity[first]}
+    return frozenset(leaving)
 
 
 def progress_in_words(answered: int, needed: int) -> str:

@@ -172,7 +172,7 @@ class Routes:
             return back
         doing: dict[str, Callable[[], Sequence[Any]]] = {
             "answer": lambda: answers.answer_question(fields),
-            "images": lambda: answers.change_images(fields, session.index),
+            "images": lambda: answers.change_images(fields, session.index, session.view("").leaving),
             "groups": lambda: answers.change_groups(fields),
             "name": lambda: answers.name_group(fields),
         }

@@ -324,3 +324,18 @@ def test_the_report_beside_the_collection_is_linked(folder):
     answer = browser.get("report")
     assert answer.text == "<title>report</title>"
     assert "script-src" not in answer.headers["content-security-policy"]
+
+
+def test_what_is_said_of_a_group_is_not_said_of_the_images_that_leave_it(browser, folder):
+    first, one = next(iter(groups_of(folder).items()))
+    browser.post("images", {"group": first, "shown": one, "image": one[:2], "how": "split"})
+    page = browser.get(f"group/{first}").text
+    assert page.count('class="shot leaving"') == 2
+    naming = page[page.index("do/name") :].partition("</form>")[0]
+    assert set(hidden(naming, "image")) == set(one[2:])
+    assert (
+        "Anna"
+        in browser.follow(browser.post("name", {"image": hidden(naming, "image"), "name": "Anna"})).notice
+    )
+    browser.post("apply", {})
+    assert set(groups_of(folder)[first]) == set(one[2:])

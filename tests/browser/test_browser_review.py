@@ -1,0 +1,181 @@
+"""The review page in a real browser: by mouse and by keys, on a phone, in the dark, with a server that is killed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tests.review_collection import make_collection
+
+from cdp.collection.collection import open_collection
+from cdp.collection.corrections import read_corrections, read_journal
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
+pytest.importorskip("starlette", reason="the review page needs the extra review")
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed (apt-get install chromium)"),
+    pytest.mark.slow,
+]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_collection(tmp_path_factory.mktemp("review") / "<i>faces &").folder
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    return shutil.copytree(made, tmp_path / made.name)
+
+
+class Server:
+    """`cdp review` as the shell starts it."""
+
+    def __init__(self, folder):
+        command = [sys.executable, "-m", "cdp", "review", str(folder), "--no-browser", "--quiet"]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+        )
+        self.address = self.process.stdout.readline().strip()
+        assert self.address.startswith("http://127.0.0.1:"), self.process.stderr.read()
+
+    def stop(self, number=signal.SIGINT):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.communicate(timeout=60)[1]
+
+
+@pytest.fixture
+def server(folder):
+    made = Server(folder)
+    yield made
+    made.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def page(chromium, server):
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    opened = context.new_page()
+    opened.complaints = []
+    opened.on("console", lambda message: opened.complaints.append(message.text))
+    opened.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    opened.goto(server.address)
+    yield opened
+    assert opened.complaints == []
+    context.close()
+
+
+def groups_of(folder):
+    identity = open_collection(folder).identity
+    return {int(one): np.flatnonzero(identity == one).tolist() for one in np.unique(identity[identity >= 0])}
+
+
+def test_merging_naming_splitting_and_undo_by_mouse(page, server, folder):
+    (first, one), (second, other), (third, _) = list(groups_of(folder).items())[:3]
+    page.goto(f"{server.address}groups?order=number")
+    page.check(f'input[name=group][value="{first}"]')
+    page.check(f'input[name=group][value="{second}"]')
+    page.click("button:has-text('Merge')")
+    assert "On disk: " in page.text_content(".notice")
+    assert read_corrections(folder)[0].kind == "same"
+    page.goto(f"{server.address}group/{first}")
+    page.fill("input[name=name]", "Ann <b>O'Neil</b>")
+    page.click("button:text-is('Name')")
+    page.click("button:has-text('Apply')")
+    assert "is now part of" in page.text_content("main")
+    merged = groups_of(folder)[first]
+    assert set(merged) == {*one, *other}
+    assert open_collection(folder).names == {first: "Ann <b>O'Neil</b>"}
+    page.goto(f"{server.address}group/{first}")
+    assert page.text_content("h1") == "Ann <b>O'Neil</b>"
+    page.locator(".shot img").first.dblclick()
+    page.wait_for_function("document.querySelector('#viewer img').naturalWidth === 32")
+    page.keyboard.press("Escape")
+    page.goto(f"{server.address}group/{third}")  # what was confirmed by merging could not be split
+    page.locator(".shot input").nth(0).check()
+    page.click("button:has-text('Split off')")
+    assert {one.kind for one in read_corrections(folder)} == {"same", "name", "different"}
+    page.click(".notice button:has-text('Undo')")
+    assert "undone" in page.text_content(".notice")
+    assert {one.kind for one in read_corrections(folder)} == {"same", "name"}
+
+
+def test_everything_by_keys_alone(page, server, folder):
+    first, one = next(iter(groups_of(folder).items()))
+    page.keyboard.press("2")
+    page.wait_for_url("**/groups")
+    page.keyboard.press("/")
+    page.keyboard.type(str(first))
+    page.keyboard.press("Enter")
+    page.wait_for_url("**find=*")
+    page.keyboard.press("Enter")  # opens the group
+    page.wait_for_url(f"**/group/{first}")
+    for key in ("ArrowRight", "Shift+ArrowRight", "s"):
+        page.keyboard.press(key)
+    page.wait_for_selector(".notice")
+    found = read_corrections(folder)
+    assert {entry.kind for entry in found} == {"same", "different"}
+    page.keyboard.press("e")
+    page.keyboard.type("Anna")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".notice:has-text('Anna')")
+    page.keyboard.press("u")
+    page.wait_for_selector(".notice:has-text('undone')")
+    page.keyboard.press("?")
+    assert page.is_visible("#keys")
+    page.keyboard.press("Escape")
+    page.keyboard.press("a")
+    page.wait_for_url("**/changes")
+    assert len(groups_of(folder)[first]) < len(one)
+    page.keyboard.press("1")
+    page.wait_for_function("location.pathname.split('/').length === 3")
+    if page.query_selector("[data-key=n]"):
+        before = len(read_journal(folder))
+        page.keyboard.press("n")
+        page.wait_for_selector(".notice")
+        assert len(read_journal(folder)) > before
+
+
+def test_a_killed_server_loses_nothing(page, server, folder, chromium):
+    first = next(iter(groups_of(folder)))
+    page.goto(f"{server.address}group/{first}")
+    page.fill("input[name=name]", "Anna")
+    page.click("button:text-is('Name')")
+    server.stop(signal.SIGKILL)
+    again = Server(folder)
+    try:
+        page.goto(f"{again.address}history")
+        assert "called 'Anna'" in page.text_content("main")
+        page.click("nav button:has-text('Apply')")
+        assert "is called 'Anna'" in page.text_content("main")
+    finally:
+        said = again.stop()
+    assert "every answer is on disk; type the same command again to go on" in said
+    assert open_collection(folder).names == {first: "Anna"}
+
+
+def test_a_phone_in_the_dark(server, folder, chromium):
+    first = next(iter(groups_of(folder)))
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    page = context.new_page()
+    for path in ("", "groups", f"group/{first}", "alone", "history", "changes"):
+        page.goto(server.address + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
+    page.goto(f"{server.address}groups")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.shot img')].every(one => !one.complete || one.naturalWidth)"
+    )
+    context.close()
