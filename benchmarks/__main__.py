@@ -26,6 +26,7 @@ NAMES = (
     "training",
     "onnx_embedding",
     "ray_overhead",
+    "grouping_memory",
 )
 
 
