@@ -7,7 +7,7 @@ JOBS   ?= 2
 # The tests of a file in one process: what they share is made once. Whole commands, which take longest, come first.
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: install demo test check bench docs-pictures clean
+.PHONY: install demo test check bench docs docs-pictures clean
 
 install: $(STAMP)
 
@@ -31,6 +31,11 @@ check: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+
+docs: install
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 docs-pictures: install
 	$(BIN)/python docs/make_pictures.py

@@ -21,11 +21,13 @@ NAMES = (
     "fuzz",
     "lfw",
     "presets",
+    "unsupervised",
     "identification",
     "collections",
     "training",
     "onnx_embedding",
     "ray_overhead",
+    "grouping_memory",
 )
 
 

@@ -360,3 +360,30 @@ def mutual_information(one, other):
 
     both = np.unique(np.column_stack([one, other]), axis=0, return_inverse=True)[1]
     return 2 * (entropy(one) + entropy(other) - entropy(both)) / (entropy(one) + entropy(other))
+
+
+def standard_similarity(models, random_pairs, pairs):
+    """How many spreads of random pairs (median, and median minus the 15.87 % quantile) pairs lie above them, in all models.
+
+    The mean over the models, standardized once more in the same way.
+    """
+
+    def scaled(at_random, values):
+        low, center = np.quantile(at_random, [0.1587, 0.5])
+        return (at_random - center) / (center - low), (values - center) / (center - low)
+
+    tables = [cosines(vectors) for vectors in models]
+    both = [
+        scaled(np.array([table[i, j] for i, j in random_pairs]), np.array([table[i, j] for i, j in pairs]))
+        for table in tables
+    ]
+    return scaled(np.mean([one for one, _ in both], axis=0), np.mean([one for _, one in both], axis=0))[1]
+
+
+def agreement_of_groupings(first, second):
+    """2 x pairs that both have / (pairs of the one + pairs of the other); -1 is in no group."""
+    one, other = (
+        {(i, j) for i, j in combinations(range(len(labels)), 2) if labels[i] == labels[j] >= 0}
+        for labels in (first, second)
+    )
+    return 2 * len(one & other) / (len(one) + len(other)) if one or other else 0.0

@@ -10,6 +10,7 @@ from cdp.settings import check_settings, setting
 
 if TYPE_CHECKING:
     from cdp.parallel import Workers
+    from cdp.ray_pool import RayPool
 
 ON_RAY = ("engine", "ray_address")
 """Settings of Engine that a command has only if it gives work to Ray."""
@@ -53,7 +54,13 @@ class Engine:
         return "cpu" if self.engine == "ray" else self.device
 
     @property
-    def workers(self) -> Workers:
+    def embedders(self) -> Workers:
+        """What networks run on: on Ray, each worker gets a GPU where the cluster has any, unless the device is cpu."""
+        workers = self.workers
+        return workers if isinstance(workers, int) or self.device == "cpu" else workers.with_gpus()
+
+    @property
+    def workers(self) -> int | RayPool:
         """What blocks run on, for `cdp.parallel.map_shared`."""
         if self.engine == "threads":
             return self.threads

@@ -204,8 +204,8 @@ def test_eval_labels_repeats_the_figures(cdp, labeled_folder, home):
     ("words", "message"),
     [
         (
-            "--out x",
-            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or use --mediator vote.",
+            "--mediator mlp --out x",
+            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or leave --mediator and --preset out.",
         ),
         ("--trained-mediator labels/mediator --labeled labeled --out x", "are both given"),
         ("--trained-mediator labels/mediator --mediator vote --k 10 --out x", "leave one out"),

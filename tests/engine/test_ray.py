@@ -36,7 +36,6 @@ def cluster():
     """Two nodes of one core on this machine."""
     environment = {
         "RAY_AUTH_MODE": "disabled",
-        "RAY_raylet_start_wait_time_s": "300",
         "RAY_health_check_failure_threshold": "60",
         "RAY_memory_monitor_refresh_ms": "0",
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -139,6 +138,30 @@ def test_the_command_writes_the_same_files(cluster, small_views, tmp_path):
         assert result.exit_code == 0, result.output
     one, other = ((tmp_path / engine / "labels.csv").read_bytes() for engine in ("threads", "ray"))
     assert one == other
+
+
+def test_images_are_embedded_alike(cluster, tmp_path):
+    import drawn_images
+    from cdp.nets.embed_images import embed_images
+    from cdp.nets.extract import open_networks
+    from cdp.nets.onnx_models import open_models
+    from cdp.nets.recipe import Recipe
+    from cdp.nets.supervised import train_supervised
+    from onnx_builders import embedder
+
+    images = drawn_images.draw(tmp_path / "images")
+    train_supervised(
+        images, ["small_resnet"], tmp_path / "nets", recipe=Recipe(epochs=1, batch=16, size=16, dimensions=8)
+    )
+    models = open_networks(tmp_path / "nets", "small_resnet")
+    models += open_models([embedder(tmp_path / "w600k_r50.onnx")], "cpu")
+    here = embed_images(images, models, tmp_path / "here", batch=16, threads=2).views
+    there = embed_images(images, models, tmp_path / "there", batch=16, threads=RAY.embedders).views
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_array_equal(one.source, other.source)
+    (tmp_path / "images" / images.locations[20]).write_bytes(b"")
+    with pytest.raises(InputError, match=rf"^row 20 \({images.locations[20]}\): "):
+        embed_images(images, models, tmp_path / "broken", batch=16, threads=RAY.embedders)
 
 
 def test_a_killed_worker_is_replaced(cluster, tmp_path):

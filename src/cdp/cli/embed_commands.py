@@ -17,7 +17,7 @@ from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.image_commands import ManifestArgument
 from cdp.cli.network_commands import RunOptions, torch_ready
 from cdp.cli.signals import resumable
-from cdp.engine import Engine
+from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @app.command()
-@with_settings(Engine, RunOptions, only=("device", "threads", "root", "skip", "trunks"))
+@with_settings(Engine, RunOptions, only=("device", "threads", *ON_RAY, "root", "skip", "trunks"))
 @plain_errors()
 def embed(
     manifest: ManifestArgument,
@@ -134,7 +134,7 @@ def embed_images(
             out,
             flip=flip,
             batch=batch,
-            threads=engine.threads,
+            threads=engine.embedders,
             skip_unreadable=skip,
             force=force,
             inputs=inputs,

@@ -110,7 +110,8 @@ def label(
 ) -> None:
     """Give every unlabeled image a pseudo-identity, or a reason why it has none.
 
-    Settings that are not given come from --preset. Give --labeled or --trained-mediator, or use --mediator vote.
+    Settings that are not given come from --preset. Without --labeled nobody is known: then pairs are judged by their similarity,
+    and the bar is chosen where two halves of the models agree best.
     """
     with plain_errors():
         engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
@@ -186,9 +187,9 @@ def check_teacher(labeled: Path | None, trained_mediator: Path | None, settings:
         raise InputError(
             "--labeled and --trained-mediator are both given: the mediator is trained on one, or is there."
         )
-    if labeled is None and trained_mediator is None and settings.mediator != "vote":
+    if labeled is None and trained_mediator is None and settings.mediator == "mlp":
         raise InputError(
-            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or use --mediator vote."
+            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or leave --mediator and --preset out."
         )
 
 

@@ -31,6 +31,7 @@ from cdp.errors import InputError
 from cdp.graph.exact import extend_graph
 from cdp.labeling.judged import Judged
 from cdp.labeling.tree_scoring import ask_trees
+from cdp.labeling.unsupervised import judge_by_similarity
 from cdp.labeling.workspace import Workspace
 from cdp.memory import parse_bytes
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
@@ -133,6 +134,9 @@ def _judge_new(
             for name, model in zip(views.names, views, strict=True)
         }
     changed = _changed_rows(old.values(), graphs.values())
+    if settings.mediator == "similarity":
+        # As cheap as finding out which pairs changed; the bar stays.
+        return judge_by_similarity(views, settings, graphs, seed=seed, work=work, notes=[])
     if before.answers is None or before.pairs is None:
         together = next(iter(graphs.values()))
         scored = _score_again(

@@ -40,10 +40,11 @@ class SearchSettings:
 class MediatorSettings:
     """Who judges a pair, from which inputs, and what it is trained on."""
 
-    mediator: Literal["trees", "mlp", "vote"] = setting(
+    mediator: Literal["trees", "mlp", "vote", "similarity"] = setting(
         "trees",
         "Who judges a pair: boosted trees, which are trained in the midst of the unlabeled images and see more; the paper's "
-        "network (mlp); or the vote of the committee, which needs no labels.",
+        "network (mlp); the vote of the committee, which needs no labels; or the similarity in all models together, which needs none "
+        "either and is what trees become where nobody is known.",
     )
     inputs: tuple[str, ...] = setting(
         ALL_INPUTS, "What the mlp is given; common_neighbors is beyond the paper.", choices=ALL_INPUTS
@@ -68,6 +69,19 @@ class MediatorSettings:
         "Known and unknown images show different people, so that a pair of both is a negative training pair of trees, and a mistake "
         "while tuning; false = some people may be among both.",
     )
+    similar_above: float = setting(
+        0.0,
+        "With mediator similarity: how far above random pairs a pair must be, in their standard deviations; 0 = chosen without "
+        "labels, where groups by two halves of the models agree best.",
+        meaning="a number of standard deviations",
+        low=0,
+        high=100,
+    )
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the mediator learns from known identities."""
+        return self.mediator not in ("vote", "similarity")
 
 
 @dataclass(frozen=True)
@@ -182,6 +196,8 @@ class ConsensusSettings(
                 raise InputError(f"{key} is empty: choose at least one of {', '.join(known)}.")
             # In one order, each once, however they were named.
             object.__setattr__(self, key, tuple(name for name in known if name in getattr(self, key)))
+        if self.mediator == "similarity" and self.grouping != "average":
+            raise InputError('mediator = "similarity" goes with grouping = "average"; change one of them.')
 
     @classmethod
     def of(cls, preset: str = "best", **given: Any) -> ConsensusSettings:

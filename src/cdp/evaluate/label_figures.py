@@ -59,6 +59,19 @@ def measure_among_others(labels: Labels, identities: npt.ArrayLike) -> Score:
     )
 
 
+def measure_agreement(first: Labels, second: Labels) -> float:
+    """Pairwise F of two groupings of the same images, each as good as the other; 0 if there is no group at all."""
+    if first.n_images != second.n_images:
+        raise InputError(
+            f"measure_agreement: {first.n_images:,} and {second.n_images:,} labels; both must be of the same images."
+        )
+    both = (first.labels >= 0) & (second.labels >= 0)
+    cells = first.labels[both].astype(np.int64) * np.int64(second.n_identities) + second.labels[both]
+    together = _ordered_pairs(np.unique(cells, return_counts=True)[1])
+    in_all = _ordered_pairs(first.sizes) + _ordered_pairs(second.sizes)
+    return 2 * together / in_all if in_all else 0.0
+
+
 def measure_pairs(graph: ConsensusGraph, candidates: Pairs, identities: npt.ArrayLike) -> PairScores:
     """Number, precision, and recall among the candidates, of the accepted pairs.
 

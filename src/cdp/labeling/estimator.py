@@ -32,12 +32,12 @@ class CDP(BaseEstimator):  # type: ignore[misc]
 
         labels = CDP().fit(labeled).predict(unlabeled)
 
-    `CDP(mediator="vote", vote_threshold=0.6).fit_predict(X)` needs no labeled part and no committee.
+    `CDP().fit_predict(X)` needs no labeled part and no committee: where nobody is known, pairs are judged by their similarity.
 
     Args:
         preset: where settings that are not given come from: "best" (what wins by measurement) or "paper" (the paper
             to the letter).
-        mediator: "mlp", the paper's network; "trees"; "vote"; any classifier with `fit` and `predict_proba`; or a `Mediator`
+        mediator: "mlp", the paper's network; "trees"; "vote"; "similarity"; any classifier with `fit` and `predict_proba`; or a `Mediator`
             that has been trained already.
         seed: of everything random.
         verbose: draw progress bars on standard error.
@@ -126,8 +126,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         if fitted is None:
             if self._must_learn:
                 raise NotFittedError(
-                    "CDP has not learned yet: call fit(labeled) first, give a trained mediator, or use "
-                    'mediator="vote".'
+                    "CDP has not learned yet: call fit(labeled) first, give a trained mediator, or, where nobody is known, call "
+                    "fit_predict."
                 )
             fitted = Fitted(self.mediator if isinstance(self.mediator, Mediator) else None)
         with self._progress(progress) as shown:
@@ -145,13 +145,18 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         views = _as_views(X, y)
         identities = np.full(views.n_images, -1) if views.identities is None else views.identities
         known = identities >= 0
-        if self._must_learn and not known.any():
+        is_trees = isinstance(self.mediator, str | None) and self.settings.mediator == "trees"
+        if self._must_learn and not known.any() and not is_trees:
             raise InputError(
-                'CDP learns from identities and none is given: give y, -1 where unknown, or use mediator="vote".'
+                "CDP(mediator=…) learns from identities and none is given: give y, -1 where unknown, or leave mediator out."
             )
         mask = None
         with self._progress(progress) as shown:
-            fitted = self._fit(views.take(known) if known.any() else None, None, shown)
+            fitted = (
+                Fitted(None)
+                if is_trees and not known.any()
+                else self._fit(views.take(known) if known.any() else None, None, shown)
+            )
             if fitted.validation is not None and fitted.validation.identities is not None:
                 # Held-out images are among these already, so their rows are given instead of their views.
                 mask = np.isin(identities, fitted.validation.identities)
@@ -162,7 +167,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _must_learn(self) -> bool:
-        return not (isinstance(self.mediator, Mediator) or self.settings.mediator == "vote")
+        return not (isinstance(self.mediator, Mediator) or not self.settings.is_trained)
 
     def _fit(self, labeled: Views | None, graphs: Graphs | None, progress: Progress) -> Fitted:
         if self.train_on == "validation":
@@ -183,7 +188,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             )
         else:
             raise InputError(
-                f'CDP(mediator={classifier!r}): give "mlp", "trees", "vote", a trained Mediator, or a classifier with fit and '
+                f'CDP(mediator={classifier!r}): give "mlp", "trees", "vote", "similarity", a trained Mediator, or a classifier with fit and '
                 "predict_proba."
             )
         self.mediator_ = self._fitted.mediator

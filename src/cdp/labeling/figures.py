@@ -55,6 +55,7 @@ def measure_labeling(
         ),
         tuning=labeling.tuning,
         expected=labeling.expected,
+        unsupervised=labeling.unsupervised,
         calibration=labeling.calibration,
         mediator=_mediator(labeling, views, identities, seed),
         committee=Committee(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cdp.consensus.trees import TreeAnswers
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import LongArray
+from cdp.types.run_record import HalvesAgreement
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,7 @@ class Judged:
         known: int64 (n,), identities that were looked at, -1 elsewhere.
         pairs: all candidates, if they are kept; with trees only.
         answers: trees and what they said about them, if they are kept.
+        unsupervised: how the bar was chosen where nobody is known; else None.
         others: views of the known images that follow the unlabeled ones; None if there are none.
     """
 
@@ -31,6 +33,7 @@ class Judged:
     known: LongArray
     pairs: Pairs | None = None
     answers: TreeAnswers | None = None
+    unsupervised: HalvesAgreement | None = None
     others: Views | None = None
 
     @property

@@ -33,6 +33,7 @@ from cdp.labeling.tuning import (
     tune,
     with_bar,
 )
+from cdp.labeling.unsupervised import judge_by_similarity, with_chosen_bar
 from cdp.labeling.view_checks import (
     check_labeled,
     check_mask,
@@ -45,7 +46,7 @@ from cdp.memory import parse_bytes
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.labels import first_rows
-from cdp.types.run_record import CalibrationBin, Expectation, Tuning
+from cdp.types.run_record import CalibrationBin, Expectation, HalvesAgreement, Tuning
 
 _GRAPHS_NOT_USED = "The given k-NN graphs were not used: they do not have the known images, which are put among the unlabeled ones."
 _NOT_IN_GRAPHS = "given k-NN graphs do not have the images to choose it on"
@@ -64,6 +65,7 @@ class Labeling:
         mediator: None for a vote.
         tuning: None if the bar was given.
         expected: what known images among the others say of the labels; None if there are none.
+        unsupervised: how the bar was chosen where nobody is known; else None.
         calibration: how often pairs of one probability are one identity, on the same images.
         settings: with the bar that was used.
         candidates: the graph whose edges are the candidate pairs: the base's, or with trees that of all models together.
@@ -82,6 +84,7 @@ class Labeling:
     mediator: Mediator | None
     tuning: Tuning | None
     expected: Expectation | None
+    unsupervised: HalvesAgreement | None
     calibration: list[CalibrationBin]
     settings: ConsensusSettings
     candidates: KnnGraph
@@ -139,17 +142,17 @@ def label(
         seed: of everything random.
         workspace: engine, cache and progress.
     """
-    work = workspace or Workspace()
+    work, extras = workspace or Workspace(), (constraints, keep_judged)
     check_views(settings, unlabeled)
     if constraints is not None:
         check_constraints(constraints, settings.max_size)
     if not isinstance(validation, Views):
         validation = check_mask(validation, unlabeled)
     if fitted is None:
-        if not _is_trained_on_labeled(settings, validation is not None, networks_saw_labeled):
-            labeled = ()
+        is_learned = _is_trained_on_labeled(settings, validation is not None, networks_saw_labeled)
+        labeled = labeled if is_learned else ()
         settings, fitted = _fit_parts(unlabeled, settings, labeled, validation, graphs, seed, work)
-    notes, extras = list(fitted.notes), (constraints, keep_judged)
+    settings, notes = _without_labels(settings, fitted, validation), list(fitted.notes)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, settings)
     has_trees = _has_trees(settings, fitted)
@@ -213,10 +216,12 @@ def _fit_parts(
     """What is learned before labeling, and the settings that go with it.
 
     Trees learn while labeling, from labeled and validation images among the unlabeled ones; where too little is known for
-    them, the paper's mediator is trained instead.
+    them, the paper's mediator is trained instead; where nothing is known, pairs are judged by their similarity.
     """
     notes: tuple[str, ...] = ()
     if settings.mediator == "trees":
+        if not labeled and validation is None:
+            return settings, Fitted(None)
         others = [*labeled, validation] if isinstance(validation, Views) else list(labeled)
         known = [part.identities for part in others if part.identities is not None]
         if not isinstance(validation, Views | None) and unlabeled.identities is not None:
@@ -235,6 +240,15 @@ def _fit_parts(
         parts = [validation if isinstance(validation, Views) else unlabeled.take(validation)]
     fitted = fit(parts, settings, hold_out_validation=validation is None, seed=seed, workspace=work)
     return settings, replace(fitted, notes=notes + fitted.notes)
+
+
+def _without_labels(
+    settings: ConsensusSettings, fitted: Fitted, validation: Views | BoolArray | None
+) -> ConsensusSettings:
+    """Trees become similarity where no identity is known; nothing is tuned for similarity."""
+    if _has_trees(settings, fitted) and fitted.validation is None and validation is None:
+        settings = replace(settings, mediator="similarity", grouping="average")
+    return replace(settings, tune=False) if settings.mediator == "similarity" else settings
 
 
 def _no_trees(n_shared: int) -> str:
@@ -270,8 +284,7 @@ def fit(
         seed: of everything random.
         workspace: engine, cache and progress.
     """
-    is_vote = settings.mediator == "vote"
-    parts = [views for views in labeled if not is_vote or views.identities is not None]
+    parts = [views for views in labeled if settings.is_trained or views.identities is not None]
     check_labeled(parts, settings)
     validation: Views | None = None
     notes: tuple[str, ...] = ()
@@ -282,10 +295,10 @@ def fit(
         if n_shared >= FEWEST_IDENTITIES:
             return Fitted(None, together)
         notes = (_no_trees(n_shared),)
-    if settings.tune and hold_out_validation and len(parts) == 1:
+    if settings.tune and settings.mediator != "similarity" and hold_out_validation and len(parts) == 1:
         parts[0], validation, why_not = _hold_out(parts[0], settings, graphs is not None, seed)
         notes += why_not
-    if is_vote:
+    if not settings.is_trained:
         return Fitted(None, validation, notes)
     mediator = _train(parts, settings, graphs, classifier, seed, workspace or Workspace())
     return Fitted(mediator, validation, notes)
@@ -364,7 +377,7 @@ def _label_views(
     known = _validation_identities(views, mask, settings, notes)
     scoring = settings if known is None else lowest_bar(settings)
     judged = _judge(views, scoring, fitted, given, mask, notes, seed, work, keep)
-    scored = judged.scored
+    scored, settings = judged.scored, with_chosen_bar(settings, judged.unsupervised)
     tuning, expected, calibration = None, None, []
     if known is not None:
         with work.step("tuning"):
@@ -394,6 +407,7 @@ def _label_views(
         mediator=mediator,
         tuning=tuning,
         expected=expected,
+        unsupervised=judged.unsupervised,
         calibration=calibration,
         settings=settings,
         candidates=judged.candidates,
@@ -418,6 +432,8 @@ def _judge(
     """Judged pairs, the models' graphs, and the graph whose edges are the candidates."""
     if _has_trees(settings, fitted):
         return score_by_trees(views, settings, mask, given, seed=seed, work=work, notes=notes, keep=keep)
+    if settings.mediator == "similarity":
+        return judge_by_similarity(views, settings, given, seed=seed, work=work, notes=notes)
     graphs = find_graphs(views, settings, given, seed=seed, work=work)
     candidates = next(iter(graphs.values()))
     with work.step("consensus"):

@@ -56,13 +56,14 @@ def check_mask(mask: BoolArray | None, views: Views) -> BoolArray | None:
 
 def check_mediator(mediator: Mediator | None, views: Views, settings: ConsensusSettings) -> None:
     """Refuse views and settings other than those the mediator was trained with."""
-    is_vote = settings.mediator == "vote"
     if mediator is None:
         if settings.mediator == "mlp":
             raise InputError('No mediator was trained; fit again, or use mediator = "vote".')
         return
-    if is_vote:
-        raise InputError('A trained mediator is given, and mediator = "vote" uses none; leave one out.')
+    if not settings.is_trained:
+        raise InputError(
+            f'A trained mediator is given, and mediator = "{settings.mediator}" uses none; leave one out.'
+        )
     if tuple(views.committee) != mediator.committee:
         raise InputError(
             f"The mediator was trained with the committee {_listed(mediator.committee)}, these views have "
@@ -85,15 +86,14 @@ def check_same_committee(known: Views, views: Views) -> None:
 
 def check_labeled(parts: Sequence[Views], settings: ConsensusSettings) -> None:
     """Refuse labeled parts that a mediator cannot be trained on, or a vote not be tuned on."""
-    is_vote = settings.mediator == "vote"
-    if not parts and not is_vote:
+    if not parts and settings.is_trained:
         raise InputError(
             "The mediator is trained on identities, and no labeled part is given; give one, give a trained mediator, "
             'or use mediator = "vote", which needs none.'
         )
     for number, views in enumerate(parts):
         check_views(settings, views)
-        _require_identities(views, two=not is_vote)
+        _require_identities(views, two=settings.is_trained)
         if tuple(views.committee) != tuple(parts[0].committee):
             raise InputError(
                 f"Labeled part 0 has the committee {_listed(tuple(parts[0].committee))}, part {number} has "

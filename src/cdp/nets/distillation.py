@@ -17,8 +17,7 @@ class Distillation(nn.Module):
     """How far the embeddings, seen through one linear layer, are from the teachers': the sum over images of 1 - cosine.
 
     The layer lets a network of few dimensions follow several concatenated ones without being any of them; it is thrown
-    away after training. Teachers that are right about most images and wrong about other images than the labels are pull
-    the network away from what is wrong in its labels.
+    away after training.
     """
 
     def __init__(self, dimensions: int, teacher_dimensions: int, seed: int) -> None:

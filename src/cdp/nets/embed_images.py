@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from cdp.files import check_output, disk_errors, put_in_place, refuse_link, swee
 from cdp.nets.embedding_checks import odd_embeddings
 from cdp.nets.pixels import PixelFormat, check_free_space, decode_rows, fingerprint, stream_blocks
 from cdp.nets.recipe import key_of
-from cdp.parallel import spans
+from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.store import write_card
 from cdp.types import Views
@@ -84,7 +85,7 @@ def embed_images(
     *,
     flip: bool = False,
     batch: int = 0,
-    threads: int = 0,
+    threads: Workers = 0,
     skip_unreadable: bool = False,
     force: bool = False,
     inputs: Iterable[str | Path | None] = (),
@@ -100,7 +101,8 @@ def embed_images(
         out: folder of views to write.
         flip: average with the mirrored image.
         batch: images per block, which goes through a model at once; 0 = what suits the models.
-        threads: that decode, and compute where models allow it; 0 = all cores. The result does not depend on it.
+        threads: that decode, and compute where models allow it; 0 = all cores; or a pool, whose workers open the models
+            from their files, once each. The result does not depend on it.
         skip_unreadable: leave images out that cannot be read, and list them in `unreadable.csv`, with the others in
             `images.csv`; else the first one is an error, and row = manifest row.
         force: replace views that are at `out`.
@@ -139,7 +141,7 @@ class _How:
 
     flip: bool
     batch: int
-    threads: int
+    threads: Workers
     skip_unreadable: bool
     progress: Progress
 
@@ -173,6 +175,31 @@ def _embed_group(
     done_file = work / f"done-{key_of(pixel_format)}.json"
     done, bad = json.loads(done_file.read_text()) if done_file.exists() else (0, {})
     arrays = {file: np.load(work / f"{file}.npy", mmap_mode="r+") for file in files}
+    blocks = [span for span in spans(len(manifest), how.batch) if span[0] >= done]
+    embed = _embed_here if isinstance(how.threads, int) else _embed_on_pool
+    with closing(embed(pixel_format, files, manifest, how, blocks)) as stream:
+        for start, (reasons, rows) in zip((start for start, _ in blocks), stream, strict=True):
+            bad |= {str(row): reason for row, reason in reasons.items()}
+            for file, one in files.items():
+                done = start + len(rows[file])
+                _refuse_not_finite(rows[file], start, reasons, one, manifest)
+                arrays[file][start:done] = rows[file]
+            if (start // how.batch + 1) % _FLUSH_EVERY == 0 or done == len(manifest):
+                for array in arrays.values():
+                    array.flush()
+                write_text(done_file, json.dumps([done, bad]))
+            how.progress(f"embed {pixel_format.size} x {pixel_format.size}", done, len(manifest))
+    return {int(row): reason for row, reason in bad.items()}
+
+
+_Block: TypeAlias = tuple[dict[int, str], dict[str, FloatArray]]
+"""Row -> reason of what cannot be read, and the embeddings by file."""
+
+
+def _embed_here(
+    pixel_format: PixelFormat, files: _Files, manifest: Manifest, how: _How, blocks: Sequence[tuple[int, int]]
+) -> Generator[_Block, None, None]:
+    """The blocks in order, decoded on threads; models that are not concurrent compute here."""
     reader = open_images(manifest)
 
     def compute(start: int, stop: int) -> tuple[ByteArray, dict[int, str], dict[str, FloatArray]]:
@@ -180,21 +207,47 @@ def _embed_group(
         together = {file: one.embed(pixels, how.flip) for file, one in files.items() if one.is_concurrent}
         return pixels, reasons, together
 
-    blocks = [span for span in spans(len(manifest), how.batch) if span[0] >= done]
+    assert isinstance(how.threads, int)
     with closing(stream_blocks(blocks, compute, how.threads)) as stream:
-        for start, (pixels, reasons, rows) in stream:
-            done = start + len(pixels)
-            bad |= {str(row): reason for row, reason in reasons.items()}
-            for file, one in files.items():
-                block = rows[file] if file in rows else one.embed(pixels, how.flip)
-                _refuse_not_finite(block, start, reasons, one, manifest)
-                arrays[file][start:done] = block
-            if (start // how.batch + 1) % _FLUSH_EVERY == 0 or done == len(manifest):
-                for array in arrays.values():
-                    array.flush()
-                write_text(done_file, json.dumps([done, bad]))
-            how.progress(f"embed {pixel_format.size} x {pixel_format.size}", done, len(manifest))
-    return {int(row): reason for row, reason in bad.items()}
+        for _, (pixels, reasons, rows) in stream:
+            here = {file: one.embed(pixels, how.flip) for file, one in files.items() if file not in rows}
+            yield reasons, rows | here
+
+
+def _embed_on_pool(
+    pixel_format: PixelFormat, files: _Files, manifest: Manifest, how: _How, blocks: Sequence[tuple[int, int]]
+) -> Generator[_Block, None, None]:
+    """The blocks in order; each is sent the locations of its images only."""
+    parts = (
+        (
+            start,
+            Manifest(
+                manifest.locations[start:stop],
+                manifest.identities[start:stop],
+                root=os.path.abspath(manifest.root),
+                turns=None if manifest.turns is None else manifest.turns[start:stop],
+            ),
+        )
+        for start, stop in blocks
+    )
+    yield from map_shared(
+        _embed_part, (pixel_format, files, how.flip, how.skip_unreadable), parts, how.threads
+    )
+
+
+def _embed_part(shared: tuple[PixelFormat, _Files, bool, bool], block: tuple[int, Manifest]) -> _Block:
+    pixel_format, files, flip, skip_unreadable = shared
+    start, part = block
+    try:
+        pixels, reasons = decode_rows(
+            open_images(part), pixel_format, 0, len(part), skip_unreadable=skip_unreadable
+        )
+    except InputError as error:  # it names the row of the part
+        named = {part.describe(row): f"row {start + row} ({part.locations[row]})" for row in range(len(part))}
+        own = next((name for name in named if str(error).startswith(f"{name}:")), "")
+        raise InputError(named.get(own, "") + str(error).removeprefix(own)) from None
+    embedded = {file: one.embed(pixels, flip) for file, one in files.items()}
+    return {start + row: reason for row, reason in reasons.items()}, embedded
 
 
 def _refuse_not_finite(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from cdp.nets.augment import center_crop
 from cdp.nets.embed_images import embed_images
 from cdp.nets.pixels import PixelFormat
 from cdp.nets.weights import TrainedNetwork, load_network
+from cdp.parallel import Workers
 from cdp.progress import Progress, no_progress
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, FloatArray
@@ -29,8 +31,8 @@ class NetworkEmbedder:
     is_concurrent = False
     batch = _BATCH
 
-    def __init__(self, trained: TrainedNetwork, device: torch.device) -> None:
-        self.trained = trained
+    def __init__(self, trained: TrainedNetwork, device: torch.device, folder: Path) -> None:
+        self.trained, self.folder = trained, folder.absolute()
         self.name, self.checksum = trained.name, f"crc32 {trained.checksum}"
         self.dimensions = trained.network.dimensions
         self.pixel_format = PixelFormat.of(trained.recipe)
@@ -39,6 +41,23 @@ class NetworkEmbedder:
     def embed(self, pixels: ByteArray, flip: bool = False) -> FloatArray:
         """Unit vectors of decoded images."""
         return embed_block(self.trained, pixels, flip)
+
+    def __reduce__(self) -> tuple[Callable[..., NetworkEmbedder], tuple[str, str]]:
+        """Another process is sent the folder's name, not the weights."""
+        return _open_once, (str(self.folder), self.checksum)
+
+
+@lru_cache(maxsize=16)
+def _open_once(folder: str, checksum: str) -> NetworkEmbedder:
+    """A network in the process of a worker, which serves many blocks: with the GPU it was given, or one core."""
+    torch.set_num_threads(1)
+    (opened,) = open_networks(Path(folder).parent, Path(folder).name, [])
+    if opened.checksum != checksum:
+        raise InputError(
+            f"{folder}: another network than the one that embedding was begun with; begin again, on storage that all "
+            "nodes see under the same path."
+        )
+    return opened
 
 
 def open_networks(
@@ -55,7 +74,7 @@ def open_networks(
     on = resolve_device(device)
     names = choose_members(Path(networks), base, members)
     return [
-        NetworkEmbedder(load_network(Path(networks) / name, on), on)
+        NetworkEmbedder(load_network(Path(networks) / name, on), on, Path(networks) / name)
         for name in ([base] if base is not None else []) + names
     ]
 
@@ -69,7 +88,7 @@ def extract_views(
     members: Sequence[str] | None = None,
     flip: bool = False,
     batch: int = 256,
-    threads: int = 0,
+    threads: Workers = 0,
     force: bool = False,
     inputs: Iterable[str | Path | None] = (),
     device: str = "auto",
@@ -87,7 +106,7 @@ def extract_views(
         members: committee, in order; None = all others, by name.
         flip: average with the mirrored image.
         batch: images per forward pass; the rows of a file are cut into such blocks.
-        threads: decoding threads.
+        threads: decoding threads, or a pool whose workers decode and embed.
         force: replace views that are at `out`.
         inputs: what else is read, beside the networks, and is never replaced.
         device: where to compute: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.

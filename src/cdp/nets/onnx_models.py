@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -100,6 +101,18 @@ def open_onnx_model(path: str | Path, device: str = "auto") -> OnnxEmbedder:
     return OnnxEmbedder(model, session)
 
 
+@lru_cache(maxsize=16)
+def _open_once(path: str, checksum: str) -> OnnxEmbedder:
+    """A model in the process of a worker, which serves many blocks."""
+    opened = open_onnx_model(path)
+    if opened.checksum != checksum:
+        raise InputError(
+            f"{path}: another model than the one that embedding was begun with; begin again, on storage that all nodes "
+            "see under the same path."
+        )
+    return opened
+
+
 class OnnxEmbedder:
     """A model and its session; `cdp.nets.embed_images.Embedder` says what it is for."""
 
@@ -115,6 +128,10 @@ class OnnxEmbedder:
         self._session = session
         # A GPU computes one batch after the other; others are decoded meanwhile.
         self._turn: AbstractContextManager[Any] = nullcontext() if self.device == "cpu" else Lock()
+
+    def __reduce__(self) -> tuple[Callable[..., OnnxEmbedder], tuple[str, str]]:
+        """Another process is sent the file's name, not the weights."""
+        return _open_once, (str(self.model.path.absolute()), self.checksum)
 
     def embed(self, pixels: ByteArray, flip: bool = False) -> FloatArray:
         """Unit vectors of decoded images (b, channels, size, size), float32 (b, dimensions).

@@ -199,7 +199,7 @@ def embed_parts(settings: EmbedSettings, context: Context) -> None:
             context.folder / "embeddings" / settings.network / name,
             base=network.name,
             members=[],
-            threads=context.engine.threads,
+            threads=context.engine.embedders,
             device=context.engine.device,
             force=True,
             progress=_under(f"embed {name}", context.progress),

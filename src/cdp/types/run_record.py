@@ -207,6 +207,30 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Figure = Figure()
 
 
+class AgreementPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What one bar gives where nobody is known: how far two halves of the models agree, and the share of images in groups."""
+
+    threshold: float
+    agreement: float
+    coverage: float
+
+
+class HalvesAgreement(msgspec.Struct, frozen=True, kw_only=True):
+    """The bars tried without labels and the one chosen.
+
+    Attributes:
+        chosen: for the whole models.
+        halves: the bar at which two halves of the models agree best.
+        agreement: pairwise F between them at that bar.
+        curve: all bars.
+    """
+
+    chosen: float
+    halves: float
+    agreement: float
+    curve: list[AgreementPoint] = []
+
+
 class CalibrationBin(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs that were given about one probability: how many, their mean probability, and the share that is one identity."""
 
@@ -284,6 +308,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         headline: None without networks or probe images.
         tuning: None if the threshold was given.
         expected: None if no identity among the unlabeled images is known.
+        unsupervised: how the bar was chosen where nobody is known; else None.
         calibration: of the pairs' probabilities, on the same known images.
         mediator: None if nothing was fitted, as for a vote.
         earlier_rounds: labels of the rounds before the last, in order.
@@ -294,6 +319,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     headline: Headline | None = None
     tuning: Tuning | None = None
     expected: Expectation | None = None
+    unsupervised: HalvesAgreement | None = None
     calibration: list[CalibrationBin] = []
     mediator: MediatorFigures | None = None
     earlier_rounds: list[LabelFigures] = []

@@ -225,10 +225,13 @@ def test_the_mediator_may_not_depend_on_the_order_of_a_pair(split, model):
         ({"memory_budget": "lots"}, "'lots' is not a size"),
         ({"seed": -1}, r"^CDP\(seed=-1\): a whole number, 0 or more\.$"),
         ({"threads": -1}, r"^threads = -1: a number of threads from 0 to 4096\.$"),
-        ({"mediator": "vot"}, r'^mediator = "vot": choose one of trees, mlp, vote\. Did you mean vote\?$'),
+        (
+            {"mediator": "vot"},
+            r'^mediator = "vot": choose one of trees, mlp, vote, similarity\. Did you mean vote\?$',
+        ),
         (
             {"mediator": 3},
-            r'^CDP\(mediator=3\): give "mlp", "trees", "vote", a trained Mediator, or a classifier',
+            r'^CDP\(mediator=3\): give "mlp", "trees", "vote", "similarity", a trained Mediator, or a classifier',
         ),
         ({"mediator": "vote", "quorum": 9}, "the committee has 2 members"),
         ({"train_on": "validation"}, "fit is given one part only, and trains on it; leave train_on out"),
@@ -344,9 +347,9 @@ def test_fit_predict_without_identities_says_what_to_do(split):
     blind = Views(split.unlabeled.base, split.unlabeled.committee)
     for y in (None, np.full(blind.n_images, -1)):
         with pytest.raises(
-            InputError, match='none is given: give y, -1 where unknown, or use mediator="vote"'
+            InputError, match="none is given: give y, -1 where unknown, or leave mediator out"
         ):
-            CDP(k=10).fit_predict(blind, y)
+            CDP(k=10, mediator="mlp").fit_predict(blind, y)
 
 
 def test_too_few_known_identities_are_a_note(split):

@@ -1,0 +1,81 @@
+"""Similarity on one scale for all models: how many spreads of random pairs a pair lies above them. Not in the paper.
+
+A cosine of 0.5 is far above chance in one model and quite common in another. Random pairs are nearly all of two identities, so
+their similarities say what chance gives. Center and spread are the median and the distance to the lower 16 % quantile: the few
+random pairs that are one identity lie above, and do not count. The models' standard similarities are averaged, and the average is
+standardized in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cdp.graph.exact import similarities
+from cdp.types import Embeddings, Pairs, Views
+from cdp.types.arrays import AnyArray, FloatArray, IntArray
+
+SOFTNESS = 0.3
+"""Standard similarity over which the doubt about a pair falls from 0.73 to 0.27, around the bar."""
+
+_RANDOM_PAIRS = 200_000
+_LOWER = 0.1587
+_SMALLEST_SPREAD = 1e-6
+_PAIRS_PER_BLOCK = 65_536
+
+
+@dataclass(frozen=True)
+class Background:
+    """Center and spread of random pairs: of every model, and of the models' average."""
+
+    models: tuple[tuple[float, float], ...]
+    average: tuple[float, float]
+
+
+def measure_background(views: Views, seed: int = 0) -> Background:
+    """How similar random pairs of images are, in every model and on average."""
+    generator = np.random.default_rng([seed, 8])
+    ids = generator.integers(0, views.n_images, (_RANDOM_PAIRS, 2)).astype(np.int32)
+    ids = ids[ids[:, 0] != ids[:, 1]]
+    seen = [_similarities(model, ids) for model in views]
+    models = tuple(_center_and_spread(values) for values in seen)
+    return Background(models, _center_and_spread(_average(seen, models)))
+
+
+def standard_similarities(views: Views, pairs: Pairs, background: Background) -> FloatArray:
+    """Of every pair, in all models together, float32 (m,)."""
+    out = np.empty(len(pairs), np.float32)
+    center, spread = background.average
+    for start in range(0, len(pairs), _PAIRS_PER_BLOCK):
+        rows = slice(start, start + _PAIRS_PER_BLOCK)
+        seen = [similarities(model, pairs.ids[rows]) for model in views]
+        out[rows] = (_average(seen, background.models) - center) / spread
+    return out
+
+
+def soften(standard: FloatArray, bar: float) -> FloatArray:
+    """The doubt about pairs: one half at the bar, and soon nothing above it, float32 (m,).
+
+    Soft, because average linkage of a hard yes or no could not tell close groups from closer ones.
+    """
+    with np.errstate(over="ignore"):
+        doubt = 1 / (1 + np.exp((standard.astype(np.float64) - bar) / SOFTNESS))
+    return doubt.astype(np.float32)
+
+
+def _similarities(model: Embeddings, ids: IntArray) -> FloatArray:
+    blocks = range(0, len(ids), _PAIRS_PER_BLOCK)
+    return np.concatenate([similarities(model, ids[start : start + _PAIRS_PER_BLOCK]) for start in blocks])
+
+
+def _center_and_spread(values: AnyArray) -> tuple[float, float]:
+    lower, center = np.quantile(values, [_LOWER, 0.5]).tolist()
+    return center, max(center - lower, _SMALLEST_SPREAD)
+
+
+def _average(seen: list[FloatArray], models: tuple[tuple[float, float], ...]) -> AnyArray:
+    total = np.zeros(len(seen[0]))
+    for values, (center, spread) in zip(seen, models, strict=True):
+        total += (values - center) / spread
+    return total / len(seen)

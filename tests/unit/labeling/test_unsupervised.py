@@ -1,0 +1,141 @@
+"""Labels where nobody is known: the bar on which two halves of the models agree."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from tests import reference
+from tests.unit.consensus.test_standard_similarity import make_views
+
+from cdp import CDP, Labels, Views, measure_labels
+from cdp.consensus.settings import ConsensusSettings
+from cdp.engine import Engine
+from cdp.errors import InputError
+from cdp.evaluate.label_figures import measure_agreement
+from cdp.labeling.pipeline import label
+from cdp.labeling.unsupervised import BARS, cut_in_two, lower_end
+from cdp.labeling.workspace import Workspace
+
+SETTINGS = ConsensusSettings.of(k=8)
+
+
+def hide(views):
+    return Views(views.base, views.committee)
+
+
+def pairwise_f(labeling, views):
+    return measure_labels(labeling.labels, views.identities).discards_kept.pairwise.f or 0.0
+
+
+@pytest.fixture(scope="module")
+def views():
+    return make_views(n_people=60, per_person=5, models=2)
+
+
+@pytest.fixture(scope="module")
+def labeling(views):
+    return label(hide(views), SETTINGS)
+
+
+def test_agreement_of_groupings_equals_the_equation():
+    generator = np.random.default_rng(0)
+    for size in (2, 5, 30):
+        first, second = (Labels.from_array(generator.integers(-1, max(2, size // 3), size)) for _ in range(2))
+        expected = reference.agreement_of_groupings(first.labels, second.labels)
+        assert measure_agreement(first, second) == pytest.approx(expected)
+        assert measure_agreement(second, first) == pytest.approx(expected)
+    with pytest.raises(InputError, match="30 and 2 labels; both must be of the same images"):
+        measure_agreement(first, Labels.from_array(np.array([0, 0])))
+
+
+@pytest.mark.parametrize(("hits", "count"), [(0, 4), (3, 4), (4, 4), (500, 1000)])
+def test_lower_end_is_wilsons(hits, count):
+    twin = binomtest(hits, count).proportion_ci(0.95, method="wilson").low
+    assert lower_end(hits / count, count) == pytest.approx(twin, abs=1e-4)
+    assert lower_end(0.5, 0) == 0
+
+
+def test_halves_are_even_and_odd_dimensions_and_nothing_is_copied(views):
+    first, second = cut_in_two(views)
+    for whole, even, odd in zip(views, first, second, strict=True):
+        assert np.shares_memory(whole.source, even.source)
+        np.testing.assert_array_equal(even.source, whole.source[:, 0::2])
+        np.testing.assert_array_equal(odd.source, whole.source[:, 1::2])
+    assert first.names == views.names
+
+
+def test_within_three_points_of_the_best_bar(views, labeling):
+    best = max(
+        pairwise_f(label(hide(views), replace(SETTINGS, mediator="similarity", similar_above=bar)), views)
+        for bar in BARS[::3]
+    )
+    assert pairwise_f(labeling, views) >= best - 0.03
+    assert best > 0.75
+
+
+def test_the_note_and_the_record_say_how_sure_that_is(labeling):
+    found = labeling.unsupervised
+    assert labeling.settings.similar_above == found.chosen
+    assert labeling.settings.mediator == "similarity"
+    assert [point.threshold for point in found.curve] == list(BARS)
+    assert labeling.notes == (
+        f"Nobody is known: similar_above = {found.chosen:g} was chosen, where the groups that two halves of the models make agree "
+        f"best (pairwise F {found.agreement:.3f} between them). That is how stable the groups are, and a little more than how right "
+        "they are: mistakes of both halves do not show.",
+    )
+    assert found.halves <= found.chosen
+    assert labeling.tuning is None
+    assert labeling.expected is None
+
+
+def test_the_same_for_any_number_of_threads(views):
+    one, four = (label(hide(views), SETTINGS, workspace=Workspace(Engine(threads=n))) for n in (1, 4))
+    assert one.unsupervised == four.unsupervised
+    np.testing.assert_array_equal(one.labels.labels, four.labels.labels)
+
+
+def test_a_bar_that_is_given_is_kept(views):
+    found = label(hide(views), replace(SETTINGS, mediator="similarity", similar_above=4.5))
+    assert found.unsupervised is None
+    assert found.settings.similar_above == 4.5
+
+
+def test_the_estimator_needs_no_identities(views, labeling):
+    model = CDP(k=8)
+    labels = model.fit_predict(hide(views))
+    np.testing.assert_array_equal(labels.labels, labeling.labels.labels)
+    array = CDP(k=8).fit_predict(views.base.vectors)
+    assert array.n_images == views.n_images
+
+
+def test_what_cannot_be_cut_in_two_is_said():
+    line = Views(np.random.default_rng(0).normal(size=(40, 1)))
+    with pytest.raises(
+        InputError,
+        match=r"base: one dimension cannot be cut in two to choose the bar; set similar_above yourself \(about 5\)",
+    ):
+        label(line, SETTINGS)
+    flat = np.zeros((40, 4))
+    flat[:, 0] = 1
+    with pytest.raises(InputError, match="base, every other dimension: Embeddings: length zero"):
+        label(Views(flat), SETTINGS)
+
+
+def test_similarity_goes_with_average_linkage():
+    with pytest.raises(InputError, match='mediator = "similarity" goes with grouping = "average"'):
+        ConsensusSettings.of(mediator="similarity", grouping="components")
+
+
+def test_a_collection_of_nobody_known_is_extended_at_the_same_bar(views, tmp_path):
+    from cdp.collection.collection import create_collection
+    from cdp.collection.extension import extend
+
+    rows = np.arange(views.n_images)
+    first, later = (hide(views.take(part)) for part in (rows < 240, rows >= 240))
+    collection = create_collection(tmp_path / "album", first, settings=SETTINGS)
+    bar = collection.settings.similar_above
+    assert bar > 0
+    grown = extend(collection, later)[0]
+    assert (grown.n_images, grown.settings.similar_above) == (300, bar)
+    assert measure_labels(np.array(grown.identity), views.identities).discards_kept.pairwise.f > 0.7
