@@ -28,6 +28,7 @@ def run(words, code=0):
     return result.output.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_a_collection_is_made_corrected_and_extended(home):
     said = run("collect first --labeled known --k 8 --out faces")
     assert "Collection: 80 images" in said

@@ -17,6 +17,7 @@ where `present` is the number of pairs between A and B that are in the graph.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ def agglomerate(
 
     Deviation: the paper takes connected components (`propagate`). Here pairs of a low probability count too, so the
     graph should hold all candidates that are not as good as impossible; `CDP(grouping="average")` keeps those above
-    a tenth of `join_above`.
+    0.01.
 
     Equal means are settled by the larger sum, then by the order of the pairs; only there does the result depend on
     how the images are numbered.
@@ -58,20 +59,49 @@ def agglomerate(
         Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable than
         `join_above`, else `ISOLATED`. The confidence is that of `propagate`, over the pairs above `join_above`.
     """
-    if not 0 < join_above < 1:
-        raise InputError(
-            f"agglomerate(join_above={join_above}): a mean probability between 0 and 1, both excluded."
-        )
+    return next(agglomerate_at(graph, k, [join_above], max_size, constraints))
+
+
+def agglomerate_at(
+    graph: ConsensusGraph,
+    k: int,
+    bars: Sequence[float],
+    max_size: int = 600,
+    constraints: Constraints | None = None,
+) -> Iterator[Labels]:
+    """`agglomerate` with each bar as `join_above`, from the highest to the lowest, at the price of the lowest alone.
+
+    The best two groups are joined first, so what is joined above a bar does not depend on how much lower one goes on.
+    """
+    for join_above in bars:
+        if not 0 < join_above < 1:
+            raise InputError(
+                f"agglomerate(join_above={join_above}): a mean probability between 0 and 1, both excluded."
+            )
     if max_size < 2:
         raise InputError(f"agglomerate(max_size={max_size}): a pseudo-identity has at least 2 images.")
     if k < 1:
         raise InputError(f"agglomerate(k={k}): at least 1 neighbor per image is needed.")
+    falling = sorted(bars, reverse=True)
     if constraints is not None:
         # As judged, confirmed or not: a confirmed pair of two groups must not pull its two images out of them.
         graph = leave_out(graph, constraints)
     probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
     state = separate(graph.n_images, constraints)
-    group = _agglomerate(graph.ids, probability, state, k, join_above, max_size)
+    gone, kept, ends = _agglomerate(graph.ids, probability, state, k, np.array(falling, np.float64), max_size)
+    state = separate(graph.n_images, constraints)
+    for join_above, start, stop in zip(falling, [0, *ends], ends, strict=False):
+        _unite_all(state, kept[start:stop], gone[start:stop])
+        yield _as_labels(graph, probability, state.parent.copy(), join_above, constraints)
+
+
+def _as_labels(
+    graph: ConsensusGraph,
+    probability: DoubleArray,
+    group: IntArray,
+    join_above: float,
+    constraints: Constraints | None,
+) -> Labels:
     size = np.bincount(group, minlength=graph.n_images)[group]
     vouched = np.zeros(graph.n_images, np.bool_)
     vouched[graph.ids[probability > join_above].ravel()] = True
@@ -189,23 +219,8 @@ def _move_link(links: _Links, entry: int, gone: int, kept: int) -> int:
 
 
 @kernel
-def _agglomerate(
-    ids: IntArray,
-    probability: DoubleArray,
-    state: Separation,
-    k: int,
-    join_above: float,
-    max_size: int,
-) -> IntArray:
-    """The group of every image, called after one of its images.
-
-    When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m)
-    times. A heap holds one valid entry per link; a mean that fell since, because a group grew, is put back when it
-    comes up.
-    """
-    n_images = len(state.parent)
-    links = _link_images(ids, probability, n_images)
-    size = np.ones(n_images, np.int32)
+def _heap_of(probability: DoubleArray, join_above: float) -> list[tuple[float, float, int]]:
+    """The pairs above the bar: minus their mean, minus their sum, and their number."""
     heap = [(0.0, 0.0, 0)]
     heap.clear()
     # Not a list comprehension: with one, the compiler drops writes to arrays of the named tuple as dead code.
@@ -213,8 +228,36 @@ def _agglomerate(
         if probability[link] > join_above:
             heap.append((-probability[link], -probability[link], link))  # noqa: PERF401
     heapq.heapify(heap)
+    return heap
+
+
+@kernel
+def _agglomerate(
+    ids: IntArray,
+    probability: DoubleArray,
+    state: Separation,
+    k: int,
+    bars: DoubleArray,
+    max_size: int,
+) -> tuple[IntArray, IntArray, LongArray]:
+    """Which group is gone in every join and which is kept, each called after an image; and how many joins each falling bar allows.
+
+    When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m)
+    times. A heap holds one valid entry per link; a mean that fell since, because a group grew, is put back when it
+    comes up.
+    """
+    links = _link_images(ids, probability, len(state.parent))
+    size = np.ones(len(state.parent), np.int32)
+    joined = np.empty((2, len(size)), np.int32)
+    ends = np.zeros(len(bars), np.int64)
+    n_joined, n_passed = 0, 0
+    join_above = bars[-1]
+    heap = _heap_of(probability, join_above)
     while len(heap) > 0:
         best, _, link = heapq.heappop(heap)
+        while -best <= bars[n_passed]:  # never the last bar: nothing below it is in the heap
+            ends[n_passed] = n_joined
+            n_passed += 1
         if links.present[link] == 0 or -best != links.queued[link]:
             continue
         kept = links.ends[link, 0]
@@ -232,6 +275,9 @@ def _agglomerate(
         _remove(links.table, links.ends, _look_up(links.table, links.ends, kept, gone))
         links.present[link] = 0
         unite(state, kept, gone)
+        joined[0, n_joined] = gone
+        joined[1, n_joined] = kept
+        n_joined += 1
         size[kept] += size[gone]
         entry = links.first[gone]
         while entry >= 0:
@@ -244,5 +290,12 @@ def _agglomerate(
                 if mean > join_above:
                     heapq.heappush(heap, (-mean, -links.total[moved], moved))
             entry = after
+    ends[n_passed:] = n_joined
+    return joined[0, :n_joined].copy(), joined[1, :n_joined].copy(), ends
+
+
+@kernel
+def _unite_all(state: Separation, kept: IntArray, gone: IntArray) -> None:
+    for join in range(len(kept)):
+        unite(state, kept[join], gone[join])
     point_to_roots(state.parent)
-    return state.parent

@@ -12,9 +12,11 @@ from cdp.errors import InputError
 from cdp.kernels import kernel
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray
 
-N_TREES = 60
+# As good as 60 trees of 255 bins and a rate of 0.15, by the probabilities of pairs on LFW and made-up crowds, at half the time.
+N_TREES = 40
 N_LEAVES = 15
-RATE = 0.15
+N_BINS = 63
+RATE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +81,14 @@ def grow_trees(matrix: FloatArray, same: BoolArray, seed: int) -> BoostedTrees:
         max_iter=N_TREES,
         learning_rate=RATE,
         max_leaf_nodes=N_LEAVES,
+        max_bins=N_BINS,
         l2_regularization=1.0,
         early_stopping=False,
         random_state=seed,
     )
-    # One thread: sums over pairs would else be rounded by the number of threads.
-    with threadpool_limits(limits=1):
+    # One thread: sums over pairs would else be rounded by the number of threads. OpenMP's limit is that of the calling thread
+    # alone, so several trees may be grown at once.
+    with threadpool_limits(limits=1, user_api="openmp"):
         model.fit(matrix, same)
     return _as_arrays(model)
 

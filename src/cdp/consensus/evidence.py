@@ -123,8 +123,6 @@ class _ModelEvidence:
     graph: KnnGraph
     mean: FloatArray
     spread: FloatArray
-    by_id: IntArray
-    ranks: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +148,7 @@ class EvidenceSource:
 def prepare_evidence(
     views: Views, graphs: Sequence[KnnGraph], together: KnnGraph, used: tuple[str, ...] = EVIDENCE
 ) -> EvidenceSource:
-    """Sort and sum up what every pair will be asked about; one model alone is not also all models together."""
+    """Sum up what every pair will be asked about; one model alone is not also all models together."""
     prepared = []
     models: list[tuple[Embeddings | None, KnnGraph]] = list(zip(views, graphs, strict=True))
     if len(views) > 1:
@@ -159,9 +157,7 @@ def prepare_evidence(
         half = max(1, graph.k // 2)
         near = KnnGraph(graph.neighbors[:, :half], graph.similarity[:, :half])
         mean, spread = neighbor_distribution(near)
-        order = np.argsort(graph.neighbors, axis=1, kind="stable").astype(np.int32)
-        by_id = np.take_along_axis(graph.neighbors, order, axis=1)
-        prepared.append(_ModelEvidence(embeddings, graph, mean, spread, by_id, order))
+        prepared.append(_ModelEvidence(embeddings, graph, mean, spread))
     return EvidenceSource(tuple(prepared), (*views.names, TOGETHER)[: len(prepared)], used)
 
 
@@ -176,7 +172,7 @@ def extract_evidence(source: EvidenceSource, ids: IntArray) -> FloatArray:
         else:
             np.mean(matrix[:, 0 : width * number : width], axis=1, out=out[:, 0])
         graph = model.graph
-        _fill(ids, model.by_id, model.ranks, graph.similarity, model.mean, model.spread, graph.k // 2, out)
+        _fill(ids, graph.neighbors, graph.similarity, model.mean, model.spread, graph.k // 2, out)
     if len(source.used) < len(BLOCKS):
         matrix = matrix.reshape(len(ids), -1, width)[:, :, source.taken].reshape(len(ids), -1)
     return matrix
@@ -185,48 +181,46 @@ def extract_evidence(source: EvidenceSource, ids: IntArray) -> FloatArray:
 @kernel
 def _fill(
     ids: IntArray,
-    by_id: IntArray,
-    ranks: IntArray,
+    neighbors: IntArray,
     similarity: FloatArray,
     mean: FloatArray,
     spread: FloatArray,
     half: int,
     out: FloatArray,
 ) -> None:
-    k = by_id.shape[1]
+    k = neighbors.shape[1]
     nth = min(_NTH, k - 1)
+    # Where every image is in the list of the first of a pair; pairs come sorted, so a list serves for several.
+    place = np.full(len(neighbors), k, np.int32)
+    listed = -1
     for row in range(len(ids)):
         one = ids[row, 0]
         other = ids[row, 1]
-        rank_one = k
+        if one != listed:
+            if listed >= 0:
+                for rank in range(k):
+                    place[neighbors[listed, rank]] = k
+            for rank in range(k):
+                if neighbors[one, rank] >= 0:
+                    place[neighbors[one, rank]] = rank
+            listed = one
+        rank_one = place[other]
         rank_other = k
         near = 0
         shared = 0
         weighted = 0.0
-        here = 0
-        there = 0
-        # Both lists sorted by id are walked together; ids of missing neighbors are -1 and come first.
-        while here < k or there < k:
-            first = by_id[one, here] if here < k else np.int32(2147483647)
-            second = by_id[other, there] if there < k else np.int32(2147483647)
-            if first == other and here < k:
-                rank_one = ranks[one, here]
-            if second == one and there < k:
-                rank_other = ranks[other, there]
-            if first < second:
-                here += 1
-            elif second < first:
-                there += 1
-            else:
-                if first >= 0:
-                    shared += 1
-                    a = ranks[one, here]
-                    b = ranks[other, there]
-                    weighted += 1.0 / (1 + a + b)
-                    if a < half and b < half:
-                        near += 1
-                here += 1
-                there += 1
+        for rank in range(k):
+            third = neighbors[other, rank]
+            if third == one:
+                rank_other = rank
+            if third < 0:
+                break
+            there = place[third]
+            if there < k:
+                shared += 1
+                weighted += 1.0 / (1 + there + rank)
+                if there < half and rank < half:
+                    near += 1
         cosine = out[row, 0]
         out[row, 1] = cosine - np.float32(0.5) * (mean[one] + mean[other])
         # Where a list is shorter, there is no 10th neighbor: it is as far as can be.

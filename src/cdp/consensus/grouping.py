@@ -60,11 +60,14 @@ def accepted_pairs(scored: ConsensusGraph, labels: Labels, settings: ConsensusSe
 
 
 def at_bar(scored: ConsensusGraph, settings: ConsensusSettings) -> ConsensusGraph:
-    """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own."""
-    if settings.mediator != "vote":
-        kept = is_more_probable(scored.doubt, settings.kept_above)
-    elif settings.grouping == "components":
+    """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own.
+
+    Average linkage keeps the same pairs whatever the bar.
+    """
+    if settings.grouping == "average":
+        return scored
+    if settings.mediator == "vote":
         kept = is_more_similar(scored.doubt, settings.vote_threshold)
     else:
-        return scored
+        kept = is_more_probable(scored.doubt, settings.kept_above)
     return ConsensusGraph(scored.ids[kept], scored.doubt[kept], scored.n_images)

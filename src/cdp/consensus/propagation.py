@@ -401,5 +401,5 @@ def measure_ties(ids: IntArray, doubt: AnyArray, labels: IntArray, keep_below: D
     confidence = np.zeros(len(labels), np.float32)
     for image in range(len(labels)):
         if labels[image] >= 0:
-            confidence[image] = max(0.0, (ties[image, 1] - ties[image, 0]) / most[labels[image]])
+            confidence[image] = max(0.0, (ties[image, 1] - ties[image, 0]) / max(most[labels[image]], 1.0))
     return confidence

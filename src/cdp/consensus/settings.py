@@ -16,7 +16,7 @@ from cdp.input_blocks import ALL_INPUTS, EVIDENCE, PAPER_INPUTS
 from cdp.settings import check_settings, did_you_mean, setting, settings_of
 
 Slice = TypeVar("Slice")
-_NEGLIGIBLE = 0.1
+_NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,10 @@ class GroupingSettings:
     def kept_above(self) -> float:
         """The mediator's probability that a pair must exceed to count when groups are made.
 
-        With grouping average a pair has no bar of its own; one this much less probable than groups must be on average
-        is as good as absent.
+        With grouping average a pair has no bar of its own; one that is far less probable than groups must be on average
+        is as good as absent. It is the same for all bars that are tried, so that one agglomeration serves them all.
         """
-        return _NEGLIGIBLE * self.join_above if self.grouping == "average" else self.threshold
+        return min(_NEGLIGIBLE, self.join_above / 2) if self.grouping == "average" else self.threshold
 
 
 @dataclass(frozen=True)

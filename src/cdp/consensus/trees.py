@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -18,13 +19,13 @@ from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
 from cdp.memory import parse_bytes, rows_within
-from cdp.parallel import map_shared, spans
+from cdp.parallel import map_blocks, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Pairs
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
 FOLDS = 3
-_MOST_TRAINING_PAIRS = 60_000
+_MOST_TRAINING_PAIRS = 30_000
 _PAIRS_PER_BLOCK = 65_536
 
 
@@ -106,8 +107,8 @@ def estimate_probabilities(
     judges: list[tuple[BoostedTrees, ...]] = []
     for number in range(passes):
         if earlier is None:
-            # One after another: their many short steps would wait for one another on threads.
-            judges.append(tuple(_train(evidence, known, seed, fold) for fold in range(FOLDS + 1)))
+            train = partial(_train, evidence, known, seed)
+            judges.append(tuple(map_blocks(train, range(FOLDS + 1), engine.threads)))
             probability = np.full(len(pairs), np.nan, np.float32)
         else:
             judges.append(earlier.judges[number])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from cdp.consensus.agglomeration import agglomerate_at
 from cdp.consensus.grouping import at_bar, group
 from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
@@ -85,19 +86,44 @@ def tune(
         identities: int64 (n,), -1 where unknown.
         settings: how groups are made, and the weight of recall.
         progress: called as the work goes on.
-        engine: bars are tried on as many threads as have room for the pairs.
+        engine: bars of connected components are tried on as many threads as have room for the pairs; average linkage goes
+            through all bars at once.
     """
     engine = engine or Engine()
     bars = BARS[settings.bar_key]
-    room = parse_bytes(engine.memory_budget) // (_BYTES_PER_PAIR * max(1, len(scored)))
+    points = (
+        _measure_joins(scored, identities, settings, bars)
+        if settings.grouping == "average"
+        else _measure_components(scored, identities, settings, bars, engine)
+    )
     curve = []
+    for point in points:
+        curve.append(point)
+        progress("tuning", len(curve), len(bars))
+    curve.sort(key=lambda point: point.threshold)
+    return best_of(curve, settings.bar, settings.recall_weight, settings.precision)
+
+
+def _measure_joins(
+    scored: ConsensusGraph, identities: LongArray, settings: ConsensusSettings, bars: Sequence[float]
+) -> Iterator[TuningPoint]:
+    labels_at = agglomerate_at(scored, settings.k, bars, settings.max_size)
+    for bar, labels in zip(sorted(bars, reverse=True), labels_at, strict=True):
+        yield measure_point(bar, labels, identities, disjoint=settings.disjoint)
+
+
+def _measure_components(
+    scored: ConsensusGraph,
+    identities: LongArray,
+    settings: ConsensusSettings,
+    bars: Sequence[float],
+    engine: Engine,
+) -> Iterator[TuningPoint]:
+    room = parse_bytes(engine.memory_budget) // (_BYTES_PER_PAIR * max(1, len(scored)))
     workers = engine.workers
     if isinstance(workers, int):
         workers = max(1, min(count_threads(workers), room))
-    for point in map_shared(_measure_bar, (scored, identities, settings), bars, workers):
-        curve.append(point)
-        progress("tuning", len(curve), len(bars))
-    return best_of(curve, settings.bar, settings.recall_weight, settings.precision)
+    return map_shared(_measure_bar, (scored, identities, settings), bars, workers)
 
 
 def _measure_bar(shared: tuple[ConsensusGraph, LongArray, ConsensusSettings], bar: float) -> TuningPoint:

@@ -108,6 +108,7 @@ def test_an_extended_graph_is_that_of_all_images(small_views):
             np.testing.assert_array_equal(found.similarity, wanted.similarity)
 
 
+@pytest.mark.slow
 def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(halves, faces, tmp_path):
     known, first, second = halves
     grown, changes = extend(faces, bare(second), retrain_after=1)
@@ -126,6 +127,7 @@ def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(h
     assert list(grown.paths) == [*first.paths, *second.paths]
 
 
+@pytest.mark.slow
 def test_answers_that_are_kept_are_those_that_would_be_given(halves, faces, monkeypatch):
     _, _, second = halves
     few = bare(second.take(slice(0, 2)))
@@ -159,6 +161,7 @@ def open_at(collection):
     return open_collection(collection.folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given", [{"preset": "paper", "threshold": 0.6}, {"mediator": "vote", "vote_threshold": 0.5}]
 )
@@ -204,6 +207,7 @@ def test_a_killed_extension_changes_nothing_and_can_be_done_again(halves, faces,
     assert grown.n_images == len(before) + second.n_images
 
 
+@pytest.mark.slow
 def test_embeddings_are_referred_to_and_checked(halves, tmp_path):
     known, first, second = halves
     bare(first).save(tmp_path / "first")
@@ -236,6 +240,7 @@ def pairwise_f(collection, truth):
     return measure_labels(Labels.from_array(collection.identity), truth).discards_kept.pairwise.f
 
 
+@pytest.mark.slow
 def test_questions_are_about_what_is_wrong_and_end(halves, faces):
     _, first, _ = halves
     truth = first.identities

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import reference
-from cdp.consensus.agglomeration import agglomerate
+from cdp.consensus.agglomeration import agglomerate, agglomerate_at
 from cdp.consensus.propagation import propagate
 from cdp.errors import InputError
 from cdp.types import ConsensusGraph, Fate
@@ -20,6 +20,21 @@ def _graph(edges, n_images):
         np.array([edge[2] for edge in edges], np.float64),
         n_images,
     )
+
+
+def test_all_bars_at_once_are_each_bar_alone():
+    generator = np.random.default_rng(5)
+    for _ in range(20):
+        ends = generator.integers(0, 30, (120, 2))
+        ends = ends[ends[:, 0] != ends[:, 1]]
+        # Few different values, so that many means tie, also with the bars.
+        graph = ConsensusGraph(ends, (generator.integers(0, 11, len(ends)) / 10).astype(np.float64), 30)
+        bars = [0.1, 0.3, 0.2, 0.5, 0.55, 0.9]
+        for bar, labels in zip(sorted(bars, reverse=True), agglomerate_at(graph, 5, bars, 9), strict=True):
+            alone = agglomerate(graph, 5, bar, 9)
+            np.testing.assert_array_equal(labels.labels, alone.labels)
+            np.testing.assert_array_equal(labels.fate, alone.fate)
+            np.testing.assert_array_equal(labels.confidence, alone.confidence)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -76,8 +76,9 @@ def test_which_setting_is_the_bar(given, bar):
     assert settings.bar == getattr(settings, bar)
 
 
-def test_pairs_above_a_tenth_of_the_mean_count_in_average_grouping():
-    assert ConsensusSettings.of(join_above=0.4).kept_above == pytest.approx(0.04)
+def test_average_grouping_keeps_the_same_pairs_whatever_the_bar():
+    assert ConsensusSettings.of(join_above=0.4).kept_above == ConsensusSettings.of(join_above=0.02).kept_above
+    assert ConsensusSettings.of(join_above=0.004).kept_above == 0.002
     assert ConsensusSettings.of("paper", threshold=0.9).kept_above == 0.9
 
 

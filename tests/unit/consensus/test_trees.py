@@ -105,6 +105,7 @@ def test_walked_trees_say_what_the_library_says(n_rows):
         max_iter=15,
         learning_rate=boosted_trees.RATE,
         max_leaf_nodes=boosted_trees.N_LEAVES,
+        max_bins=boosted_trees.N_BINS,
         l2_regularization=1.0,
         early_stopping=False,
         random_state=3,
