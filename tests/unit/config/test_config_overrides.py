@@ -62,7 +62,7 @@ def test_options_become_values(args, expected):
         (
             "--engine.tread 3",
             "--engine.tread is not a key of the recipe. Did you mean --engine.threads? [engine] has device, threads, "
-            "memory_budget and checkpoint_every.",
+            "memory_budget, engine, ray_address and checkpoint_every.",
         ),
         (
             "--consenus.k 3",
@@ -80,7 +80,7 @@ def test_options_become_values(args, expected):
         ("-k 3", "-k: not expected here; a key of the recipe is set by --SECTION.KEY VALUE, e.g. --consensus.k 30."),
         ("--no-tune=true", "--no-tune=true: takes no value; write --no-tune alone."),
         ("--threshold 96", "--threshold = 96: a probability from 0 to 1. Did you mean 0.96?"),
-        ("--mediator mpl", '--mediator = "mpl": choose one of trees, mlp, vote. Did you mean mlp?'),
+        ("--mediator mpl", '--mediator = "mpl": choose one of trees, mlp, vote, similarity. Did you mean mlp?'),
         ("--inputs affinity,x", '--inputs[1] = "x": choose one of relationship, affinity, distribution, common_neighbors.'),
     ],
 )  # fmt: skip

@@ -46,13 +46,13 @@ def test_a_recipe_written_elsewhere_is_read(tmp_path):
         ),
         (
             "[engine]\nthread = 3",
-            "engine.thread is not a key. Did you mean threads? [engine] has device, threads, memory_budget and "
-            "checkpoint_every.",
+            "engine.thread is not a key. Did you mean threads? [engine] has device, threads, memory_budget, "
+            "engine, ray_address and checkpoint_every.",
         ),
         (
             "[engine]\nepochs = 3",
-            "engine.epochs is not a key. It is a key of [train] and [joint]. [engine] has device, threads, memory_budget "
-            "and checkpoint_every.",
+            "engine.epochs is not a key. It is a key of [train] and [joint]. [engine] has device, threads, memory_budget, "
+            "engine, ray_address and checkpoint_every.",
         ),
         (
             "[base]\nfolds = 3",

@@ -65,8 +65,8 @@ def test_numbering_agrees_with_its_twin():
 
 
 def test_every_fate_has_a_sentence_of_its_own():
-    assert [int(fate) for fate in Fate] == [0, 1, 2, 3]
-    assert len({fate.sentence for fate in Fate}) == 4
+    assert [int(fate) for fate in Fate] == [0, 1, 2, 3, 4]
+    assert len({fate.sentence for fate in Fate}) == 5
     assert Fate.NO_ACCEPTED_PAIR.sentence == "no accepted pair"
 
 
@@ -90,7 +90,7 @@ def test_every_fate_has_a_sentence_of_its_own():
             [1.0, 1.0],
             "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them.",
         ),
-        ([0, -1], [0, 4], [1.0, 0.0], "Labels: an unknown fate; it is one of 0, 1, 2, 3."),
+        ([0, -1], [0, 5], [1.0, 0.0], "Labels: an unknown fate; it is one of 0, 1, 2, 3, 4."),
         ([0, -1], [0, 0], [1.0, 0.0], "Labels: exactly the images with fate 0 (labeled) must carry a label."),
         ([0, 0], [0, 2], [1.0, 0.0], "Labels: exactly the images with fate 0 (labeled) must carry a label."),
         ([0], [0], [1.5], "Labels: a confidence lies outside [0, 1]."),
@@ -104,7 +104,7 @@ def test_refusals(labels, fate, confidence, message):
 
 
 @pytest.mark.parametrize("fate", [-1, 1.7])
-def test_a_fate_that_is_none_of_the_four_is_refused(fate):
+def test_a_fate_that_is_none_of_the_known_is_refused(fate):
     with pytest.raises(InputError, match="unknown fate"):
         Labels(np.array([0, -1]), np.array([0, fate]), np.array([1.0, 0.0]))
 
