@@ -66,7 +66,7 @@ def score_by_trees(
     if settings.disjoint and seem_to_overlap(candidates, known):
         notes.append(_OVERLAP)
     inputs = [work.cache.hash_views(views), work.cache.hash(known), work.cache.hash(pairs.ids)]
-    key = step_key("trees", 1, slice_of(settings, MediatorSettings), inputs, seed)
+    key = step_key("trees", 2, slice_of(settings, MediatorSettings), inputs, seed)
     judged = work.cache.get("trees", key, ConsensusGraph) if given is None and not keep else None
     answers = None
     if judged is None:
