@@ -236,6 +236,7 @@ def create_collection(
             seed=seed,
             n_trained=labeling.judged.together.n_images,
             known_names={str(number): name for number, name in (names or {}).items()},
+            notes=labeling.notes,
         )
         nothing = np.full(images.n_images, -1, np.int32)
         write_groups(partial, start, nothing, {}, "created")

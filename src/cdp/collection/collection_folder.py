@@ -47,6 +47,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         seed: of everything random.
         n_trained: images among which trees were trained.
         known_names: identity number of a known person -> name; the number itself where there is none.
+        notes: what labeling said when the collection was made, such as how the bar was chosen and how sure that is.
     """
 
     batches: tuple[int, ...]
@@ -58,6 +59,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     n_trained: int
     known_names: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
 
     @property
     def newest(self) -> int:

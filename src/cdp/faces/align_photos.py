@@ -255,8 +255,9 @@ def write_tables(made: AlignedFaces, photos: Manifest, folder: Path, target: Pat
     write_csv(
         folder / DROPPED, _measures(made.dropped, where) | {"reason": [face.reason for face in made.dropped]}
     )
-    one, other = made.different.T.tolist() if len(made.different) else ([], [])
-    write_csv(folder / DIFFERENT, {"kind": ["different"] * len(one), "image": one, "other": other})
+    # As `cdp.collection.correction_tables` reads them; by path, so that they hold in a collection of several batches too.
+    one, other = ([made.manifest.locations[row] for row in rows] for rows in made.different.T.tolist())
+    write_csv(folder / DIFFERENT, {"kind": ["different"] * len(one), "path": one, "other_path": other})
 
 
 def _measures(faces: Sequence[Face], where: Sequence[str]) -> Columns:

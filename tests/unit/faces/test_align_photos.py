@@ -85,7 +85,8 @@ def test_every_face_is_found_cut_out_and_listed(tmp_path, photos):
     assert same.names is not None
     assert same.identities.tolist() == [-1, -1, -1, 1, 3, 5]
     with (tmp_path / "faces/different.csv").open() as file:
-        assert next(csv.DictReader(file)) == {"kind": "different", "image": "0", "other": "1"}
+        one, other = made.manifest.locations[:2]
+        assert next(csv.DictReader(file)) == {"kind": "different", "path": one, "other_path": other}
     with (tmp_path / "faces/faces.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert rows[3]["photo"] == "../photos/b.png"

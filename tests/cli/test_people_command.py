@@ -1,0 +1,200 @@
+"""`cdp people`: from photos to people in one command, and more photos later."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+pytest.importorskip("onnxruntime", reason="models need the extra onnx")
+pytest.importorskip("onnx")
+
+from tests.onnx_builders import embedder, marker_detector
+
+from cdp.cli.main import app
+from cdp.collection.collection import open_collection
+from cdp.collection.correction_tables import read_correction_table
+from cdp.data.manifest_tables import read_some_columns
+from cdp.data.manifests import read_manifest
+from cdp.data.views import read_views
+from cdp.review.thumbnails import Pictures
+from cdp.run.photo_album import AlbumModels, choose_models
+
+RELATIVE = np.array([[0.35, 0.45], [0.65, 0.45], [0.5, 0.6], [0.38, 0.75], [0.62, 0.75]])
+SIDE, PLACES = 48, ((0, 0), (64, 64))
+
+
+def call(words):
+    return CliRunner().invoke(app, words.split())
+
+
+def said(result):
+    return " ".join((result.stdout + result.stderr).split())
+
+
+def photograph(file: Path, people, shot: int) -> None:
+    """A photo of drawn people from left to right, each with the mark that the toy detector looks for."""
+    noise = np.random.default_rng([shot, *people])
+    photo = np.full((128, 128, 3), 60, np.uint8)
+    for person, (x, y) in zip(people, PLACES, strict=False):
+        pattern = np.random.default_rng(person).integers(0, 220, (4, 4, 3)).repeat(12, 0).repeat(12, 1)
+        photo[y : y + SIDE, x : x + SIDE] = np.clip(pattern + noise.normal(0, 12, pattern.shape), 0, 220)
+        photo[y : y + 8, x : x + 8] = (0, 255, SIDE)
+    file.parent.mkdir(exist_ok=True)
+    Image.fromarray(photo).save(file)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Six people, each on one photo with every one of three others; a landscape; a detector and two models."""
+    monkeypatch.chdir(tmp_path)
+    for shot, people in enumerate((one, (one + step) % 6) for step in (1, 2, 3) for one in range(6)):
+        photograph(Path(f"photos/{people[0]}{people[1]}.png"), people, shot)
+    photograph(Path("photos/landscape.png"), (), 0)
+    marker_detector(tmp_path / "models/scrfd.onnx", RELATIVE)
+    for seed, name in enumerate(("arcface", "sface")):
+        embedder(tmp_path / f"models/{name}.onnx", size=112, dimensions=24, seed=seed)
+    return tmp_path
+
+
+def people_of(collection):
+    """Identity numbers by who is truly on the crops, from the photos' names and the order from left to right."""
+    found: dict[str, list[int]] = {}
+    photos: list[str] = []
+    for folder in sorted(Path("album").glob("faces-*")):
+        photos += read_some_columns(folder / "faces.csv", lambda _file, _header: ["photo"])["photo"]
+    before = ""
+    for photo, identity in zip(photos, collection.identity.tolist(), strict=True):
+        found.setdefault(Path(photo).stem[1 if photo == before else 0], []).append(identity)
+        before = photo
+    return found
+
+
+@pytest.mark.slow
+def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
+    # What a killed run leaves does not count.
+    assert call("align photos --ready all --out album/faces-0001 --threads 1 --quiet").exit_code == 0
+    first = call("people photos --models models --out album --threads 1")
+    assert first.exit_code == 0, first.output
+    assert "19 new photos, 36 faces; 18 pairs of them are on one photo and kept apart." in said(first)
+    assert "Nobody is known: similar_above = " in said(first)
+    assert "Next: cdp review album/people" in said(first)
+    people = open_collection("album/people")
+    who = people_of(people)
+    assert all(len(set(numbers)) == 1 for numbers in who.values()), who
+    assert len({numbers[0] for numbers in who.values()} - {-1}) == 6
+    assert len(people.constraints.cannot) == 18
+    # The review page finds the pictures from any folder.
+    monkeypatch.chdir(home / "models")
+    assert Pictures(open_collection(home / "album/people").paths).thumbnail(35)
+    monkeypatch.chdir(home)
+
+    before = sorted((one, one.stat().st_mtime_ns) for one in Path("album").rglob("*"))
+    nothing = call("people photos --models models --out album --threads 1")
+    assert nothing.exit_code == 0, nothing.output
+    assert said(nothing).startswith("No photo is new. Collection: 36 images, 6 identities")
+    assert sorted((one, one.stat().st_mtime_ns) for one in Path("album").rglob("*")) == before
+
+    photograph(Path("photos/05.png"), (0, 5), 99)
+    photograph(Path("photos/13x.png"), (1, 3), 98)
+    second = call("people photos --models models --out album --threads 1")
+    assert second.exit_code == 0, second.output
+    assert "2 new photos, 4 faces; 2 pairs of them are on one photo and kept apart." in said(second)
+    assert len(open_collection("album/people").constraints.cannot) == 20
+    grown = people_of(open_collection("album/people"))
+    assert {one: numbers[0] for one, numbers in grown.items()} == {one: n[0] for one, n in who.items()}
+    assert all(len(set(numbers)) == 1 for numbers in grown.values()), grown
+
+    embedder(home / "models/sface.onnx", size=112, dimensions=24, seed=7)
+    photograph(Path("photos/24x.png"), (2, 4), 97)
+    other = call("people photos --models models --out album")
+    assert other.exit_code == 2
+    assert (
+        "album was made with other models: arcface, sface, base arcface; now they are arcface, sface"
+        in said(other)
+    )
+
+
+@pytest.mark.slow
+def test_the_pairs_that_align_writes_are_corrections_that_groups_keep(home):
+    """By hand, the same steps: `different.csv` of `cdp align` is a table for --corrections."""
+    for words in (
+        "align photos --detector models/scrfd.onnx --out faces --threads 1 --quiet",
+        "embed faces --model models/arcface.onnx --out views --threads 1 --quiet",
+        "collect views --corrections faces/different.csv --mediator vote --k 3 --threads 1 --out people --quiet",
+    ):
+        result = call(words)
+        assert result.exit_code == 0, result.output
+    views = read_views("views")
+    pairs = [one.images for one in read_correction_table("faces/different.csv", 36, views.paths)]
+    assert pairs == [(row, row + 1) for row in range(0, 36, 2)]
+    people = open_collection("people")
+    assert [one.images for one in people.corrections] == pairs
+    assert not any(people.identity[one] == people.identity[other] >= 0 for one, other in pairs)
+
+
+def test_a_table_without_pairs_is_one_without_corrections(home):
+    photograph(Path("alone/0.png"), (0,), 0)
+    assert call("align alone --detector models/scrfd.onnx --out faces --quiet").exit_code == 0
+    assert read_correction_table("faces/different.csv", 1, read_manifest("faces").locations) == []
+
+
+def test_too_few_faces_are_not_the_beginning_of_an_album(home):
+    photograph(Path("few/0.png"), (0, 1), 0)
+    result = call("people few --models models --out album --threads 1")
+    assert result.exit_code == 2
+    assert "2 faces of 1 photos are too few to begin an album with" in said(result)
+    assert "give photos with 21 faces or more." in said(result)
+
+
+def test_models_are_told_by_what_they_are(home):
+    (home / "models/genderage.onnx").write_bytes(b"no embedding model, and not even opened")
+    models = home / "models"
+    chosen = choose_models(models)
+    assert chosen == AlbumModels(models / "scrfd.onnx", (models / "arcface.onnx", models / "sface.onnx"))
+    assert choose_models(models, base="sface").embedding == (models / "sface.onnx", models / "arcface.onnx")
+    (models / "scrfd.onnx").rename(home / "elsewhere.onnx")
+    assert choose_models(models).detector is None
+    assert choose_models(models, detector=home / "elsewhere.onnx").detector == home / "elsewhere.onnx"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            "--models nowhere --out album",
+            "nowhere: no such folder; give the folder that holds your .onnx models.",
+        ),
+        ("--models photos --out album", "photos: holds no embedding model; put one there as .onnx"),
+        (
+            "--models models --base glint --out album",
+            "--base glint: no embedding model of models has this name; there are arcface, sface.",
+        ),
+        (
+            "--models two --out album",
+            "two/a.onnx and two/b.onnx are detectors; say which one to use by --detector FILE.",
+        ),
+        (
+            "--models models --out photos/album",
+            "--out photos/album lies in photos, and its faces would be taken for photos;",
+        ),
+        (
+            "--models models --out models",
+            "models holds arcface.onnx and so is no album; choose another name.",
+        ),
+        (
+            "--models faceless --out album",
+            "There is no detector: give one as --detector FILE.onnx, or say --ready all",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_written(home, words, sentence):
+    for name in "ab":
+        marker_detector(home / f"two/{name}.onnx", RELATIVE)
+    embedder(home / "faceless/arcface.onnx", size=112)
+    result = call(f"people photos {words}")
+    assert result.exit_code == 2, result.output
+    assert sentence in said(result)
+    assert not Path("album/people").exists()
+    assert not Path("photos/album").exists()
