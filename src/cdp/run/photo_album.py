@@ -15,6 +15,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -139,8 +140,8 @@ def add_photos(
     if people is not None:
         # A run that was killed between extending and this has it done now.
         people, _ = _keep_apart(people, _part(place, "faces", number - 1))
-        photos_seen = _photos_of([_part(place, "faces", one) for one in range(1, number)])
-        is_new = np.array([one not in photos_seen for one in _full_paths(photos)])
+        seen = _photos_of([_part(place, "faces", one) for one in range(1, number)])
+        is_new = np.array([one not in seen for one in _full_paths(photos)])
         if not is_new.any():
             return Album(people)
         photos = photos.take(is_new)
@@ -148,29 +149,13 @@ def add_photos(
     if people is not None:
         _check_models(place, embedders)
     faces, views = _part(place, "faces", number), _part(place, "views", number)
-    made = align_faces(
-        photos,
-        models.detector,
-        faces,
-        settings,
-        threads=work.engine.threads,
-        device=work.engine.device,
-        force=True,
-        progress=work.progress,
-    )
+    how: dict[str, Any] = {"threads": work.engine.threads, "force": True, "progress": work.progress}
+    made = align_faces(photos, models.detector, faces, settings, device=work.engine.device, **how)
     if people is None:
         _check_number(len(made.faces), len(photos))
     # The review page looks for pictures from wherever it is started.
     located = tuple(str(faces.absolute() / path) for path in made.manifest.locations)
-    embedded = embed_images(
-        replace(made.manifest, locations=located),
-        embedders,
-        views,
-        threads=work.engine.threads,
-        force=True,
-        progress=work.progress,
-    )
-    notes = tuple(embedded.notes)
+    notes = tuple(embed_images(replace(made.manifest, locations=located), embedders, views, **how).notes)
     if people is None:
         apart = _different_faces(faces, 0)
         people = create_collection(place / PEOPLE, views, corrections=apart, seed=seed, workspace=work)
