@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CDP": "cdp.labeling.estimator",
     "CdpError": "cdp.errors",
+    "Collection": "cdp.collection.collection",
     "ConsensusGraph": "cdp.types",
     "Embeddings": "cdp.types",
     "Fate": "cdp.types",
@@ -29,20 +30,31 @@ _HOMES = {
     "PaperMLP": "cdp.consensus.mlp",
     "Views": "cdp.types",
     "agglomerate": "cdp.consensus.agglomeration",
+    "append_corrections": "cdp.collection.corrections",
     "candidate_pairs": "cdp.consensus.pairs",
     "collect_opinions": "cdp.consensus.pair_features",
+    "create_collection": "cdp.collection.collection",
     "diffuse": "cdp.consensus.soft_labels",
+    "extend": "cdp.collection.extension",
     "knn_graph": "cdp.graph.search",
     "measure_labels": "cdp.evaluate.label_figures",
     "measure_pairs": "cdp.evaluate.label_figures",
+    "open_collection": "cdp.collection.collection",
     "propagate": "cdp.consensus.propagation",
     "read_manifest": "cdp.data.manifests",
+    "regroup": "cdp.collection.collection",
     "split_by_identity": "cdp.data.split",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]
 
 if TYPE_CHECKING:
+    from cdp.collection.collection import Collection as Collection
+    from cdp.collection.collection import create_collection as create_collection
+    from cdp.collection.collection import open_collection as open_collection
+    from cdp.collection.collection import regroup as regroup
+    from cdp.collection.corrections import append_corrections as append_corrections
+    from cdp.collection.extension import extend as extend
     from cdp.consensus.agglomeration import agglomerate as agglomerate
     from cdp.consensus.mediator import Mediator as Mediator
     from cdp.consensus.mlp import PaperMLP as PaperMLP

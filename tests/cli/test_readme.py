@@ -86,6 +86,7 @@ def test_commands_and_snippets_of_the_readme_run(folder):
         "work/labels/labels.csv",
         "work2/labels/labels.csv",
         "labels/report.html",
+        "people.csv",
     ):
         assert (folder / name).is_file()
     (snippet,) = blocks(README, "python")
