@@ -55,5 +55,5 @@ def test_a_collection_is_made_corrected_and_extended(home):
 
 
 def test_wrong_input_is_said(home):
-    assert "Nothing to learn from" in run("collect first --out faces", 2)
+    assert "Nothing to learn from" in run("collect first --mediator mlp --out faces", 2)
     assert "first: this folder holds Views, not Collection" in run("extend first second", 2)
