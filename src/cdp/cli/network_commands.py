@@ -59,7 +59,7 @@ _FLAGS = {"color": "--color/--grey", "enlarge": "--enlarge", "tensorboard": "--t
 _SIBLINGS = Annotated[
     float,
     typer.Option(
-        help="Groups that are one identity with a greater probability are not told apart; 1 = all are.",
+        help="Groups that are one identity with a greater probability are no negatives of each other; 1 = all groups are negatives.",
         min=0,
         max=1,
     ),

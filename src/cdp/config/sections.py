@@ -184,8 +184,8 @@ class JointSection(_Training):
     )
     siblings: float = setting(
         1.0,
-        "Groups that are one identity with a greater mean probability are not told apart in training, e.g. 0.005 where many "
-        "identities are split; 1 = all groups are, as in the paper.",
+        "Groups that are one identity with a greater mean probability are no negatives of each other in training, e.g. 0.005 where many "
+        "identities are split; 1 = all groups are negatives, as in the paper.",
         meaning="a probability",
         above=0,
         high=1,

@@ -36,13 +36,13 @@ class KnownPairs:
     Attributes:
         first, second: int32 (m,), the fold of either end's identity; -1 = unknown.
         same: bool (m,), both ends are known and one identity.
-        teaches: bool (m,), a training pair.
+        is_training: bool (m,), a training pair.
     """
 
     first: IntArray
     second: IntArray
     same: BoolArray
-    teaches: BoolArray
+    is_training: BoolArray
 
 
 def known_pairs(pairs: Pairs, identities: LongArray, *, complete: bool, seed: int) -> KnownPairs:
@@ -181,7 +181,7 @@ class _Evidence:
 
 def _train(evidence: _Evidence, known: KnownPairs, seed: int, fold: int) -> BoostedTrees:
     """Trees trained on the pairs that no identity of the fold takes part in; on all training pairs for fold `FOLDS`."""
-    rows = np.flatnonzero(known.teaches & (known.first != fold) & (known.second != fold))
+    rows = np.flatnonzero(known.is_training & (known.first != fold) & (known.second != fold))
     if len(rows) > _MOST_TRAINING_PAIRS:
         rows = np.sort(
             np.random.default_rng([seed, 7, fold]).choice(rows, _MOST_TRAINING_PAIRS, replace=False)

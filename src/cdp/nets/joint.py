@@ -32,7 +32,7 @@ class PseudoPart:
         manifest: its images; their true identities are never looked at.
         labels: one per row; -1 = discarded, not used.
         soft: distributions over the pseudo-identities, sparse (n, C), instead of one label per image.
-        siblings: sparse (C, C), pseudo-identities that may be one, which are not told apart; not used with soft labels, or with
+        siblings: sparse (C, C), pseudo-identities that may be one, which are no negatives of each other; not used with soft labels, or with
             sampled or sharded classes.
         teachers: views of the same images by other networks, which the network is to follow; None = no distillation.
     """

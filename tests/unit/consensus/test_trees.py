@@ -157,14 +157,14 @@ def test_second_order_evidence_is_what_its_definition_says(few):
         np.testing.assert_allclose(found[row], slow_second_order(table, one, other), rtol=1e-4, atol=1e-4)
 
 
-def test_what_teaches_depends_on_whether_the_disjoint(few):
+def test_training_pairs_depend_on_whether_known_and_unknown_are_disjoint(few):
     pairs = candidate_pairs(knn_graph(few.base, 5))
     identities = np.where(np.arange(few.n_images) % 2, few.identities, -1)
     known = identities[pairs.ids] >= 0
     complete = known_pairs(pairs, identities, complete=True, seed=0)
-    np.testing.assert_array_equal(complete.teaches, known.any(axis=1))
+    np.testing.assert_array_equal(complete.is_training, known.any(axis=1))
     np.testing.assert_array_equal(
-        known_pairs(pairs, identities, complete=False, seed=0).teaches, known.all(axis=1)
+        known_pairs(pairs, identities, complete=False, seed=0).is_training, known.all(axis=1)
     )
     assert not complete.same[~known.all(axis=1)].any()
     people = {}
