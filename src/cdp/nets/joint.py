@@ -74,8 +74,8 @@ def read_pseudo_part(
         manifest: the images that were labeled.
         path: the labels.
         soft: use `soft_labels.npz` of the folder (`cdp label --soft-depth`).
-        siblings: pseudo-identities that are one with a greater probability (`split_groups.csv` of the folder) are not told
-            apart; 1 = all are.
+        siblings: pseudo-identities that are one with a greater probability (`split_groups.csv` of the folder) are no
+            negatives of each other; 1 = all are negatives.
         teachers: views of the same images by other networks, for distillation.
     """
     with reading(path):
