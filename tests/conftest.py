@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def fewer_trees(request, monkeypatch):
     """As many as tiny data needs; the quality of labels is measured with all of them."""
-    if "quality" not in request.path.parts:
+    if "quality" not in request.path.parts and not request.node.get_closest_marker("all_trees"):
         monkeypatch.setattr(boosted_trees, "N_TREES", 15)
 
 

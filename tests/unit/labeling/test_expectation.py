@@ -88,6 +88,7 @@ def test_ties_are_means_over_the_pairs_a_graph_can_hold(rows, k, seed):
         assert value == pytest.approx(sum(between) / max(possible, len(between)), abs=1e-6)
 
 
+@pytest.mark.all_trees
 def test_expectation_and_confidence_hold_on_images_nobody_looked_at(large_split):
     labeling = label(large_split.unlabeled, ConsensusSettings.of(k=10), labeled=[large_split.labeled])
     truth, found = large_split.unlabeled.identities, labeling.labels.labels
@@ -107,7 +108,7 @@ def test_expectation_and_confidence_hold_on_images_nobody_looked_at(large_split)
         confidence >= np.median(confidence[found >= 0]),
     ):
         rows = half & (found >= 0)
-        assert share[rows].mean() - 0.25 < confidence[rows].mean() < share[rows].mean() + 0.03, "not too sure"
+        assert share[rows].mean() - 0.2 < confidence[rows].mean() < share[rows].mean() + 0.03, "not too sure"
     assert sum(one.pairs for one in labeling.calibration) > 100
     assert labeling.calibration[0].same < 0.2 < 0.8 < labeling.calibration[-1].same
 
