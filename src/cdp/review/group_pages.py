@@ -109,17 +109,7 @@ def group_page(view: View, group: int, number: int, notice: Html | None) -> str:
         element("span", "Selected:", class_="more"),
         button("Split off", "s", kind="main", value="split"),
         button("Not this person", "x", value="out"),
-        field(
-            "text",
-            "target",
-            placeholder="Name or number",
-            aria_label="Move to",
-            list="people",
-            data_key="m",
-            autocomplete="off",
-        ),
-        button("Move there", value="move"),
-        button("Reject", "r", value="reject"),
+        *_move_or_reject(),
         element("span", class_="gap"),
         button("All shown are one person", "c", value="confirm"),
         class_="actions sticky",
@@ -183,17 +173,7 @@ def alone_page(view: View, number: int, notice: Html | None) -> str:
         "div",
         element("span", "Selected:", class_="more"),
         button("One person", "y", kind="main", value="together"),
-        field(
-            "text",
-            "target",
-            placeholder="Name or number",
-            aria_label="Move to",
-            list="people",
-            data_key="m",
-            autocomplete="off",
-        ),
-        button("Move there", value="move"),
-        button("Reject", "r", value="reject"),
+        *_move_or_reject(),
         class_="actions sticky",
     )
     images = form(
@@ -214,6 +194,20 @@ def alone_page(view: View, number: int, notice: Html | None) -> str:
         pager(view, ["alone"], number, n_pages),
         notice=notice,
     )
+
+
+def _move_or_reject() -> list[Html]:
+    """What can be done to selected images on every page that shows some."""
+    target = field(
+        "text",
+        "target",
+        placeholder="Name or number",
+        aria_label="Move to",
+        list="people",
+        data_key="m",
+        autocomplete="off",
+    )
+    return [target, button("Move there", value="move"), button("Reject", "r", value="reject")]
 
 
 def _names(view: View) -> list[str]:
