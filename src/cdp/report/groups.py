@@ -17,11 +17,12 @@ from cdp.types.arrays import LongArray
 MOST_MEMBERS = 10
 MOST_MISSED = 4
 _NO_PICTURE = "(no picture)"
+_NO_ROWS = np.empty(0, np.int64)
 _TITLE = "Groups of images and their labels"
 
 
 def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
-    """Rows of images: groups of all sizes, typical failures, groups that lost images, the least certain."""
+    """Rows of images: groups of all sizes, typical failures, groups that lost images, the least certain, and pairs that may be one."""
     if survey is None or not len(survey.sizes):
         return section("groups", _TITLE, paragraph("There are no groups to show."))
     known = survey.identities is not None
@@ -52,6 +53,7 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
             "Look here first when checking labels by hand.",
             selection["uncertain"],
         ),
+        show.split_groups(),
     ]
     return section(
         "groups",
@@ -150,6 +152,18 @@ class _Gallery:
             rows.append(self._row(name, about, groups[:4].tolist(), missed))
         reading = "Every row is one true identity; a gap separates its groups."
         return _titled("Typical failure: one identity in several groups", reading, rows)
+
+    def split_groups(self) -> Html | None:
+        """Two groups per row that may be one identity, the most probable first."""
+        rows = []
+        for one, other, probability in self.artifacts.split_groups:
+            about = f"{int(self.survey.sizes[one])} and {int(self.survey.sizes[other])} images, probability {probability:.2f}"
+            rows.append(self._row(f"labels {one} and {other}", about, [one, other], _NO_ROWS))
+        reading = (
+            "Pairs of groups with the greatest mean probability, just short of being joined; split_groups.csv lists them all, and "
+            "mixed_groups.csv the groups with most doubtful pairs."
+        )
+        return _titled("Groups most likely to be one identity", reading, rows)
 
     def _row(self, name: str, about: str, groups: Sequence[int], missed: LongArray) -> Html:
         most = max(3, MOST_MEMBERS // len(groups))
