@@ -158,6 +158,6 @@ def known_among_strangers(candidates: KnnGraph, known: LongArray) -> tuple[float
 def seem_unlike(found: float, chance: float) -> bool:
     """Whether shares of known strangers differ too much for known and unlabeled images to be of one kind.
 
-    Their odds were 0.9 to 1.1 times those of chance on LFW, Omniglot, drawn faces and made-up crowds.
+    Their odds were 0.9 to 1.3 times those of chance on LFW, Omniglot, drawn faces and made-up crowds.
     """
     return found * (1 - chance) > _UNLIKE_ABOVE * chance * (1 - found)

@@ -49,7 +49,7 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
         ),
         show.groups(
             "The least certain groups",
-            "Lowest mean confidence: their members are tied to one another by few of the pairs they could have. "
+            "Most doubtful pairs, by size and mean confidence, as in mixed_groups.csv: the groups most likely to hold two identities. "
             "Look here first when checking labels by hand.",
             selection["uncertain"],
         ),
@@ -115,7 +115,7 @@ def _select(survey: Survey) -> dict[str, list[int]]:
     for name, score, most in (
         ("joined", survey.n_wrong, 5),
         ("lossy", survey.n_missed, 4),
-        ("uncertain", 1 - survey.confidence, 4),
+        ("uncertain", (1 - survey.confidence) * survey.sizes * (survey.sizes - 1) / 2, 4),
     ):
         order = np.argsort(-score, kind="stable")[: most + len(seen)].tolist()
         selection[name] = [group for group in order if score[group] > 0 and group not in seen][:most]
@@ -159,10 +159,7 @@ class _Gallery:
         for one, other, probability in self.artifacts.split_groups:
             about = f"{int(self.survey.sizes[one])} and {int(self.survey.sizes[other])} images, probability {probability:.2f}"
             rows.append(self._row(f"labels {one} and {other}", about, [one, other], _NO_ROWS))
-        reading = (
-            "Pairs of groups with the greatest mean probability, just short of being joined; split_groups.csv lists them all, and "
-            "mixed_groups.csv the groups with most doubtful pairs."
-        )
+        reading = "Pairs of groups with the greatest mean probability, just short of being joined; split_groups.csv lists them all."
         return _titled("Groups most likely to be one identity", reading, rows)
 
     def _row(self, name: str, about: str, groups: Sequence[int], missed: LongArray) -> Html:
