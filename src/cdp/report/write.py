@@ -7,7 +7,8 @@ from pathlib import Path
 from cdp.files import check_output, write_text
 from cdp.report.artifacts import Artifacts, read_run_artifacts
 from cdp.report.page import build_page
-from cdp.types.run_record import RunRecord, read_run_record
+from cdp.store import read_run_record
+from cdp.types.run_record import RunRecord
 
 
 def write_report(folder: Path, out: Path | None = None, *, force: bool = False) -> Path:

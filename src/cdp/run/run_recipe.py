@@ -29,7 +29,8 @@ from cdp.run.sources import (
     source_paths,
 )
 from cdp.run.stages import Ledger, Stage, only
-from cdp.types.run_record import RunRecord, write_run_record
+from cdp.store import write_run_record
+from cdp.types.run_record import RunRecord
 
 
 @dataclass(frozen=True)

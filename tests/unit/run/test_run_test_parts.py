@@ -21,9 +21,10 @@ from cdp.run.plan import make_stages
 from cdp.run.run_recipe import hash_sources
 from cdp.run.sources import Facts, prepare, read_template_images, settle
 from cdp.run.stages import Context, Ledger
+from cdp.store import read_json
 from cdp.types import Embeddings, Fate, Labels, Views
 from cdp.types.manifest import Manifest
-from cdp.types.run_record import Headline, read_json
+from cdp.types.run_record import Headline
 
 MEGAFACE = {"probes": "p", "distractors": "d"}
 IJBA = {"templates": "t", "template_images": "i"}
