@@ -98,7 +98,6 @@ def replacing(file: str | Path, kept: str = "nothing was changed there") -> Iter
         kept: what is safe if this fails, for the message.
 
     Raises:
-        InputError: there is a folder or a device of this name.
         StoreError: the disk is full, or the file cannot be written.
     """
     with disk_errors(file, kept):
@@ -148,7 +147,6 @@ def writing_file(
 
     Raises:
         OutputExistsError: there is one already that is not to be replaced.
-        InputError: there is a folder or a device of this name.
         StoreError: the disk is full, or the file cannot be written.
     """
     with disk_errors(path):
@@ -175,7 +173,6 @@ def writing_folder(
 
     Raises:
         OutputExistsError: there is one already that is not to be replaced.
-        InputError: there is a file or a link of this name.
         StoreError: the disk is full, or the folder cannot be written.
     """
     with disk_errors(path):
@@ -267,7 +264,6 @@ def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:
 
     Raises:
         OutputExistsError: a folder of this name has appeared, and `force` was not given.
-        InputError: there is a link of this name.
     """
     refuse_link(target)
     if not target.exists():

@@ -88,11 +88,7 @@ class Setting:
         return "; ".join(fact for fact in facts if fact)
 
     def convert(self, value: Any, key: str) -> Any:
-        """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples.
-
-        Raises:
-            InputError: when the value has another type, or is out of range; `key` names it.
-        """
+        """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples."""
         if not self.many:
             return self._convert_one(value, key)
         if not isinstance(value, list | tuple):

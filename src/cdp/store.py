@@ -186,7 +186,6 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
         kind: which noun it must hold.
 
     Raises:
-        InputError: it is no artifact folder, holds another noun, or was written by a newer cdp.
         StoreError: the card is damaged.
     """
     file = Path(folder) / CARD

@@ -20,9 +20,6 @@ def parse_overrides(args: Sequence[str]) -> dict[str, Any]:
     A key is written `--section.key`, or `--key` where one section only, or [data], has it; `-` and `_` are the same. The
     value follows after a blank or `=`. Truths are also written `--key` and `--no-key`; lists are separated by
     commas; shares may be written `1/11`.
-
-    Raises:
-        InputError: an option is not known or ambiguous, or its value is missing or wrong.
     """
     known = _known_keys()
     overrides: dict[str, Any] = {}

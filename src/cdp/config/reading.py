@@ -33,9 +33,6 @@ def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
         file: TOML; what it leaves out has its default.
         overrides: arguments of the command line, e.g. `["--consensus.k", "30"]`, or what `parse_overrides`
             made of them; they win.
-
-    Raises:
-        InputError: the file is missing or no TOML, a key is not known, or a value is not what it should be.
     """
     path = Path(file)
     with reading(path):

@@ -51,9 +51,6 @@ class ImageReader:
             row: row of the manifest.
             color: three channels if True, else one of gray.
             size: scale the shorter side to this and cut the middle square out, so H = W = size; as it is if None.
-
-        Raises:
-            InputError: the image cannot be read or decoded; the message names its row and location.
         """
         with naming(self.manifest.describe(row)):
             pixels = decode(self._source.read(self.manifest.locations[row]), color=color, size=size)

@@ -33,9 +33,6 @@ def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
     Args:
         path: the table.
         root: what relative paths are relative to; the table's own folder unless given.
-
-    Raises:
-        InputError: the file, a column or a row is wrong; the message says which.
     """
     file = Path(path)
     with reading(file):

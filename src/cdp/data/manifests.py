@@ -30,9 +30,6 @@ def read_manifest(
             `shards-{000..015}.tar`.
         root: what relative paths in a table or list are relative to; its own folder unless given.
         skip: the list of unreadable images that `cdp check` writes; they are left out.
-
-    Raises:
-        InputError: something is missing, damaged, empty or there twice; the message names it.
     """
     with reading(path):
         manifest = _read_images(Path(path), root)
@@ -163,11 +160,7 @@ def leave_out(manifest: Manifest, unreadable: str | Path) -> Manifest:
 
 
 def without_unreadable(manifest: Manifest, bad_rows: Iterable[int]) -> Manifest:
-    """The manifest without some rows, in the same order.
-
-    Raises:
-        InputError: nothing would be left.
-    """
+    """The manifest without some rows, in the same order."""
     kept = np.ones(manifest.n_images, np.bool_)
     kept[list(bad_rows)] = False
     if not kept.any():

@@ -142,9 +142,6 @@ def split_by_identity(
         seed: which of the equally good splits.
         family: one value per row; rows of one value stay together. Otherwise identities that share a
             picture, such as its rotations, stay together.
-
-    Raises:
-        InputError: an identity is unknown, a share is impossible, or a part would be empty.
     """
     shares = _shares(labeled, unlabeled_parts, validation, probes, distractors)
     rows = np.flatnonzero(manifest.identities < 0)

@@ -43,9 +43,6 @@ def permutation_importance(
         same: bool (m,), whether the pair is one identity.
         seed: of the shuffling; every repeat shuffles all blocks alike.
         repeats: shuffles per block.
-
-    Raises:
-        InputError: the matrix does not fit the mediator, or all pairs are of one kind.
     """
     truth = np.asarray(same, np.bool_)
     blocks = block_columns(mediator.committee, mediator.inputs)

@@ -95,9 +95,6 @@ def find_conventions(
         own_size: pixels a side by the shape of its input, None if that leaves it open.
         channels: the same for its channels.
         is_scaled_inside: whether the graph itself subtracts a mean and divides.
-
-    Raises:
-        InputError: something is not known; the message is the card that says it.
     """
     card = file.with_suffix(".toml")
     name = file.stem.lower()

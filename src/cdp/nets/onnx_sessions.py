@@ -24,7 +24,6 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
         device: `auto` is CUDA where onnxruntime has it, `mps` computes on the CPU.
 
     Raises:
-        InputError: the file is not there or is no model, or there is no such device.
         MissingExtraError: onnxruntime is not installed.
     """
     path = Path(file)

@@ -48,9 +48,6 @@ def load_start(network: nn.Module, tensors: Mapping[str, Tensor], source: str) -
 
     Every tensor of the trunk must be there in its shape. The head is filled where it fits: another image size or length of an
     embedding has another head. What the trunk has no place for, such as a published classifier, is left out.
-
-    Raises:
-        InputError: a tensor of the trunk is missing or has another shape.
     """
     prefix = "trunk.model." if isinstance(network.trunk, TimmTrunk) else "trunk."
     is_whole = any(name.startswith("trunk.") for name in tensors)

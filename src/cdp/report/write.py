@@ -20,7 +20,6 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
         force: replace another file at `out`.
 
     Raises:
-        InputError: the folder is not that of a run, or its parts do not belong together.
         OutputExistsError: `out` is there already, is not the folder's own report, and `force` is not given or may not
             replace it.
         StoreError: something is damaged, or the page cannot be written.

@@ -61,7 +61,6 @@ def run_recipe(
 
     Raises:
         BusyError: another run is at work in the folder.
-        InputError: the recipe or the images do not fit.
         StoreError: the disk is full; the same call goes on later.
     """
     settled = prepare(recipe)

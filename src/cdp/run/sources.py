@@ -190,11 +190,7 @@ def rows_of_part(table: Manifest, sources: Mapping[str, Views]) -> list[tuple[Vi
 
 
 def look_at(recipe: RunRecipe) -> Facts:
-    """Read the sources' tables, not their pixels.
-
-    Raises:
-        InputError: embeddings of two parts are by other models.
-    """
+    """Read the sources' tables, not their pixels."""
     if source_kind(recipe) == "images":
         name = "images" if recipe.data.is_split_here else "unlabeled images"
         return Facts("images", bool((read_source(recipe, name).identities >= 0).all()))
@@ -215,11 +211,7 @@ def look_at(recipe: RunRecipe) -> Facts:
 
 
 def prepare(recipe: RunRecipe) -> Settled:
-    """Check a recipe and decide what it leaves open; nothing is written.
-
-    Raises:
-        InputError: the recipe, its files or its networks do not fit.
-    """
+    """Check a recipe and decide what it leaves open; nothing is written."""
     check_recipe(recipe)
     check_environment(recipe)
     return settle(recipe, look_at(recipe))

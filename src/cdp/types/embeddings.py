@@ -222,7 +222,6 @@ class Views(Artifact):
                 memory; the result is memory-mapped. Without it the arrays are concatenated in memory.
 
         Raises:
-            InputError: there are no parts, or their models differ in name or dimensions.
             OutputExistsError: the folder holds such a file already.
         """
         if not parts:

@@ -94,11 +94,7 @@ def make_jobs(
     variants: Sequence[str] | None = None,
     options: Options | None = None,
 ) -> list[Job]:
-    """Every variant with every seed, all variants of the first seed first.
-
-    Raises:
-        InputError: a variant is not known, or its recipe cannot be run.
-    """
+    """Every variant with every seed, all variants of the first seed first."""
     if n_seeds < 1:
         raise InputError(f"--seeds {n_seeds}: one seed or more is needed.")
     check_recipe(recipe)

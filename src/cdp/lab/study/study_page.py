@@ -75,11 +75,7 @@ def write_pages(folder: Path, results: Mapping[str, Any]) -> None:
 
 
 def read_results(folder: Path) -> dict[str, Any]:
-    """What a study wrote.
-
-    Raises:
-        InputError: this is not the folder of a study.
-    """
+    """What a study wrote."""
     try:
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
