@@ -304,7 +304,7 @@ def example(
     with plain_errors():
         from cdp.cli.terminal import print_example
         from cdp.files import writing_folder
-        from cdp.lab.example import compare_ways
+        from cdp.lab.demo import compare_ways
         from cdp.lab.synthetic import synthetic_views
         from cdp.progress import progress_bars
         from cdp.store import fill, write_card

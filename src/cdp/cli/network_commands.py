@@ -165,7 +165,7 @@ def join(
         raise InputError("--true-labels goes without --labels, --teachers, --soft and --lambda.")
     _check_counts(len(unlabeled), None if true_labels else len(files), len(seen), distill)
     with _training(given, more, force, [labeled, *unlabeled, *files, *seen], quiet) as (options, shared, say):
-        from cdp.data.merge import merge_manifests
+        from cdp.data.manifests import merge_manifests
         from cdp.data.views import read_views
         from cdp.nets.joint import read_pseudo_part, train_joint
         from cdp.nets.supervised import train_supervised

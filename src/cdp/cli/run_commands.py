@@ -1,4 +1,4 @@
-"""`cdp run` and `cdp demo`: from images or embeddings to the report."""
+"""`cdp run`, `cdp demo` and `cdp report`: from images or embeddings to the report."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from cdp.cli.app import (
     OVERRIDABLE,
@@ -154,3 +155,19 @@ def typed_command(arguments: Sequence[str]) -> str:
     import shlex
 
     return shlex.join(["cdp", *arguments])
+
+
+@app.command()
+@plain_errors()
+def report(
+    run_folder: Annotated[Path, Argument(help="The folder that `cdp run --out` wrote.")],
+    out: Annotated[Path | None, Option(help="The page to write [default: RUN_FOLDER/report.html].")] = None,
+    force: Annotated[bool, Option("--force", help="Replace the file at --out if it is there.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write the report of a run again: one HTML page, with everything inside it."""
+    from cdp.report.write import write_report
+
+    page = write_report(run_folder, out, force=force)
+    if not quiet:
+        typer.echo(f"{page}: {page.stat().st_size / 1e6:.1f} MB; open it in a browser.")

@@ -16,8 +16,7 @@ from scipy import sparse
 
 from cdp.errors import InputError
 from cdp.nets.augment import augment, draw_numbers
-from cdp.nets.distillation import teacher_rows
-from cdp.nets.losses import SoftTargets, Targets
+from cdp.nets.losses import SoftTargets, Targets, teacher_rows
 from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, key_of, seed_for
 from cdp.store import hash_array, hash_views

@@ -9,9 +9,8 @@ import numpy as np
 
 from cdp.config.sections import SplitSection
 from cdp.data.array_files import naming
-from cdp.data.merge import merge_manifests
-from cdp.data.rotations import families, rotated
-from cdp.data.split import split_by_identity
+from cdp.data.manifests import merge_manifests
+from cdp.data.split import families, rotated, split_by_identity
 from cdp.errors import InputError
 from cdp.evaluate.identification import check_distractors, mate_pairs
 from cdp.types.arrays import LongArray

@@ -16,8 +16,7 @@ from cdp.config.sections import RunRecipe
 from cdp.data.array_files import naming, open_npy
 from cdp.data.ijb import TemplateProtocol, read_templates
 from cdp.data.image_names import ImageNames
-from cdp.data.manifests import read_manifest
-from cdp.data.merge import merge_manifests
+from cdp.data.manifests import merge_manifests, read_manifest
 from cdp.data.views import looks_like_views, read_identity_names, read_views
 from cdp.errors import InputError
 from cdp.types import Views

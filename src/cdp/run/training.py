@@ -13,7 +13,7 @@ import numpy as np
 
 from cdp.config.sections import RunRecipe
 from cdp.data.ijb import TemplateProtocol, save_templates
-from cdp.data.merge import merge_manifests
+from cdp.data.manifests import merge_manifests
 from cdp.errors import InputError
 from cdp.files import write_json, writing_folder
 from cdp.nets.recipe import Recipe, TrainingSettings

@@ -15,8 +15,7 @@ from cdp.config.writing import markdown_table
 from cdp.errors import InputError
 from cdp.files import write_text
 from cdp.lab.study.plots import draw_plot
-from cdp.lab.study.result_tables import table_of, written
-from cdp.lab.study.spread import SAME
+from cdp.lab.study.result_tables import SAME, table_of, written
 from cdp.report.markup import Html, element, join
 from cdp.report.mediator_section import heat_map
 from cdp.report.page import html_document
