@@ -54,7 +54,6 @@ def disk_errors(path: str | Path, kept: str = "nothing was changed there") -> It
     error that names a file elsewhere, such as one that is only read, is not about this path and passes unchanged.
 
     Args:
-        path: what is being written, for the message.
         kept: what is safe all the same, for the message.
 
     Raises:
@@ -94,7 +93,6 @@ def replacing(file: str | Path, kept: str = "nothing was changed there") -> Iter
     stays and what it leads to is replaced.
 
     Args:
-        file: the file to write.
         kept: what is safe if this fails, for the message.
 
     Raises:
@@ -141,8 +139,6 @@ def writing_file(
     """A file beside `path` to write into, as `replacing` has it; folders above it are made.
 
     Args:
-        path: the file to write.
-        force: replace a file that is there.
         inputs: what the same command reads, which is never replaced.
 
     Raises:
@@ -166,7 +162,6 @@ def writing_folder(
     what was at `path` is still there and the half-written folder is gone.
 
     Args:
-        path: the folder to write.
         force: replace a folder that is there, where `check_output` allows it.
         kind: which artifact it must hold to be replaced.
         inputs: what the same command reads, which is never replaced.
@@ -206,8 +201,6 @@ def check_output(
     holds one, lies inside one, or is where a link inside an input leads.
 
     Args:
-        path: the file or folder to write.
-        force: whether replacing was asked for.
         kind: which artifact a folder must hold; empty = any.
         inputs: files, folders or patterns that the same command reads; empty ones count for nothing.
 
@@ -309,7 +302,6 @@ def sweep(folder: Path, name: str | None = None) -> None:
     host left is removed only when nothing in it has changed for a week.
 
     Args:
-        folder: to look into.
         name: of the file or folder whose leftovers are looked for; None = all.
     """
     with suppress(OSError):  # a folder that cannot be tidied may still be one that can be written

@@ -27,11 +27,9 @@ class Setting:
     """What is known about one field.
 
     Attributes:
-        name: of the field.
         kind: bool, int, float or str; of one element, when there are many.
         many: whether the value is a list.
         default: what it is when nobody says otherwise.
-        help: one sentence.
         meaning: what the value is, in words that can stand before "from 0 to 1".
         choices: what it (or each element) must be one of; empty = anything.
         low, high: the range, ends included; above, below: the same, ends excluded; None = no such end.

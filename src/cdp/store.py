@@ -50,10 +50,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """What an artifact folder says about itself, in `card.json`.
 
     Attributes:
-        kind: which noun the folder holds.
         format: version of the layout of such folders.
-        cdp: version that wrote it.
-        summary: one line for people.
         settings: plain values; loaders read theirs through `read_settings`.
         made_from: name of every input -> its hash.
         arrays: file name without `.npy` -> what is in it.
@@ -140,10 +137,6 @@ def write_card(
     """Write the card of a folder whose other files are there.
 
     Args:
-        folder: the artifact folder.
-        kind: which noun it holds.
-        summary: one line for people.
-        settings: plain values.
         made_from: name of every input -> its hash.
         arrays: what was written as `.npy` files, by file name.
     """
@@ -180,10 +173,6 @@ def load(path: str | Path, kind: type[Noun]) -> Noun:
 
 def read_card(folder: str | Path, kind: str | None = None) -> Card:
     """What an artifact folder says about itself.
-
-    Args:
-        folder: the artifact folder.
-        kind: which noun it must hold.
 
     Raises:
         StoreError: the card is damaged.

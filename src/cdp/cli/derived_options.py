@@ -39,7 +39,6 @@ def with_settings(
     with range, choices and default. A wrong value is an error that names the option.
 
     Args:
-        owners: dataclasses whose fields were made by `cdp.settings.setting`.
         only: names of the settings to use; empty = all.
         without: names to leave out, for a command that has an option of its own for them.
         flags: other spellings, name -> text for Typer, e.g. `{"color": "--color/--grey"}`.

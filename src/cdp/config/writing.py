@@ -27,7 +27,6 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
     """TOML with every key of the recipe; reading it back gives an equal recipe.
 
     Args:
-        recipe: to write.
         commented: put its sentence of help above each key.
         template: keys at their defaults are written as comments, so that a preset or a later default can move them.
     """

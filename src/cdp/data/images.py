@@ -47,7 +47,6 @@ class ImageReader:
         """The pixels of a row, uint8 (H, W, 3), or (H, W, 1) without color.
 
         Args:
-            row: row of the manifest.
             color: three channels if True, else one of gray.
             size: scale the shorter side to this and cut the middle square out, so H = W = size; as it is if None.
         """

@@ -31,7 +31,6 @@ def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
     is unknown); `identity_name`, beside identity numbers; `turn`, quarter turns. Others are left alone.
 
     Args:
-        path: the table.
         root: what relative paths are relative to; the table's own folder unless given.
     """
     file = Path(path)

@@ -51,10 +51,8 @@ class LoopOptions:
     Attributes:
         checkpoint_every: steps between checkpoints; 0 = one per epoch, and one every 1000 steps of long epochs.
         log_every: steps between lines of the log.
-        tensorboard: write TensorBoard files too.
         force: throw away what is in the folder, if it is a network.
         inputs: what is read, and is never thrown away.
-        progress: called with how many images of how many are done.
         start_from: weights to start from instead of chance, see `cdp.nets.weights`.
     """
 

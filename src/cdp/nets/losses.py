@@ -28,7 +28,6 @@ class SoftTargets:
         rows: int64 (m,), which image of the batch.
         columns: int64 (m,), which class.
         values: float32 (m,), how much; they sum to 1 per image.
-        n_images: b.
     """
 
     rows: Tensor

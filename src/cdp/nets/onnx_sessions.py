@@ -20,7 +20,6 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
     neither do the embeddings, and models that take one image at a time keep all cores busy too.
 
     Args:
-        file: the .onnx file.
         device: `auto` is CUDA where onnxruntime has it, `mps` computes on the CPU.
 
     Raises:

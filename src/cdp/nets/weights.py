@@ -87,12 +87,10 @@ class NetworkSettings(msgspec.Struct, frozen=True):
     """What the card of a trained network says.
 
     Attributes:
-        network: name of the architecture.
         recipe: how it was trained.
         spaces: the label spaces by name.
         classes: how many each space has.
         key: of settings and images, to tell whether a folder holds this run.
-        loss: at the end.
         parameters: how many the network has; None in old cards.
         device, processes, threads: that trained it; the key does not depend on them.
     """
@@ -179,7 +177,6 @@ def read_start(source: str, network: str) -> dict[str, Tensor]:
     Args:
         source: a folder that `cdp train` or `cdp join` wrote, a .safetensors file, or `timm` for the weights that timm
             publishes for the network of this name (they are fetched by timm).
-        network: name of the architecture.
     """
     if source == TIMM:
         return dict(import_timm().create_model(network, pretrained=True).state_dict())

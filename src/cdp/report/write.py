@@ -17,7 +17,6 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
     Args:
         folder: what `cdp run --out` wrote.
         out: the page; `report.html` in the folder unless given, which is made anew if it is there.
-        force: replace another file at `out`.
 
     Raises:
         OutputExistsError: `out` is there already, is not the folder's own report, and `force` is not given or may not

@@ -117,7 +117,6 @@ class TrueFigures(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         identities_true: true identities among the images.
         identities_true_shared: those with at least two images, the only ones that can be found.
-        identities_found: pseudo-identities.
         images: images with a known identity.
         coverage: share of them that carry a label.
         sizes: images per true identity, largest first.
@@ -146,7 +145,6 @@ class LabelFigures(msgspec.Struct, frozen=True, kw_only=True):
         setting: which setting decided how much is joined: `threshold`, `vote_threshold` or `join_above`.
         threshold: its value, tuned or given.
         coverage: share of the unlabeled images with a label.
-        identities_found: number of pseudo-identities.
         fates: name of a `Fate` in small letters -> number of images.
         sizes: images per pseudo-identity, in any order.
         true: None if no true identity is known.
@@ -208,7 +206,6 @@ class HalvesAgreement(msgspec.Struct, frozen=True, kw_only=True):
         chosen: for the whole models.
         halves: the bar at which two halves of the models agree best.
         agreement: pairwise F between them at that bar.
-        curve: all bars.
     """
 
     chosen: float
@@ -290,7 +287,6 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """Everything measured. Only labels are always there.
 
     Attributes:
-        labels: of the last round.
         headline: None without networks or probe images.
         tuning: None if the threshold was given.
         expected: None if no identity among the unlabeled images is known.
@@ -323,7 +319,6 @@ class StageRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One stage of a run.
 
     Attributes:
-        name: of the stage.
         group: stages of one kind, which the report adds up.
         seconds: of the call that made it, now or earlier.
         peak_memory: bytes.
@@ -347,21 +342,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run.
 
     Attributes:
-        cdp: version.
-        command: as typed.
         started: time in ISO 8601.
         seconds: of all stages together.
         recipe: every setting, by section.
         recipe_text: the same as TOML.
         differences: key -> value of the settings that are not at their defaults.
-        versions: of Python and the libraries.
         commit: of the source code, if it is a checkout.
-        cores: of the machine.
         device: what networks and exact search ran on, e.g. `cpu` or `cuda:0`.
-        seed: of all randomness.
         parts: labeled, unlabeled, validation, probes, distractors, as far as there are such.
-        stages: in the order they ran.
-        results: everything measured.
         notes: a sentence for each thing that was left out or is out of the ordinary, and why.
     """
 

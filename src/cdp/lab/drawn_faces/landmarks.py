@@ -17,7 +17,6 @@ def find_landmarks(settings: FaceSettings, rows: AnyArray | None = None) -> Floa
     Left is the left of the picture; the middle of the first pixel is 0. Of junk, which shows nobody, the numbers mean nothing.
 
     Args:
-        settings: what is drawn.
         rows: which pictures of the set; all of them unless given.
     """
     whole = make_roster(settings)

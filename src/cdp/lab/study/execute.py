@@ -208,14 +208,9 @@ def run_study(
     A study that was killed goes on in the same folder: a finished stage is never made twice, by whichever variant.
 
     Args:
-        study: what is compared.
         recipe: what all variants start from.
-        out: the study's folder.
-        jobs: from `make_jobs`.
         pool: folder of finished stages; studies of one recipe that are given the same one train its networks once.
             `pool` in the study's folder unless given.
-        command: as typed, for the record.
-        listener: called as it goes on.
 
     Returns:
         what `results.json` holds.

@@ -27,7 +27,6 @@ def results_of(
     """The part of results.json that tables and plots are made from: plain values.
 
     Args:
-        study: what was compared.
         recipe: what the variants started from.
         measured: variant, seed and rows of every finished run.
         extra: what pictures need beside the rows.

@@ -48,7 +48,6 @@ class Chapter:
     """A study with one recipe, on a page.
 
     Attributes:
-        results: its results.json.
         remarks: what somebody has to say about it, in Markdown; a first line `# Title` is its title on the page.
         folder: where its results.json and plots are, as the page links to them; empty = no links.
     """
@@ -115,7 +114,6 @@ def study_markdown(chapters: Sequence[Chapter], intro: str = "", level: int = 1)
     Args:
         chapters: of the same study; title, reading and the paper's table are the first one's.
         intro: Markdown below the title.
-        level: of the title.
     """
     results = chapters[0].results
     paper = results["paper"]
