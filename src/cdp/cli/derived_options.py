@@ -68,10 +68,9 @@ def with_settings(
     return decorate
 
 
-def settings_from(owner: Callable[..., Owner], given: Given) -> Owner:
+def settings_from(owner: type[Owner], given: Given, make: Callable[..., Owner] | None = None) -> Owner:
     """An owner made of those of the given values that are its settings; the others belong to other owners."""
-    known: Any = owner
-    return owner(**{name: given[name] for name in settings_of(known) if name in given})
+    return (make or owner)(**{name: given[name] for name in settings_of(owner) if name in given})
 
 
 def option_name(name: str) -> str:

@@ -1,7 +1,5 @@
 """Where eyes, nose and mouth are on drawn faces: the truth that detectors and alignment are tested against."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from cdp.lab.drawn_faces.moments import make_moments
