@@ -79,7 +79,7 @@ def option_name(name: str) -> str:
 
 
 def _convert(one: Setting, value: Any) -> Any:
-    from cdp.config.overrides import parse_value
+    from cdp.config.reading import parse_value
 
     option = option_name(one.name)
     return parse_value(one, value, option) if one.many else one.convert(value, option)

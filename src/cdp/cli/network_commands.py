@@ -241,7 +241,7 @@ def _training(
     given: Given, more: Sequence[str] | None, force: bool, inputs: Sequence[str | Path], quiet: bool
 ) -> Iterator[tuple[RunOptions, dict[str, Any], Callable[[Sequence[Path]], None]]]:
     """The options, what every training function takes, and what prints the trained networks."""
-    from cdp.config.overrides import parse_value
+    from cdp.config.reading import parse_value
 
     known = settings_of(Recipe)
     for entry in more or ():
