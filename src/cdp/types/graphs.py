@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.types.arrays import AnyArray, FloatArray, IntArray, read_only
+from cdp.types.arrays import AnyArray, Artifact, FloatArray, IntArray, read_only
 
 Empty: TypeAlias = Callable[[tuple[int, ...], Any], AnyArray]
 """From a shape and a type to a new array."""
@@ -20,7 +20,7 @@ _ENTRIES_PER_BLOCK = 2**18
 
 
 @dataclass(frozen=True, eq=False)
-class KnnGraph:
+class KnnGraph(Artifact):
     """The k nearest neighbors of every image in one model, by cosine similarity.
 
     Attributes:
@@ -101,12 +101,6 @@ class KnnGraph:
             self.recall,
         )
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the graph as an artifact folder."""
-        from cdp.store import save
-
-        save(self, path, force=force)
-
     @classmethod
     def load(cls, path: str | Path) -> KnnGraph:
         """A graph from an artifact folder, or from a k-NN file of another project (see docs/formats.md)."""
@@ -172,7 +166,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class ConsensusGraph:
+class ConsensusGraph(Artifact):
     """The accepted pairs and how much doubt is left about each.
 
     Doubt is 1 - probability. Near certainty a probability is rounded to 1 and all good pairs look alike; a
@@ -223,19 +217,6 @@ class ConsensusGraph:
 
     def __len__(self) -> int:
         return int(self.ids.shape[0])
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the graph as an artifact folder."""
-        from cdp.store import save
-
-        save(self, path, force=force)
-
-    @classmethod
-    def load(cls, path: str | Path) -> ConsensusGraph:
-        """A graph from an artifact folder."""
-        from cdp.store import load
-
-        return load(path, cls)
 
     def __repr__(self) -> str:
         return f"ConsensusGraph: {len(self):,} accepted pairs of {self.n_images:,} images"
