@@ -36,7 +36,8 @@ def check_views(
     engine: Engine | None = None,
 ) -> None:
     """Refuse settings that these images or this committee cannot meet; warn where memory is too little for them and the others."""
-    check_memory([views, *others], settings, engine or Engine())
+    if engine is not None:
+        check_memory([views, *others], settings, engine)
     check_k(settings.k, views.n_images)
     check_quorum(settings.quorum, len(views.committee))
     if settings.inputs == ("relationship",) and not views.committee and settings.mediator != "vote":
