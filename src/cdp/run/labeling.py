@@ -17,10 +17,10 @@ from cdp.labeling.pipeline import Labeling, label
 from cdp.labeling.workspace import Workspace
 from cdp.run.stages import Context, version
 from cdp.run.training import part
-from cdp.store import hash_views, read_facts
+from cdp.store import hash_views, read_facts, read_json
 from cdp.types import Embeddings, Views
 from cdp.types.arrays import BoolArray, LongArray
-from cdp.types.run_record import Figure, Results, read_json
+from cdp.types.run_record import Figure, Results
 
 
 @dataclass(frozen=True)
