@@ -64,6 +64,13 @@ _SIBLINGS = Annotated[
         max=1,
     ),
 ]
+_ONE_CLASSIFIER = Annotated[
+    bool,
+    typer.Option(
+        "--one-classifier",
+        help="All parts share one classifier, so that their identities are negatives of each other; for parts that share nobody.",
+    ),
+]
 _DISTILL = Annotated[
     float,
     typer.Option(help="Weight of the distance from the teachers, beside the loss of the labels.", min=0),
@@ -149,6 +156,7 @@ def join(
         typer.Option("--lambda", help="Weight of the labeled loss [default: its share of images]."),
     ] = None,
     soft: Annotated[bool, typer.Option("--soft", help="Use soft labels (cdp label --soft-depth).")] = False,
+    one_classifier: _ONE_CLASSIFIER = False,
     siblings: _SIBLINGS = 1.0,
     distill: _DISTILL = 0.0,
     teachers: _TEACHERS = None,
@@ -179,8 +187,8 @@ def join(
             read_pseudo_part(part, file, soft=soft, siblings=siblings, teachers=one)
             for part, file, one in zip(parts, files, views, strict=True)
         ]
-        share = labeled_share
-        say([train_joint(known, pseudo, network, out, labeled_share=share, distill=distill, **shared)])
+        how = {"labeled_share": labeled_share, "distill": distill, "one_classifier": one_classifier}
+        say([train_joint(known, pseudo, network, out, **how, **shared)])
 
 
 def _check_counts(n_parts: int, n_labels: int | None, n_teachers: int, distill: float) -> None:

@@ -160,6 +160,7 @@ def _networks(recipe: RunRecipe) -> Iterator[str]:
 def _consensus(recipe: RunRecipe) -> Iterator[str]:
     consensus, n_members = recipe.consensus, len(recipe.committee.networks)
     folds, rounds = recipe.train.folds, recipe.joint.rounds
+    yield from _one_classifier(recipe)
     if recipe.data.images and consensus.quorum > n_members:
         yield (
             f"consensus.quorum = {consensus.quorum}: the committee has {n_members} "
@@ -197,3 +198,21 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
             f"joint.rounds = {rounds} with train.folds = {folds}: networks of a later round have seen all labeled "
             "identities: set train.folds = 0, or joint.rounds = 1."
         )
+
+
+def _one_classifier(recipe: RunRecipe) -> Iterator[str]:
+    joint, consensus = recipe.joint, recipe.consensus
+    if not joint.one_classifier:
+        return
+    if not consensus.disjoint:
+        yield (
+            "joint.one_classifier makes labeled people negatives of all pseudo-identities, and consensus.disjoint = false says that some "
+            "are the same: set one of them otherwise."
+        )
+    for key, is_set in (
+        ("joint.labeled_share", joint.labeled_share >= 0),
+        ("joint.distill", joint.distill > 0),
+        ("consensus.soft_depth", consensus.soft_depth > 0),
+    ):
+        if is_set:
+            yield f"joint.one_classifier goes without {key}; leave one of them out."

@@ -182,6 +182,11 @@ class JointSection(_Training):
         high=1,
         also=-1,
     )
+    one_classifier: bool = setting(
+        False,
+        "Labeled identities and pseudo-identities share one classifier and are negatives of each other, for parts that share nobody; "
+        "false = a classifier each, as in the paper.",
+    )
     siblings: float = setting(
         1.0,
         "Groups that are one identity with a greater mean probability are no negatives of each other in training, e.g. 0.005 where many "

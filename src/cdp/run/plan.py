@@ -214,6 +214,7 @@ class _Stages:
             f"{labels.folder}labels",
             slice_of(joint, TrainingSettings),
             joint.labeled_share,
+            joint.one_classifier,
             self.recipe.consensus.soft_depth > 0,
             joint.siblings,
             joint.distill if teachers else 0.0,
