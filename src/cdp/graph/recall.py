@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.graph.exact import search_rows
+from cdp.graph.exact import measure_lists_of, search_rows
 from cdp.parallel import Workers
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import FloatArray, IntArray
 
-SAMPLE_ROWS = 1000
+SAMPLE_ROWS = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,19 +22,29 @@ class TrueNeighbors:
         rows: the images, ascending.
         neighbors: int32 (len(rows), k).
         similarity: float32 (len(rows), k).
+        gap: how much less similar than the k-th neighbor the one half as far behind it is, in the median.
     """
 
     rows: IntArray
     neighbors: IntArray
     similarity: FloatArray
+    gap: float
 
-    def recall(self, similarity: FloatArray, tolerance: float = 0.0) -> float:
+    def recall(self, similarity: FloatArray) -> float:
         """Share of them in lists with these similarities, (n, k) of all images.
 
         A neighbor counts as found if it is at least as similar as the k-th true one: ties are not mistakes.
         """
+        return self._share(similarity[self.rows])
+
+    def recall_of_lists(self, embeddings: Embeddings, ids: IntArray) -> float:
+        """The same for the lists of these images, (len(rows), k or more), that are not measured yet."""
+        _, similarity = measure_lists_of(embeddings, self.rows, ids)
+        return self._share(similarity)
+
+    def _share(self, similarity: FloatArray) -> float:
         k = self.similarity.shape[1]
-        return float(np.mean(similarity[self.rows, :k] >= self.similarity[:, -1:] - tolerance))
+        return float(np.mean(similarity[:, :k] >= self.similarity[:, -1:]))
 
 
 def find_true_neighbors(
@@ -44,7 +54,10 @@ def find_true_neighbors(
     size = min(SAMPLE_ROWS, embeddings.n_images)
     drawn = np.random.default_rng(seed).choice(embeddings.n_images, size, replace=False)
     rows: IntArray = np.sort(drawn).astype(np.int32)
-    return TrueNeighbors(rows, *search_rows(embeddings, rows, k, threads=threads, device=device))
+    wider = min(k + (k + 1) // 2, embeddings.n_images - 1)
+    neighbors, similarity = search_rows(embeddings, rows, wider, threads=threads, device=device)
+    gap = float(np.median(similarity[:, k - 1] - similarity[:, -1]))
+    return TrueNeighbors(rows, neighbors[:, :k], similarity[:, :k], gap)
 
 
 def measure_recall(
