@@ -20,7 +20,13 @@ def data_folder(name: str) -> Path | None:
 
 
 def write_made_up_views(
-    folder: Path, n_images: int, *, n_models: int = 5, dimensions: int = 256, labeled: float = 0.1, seed: int = 1
+    folder: Path,
+    n_images: int,
+    *,
+    n_models: int = 5,
+    dimensions: int = 256,
+    labeled: float = 0.1,
+    seed: int = 1,
 ) -> None:
     """Views of made-up people in `labeled/` (a tenth of the people) and `unlabeled/`, with identities, block by block.
 

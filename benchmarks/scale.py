@@ -104,7 +104,12 @@ def child(folder: str, recall: float) -> dict[str, Any]:
         "wall_seconds": work.seconds,
         "peak_anonymous_mb": {step: round(peak / 1000) for step, peak in work.meter.peaks.items()},
         "graphs": {
-            name: {"method": graph.method, "recall": graph.recall} for name, graph in labeling.graphs.items()
+            name: {
+                "method": graph.method,
+                "recall": graph.recall,
+                "same_identity_recall": labeling.same_identity_recall.get(name),
+            }
+            for name, graph in labeling.graphs.items()
         },
         "figures": _figures(truth),
         "warnings": warned,
@@ -127,7 +132,7 @@ def log_steps() -> Callable[[str, int, int], None]:
     """A progress that writes a line where a step begins, with the CPU seconds so far: long runs are watched so."""
     begun: set[str] = set()
 
-    def progress(step: str, done: int, total: int) -> None:
+    def progress(step: str, _done: int, _total: int) -> None:
         if step not in begun:
             begun.add(step)
             print(f"{time.process_time():9.1f} CPU s: {step}", file=sys.stderr, flush=True)
@@ -154,6 +159,7 @@ class Meter:
     peaks: dict[str, int] = field(default_factory=dict)
 
     def look(self) -> None:
+        """See how much there is now."""
         found = re.search(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text())
         if found:
             self.peaks[self.step] = max(self.peaks.get(self.step, 0), int(found[1]))
@@ -186,6 +192,7 @@ class MeteredWorkspace(Workspace):
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
+        """Time a step, on the clock and on the processor."""
         before, begun = self.meter.step, time.process_time()
         self.meter.step = name
         with super().step(name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -169,7 +170,7 @@ def _rounds(first: int, last: int) -> list[tuple[int, int]]:
     step = _ROUNDS[-1] - _ROUNDS[-2]
     bounds = [*_ROUNDS, *range(_ROUNDS[-1] + step, last, step)]
     inside = [first, *(bound for bound in bounds if first < bound < last), last]
-    return list(zip(inside, inside[1:], strict=False))
+    return list(pairwise(inside))
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,9 +238,7 @@ def search_homes(
         yield done / n_clusters
 
 
-def _look_at_home(
-    shared: tuple[_Looking, int], cluster: _Cluster
-) -> tuple[IntArray, FloatArray, IntArray]:
+def _look_at_home(shared: tuple[_Looking, int], cluster: _Cluster) -> tuple[IntArray, FloatArray, IntArray]:
     looking, keep = shared
     images = cluster.gallery
     return images, *best_of_rows(looking.product(images, images), images, keep)

@@ -349,15 +349,11 @@ def measure_lists(
     return similarity
 
 
-def _measure_block(
-    embeddings: Embeddings, block: tuple[IntArray, IntArray]
-) -> tuple[IntArray, FloatArray]:
+def _measure_block(embeddings: Embeddings, block: tuple[IntArray, IntArray]) -> tuple[IntArray, FloatArray]:
     return measure_lists_of(embeddings, *block)
 
 
-def measure_lists_of(
-    embeddings: Embeddings, rows: IntArray, ids: IntArray
-) -> tuple[IntArray, FloatArray]:
+def measure_lists_of(embeddings: Embeddings, rows: IntArray, ids: IntArray) -> tuple[IntArray, FloatArray]:
     """The lists of some images, best first, and their similarities."""
     ids = ids.copy()
     similarity = np.full(ids.shape, -np.inf, np.float32)

@@ -165,7 +165,9 @@ def insert_in_order(best: FloatArray, ids: IntArray, value: float, image: int) -
 
 
 @kernel
-def insert_hits(rows: IntArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray) -> None:
+def insert_hits(
+    rows: IntArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray
+) -> None:
     """Put images into the lists of rows, one per entry, unless they are there."""
     last = best.shape[1] - 1
     for hit in range(len(rows)):
@@ -228,8 +230,7 @@ def roughly_best_columns(tile: FloatArray, best: IntArray) -> None:
         ends[:] = 0
         first = 0
         for column in range(n_columns):
-            place = np.int32((np.float32(1) - line[column]) * np.float32(_BINS / 2))
-            place = min(max(place, 0), _BINS - 1)
+            place = min(max(int((np.float32(1) - line[column]) * np.float32(_BINS / 2)), 0), _BINS - 1)
             bins[column] = place
             ends[place + 1] += 1
             if line[column] > line[first]:

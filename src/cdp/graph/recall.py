@@ -9,9 +9,10 @@ import numpy as np
 from cdp.graph.exact import measure_lists_of, search_rows
 from cdp.parallel import Workers
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import FloatArray, IntArray
+from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 SAMPLE_ROWS = 500
+_SAME_IDENTITY_ROWS = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,34 @@ def find_true_neighbors(
     neighbors, similarity = search_rows(embeddings, rows, wider, threads=threads, device=device)
     gap = float(np.median(similarity[:, k - 1] - similarity[:, -1]))
     return TrueNeighbors(rows, neighbors[:, :k], similarity[:, :k], gap)
+
+
+def measure_same_identity_recall(
+    embeddings: Embeddings,
+    graph: KnnGraph,
+    identities: LongArray,
+    *,
+    seed: int = 0,
+    threads: Workers = 0,
+    device: str = "auto",
+) -> float | None:
+    """Of the true k nearest neighbors that show the same identity, the share that the graph has; None if there are none.
+
+    On a random sample of the images whose identities are known (0 or more) and shared.
+    """
+    known = np.flatnonzero(identities >= 0)
+    _, number, count = np.unique(identities[known], return_inverse=True, return_counts=True)
+    shared = known[count[number] > 1]
+    drawn = np.random.default_rng((seed, 1)).choice(
+        shared, min(_SAME_IDENTITY_ROWS, len(shared)), replace=False
+    )
+    rows: IntArray = np.sort(drawn).astype(np.int32)
+    if len(rows) == 0:
+        return None
+    neighbors, _ = search_rows(embeddings, rows, graph.k, threads=threads, device=device)
+    is_same = identities[neighbors] == identities[rows][:, None]
+    is_found = (neighbors[:, :, None] == graph.neighbors[rows][:, None, :]).any(axis=2)
+    return float(is_found[is_same].mean()) if is_same.any() else None
 
 
 def measure_recall(

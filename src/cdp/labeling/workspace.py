@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from cdp.consensus.settings import SearchSettings
 from cdp.engine import Engine
 from cdp.errors import InputError
+from cdp.graph.recall import measure_same_identity_recall
 from cdp.graph.search import choose_method, each_knn_graph
 from cdp.labeling.cache import Cache, step_key
 from cdp.progress import Progress, no_progress
 from cdp.types import KnnGraph, Views
+from cdp.types.arrays import LongArray
 
 Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
 
@@ -27,12 +29,15 @@ class Workspace:
         cache: of finished steps.
         progress: called as the work goes on.
         seconds: what each step has taken so far.
+        same_identity_recall: by model, of the true neighbors of the same identity the share that an approximate graph has,
+            where identities are known.
     """
 
     engine: Engine = field(default_factory=Engine)
     cache: Cache = field(default_factory=Cache)
     progress: Progress = no_progress
     seconds: dict[str, float] = field(default_factory=dict)
+    same_identity_recall: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -50,8 +55,12 @@ def find_graphs(
     seed: int = 0,
     work: Workspace | None = None,
     part: str = "",
+    known: LongArray | None = None,
 ) -> dict[str, KnnGraph]:
-    """The k-NN graphs of all models, base first: given, from the cache, or searched now."""
+    """The k-NN graphs of all models, base first: given, from the cache, or searched now.
+
+    Where identities are `known` (0 or more), what approximate graphs have of the neighbors of the same identity is measured.
+    """
     work = work or Workspace()
     graphs = _by_name(views, given, settings.k)
     keys = {}
@@ -77,7 +86,28 @@ def find_graphs(
         for name, graph in zip(missing, searched, strict=True):
             graphs[name] = graph
             work.cache.put("graph", keys.get(name, ""), graph)
+        if known is not None:
+            _measure_same_identity(views, graphs, known, seed, work)
     return {name: graphs[name] for name in views.names}
+
+
+def _measure_same_identity(
+    views: Views, graphs: Mapping[str, KnnGraph], known: LongArray, seed: int, work: Workspace
+) -> None:
+    """Keep it in the workspace; not with the graph, which does not depend on what is known."""
+    for name, model in zip(views.names, views, strict=True):
+        if graphs[name].method != "approximate":
+            continue
+        found = measure_same_identity_recall(
+            model,
+            graphs[name],
+            known,
+            seed=seed,
+            threads=work.engine.workers,
+            device=work.engine.search_device,
+        )
+        if found is not None:
+            work.same_identity_recall[name] = found
 
 
 def search_inputs(settings: SearchSettings, n_images: int, seed: int) -> list[object]:
