@@ -2,7 +2,7 @@
 
 Made-up embeddings, five models of 256 dimensions, without structure beyond identities (benchmarks/data.py). Every size is
 labeled in a process of its own and written to docs/results/scale.json when it is done; sizes that are there are not measured
-again, so the curve can be made in pieces:
+again, and a size that was stopped goes on after its last finished graph, so the curve can be made in pieces:
 
     python -m benchmarks.scale 50000
     python -m benchmarks.scale 1000000 --folder /large/disk
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ import numpy as np
 from benchmarks.clock import in_own_process
 from benchmarks.data import write_made_up_views
 from cdp.labeling.workspace import Workspace
+from cdp.progress import Progress
 
 SIZES = (50_000, 100_000, 200_000, 500_000, 1_000_000)
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "scale.json"
@@ -60,9 +61,12 @@ def add_size(n_images: int, folder: Path, recall: float) -> None:
 def measure_size(n_images: int, folder: Path, recall: float) -> dict[str, Any]:
     """One size in a process of its own."""
     started = time.strftime("%Y-%m-%d")
-    with tempfile.TemporaryDirectory(prefix=f"scale-{n_images}-", dir=folder) as scratch:
-        write_made_up_views(Path(scratch), n_images)
-        figures = in_own_process("benchmarks.scale", folder=scratch, recall=recall)
+    scratch = folder / f"cdp-scale-{n_images}"
+    if not (scratch / "complete").exists():
+        write_made_up_views(scratch, n_images)
+        (scratch / "complete").touch()
+    figures = in_own_process("benchmarks.scale", folder=str(scratch), recall=recall)
+    shutil.rmtree(scratch)
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -74,12 +78,16 @@ def child(folder: str, recall: float) -> dict[str, Any]:
     from cdp.consensus.settings import ConsensusSettings
     from cdp.data.views import read_views
     from cdp.engine import Engine
+    from cdp.labeling.cache import Cache
     from cdp.labeling.figures import measure_labeling
     from cdp.labeling.output import write_labeling
     from cdp.labeling.pipeline import label
 
     unlabeled, labeled = (read_views(Path(folder) / part) for part in ("unlabeled", "labeled"))
-    work = MeteredWorkspace(Engine(), progress=log_steps())
+    # Graphs that a run which was stopped had finished are not made again; their time is then not in the figures.
+    cache = Cache(Path(folder) / "cache")
+    is_resumed = Path(folder, "cache").exists()
+    work = MeteredWorkspace(Engine(), cache, log_steps())
     warned: list[str] = []
     with watching(work.meter), gathering_warnings(warned):
         begun = time.process_time()
@@ -96,6 +104,7 @@ def child(folder: str, recall: float) -> dict[str, Any]:
         "images": unlabeled.n_images + labeled.n_images,
         "models": len(unlabeled),
         "dimensions": unlabeled.base.dimensions,
+        "resumed": is_resumed,
         "cpu_seconds": {
             **{step: round(took, 1) for step, took in work.cpu.items()},
             "reading and the rest": round(labeled_after - named, 1),
@@ -128,11 +137,11 @@ def _figures(found: Any) -> dict[str, Any]:
     }
 
 
-def log_steps() -> Callable[[str, int, int], None]:
+def log_steps() -> Progress:
     """A progress that writes a line where a step begins, with the CPU seconds so far: long runs are watched so."""
     begun: set[str] = set()
 
-    def progress(step: str, _done: int, _total: int) -> None:
+    def progress(step: str, done: int, total: int) -> None:  # noqa: ARG001
         if step not in begun:
             begun.add(step)
             print(f"{time.process_time():9.1f} CPU s: {step}", file=sys.stderr, flush=True)

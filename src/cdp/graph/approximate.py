@@ -25,6 +25,8 @@ from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import FloatArray, IntArray
 
+# Goes up when other neighbors are found than before, so that graphs that were kept are made anew.
+APPROXIMATE_VERSION = 2
 # A tile stays in the processor's cache while it is looked through.
 _TILE_ENTRIES = 2**17
 _CHUNK = 32

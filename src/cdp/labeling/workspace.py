@@ -6,15 +6,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cdp.consensus.settings import SearchSettings
 from cdp.engine import Engine
 from cdp.errors import InputError
+from cdp.graph.approximate import APPROXIMATE_VERSION
+from cdp.graph.exact import BLOCK_ROWS
 from cdp.graph.recall import measure_same_identity_recall
 from cdp.graph.search import choose_method, each_knn_graph
 from cdp.labeling.cache import Cache, step_key
 from cdp.progress import Progress, no_progress
-from cdp.types import KnnGraph, Views
+from cdp.scratch import Scratch
+from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import LongArray
 
 Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
@@ -29,6 +33,8 @@ class Workspace:
         cache: of finished steps.
         progress: called as the work goes on.
         seconds: what each step has taken so far.
+        folder: of temporary files; None = that of the cache, or the system's. On Ray, one that all nodes see.
+        scratch: large arrays, in memory or in such files.
         same_identity_recall: by model, of the true neighbors of the same identity the share that an approximate graph has,
             where identities are known.
     """
@@ -37,7 +43,14 @@ class Workspace:
     cache: Cache = field(default_factory=Cache)
     progress: Progress = no_progress
     seconds: dict[str, float] = field(default_factory=dict)
+    folder: Path | None = None
     same_identity_recall: dict[str, float] = field(default_factory=dict)
+    scratch: Scratch = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.scratch = Scratch(
+            self.engine.share, self.cache.folder or self.folder, is_shared=self.engine.engine == "ray"
+        )
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -45,6 +58,19 @@ class Workspace:
         start = time.perf_counter()
         yield
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+
+
+def concatenate(parts: Sequence[Views], work: Workspace) -> Views:
+    """The images of several parts as one: in memory where there is room, else in temporary files."""
+    if len(parts) == 1:
+        return parts[0]
+    size = sum(model.source.nbytes for views in parts for model in views)
+    if not work.scratch.has_room(size):
+        return Views.concatenate(parts, work.scratch.new_path())
+    whole = Views.concatenate(parts)
+    for model in whole:
+        work.scratch.hold(model.source)
+    return whole
 
 
 def find_graphs(
@@ -71,24 +97,35 @@ def find_graphs(
             kept = work.cache.get("graph", keys[name], KnnGraph)
             graphs |= {} if kept is None else {name: kept}
     missing = [name for name in views.names if name not in graphs]
+    models = [model for name, model in zip(views.names, views, strict=True) if name in missing]
     with work.step(f"{part}graphs"):
         searched = each_knn_graph(
-            [model for name, model in zip(views.names, views, strict=True) if name in missing],
+            models,
             settings.k,
             settings.method,
             recall=settings.recall,
             names=[f"{part}{name}" for name in missing],
             seed=seed,
-            threads=work.engine.workers,
+            threads=work.engine.workers_for(search_bytes(models)),
             device=work.engine.search_device,
             progress=work.progress,
+            scratch=work.scratch,
         )
         for name, graph in zip(missing, searched, strict=True):
             graphs[name] = graph
             work.cache.put("graph", keys.get(name, ""), graph)
+            if work.cache.folder is not None:
+                # From now on as a file that is mapped, not as arrays that are held.
+                graphs[name] = work.cache.get("graph", keys[name], KnnGraph) or graph
+            del graph
         if known is not None:
             _measure_same_identity(views, graphs, known, seed, work)
     return {name: graphs[name] for name in views.names}
+
+
+def search_bytes(models: Sequence[Embeddings]) -> int:
+    """What a search takes per thread, half of which has its place among all that must be held."""
+    return BLOCK_ROWS * max((model.dimensions for model in models), default=1) * 4 + 2**22
 
 
 def _measure_same_identity(
@@ -103,7 +140,7 @@ def _measure_same_identity(
             graphs[name],
             known,
             seed=seed,
-            threads=work.engine.workers,
+            threads=work.engine.workers_for(search_bytes([model])),
             device=work.engine.search_device,
         )
         if found is not None:
@@ -113,7 +150,7 @@ def _measure_same_identity(
 def search_inputs(settings: SearchSettings, n_images: int, seed: int) -> list[object]:
     """What a graph depends on beside the embeddings; an exact one does not depend on recall and seed."""
     method = choose_method(settings.method, n_images)
-    return [settings.k, method, *([] if method == "exact" else [settings.recall, seed])]
+    return [settings.k, method, *([] if method == "exact" else [settings.recall, seed, APPROXIMATE_VERSION])]
 
 
 def _by_name(views: Views, given: Graphs | None, k: int) -> dict[str, KnnGraph]:
