@@ -17,14 +17,14 @@ from cdp.types.arrays import AnyArray, BoolArray
 # Images per cluster, and how many clusters are looked into. Many small ones are best where neighbors are in few of them;
 # where they are in many, fewer and larger ones are looked through faster. The second are tried if the first are not enough.
 LAYOUTS = (
-    (100, (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)),
+    (100, (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32)),
     (250, (40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 512)),
 )
 _PASSES = (0, 1, 2, 3)
 # Passes miss more than the neighbors of a sample among themselves tell, by this factor (measured).
 _MISSED_BY_PASSES = 1.45
 # What fewer directions lose beside it (measured).
-_LOST_BY_PROJECTION = 0.006
+_LOST_BY_PROJECTION = 0.003
 # Nanoseconds on one core of a common processor; only their ratios matter. One multiplication and addition in a product, one
 # similarity that is looked at, a cluster that an image looks into, a neighbor's neighbor in a pass, and what is before and after
 # all.

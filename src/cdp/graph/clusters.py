@@ -105,7 +105,7 @@ def _assign(shared: tuple[Vectors, Centroids, int], block: tuple[int, int] | Row
     for cell in np.flatnonzero(np.diff(bounds)):
         visitors = order[bounds[cell] : bounds[cell + 1]] // n_cells
         start, stop = centroids.ends[cell], centroids.ends[cell + 1]
-        tile = queries[visitors] @ centroids.vectors[start:stop].T
+        tile = np.take(queries, visitors, axis=0) @ centroids.vectors[start:stop].T
         insert_visitors(tile, visitors, start, similarity, nearest)
     return nearest
 
