@@ -187,8 +187,8 @@ def join(
             read_pseudo_part(part, file, soft=soft, siblings=siblings, teachers=one)
             for part, file, one in zip(parts, files, views, strict=True)
         ]
-        how = {"labeled_share": labeled_share, "distill": distill, "one_classifier": one_classifier}
-        say([train_joint(known, pseudo, network, out, **how, **shared)])
+        how = {**shared, "labeled_share": labeled_share, "distill": distill, "one_classifier": one_classifier}
+        say([train_joint(known, pseudo, network, out, **how)])
 
 
 def _check_counts(n_parts: int, n_labels: int | None, n_teachers: int, distill: float) -> None:

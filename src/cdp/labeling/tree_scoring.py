@@ -60,7 +60,7 @@ def score_by_trees(
         given: graphs that are there already; their lists are used as they are.
         seed: of folds, samples and trees.
         work: engine, cache and progress.
-        notes: gets a sentence if known and unknown images seem to show the same people.
+        notes: gets a sentence if known and unknown images seem to show the same people, or look unlike each other.
         keep: also return the trees and all their answers; those that are in the cache have none.
     """
     known = np.full(views.n_images, -1, np.int64)
@@ -80,11 +80,7 @@ def score_by_trees(
         )
     candidates = together.nearest(settings.k)
     pairs = candidate_pairs(candidates, work.scratch)
-    if settings.disjoint and seem_to_overlap(candidates, known):
-        notes.append(_OVERLAP)
-    shares = known_among_strangers(candidates, known)
-    if shares is not None and seem_unlike(*shares):
-        notes.append(_UNLIKE.format(*shares))
+    notes += _compare_parts(candidates, known, disjoint=settings.disjoint)
     inputs = [work.cache.hash_views(views), work.cache.hash(known), work.cache.hash(pairs.ids)]
     key = step_key("trees", 2, slice_of(settings, MediatorSettings), inputs, seed)
     judged = work.cache.get("trees", key, ConsensusGraph) if given is None and not keep else None
@@ -131,6 +127,13 @@ def ask_trees(
 
 def _is_above(bar: float, _: IntArray, doubt: AnyArray) -> BoolArray:
     return is_more_probable(doubt, bar)
+
+
+def _compare_parts(candidates: KnnGraph, known: LongArray, *, disjoint: bool) -> list[str]:
+    """Sentences where known and unlabeled images do not go together as they should."""
+    notes = [_OVERLAP] if disjoint and seem_to_overlap(candidates, known) else []
+    shares = known_among_strangers(candidates, known)
+    return [*notes, _UNLIKE.format(*shares)] if shares is not None and seem_unlike(*shares) else notes
 
 
 def seem_to_overlap(candidates: KnnGraph, known: LongArray) -> bool:
