@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from cdp.errors import InputError
-from cdp.settings import setting, settings_of
+from cdp.settings import setting, settings_of, share
 
 
 @dataclass(frozen=True)
@@ -44,26 +44,18 @@ class TrainingSettings:
     )
     margin: float = setting(0.0, "Margin of arcface and cosface; 0 = the loss's own.")
     logit_scale: float = setting(0.0, "Scale of the logits of arcface and cosface; 0 = the loss's own.")
-    dropout: float = setting(
-        0.4, "Share of inputs dropped in the head of arcface (output E).", meaning="a share", low=0, high=1
-    )
+    dropout: float = share(0.4, "Share of inputs dropped in the head of arcface (output E).")
     label_smoothing: float = setting(
         0.0, "Share of the label spread over all classes.", meaning="a share of the label", low=0, high=1
     )
     flip: bool = setting(False, "Mirror half of the images.")
-    shift: float = setting(
-        0.0, "Most that an image is moved, as a share of its side.", meaning="a share", low=0, high=0.5
-    )
+    shift: float = share(0.0, "Most that an image is moved, as a share of its side.", high=0.5)
     rotate: float = setting(
         0.0, "Most that an image is turned, in degrees.", meaning="degrees", low=0, high=180
     )
-    zoom: float = setting(
-        0.0, "Most that an image is scaled, as a share of its side.", meaning="a share", low=0, high=0.9
-    )
+    zoom: float = share(0.0, "Most that an image is scaled, as a share of its side.", high=0.9)
     enlarge: bool = setting(False, "Allow images smaller than the crop.")
-    sample_classes: float = setting(
-        1.0, "Share of the classes that one step sees; 1 = all.", meaning="a share", above=0, high=1
-    )
+    sample_classes: float = share(1.0, "Share of the classes that one step sees; 1 = all.", above=0)
     shard_classes: bool = setting(
         False, "Keep a part of every classifier on each process instead of all of it on all."
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from cdp.errors import InputError, name_rows
 from cdp.lab.drawn_faces.random_numbers import keys, uniforms
-from cdp.settings import check_settings, setting
+from cdp.settings import check_settings, setting, share
 from cdp.types.arrays import AnyArray, BoolArray, LongArray
 
 _COUNTS, _FAMILIES, _ACCIDENTS = 0, 1, 2
@@ -25,19 +25,9 @@ class FaceSettings:
     )
     size: int = setting(40, "Width and height in pixels.", meaning="pixels a side", low=16, high=512)
     seed: int = setting(0, "Other seeds draw other people.", low=0, below=2**63)
-    junk: float = setting(
-        0.01, "Share of pictures that show no recognizable face.", meaning="a share", low=0, high=1
-    )
-    mislabeled: float = setting(
-        0.01,
-        "Share of pictures that show another person than the label says.",
-        meaning="a share",
-        low=0,
-        high=1,
-    )
-    lookalikes: float = setting(
-        0.2, "Share of people who are small variations of another one.", meaning="a share", low=0, high=1
-    )
+    junk: float = share(0.01, "Share of pictures that show no recognizable face.")
+    mislabeled: float = share(0.01, "Share of pictures that show another person than the label says.")
+    lookalikes: float = share(0.2, "Share of people who are small variations of another one.")
     difficulty: float = setting(
         1.0, "Scales all that differs between two pictures of a person; 0 = nothing differs.", low=0, high=5
     )
