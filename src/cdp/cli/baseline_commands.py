@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from cdp.cli.app import QuietOption, SeedOption, app, plain_errors, print_table
+from cdp.cli.app import QuietOption, SeedOption, app, by_commas, plain_errors, print_table
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.consensus.settings import PRESETS, ConsensusSettings, SearchSettings
 from cdp.engine import ON_RAY, Engine
@@ -102,8 +102,7 @@ def _prepare_methods(names: str | None, memory_budget: str, seed: int) -> list[B
 
     common = {"memory_budget": memory_budget, "seed": seed}
     prepared = []
-    chosen = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
-    for method in make_baselines(chosen):
+    for method in make_baselines(by_commas(names)):
         if BASELINES[method.name].extra is not None:
             # That a library is missing must not be found out after an hour of work.
             method.label(Embeddings(np.eye(3)))

@@ -17,6 +17,7 @@ from cdp.cli.app import (
     OutOption,
     QuietOption,
     app,
+    by_commas,
     plain_errors,
     print_table,
 )
@@ -209,7 +210,7 @@ def ensemble(
     from cdp.nets.ensemble import ensemble as concatenate
     from cdp.store import save
 
-    made = concatenate(read_views(views), [name.strip() for name in models.split(",") if name.strip()])
+    made = concatenate(read_views(views), by_commas(models) or ())
     save(made, out, force=force, inputs=[views])
     if not quiet:
         typer.echo(f"{made}\nWritten to {out}.")
