@@ -194,6 +194,7 @@ def check_teacher(labeled: Path | None, trained_mediator: Path | None, settings:
 
 def _read_parts(inputs: Inputs) -> tuple[Views, Views | None, Views | None]:
     from cdp.data.views import read_views
+    from cdp.labeling.view_checks import check_same_models
 
     unlabeled, *others = [
         None if path is None else read_views(path, dim=inputs.dim, base=inputs.base)
@@ -202,22 +203,8 @@ def _read_parts(inputs: Inputs) -> tuple[Views, Views | None, Views | None]:
     assert unlabeled is not None
     for path, part in zip((inputs.labeled, inputs.validation), others, strict=True):
         if part is not None:
-            _check_same_models(path, part, inputs.unlabeled, unlabeled)
+            check_same_models({path: part, inputs.unlabeled: unlabeled})
     return unlabeled, others[0], others[1]
-
-
-def _check_same_models(path: Path | None, part: Views, other: Path, unlabeled: Views) -> None:
-    if tuple(part.committee) != tuple(unlabeled.committee):
-        raise InputError(
-            f"{path} has the committee ({', '.join(part.committee)}), {other} has "
-            f"({', '.join(unlabeled.committee)}); both parts need the same models."
-        )
-    for name, one, another in zip(part.names, part, unlabeled, strict=True):
-        if one.dimensions != another.dimensions:
-            raise InputError(
-                f"{name!r} has {one.dimensions} dimensions in {path} and {another.dimensions} in {other}; were they "
-                "embedded by the same network?"
-            )
 
 
 def _fitted(inputs: Inputs) -> Any:
