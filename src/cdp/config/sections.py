@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.engine import Engine
 from cdp.errors import InputError
-from cdp.nets.recipe import TrainingSettings
+from cdp.nets.recipe import JointLoss, TrainingSettings
 from cdp.settings import check_settings, setting, setting_like, share
 
 
@@ -157,30 +157,11 @@ class TrainSection(_Training):
 
 
 @dataclass(frozen=True)
-class JointSection(_Training):
+class JointSection(JointLoss, _Training):
     """Stage 3: how the base is trained again on true and pseudo-labels, and the bound on all true labels."""
 
     section: ClassVar[str] = "joint"
     epochs: float = setting_like(TrainingSettings, "epochs", 8)
-    labeled_share: float = share(
-        -1.0, "Lambda, the weight of the labeled loss; -1 = the share of the labeled images.", also=-1
-    )
-    siblings: float = setting(
-        1.0,
-        "Groups that are one identity with a greater mean probability are no negatives of each other in training, e.g. 0.005 where many "
-        "identities are split; 1 = all groups are negatives, as in the paper.",
-        meaning="a probability",
-        above=0,
-        high=1,
-    )
-    distill: float = setting(
-        0.0,
-        "Distillation: weight, beside the loss of its labels, of the distance between what the base sees in an unlabeled image, "
-        "through a linear layer, and what the networks of the last round saw in it; 0 = none, as in the paper.",
-        meaning="a weight",
-        low=0,
-        high=1e3,
-    )
     rounds: int = setting(
         1,
         "How often labels are made: 1 = as in the paper; 2 or more = base and committee are trained again on the labels "

@@ -108,6 +108,31 @@ class Recipe(TrainingSettings):
     seed: int = setting(0, "Of initialization, order and augmentation.", low=0, below=2**63)
 
 
+@dataclass(frozen=True)
+class JointLoss:
+    """How true labels, pseudo-labels and teachers are weighed in stage 3."""
+
+    labeled_share: float = share(
+        -1.0, "Lambda, the weight of the labeled loss; -1 = the share of the labeled images.", also=-1
+    )
+    siblings: float = setting(
+        1.0,
+        "Groups that are one identity with a greater mean probability are no negatives of each other in training, e.g. 0.005 where many "
+        "identities are split; 1 = all groups are negatives, as in the paper.",
+        meaning="a probability",
+        above=0,
+        high=1,
+    )
+    distill: float = setting(
+        0.0,
+        "Distillation: weight, beside the loss of its labels, of the distance between what the base sees in an unlabeled image, "
+        "through a linear layer, and what the networks of the last round saw in it; 0 = none, as in the paper.",
+        meaning="a weight",
+        low=0,
+        high=1e3,
+    )
+
+
 def seed_for(*purpose: int | str) -> int:
     """A seed in 0..2**63-1, a function of all parts of its purpose.
 
