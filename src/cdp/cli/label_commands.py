@@ -17,7 +17,7 @@ from cdp.errors import InputError
 
 if TYPE_CHECKING:
     from cdp.consensus.constraints import Constraints
-    from cdp.labeling.pipeline import Labeling
+    from cdp.labeling.judged import Labeling
     from cdp.labeling.workspace import Workspace
     from cdp.progress import Progress
     from cdp.types import KnnGraph, Views
@@ -223,7 +223,7 @@ def _fitted(inputs: Inputs) -> Any:
     if inputs.trained_mediator is None:
         return None
     from cdp.consensus.mediator import Mediator
-    from cdp.labeling.pipeline import Fitted
+    from cdp.labeling.fitting import Fitted
 
     return Fitted(Mediator.load(inputs.trained_mediator))
 
