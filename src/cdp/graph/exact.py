@@ -36,6 +36,9 @@ TILE_ROWS = 512
 # rounding of the k-th (many copies of an image), the row is searched once more in full.
 _SPARE = 4
 _ROUNDING = 1e-5
+# Embeddings that are not float32 are converted for so many pairs at a time.
+_CONVERTED_ENTRIES = 2**21
+_FEWEST_PAIRS = 256
 
 Candidates: TypeAlias = tuple[FloatArray, IntArray]
 """Similarities and ids of the few best images of each row, best first; -inf and -1 where there are fewer."""
@@ -296,8 +299,10 @@ def similarities(embeddings: Embeddings, ends: AnyArray) -> FloatArray:
     if embeddings.source.dtype == np.float32 and _is_tame(embeddings):
         _cosines(embeddings.source, embeddings.scale, ends, similarity)
         return similarity
-    rows, position = np.unique(ends, return_inverse=True)
-    _cosines(embeddings.take(rows), np.ones(len(rows)), position.reshape(ends.shape), similarity)
+    for start, stop in spans(len(ends), max(_FEWEST_PAIRS, _CONVERTED_ENTRIES // embeddings.dimensions)):
+        rows, position = np.unique(ends[start:stop], return_inverse=True)
+        places = position.reshape(-1, 2)
+        _cosines(embeddings.take(rows), np.ones(len(rows)), places, similarity[start:stop])
     return similarity
 
 
