@@ -189,6 +189,7 @@ def _label_views(
         candidates=judged.candidates,
         validation=np.zeros(views.n_images, np.bool_) if mask is None else mask,
         seconds=dict(work.seconds),
+        same_identity_recall=dict(work.same_identity_recall),
         notes=tuple(notes),
         judged=judged if keep else None,
     )
@@ -210,7 +211,12 @@ def _judge(
         return score_by_trees(views, settings, mask, given, seed=seed, work=work, notes=notes, keep=keep)
     if settings.mediator == "similarity":
         return judge_by_similarity(views, settings, given, seed=seed, work=work, notes=notes)
-    graphs = find_graphs(views, settings, given, seed=seed, work=work)
+    known = (
+        np.full(views.n_images, -1)
+        if mask is None or views.identities is None
+        else np.where(mask, views.identities, -1)
+    )
+    graphs = find_graphs(views, settings, given, seed=seed, work=work, known=known)
     candidates = next(iter(graphs.values()))
     with work.step("consensus"):
         scored = score_pairs(
@@ -222,11 +228,6 @@ def _judge(
             progress=work.progress,
             scratch=work.scratch,
         )
-    known = (
-        np.full(views.n_images, -1)
-        if mask is None or views.identities is None
-        else np.where(mask, views.identities, -1)
-    )
     return Judged(scored, graphs, candidates, settings.k, known)
 
 
