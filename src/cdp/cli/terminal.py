@@ -83,6 +83,8 @@ def print_labeling(labeling: Labeling, results: Results, out: Path) -> None:
     recalls = [graph.recall for graph in labeling.graphs.values() if graph.recall is not None]
     if recalls:
         table.add_row("recall of the approximate graphs", f"{min(recalls):.3f} to {max(recalls):.3f}")
+    if same := labeling.same_identity_recall.values():
+        table.add_row("  among neighbors of the same identity", f"{min(same):.3f} to {max(same):.3f}")
     table.add_row("seconds", f"{sum(labeling.seconds.values()):.1f}")
     console.print(table)
     for note in labeling.notes:

@@ -74,8 +74,10 @@ def measure_labeling(
                     name=name,
                     role="member" if at else "base",
                     edge_precision=_edge_precision(graph, identities),
+                    graph_recall=graph.recall,
+                    same_identity_recall=labeling.same_identity_recall.get(model),
                 )
-                for at, (name, graph) in enumerate(zip(shown, graphs, strict=True))
+                for at, (name, (model, graph)) in enumerate(zip(shown, labeling.graphs.items(), strict=True))
             ],
             agreement=Agreement(names=shown, matrix=agreement(graphs).tolist()),
         ),

@@ -45,7 +45,12 @@ def write_labeling(
         quote_formulas: see `write_tables`.
     """
     graphs = {
-        name: {"method": graph.method, "recall": graph.recall} for name, graph in labeling.graphs.items()
+        name: {
+            "method": graph.method,
+            "recall": graph.recall,
+            "same_identity_recall": labeling.same_identity_recall.get(name),
+        }
+        for name, graph in labeling.graphs.items()
     }
     settings = {**plain(labeling.settings), **(about or {})}
     card = {**settings, "graphs": graphs, "seconds": labeling.seconds, "notes": list(labeling.notes)}

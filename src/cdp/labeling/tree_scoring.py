@@ -59,7 +59,8 @@ def score_by_trees(
     if mask is not None and views.identities is not None:
         known[mask] = views.identities[mask]
     longer = replace(settings, k=min(2 * settings.k, views.n_images - 1))
-    graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work)
+    wanted = longer if given is None else settings
+    graphs = find_graphs(views, wanted, given, seed=seed, work=work, known=known)
     with work.step("all models"):
         together = search_together(
             views,
