@@ -21,7 +21,7 @@ from rich.table import Table
 
 from cdp.cli.app import print_table
 from cdp.lab.synthetic import SyntheticSplit
-from cdp.labeling.pipeline import Labeling
+from cdp.labeling.judged import Labeling
 from cdp.progress import make_bars
 from cdp.run.runner import Listener
 from cdp.run.stages import Record, Stage

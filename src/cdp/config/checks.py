@@ -28,12 +28,18 @@ def check_without_images(recipe: RunRecipe) -> None:
     for key in ("templates", "skip", "rotations"):
         if getattr(recipe.data, key):
             raise InputError(f"data.{key} is about images, and there are embeddings only: leave it out.")
+    for sentence in _needs_training(recipe, "there are embeddings only"):
+        raise InputError(sentence)
+
+
+def _needs_training(recipe: RunRecipe, why_not: str) -> Iterator[str]:
+    """What trains networks, where none is trained."""
     for key, value, none in (
         ("joint.rounds", recipe.joint.rounds, 1),
         ("train.folds", recipe.train.folds, 0),
     ):
         if value > none:
-            raise InputError(f"{key} trains networks, and there are embeddings only: set {key} = {none}.")
+            yield f"{key} trains networks, and {why_not}: set {key} = {none}."
 
 
 def member_names(recipe: RunRecipe) -> list[str]:
@@ -149,12 +155,7 @@ def _networks(recipe: RunRecipe) -> Iterator[str]:
     if recipe.base.weights and frozen_file(recipe.base.network) is not None:
         yield "base.weights is where training starts, and base.network is not trained: leave one of them out."
     if not trained_members(recipe):
-        for name, value, none in (
-            ("joint.rounds", recipe.joint.rounds, 1),
-            ("train.folds", recipe.train.folds, 0),
-        ):
-            if value > none:
-                yield f"{name} trains networks, and base and committee are frozen ones: set {name} = {none}."
+        yield from _needs_training(recipe, "base and committee are frozen ones")
 
 
 def _consensus(recipe: RunRecipe) -> Iterator[str]:

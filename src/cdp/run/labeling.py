@@ -12,8 +12,9 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.files import writing_folder
 from cdp.labeling.cache import Cache
 from cdp.labeling.figures import measure_labeling
+from cdp.labeling.judged import Labeling
 from cdp.labeling.output import write_labeling
-from cdp.labeling.pipeline import Labeling, label
+from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.run.stages import Context, version
 from cdp.run.training import part
