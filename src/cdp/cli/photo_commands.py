@@ -16,7 +16,7 @@ from cdp.engine import Engine
 from cdp.faces.align_settings import AlignSettings
 
 if TYPE_CHECKING:
-    from cdp.faces.align_photos import Face
+    from cdp.faces.face import Face
 
 
 @app.command()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cdp.consensus.trees import TreeAnswers
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import LongArray
-from cdp.types.run_record import HalvesAgreement
+from cdp.types.run_record import UnsupervisedBar
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Judged:
     known: LongArray
     pairs: Pairs | None = None
     answers: TreeAnswers | None = None
-    unsupervised: HalvesAgreement | None = None
+    unsupervised: UnsupervisedBar | None = None
     others: Views | None = None
 
     @property

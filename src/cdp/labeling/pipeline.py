@@ -46,7 +46,7 @@ from cdp.memory import parse_bytes
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.labels import first_rows
-from cdp.types.run_record import CalibrationBin, Expectation, HalvesAgreement, Tuning
+from cdp.types.run_record import CalibrationBin, Expectation, Tuning, UnsupervisedBar
 
 _GRAPHS_NOT_USED = "The given k-NN graphs were not used: they do not have the known images, which are put among the unlabeled ones."
 _NOT_IN_GRAPHS = "given k-NN graphs do not have the images to choose it on"
@@ -84,7 +84,7 @@ class Labeling:
     mediator: Mediator | None
     tuning: Tuning | None
     expected: Expectation | None
-    unsupervised: HalvesAgreement | None
+    unsupervised: UnsupervisedBar | None
     calibration: list[CalibrationBin]
     settings: ConsensusSettings
     candidates: KnnGraph
