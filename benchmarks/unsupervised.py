@@ -25,7 +25,8 @@ from cdp.labeling.halves import compare_pairs
 from cdp.labeling.unsupervised import choose_bar
 from cdp.labeling.workspace import Workspace
 from cdp.run.labeling import LabelSettings, Round, read_part
-from cdp.types.run_record import Score, read_run_record
+from cdp.store import read_run_record
+from cdp.types.run_record import Score
 
 FACES = ("mobilefacenet", "sface", "openface")
 BARS = tuple(round(1 + 0.3 * step, 1) for step in range(31))

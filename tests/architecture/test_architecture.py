@@ -39,8 +39,7 @@ FORBIDDEN = {
 """What lies below and is not imported all the same."""
 
 LATE = {
-    "types": {"data", "files", "store"},
-    "consensus": {"store"},
+    "types": {"data", "store"},
     "data": {"store"},
 }
 """Imports inside functions that the layers would refuse: `save` and `load` of data classes, and readers of artifacts."""

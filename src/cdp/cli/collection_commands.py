@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors
-from cdp.cli.derived_options import Given, with_settings
+from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.label_commands import CorrectionsOption, check_teacher
 from cdp.consensus.settings import ConsensusSettings, GroupingSettings
 from cdp.engine import Engine
-from cdp.settings import settings_of
 
 if TYPE_CHECKING:
     from cdp.collection.collection import Collection
@@ -49,8 +48,8 @@ def collect(
         from cdp.labeling.workspace import Workspace
         from cdp.progress import progress_bars
 
-        engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
-        settings = ConsensusSettings.of(**given)
+        engine = settings_from(Engine, given)
+        settings = settings_from(ConsensusSettings, given, ConsensusSettings.of)
         check_teacher(labeled, None, settings)
         known = []
         if corrections is not None:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors
-from cdp.cli.derived_options import Given, with_settings
+from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
 from cdp.errors import InputError
-from cdp.settings import settings_of
 
 if TYPE_CHECKING:
     from cdp.consensus.constraints import Constraints
@@ -114,8 +113,8 @@ def label(
     and the bar is chosen where the best F is to be expected.
     """
     with plain_errors():
-        engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
-        settings = ConsensusSettings.of(**given)
+        engine = settings_from(Engine, given)
+        settings = settings_from(ConsensusSettings, given, ConsensusSettings.of)
         inputs = Inputs(
             unlabeled, labeled, validation, trained_mediator, tuple(knn or ()), base, dim, corrections
         )
@@ -304,7 +303,7 @@ def example(
     with plain_errors():
         from cdp.cli.terminal import print_example
         from cdp.files import writing_folder
-        from cdp.lab.example import compare_ways
+        from cdp.lab.demo import compare_ways
         from cdp.lab.synthetic import synthetic_views
         from cdp.progress import progress_bars
         from cdp.store import fill, write_card

@@ -167,11 +167,7 @@ def _chain(constraints: Constraints, one: int, other: int) -> tuple[int, ...]:
 def check_constraints(
     constraints: Constraints, max_size: int, describe: Describe = lambda row: f"image {row}"
 ) -> None:
-    """Refuse constraints that no groups can keep.
-
-    Raises:
-        InputError: they contradict each other (the message names the chain), or join more images than `max_size`.
-    """
+    """Refuse constraints that no groups can keep."""
     found = find_contradiction(constraints)
     if found is not None:
         raise InputError(found.sentence(describe))

@@ -22,9 +22,6 @@ def group(
     """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them.
 
     Under constraints a named image that nobody joins is a group of its own, and a rejected one has that fate.
-
-    Raises:
-        InputError: the constraints contradict each other, or join more than `max_size` images.
     """
     if constraints is not None:
         check_constraints(constraints, settings.max_size)

@@ -93,8 +93,7 @@ def _join_apart(ends: IntArray, state: Separation) -> None:
 def _join(ids: IntArray, parent: IntArray) -> None:
     """Union-find (Rem's algorithm); afterwards parent[i] is the smallest id in i's component."""
     for row in range(len(ids)):
-        one = ids[row, 0]
-        other = ids[row, 1]
+        one, other = ids[row, 0], ids[row, 1]
         while parent[one] != parent[other]:
             if parent[one] < parent[other]:
                 one, other = other, one
@@ -127,14 +126,15 @@ def _split(
     else:
         order, doubt = _sort_by_doubt(doubts[edges])
         edges = edges[order]
-    tree = _merge_tree(_take_pairs(graph.ids, edges), local, doubt, len(images))
+    # Each pair is moved as one number: three times as fast.
+    pairs = np.ascontiguousarray(graph.ids).view(np.int64).ravel()[edges].view(np.int32).reshape(-1, 2)
+    tree = _merge_tree(pairs, local, doubt, len(images))
     local_group = np.full(len(images), -1, np.int32)
     local_fate = np.full(len(images), Fate.UNSPLITTABLE, np.uint8)
     local_below = np.zeros(len(images))
     _cut(tree, doubt, len(images), max_size, step, local_group, local_fate, local_below)
     group[images] = np.where(local_group >= 0, images[np.maximum(local_group, 0)], images)
-    fate[images] = local_fate
-    keep_below[images] = local_below
+    fate[images], keep_below[images] = local_fate, local_below
 
 
 def _sort_by_doubt(doubt: AnyArray) -> tuple[LongArray, AnyArray]:
@@ -150,12 +150,6 @@ def _sort_by_doubt(doubt: AnyArray) -> tuple[LongArray, AnyArray]:
     in_order = (packed >> 32).astype(np.uint32).view(np.float32)
     packed &= np.uint64(2**32 - 1)
     return packed.view(np.int64), in_order
-
-
-def _take_pairs(ids: IntArray, rows: LongArray) -> IntArray:
-    """ids[rows], moving each pair as one number: three times as fast."""
-    whole = np.ascontiguousarray(ids).view(np.int64).ravel()
-    return whole[rows].view(np.int32).reshape(-1, 2)
 
 
 class _Tree(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,13 +58,13 @@ def open_log(folder: Path, key: str) -> AlignLog:
     return AlignLog(folder, done)
 
 
-def _to_plain(face: Face) -> list[object]:
+def _to_plain(face: Face) -> list[Any]:
     landmarks = None if face.landmarks is None else np.asarray(face.landmarks, np.float64).tolist()
     measures = [face.score, face.size, face.sharpness, face.pose]
     return [face.photo, list(face.box), landmarks, [float(one) for one in measures], face.path, face.reason]
 
 
-def _from_plain(plain: Sequence[object]) -> Face:
-    photo, box, landmarks, measures, path, reason = plain
+def _from_plain(plain: list[Any]) -> Face:
+    photo, box, landmarks, (score, size, sharpness, pose), path, reason = plain
     points = None if landmarks is None else np.array(landmarks)
-    return Face(photo, tuple(box), points, *measures, path, reason)  # type: ignore[arg-type, misc]
+    return Face(photo, tuple(box), points, score, size, sharpness, pose, path, reason)

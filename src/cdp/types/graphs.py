@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.types.arrays import AnyArray, FloatArray, IntArray, read_only
+from cdp.types.arrays import AnyArray, Artifact, FloatArray, IntArray, read_only
 
 
 @dataclass(frozen=True, eq=False)
-class KnnGraph:
+class KnnGraph(Artifact):
     """The k nearest neighbors of every image in one model, by cosine similarity.
 
     Attributes:
@@ -95,12 +95,6 @@ class KnnGraph:
             self.recall,
         )
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the graph as an artifact folder."""
-        from cdp.store import save
-
-        save(self, path, force=force)
-
     @classmethod
     def load(cls, path: str | Path) -> KnnGraph:
         """A graph from an artifact folder, or from a k-NN file of another project (see docs/formats.md)."""
@@ -151,7 +145,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class ConsensusGraph:
+class ConsensusGraph(Artifact):
     """The accepted pairs and how much doubt is left about each.
 
     Doubt is 1 - probability. Near certainty a probability is rounded to 1 and all good pairs look alike; a
@@ -198,19 +192,6 @@ class ConsensusGraph:
 
     def __len__(self) -> int:
         return int(self.ids.shape[0])
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the graph as an artifact folder."""
-        from cdp.store import save
-
-        save(self, path, force=force)
-
-    @classmethod
-    def load(cls, path: str | Path) -> ConsensusGraph:
-        """A graph from an artifact folder."""
-        from cdp.store import load
-
-        return load(path, cls)
 
     def __repr__(self) -> str:
         return f"ConsensusGraph: {len(self):,} accepted pairs of {self.n_images:,} images"
