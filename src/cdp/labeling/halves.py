@@ -15,7 +15,7 @@ the groups are, not how right.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +24,13 @@ from cdp.consensus.evidence import search_together
 from cdp.consensus.grouping import group
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.settings import ConsensusSettings
-from cdp.consensus.standard_similarity import Background, measure_background, soften, standard_similarities
+from cdp.consensus.standard_similarity import (
+    Background,
+    measure_background,
+    similarity_to_itself,
+    soften,
+    standard_similarities,
+)
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_agreement
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
@@ -35,7 +41,9 @@ from cdp.types.arrays import FloatArray
 from cdp.types.run_record import BarPoint, UnsupervisedBar
 
 BARS = tuple(round(1.5 + 0.25 * step, 2) for step in range(35))
-"""What is tried for similar_above, from low to high."""
+"""What is tried for similar_above, from low to high, where the most that is possible is not low itself."""
+
+_LOW_TOP = 4.0
 
 _BYTES_PER_PAIR = 120
 _QUANTILE = 1.96
@@ -98,6 +106,17 @@ def compare_halves(
     ]
 
 
+def bars_for(halves: Sequence[StandardPairs]) -> tuple[float, ...]:
+    """What is tried for similar_above; lower where an image and itself are hardly more similar than random pairs.
+
+    So it is where few people fill a collection, and random pairs are as unlike as these are.
+    """
+    top = min(similarity_to_itself(half.background) for half in halves)
+    if top >= _LOW_TOP:
+        return BARS
+    return tuple(round(top * (0.2 + 0.02 * step), 3) for step in range(len(BARS)))
+
+
 def agree_on_bar(
     views: Views,
     whole: StandardPairs,
@@ -113,6 +132,7 @@ def agree_on_bar(
     """
     work = work or Workspace()
     halves = compare_halves(views, settings, seed=seed, work=work)
+    bars = bars_for(halves)
 
     def measure(bar: float) -> BarPoint:
         tried = replace(settings, similar_above=bar)
@@ -125,9 +145,9 @@ def agree_on_bar(
     room = parse_bytes(work.engine.memory_budget) // (_BYTES_PER_PAIR * n_pairs)
     curve = []
     with work.step("agreement"):
-        for point in map_blocks(measure, BARS, max(1, min(count_threads(work.engine.threads), room))):
+        for point in map_blocks(measure, bars, max(1, min(count_threads(work.engine.threads), room))):
             curve.append(point)
-            work.progress("agreement of two halves", len(curve), len(BARS))
+            work.progress("agreement of two halves", len(curve), len(bars))
     best = max(curve, key=lambda point: lower_end(point.agreement or 0.0, point.coverage * views.n_images))
     share = float(np.mean([half.share_above(best.threshold) for half in halves]))
     as_many = float(np.quantile(whole.standard, 1 - share)) if len(whole.pairs) else best.threshold

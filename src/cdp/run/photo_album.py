@@ -15,7 +15,7 @@ A run counts once the collection has it; what a killed run left is gone on with 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,26 +163,31 @@ def add_photos(
     if people is None:
         _check_number(len(made.faces), len(photos))
     notes = tuple(embed_images(made.manifest, embedders, views, **how).notes)
-    k = ConsensusSettings.of().k
     if people is None:
-        apart = _different_faces(faces, 0)
-        consensus = ConsensusSettings.of(k=min(k, len(made.faces) - 1))
-        people = create_collection(
-            place / PEOPLE,
-            views,
-            settings=consensus,
-            corrections=apart,
-            images=faces,
-            seed=seed,
-            workspace=work,
-        )
+        people, apart = _begin(place, seed, work)
         notes += people.parts.notes
     else:
         before = people.parts.notes
-        people, _ = extend(people, views, images=faces, k=k, workspace=work)
+        people, apart = _grow(people, place, work)
         notes += people.parts.notes if people.parts.notes != before else ()
-        people, apart = _keep_apart(people, faces)
     return _finish(place, Album(people, len(photos), len(made.faces), len(apart), notes))
+
+
+def _begin(place: Path, seed: int, work: Workspace) -> tuple[Collection, list[Correction]]:
+    """A collection of the first batch, each face compared with as many as there are, and the pairs that are kept apart."""
+    faces, views = _part(place, "faces", 1), _part(place, "views", 1)
+    apart = _different_faces(faces, 0)
+    settings = ConsensusSettings.of(k=min(ConsensusSettings.of().k, len(read_manifest(faces)) - 1))
+    options: dict[str, Any] = {"settings": settings, "corrections": apart, "images": faces, "seed": seed}
+    return create_collection(place / PEOPLE, views, **options, workspace=work), apart
+
+
+def _grow(people: Collection, place: Path, work: Workspace) -> tuple[Collection, list[Correction]]:
+    """The collection with the next batch, and the pairs of it that are kept apart."""
+    number = len(people.batches) + 1
+    faces, views = _part(place, "faces", number), _part(place, "views", number)
+    people, _ = extend(people, views, images=faces, k=ConsensusSettings.of().k, workspace=work)
+    return _keep_apart(people, faces)
 
 
 def _finish(place: Path, album: Album) -> Album:
@@ -248,17 +253,12 @@ def _photos_of(place: Path, number: int) -> set[str]:
 def _remember_faceless(place: Path, photos: Manifest, dropped: Sequence[Face]) -> None:
     """Add photos that gave no face to the list of those."""
     where = locations_from(photos, place)
-    columns: dict[str, list[Any]] = {"photo": [], "reason": []}
+    rows = [(where[face.photo], face.reason) for face in dropped]
     if (place / FACELESS).is_file():
-        columns = {name: list(column) for name, column in _read_faceless(place).items()}
-    columns["photo"] += [where[face.photo] for face in dropped]
-    columns["reason"] += [face.reason for face in dropped]
+        before = read_some_columns(place / FACELESS, lambda _file, _header: ["photo", "reason"])
+        rows = [*zip(before["photo"], before["reason"], strict=True), *rows]
     with replacing(place / FACELESS) as file:
-        write_csv(file, columns)
-
-
-def _read_faceless(place: Path) -> Mapping[str, Sequence[Any]]:
-    return read_some_columns(place / FACELESS, lambda _file, _header: ["photo", "reason"])
+        write_csv(file, {"photo": [one for one, _ in rows], "reason": [one for _, one in rows]})
 
 
 def _check_models(place: Path, embedders: Sequence[Embedder]) -> None:
