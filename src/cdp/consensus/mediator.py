@@ -234,7 +234,7 @@ def train_mediator(
     Args:
         parts: training pairs.
         classifier: None for the paper's MLP; another one is copied, the caller's own stays as it is.
-        memory_budget: for the opinions of all pairs.
+        memory_budget: of which the opinions of all pairs may take a quarter.
         seed: of the order, of the ends' exchange and of the weights.
         progress: called as the work goes on.
     """
@@ -283,7 +283,7 @@ class _PairBlocks:
         self._parts = parts
         self._same = same
         self._starts = np.cumsum([0, *(len(part.ids) for part in parts)])
-        fits = len(same) <= rows_within(memory_budget, parts[0].source.bytes_per_pair)
+        fits = 4 * len(same) <= rows_within(memory_budget, parts[0].source.bytes_per_pair)
         self._everything = self._extract(np.arange(len(same))) if fits else None
 
     def _extract(self, rows: LongArray) -> FloatArray:

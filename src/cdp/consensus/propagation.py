@@ -22,14 +22,23 @@ import numpy as np
 
 from cdp.consensus.constraints import Constraints, confirm
 from cdp.consensus.separation import Separation, find_root, may_unite, point_to_roots, separate, unite
+from cdp.consensus.sharded_components import Batch, group_batches
+from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.kernels import kernel
+from cdp.scratch import Scratch
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, ByteArray, DoubleArray, FloatArray, IntArray, LongArray
 
 
 def propagate(
-    graph: ConsensusGraph, max_size: int = 600, step: float = 0.1, constraints: Constraints | None = None
+    graph: ConsensusGraph,
+    max_size: int = 600,
+    step: float = 0.1,
+    constraints: Constraints | None = None,
+    *,
+    engine: Engine | None = None,
+    scratch: Scratch | None = None,
 ) -> Labels:
     """Pseudo-identities: connected components, split where they are larger than `max_size`.
 
@@ -38,6 +47,9 @@ def propagate(
         max_size: no pseudo-identity gets more images than this.
         step: how fast the threshold rises while a component is split, in (0, 1).
         constraints: what groups must keep, free of contradictions (`check_constraints`).
+        engine: components are handed out to its workers, as many at a time as fit its memory budget; under constraints all pairs
+            are one task.
+        scratch: where pairs lie meanwhile.
 
     Returns:
         Labels. Images without an accepted pair, images that lose all their pairs while a component is split,
@@ -52,9 +64,31 @@ def propagate(
         )
     if max_size < 2:
         raise InputError(f"propagate(max_size={max_size}): a pseudo-identity has at least 2 images.")
-    doubt = graph.doubt
     if constraints is not None and len(constraints):
         graph, doubt = _keep_apart(graph, constraints)
+        group, fate, keep_below = _split_components(graph, doubt, max_size, step)
+    else:
+        group = np.arange(graph.n_images, dtype=np.int32)
+        fate = np.full(graph.n_images, Fate.NO_ACCEPTED_PAIR, np.uint8)
+        keep_below = np.full(graph.n_images, np.inf)
+        found = group_batches(_split_batch, (max_size, step), graph, engine=engine, scratch=scratch)
+        for images, (groups, fates, bounds) in found:
+            rows = slice(None) if images is None else images
+            group[rows], fate[rows], keep_below[rows] = groups, fates, bounds
+    labels = number_groups(group, fate)
+    confidence = measure_ties(graph.ids, graph.doubt, labels, keep_below)
+    return Labels(labels, fate, confidence)
+
+
+def _split_batch(settings: tuple[int, float], batch: Batch) -> tuple[IntArray, ByteArray, DoubleArray]:
+    """Groups of some components, each called after an image, fates, and the doubt that pairs of an image's group lie below."""
+    group, fate, keep_below = _split_components(batch.graph, batch.graph.doubt, *settings)
+    return group if batch.images is None else batch.images[group], fate, keep_below
+
+
+def _split_components(
+    graph: ConsensusGraph, doubt: AnyArray, max_size: int, step: float
+) -> tuple[IntArray, ByteArray, DoubleArray]:
     group = np.arange(graph.n_images, dtype=np.int32)
     _join(graph.ids, group)
     size = np.bincount(group, minlength=graph.n_images)[group]
@@ -62,9 +96,7 @@ def propagate(
     keep_below = np.full(graph.n_images, np.inf)
     if size.max(initial=0) > max_size:
         _split(graph, doubt, np.flatnonzero(size > max_size), max_size, step, group, fate, keep_below)
-    labels = number_groups(group, fate)
-    confidence = measure_ties(graph.ids, graph.doubt, labels, keep_below)
-    return Labels(labels, fate, confidence)
+    return group, fate, keep_below
 
 
 def _keep_apart(graph: ConsensusGraph, constraints: Constraints) -> tuple[ConsensusGraph, DoubleArray]:

@@ -14,13 +14,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from cdp.consensus.grouping import group
 from cdp.consensus.null_distribution import EstimatedBars, count_similarities, estimate_bars
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.standard_similarity import Background
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_agreement
-from cdp.labeling.halves import StandardPairs, agree_on_bar, compare_halves, compare_pairs
+from cdp.labeling.halves import StandardPairs, agree_on_bar, compare_halves, compare_pairs, group_alone
 from cdp.labeling.judged import Judged
 from cdp.labeling.workspace import Graphs, Workspace
 from cdp.types import Views
@@ -102,7 +101,7 @@ def _agreement_of_halves(
     with work.step("agreement"):
         bars = [_as_setting(_estimate(half.views, half.background, seed, work)) for half in halves]
         first, second = (
-            group(half.at(own), own)
+            group_alone(half, own, work)
             for half, own in zip(halves, (replace(settings, similar_above=bar) for bar in bars), strict=True)
         )
         return measure_agreement(first, second)

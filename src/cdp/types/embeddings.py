@@ -14,7 +14,7 @@ import numpy.typing as npt
 from cdp.errors import InputError, OutputExistsError, name_rows, rows_not_utf8
 from cdp.types.arrays import AnyArray, Artifact, DoubleArray, FloatArray, LongArray, read_only
 
-_BLOCK_BYTES = 64 * 2**20
+_BLOCK_BYTES = 4 * 2**20
 _SMALLEST_NORM = 1e-30
 
 
@@ -226,6 +226,8 @@ class Views(Artifact):
         """
         if not parts:
             raise InputError("Views.concatenate: there are no parts; give at least one.")
+        if len(parts) == 1 and folder is None:
+            return parts[0]
         models = [dict(zip(part.names, part, strict=True)) for part in parts]
         for number, other in enumerate(models[1:], start=1):
             if _dimensions(other) != _dimensions(models[0]):
