@@ -10,7 +10,7 @@ from cdp.consensus.pairs import candidate_pairs
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
 from cdp.evaluate.label_figures import measure_labels, measure_pairs
-from cdp.labeling.pipeline import Labeling
+from cdp.labeling.judged import Labeling
 from cdp.parallel import spans
 from cdp.scratch import Scratch
 from cdp.types import Fate, KnnGraph, Labels, Views

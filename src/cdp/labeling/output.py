@@ -12,7 +12,7 @@ import numpy as np
 from cdp.consensus.group_ties import tie_groups
 from cdp.consensus.settings import plain
 from cdp.files import write_json
-from cdp.labeling.pipeline import Labeling
+from cdp.labeling.judged import Labeling
 from cdp.store import fill
 from cdp.types import Fate, Labels
 from cdp.types.run_record import Results
