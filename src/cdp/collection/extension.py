@@ -3,20 +3,22 @@
 Every new image is compared with all; old images are not compared again, but get new neighbors where those are nearer. A pair is
 judged anew where a list of one of its images changed, and in later passes where an answer about one of them did; by the trees or
 the mediator that are kept. What trees learned wears out as a collection grows, so they are trained anew when it has half as many
-images again as when they were trained; over many batches that costs a constant share per image.
+images again as when they were trained; over many batches that costs a constant share per image. So is a bar that was chosen without
+labels chosen anew.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from cdp.collection.collection import Collection, ViewsSource, open_collection, write_groups
-from cdp.collection.collection_folder import changing, numbered, open_batch, write_batch
+from cdp.collection.collection_folder import Parts, changing, numbered, open_batch, write_batch
 from cdp.collection.judged_files import read_judged, write_judged
 from cdp.collection.numbering import Changes
 from cdp.consensus.evidence import search_together
@@ -24,14 +26,14 @@ from cdp.consensus.mediator import Mediator, is_more_probable
 from cdp.consensus.pair_features import prepare_features
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.scoring import score_pairs
-from cdp.consensus.settings import ConsensusSettings, GroupingSettings, slice_of
+from cdp.consensus.settings import ConsensusSettings, GroupingSettings, plain, slice_of
 from cdp.consensus.trees import TreeAnswers
 from cdp.data.views import read_views
 from cdp.errors import InputError
 from cdp.graph.exact import extend_graph
 from cdp.labeling.judged import Judged
 from cdp.labeling.tree_scoring import ask_trees
-from cdp.labeling.unsupervised import judge_by_similarity
+from cdp.labeling.unsupervised import judge_by_similarity, with_chosen_bar
 from cdp.labeling.workspace import Workspace
 from cdp.memory import parse_bytes
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
@@ -46,6 +48,8 @@ def extend(
     views: ViewsSource,
     *,
     retrain_after: float = RETRAIN_AFTER,
+    images: Path | None = None,
+    k: int = 0,
     workspace: Workspace | None = None,
 ) -> tuple[Collection, Changes]:
     """The collection with new images, after the old ones; its folder changes at once or not at all.
@@ -54,6 +58,9 @@ def extend(
         collection: whose folder is extended.
         views: new images, by the same models; a path is referred to, views in memory are written into the collection.
         retrain_after: trees are trained anew when there are so many times as many images as when they were.
+        images: the folder that the new images' relative paths start from, if it is to move with the collection.
+        k: neighbors per image when the bar is chosen anew, if that is more than before: a collection that began with few images
+            compared each with fewer.
         workspace: engine and progress.
 
     Raises:
@@ -68,16 +75,20 @@ def extend(
         known = [open_batch(folder, number).read(check=True) for number in now.parts.known]
         _check_models(old[0], new)
         number = now.parts.newest + 1
-        write_batch(folder, number, new, None if isinstance(views, Views) else Path(views))
+        write_batch(folder, number, new, None if isinstance(views, Views) else Path(views), images)
         with tempfile.TemporaryDirectory(prefix=".views-", dir=folder) as temporary:
             whole = _concatenate([*old, new, *known], Path(temporary), work)
             before, mediator = read_judged(numbered(folder, "judged", now.parts.judged), now.settings)
             growth = whole.n_images / now.parts.n_trained
             retrain = growth >= retrain_after
-            judged = _judge_new(whole, before, mediator, now, new.n_images, retrain, work)
+            if retrain and now.parts.bar_is_chosen:
+                judged, standing = _choose_bar_anew(whole, now, k, work)
+            else:
+                judged = _judge_new(whole, before, mediator, now, new.n_images, retrain, work)
+                standing = now.parts
         write_judged(numbered(folder, "judged", number), judged, mediator)
         parts = msgspec.structs.replace(
-            now.parts,
+            standing,
             batches=(*now.parts.batches, number),
             judged=number,
             n_trained=whole.n_images if retrain else now.parts.n_trained,
@@ -105,6 +116,20 @@ def _concatenate(parts: Sequence[Views], folder: Path, work: Workspace) -> Views
     size = sum(model.source.nbytes for views in parts for model in views)
     bare = [Views(part.base, part.committee) for part in parts]
     return Views.concatenate(bare, None if size <= parse_bytes(work.engine.memory_budget) else folder)
+
+
+def _choose_bar_anew(views: Views, collection: Collection, k: int, work: Workspace) -> tuple[Judged, Parts]:
+    """All pairs judged anew by a bar that suits as many images as there are now; the bar and the note go into the parts.
+
+    More images have more pairs of two identities, and the bar of few images does not hold for many.
+    """
+    notes: list[str] = []
+    most = min(max(k, collection.settings.k), views.n_images - 1)
+    settings = replace(collection.settings, similar_above=0.0, k=most)
+    judged = judge_by_similarity(views, settings, None, seed=collection.parts.seed, work=work, notes=notes)
+    settings = with_chosen_bar(settings, judged.unsupervised)
+    parts = msgspec.structs.replace(collection.parts, consensus=plain(settings), notes=tuple(notes))
+    return judged, parts
 
 
 def _judge_new(
