@@ -18,7 +18,8 @@ import numpy as np
 from benchmarks.data import data_folder
 from benchmarks.lfw import split_faces
 from cdp import Labels, Views, measure_labels
-from cdp.collection.collection import Collection, create_collection
+from cdp.collection.collection import Collection
+from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
 from cdp.collection.questions import rank_questions
 from cdp.consensus.constraints import Constraints

@@ -42,8 +42,8 @@ def collect(
     The embeddings are referred to, not copied: leave them where they are.
     """
     with plain_errors():
-        from cdp.collection.collection import create_collection
         from cdp.collection.correction_tables import read_correction_table
+        from cdp.collection.creation import create_collection
         from cdp.data.views import read_views
         from cdp.labeling.cache import Cache
         from cdp.labeling.workspace import Workspace
@@ -121,9 +121,9 @@ def regroup(
         from dataclasses import replace
 
         from cdp.collection.collection import open_collection
-        from cdp.collection.collection import regroup as make_groups
         from cdp.collection.correction_tables import read_correction_table
         from cdp.collection.corrections import append_corrections
+        from cdp.collection.regrouping import regroup as make_groups
 
         opened = open_collection(collection)
         if corrections is not None:

@@ -15,10 +15,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from cdp.collection.collection import Collection, ViewsSource, open_collection, write_groups
+from cdp.collection.collection import Collection, ViewsSource, open_collection
 from cdp.collection.collection_folder import changing, numbered, open_batch, write_batch
 from cdp.collection.judged_files import read_judged, write_judged
 from cdp.collection.numbering import Changes
+from cdp.collection.regrouping import write_groups
 from cdp.consensus.evidence import search_together
 from cdp.consensus.mediator import Mediator, is_more_probable
 from cdp.consensus.pair_features import prepare_features

@@ -185,6 +185,21 @@ def check_constraints(
         )
 
 
+def said_of_pairs(ids: IntArray, constraints: Constraints) -> IntArray:
+    """What the constraints say of pairs of images, int32 (m,): 1 = one identity, -1 = two, 0 = nothing.
+
+    What follows from them counts too: of a = b and b = c also a = c, of a = b and b != c also a != c.
+    """
+    atom = join_certain(constraints).astype(np.int64)
+    name = np.full(int(atom.max(initial=-1)) + 1, -1, np.int64)
+    name[atom[list(constraints.named)]] = constraints.name_of[list(constraints.named)]
+    ends = np.sort(atom[ids], axis=1)
+    names = name[ends]
+    apart = _are_among(ends, np.sort(atom[constraints.cannot], axis=1))
+    apart |= (names >= 0).all(axis=1) & (names[:, 0] != names[:, 1])
+    return np.where(ends[:, 0] == ends[:, 1], 1, np.where(apart, -1, 0)).astype(np.int32)
+
+
 def leave_out(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
     """The scored pairs but for those that cannot be, and those of rejected images."""
     is_rejected = np.zeros(graph.n_images, np.bool_)

@@ -4,6 +4,9 @@ Known and unknown images are in one graph. A candidate pair of two known images 
 an unknown image, as a negative, where the known identities are complete, that is, no unknown image shows a known person.
 The probabilities of pairs with a known end are cross-fitted: they come from classifiers that did not see the identity's
 fold, so that bars and later passes are not misled by what was learned by heart.
+
+Pairs that corrections speak of are training pairs too, with a weight; what people look at are the doubtful pairs, which the
+known images have few of.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from functools import partial
 import numpy as np
 
 from cdp.consensus.boosted_trees import BoostedTrees, grow_trees
+from cdp.consensus.constraints import Constraints, said_of_pairs
 from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
@@ -37,16 +41,37 @@ class KnownPairs:
         first, second: int32 (m,), the fold of either end's identity; -1 = unknown.
         same: bool (m,), both ends are known and one identity.
         is_training: bool (m,), a training pair.
+        is_confirmed: bool (m,), a training pair because corrections say what it is.
+        weight: for how many training pairs a confirmed one counts.
     """
 
     first: IntArray
     second: IntArray
     same: BoolArray
     is_training: BoolArray
+    is_confirmed: BoolArray
+    weight: float = 1.0
 
 
-def known_pairs(pairs: Pairs, identities: LongArray, *, complete: bool, seed: int) -> KnownPairs:
-    """Folds and truth of the candidate pairs; `identities` are negative where unknown."""
+def known_pairs(
+    pairs: Pairs,
+    identities: LongArray,
+    *,
+    complete: bool,
+    seed: int,
+    constraints: Constraints | None = None,
+    weight: float = 1.0,
+) -> KnownPairs:
+    """Folds and truth of the candidate pairs.
+
+    Args:
+        pairs: candidates.
+        identities: int64 (n,), negative where unknown.
+        complete: no unknown image shows a known person.
+        seed: of the folds.
+        constraints: corrections of the images; pairs of which they say what they are become training pairs.
+        weight: for how many training pairs such a pair counts; 0 = they do not become any.
+    """
     people = np.unique(identities[identities >= 0])
     fold_of = np.random.default_rng([seed, 6]).permutation(len(people)) % FOLDS
     fold = np.full(len(identities), -1, np.int32)
@@ -55,7 +80,12 @@ def known_pairs(pairs: Pairs, identities: LongArray, *, complete: bool, seed: in
     first, second = fold[pairs.ids[:, 0]], fold[pairs.ids[:, 1]]
     both = (first >= 0) & (second >= 0)
     same = both & (identities[pairs.ids[:, 0]] == identities[pairs.ids[:, 1]])
-    return KnownPairs(first, second, same, (first >= 0) | (second >= 0) if complete else both)
+    is_training = (first >= 0) | (second >= 0) if complete else both
+    if constraints is None or not len(constraints) or weight == 0:
+        return KnownPairs(first, second, same, is_training, np.zeros(len(pairs), np.bool_))
+    said = said_of_pairs(pairs.ids, constraints.among(pairs.n_images))
+    same = np.where(said == 0, same, said > 0)
+    return KnownPairs(first, second, same, is_training | (said != 0), said != 0, weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +212,19 @@ class _Evidence:
 def _train(evidence: _Evidence, known: KnownPairs, seed: int, fold: int) -> BoostedTrees:
     """Trees trained on the pairs that no identity of the fold takes part in; on all training pairs for fold `FOLDS`."""
     rows = np.flatnonzero(known.is_training & (known.first != fold) & (known.second != fold))
-    if len(rows) > _MOST_TRAINING_PAIRS:
-        rows = np.sort(
-            np.random.default_rng([seed, 7, fold]).choice(rows, _MOST_TRAINING_PAIRS, replace=False)
-        )
-    return grow_trees(evidence.rows(rows), known.same[rows], seed)
+    generator = np.random.default_rng([seed, 7, fold])
+    # What people said is seldom much, and never left to chance while it is.
+    confirmed = _some(rows[known.is_confirmed[rows]], _MOST_TRAINING_PAIRS // 2, generator)
+    others = _some(rows[~known.is_confirmed[rows]], _MOST_TRAINING_PAIRS, generator)
+    rows = np.sort(np.concatenate([others, confirmed]))
+    weight = None
+    if len(confirmed):
+        weight = np.where(known.is_confirmed[rows], known.weight, 1).astype(np.float32)
+    return grow_trees(evidence.rows(rows), known.same[rows], seed, weight)
+
+
+def _some(rows: LongArray, most: int, generator: np.random.Generator) -> LongArray:
+    return rows if len(rows) <= most else generator.choice(rows, most, replace=False)
 
 
 def _cross_fitted(

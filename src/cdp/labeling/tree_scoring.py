@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from cdp.consensus.constraints import Constraints, said_of_pairs
 from cdp.consensus.evidence import prepare_evidence, search_together
 from cdp.consensus.mediator import is_more_probable
 from cdp.consensus.pairs import candidate_pairs
@@ -36,6 +37,7 @@ def score_by_trees(
     work: Workspace,
     notes: list[str],
     keep: bool = False,
+    constraints: Constraints | None = None,
 ) -> Judged:
     """Judged pairs, the models' graphs, and the graph whose edges are the candidates.
 
@@ -51,6 +53,7 @@ def score_by_trees(
         work: engine, cache and progress.
         notes: gets a sentence if known and unknown images seem to show the same people.
         keep: also return the trees and all their answers; those that are in the cache have none.
+        constraints: corrections, which trees learn from.
     """
     known = np.full(views.n_images, -1, np.int64)
     if mask is not None and views.identities is not None:
@@ -66,11 +69,15 @@ def score_by_trees(
     if settings.disjoint and seem_to_overlap(candidates, known):
         notes.append(_OVERLAP)
     inputs = [work.cache.hash_views(views), work.cache.hash(known), work.cache.hash(pairs.ids)]
+    if constraints is not None and len(constraints) and settings.correction_weight:
+        inputs += [work.cache.hash(said_of_pairs(pairs.ids, constraints.among(views.n_images)))]
     key = step_key("trees", 2, slice_of(settings, MediatorSettings), inputs, seed)
     judged = work.cache.get("trees", key, ConsensusGraph) if given is None and not keep else None
     answers = None
     if judged is None:
-        answers = ask_trees(views, graphs, together, pairs, known, settings, seed=seed, work=work)
+        answers = ask_trees(
+            views, graphs, together, pairs, known, settings, seed=seed, work=work, constraints=constraints
+        )
         judged = ConsensusGraph(pairs.ids, 1 - answers.probability, views.n_images)
         work.cache.put("trees", key, judged)
     kept = is_more_probable(judged.doubt, settings.kept_above)
@@ -91,13 +98,21 @@ def ask_trees(
     seed: int,
     work: Workspace,
     earlier: TreeAnswers | None = None,
+    constraints: Constraints | None = None,
 ) -> TreeAnswers:
-    """What trees say about the candidate pairs: trained now, or `earlier`, and then asked where no answer is kept."""
+    """What trees say about the candidate pairs: trained now, also on corrections, or `earlier`, and then asked where no answer is kept."""
     with work.step("consensus"):
         return estimate_probabilities(
             prepare_evidence(views, list(graphs.values()), together, settings.evidence),
             pairs,
-            known_pairs(pairs, known, complete=settings.disjoint, seed=seed),
+            known_pairs(
+                pairs,
+                known,
+                complete=settings.disjoint,
+                seed=seed,
+                constraints=constraints,
+                weight=settings.correction_weight,
+            ),
             passes=settings.passes,
             earlier=earlier,
             seed=seed,

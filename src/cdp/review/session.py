@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cdp.collection.collection import Collection, open_collection, regroup
+from cdp.collection.collection import Collection, open_collection
 from cdp.collection.corrections import (
     JOURNAL,
     Correction,
@@ -20,6 +20,7 @@ from cdp.collection.corrections import (
     undo_corrections,
 )
 from cdp.collection.numbering import Changes
+from cdp.collection.regrouping import regroup
 from cdp.errors import InputError
 from cdp.report.words import counted
 from cdp.review.answers import stamped

@@ -7,12 +7,14 @@ import pytest
 
 from cdp import Views, measure_labels
 from cdp.collection import extension
-from cdp.collection.collection import create_collection, open_collection, regroup
+from cdp.collection.collection import open_collection
 from cdp.collection.collection_folder import numbered
 from cdp.collection.corrections import append_corrections, different, named, rejected, same, undo_corrections
+from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
 from cdp.collection.judged_files import read_judged
 from cdp.collection.questions import KINDS, questions_left, rank_questions
+from cdp.collection.regrouping import regroup
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import TreeAnswers
 from cdp.errors import InputError, StoreError

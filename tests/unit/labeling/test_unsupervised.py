@@ -128,7 +128,7 @@ def test_similarity_goes_with_average_linkage():
 
 
 def test_a_collection_of_nobody_known_is_extended_at_the_same_bar(views, tmp_path):
-    from cdp.collection.collection import create_collection
+    from cdp.collection.creation import create_collection
     from cdp.collection.extension import extend
 
     rows = np.arange(views.n_images)
