@@ -43,6 +43,7 @@ _HOMES = {
     "propagate": "cdp.consensus.propagation",
     "read_manifest": "cdp.data.manifests",
     "regroup": "cdp.collection.regrouping",
+    "retrain": "cdp.collection.retraining",
     "split_by_identity": "cdp.data.split",
 }
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from cdp.collection.creation import create_collection as create_collection
     from cdp.collection.extension import extend as extend
     from cdp.collection.regrouping import regroup as regroup
+    from cdp.collection.retraining import retrain as retrain
     from cdp.consensus.agglomeration import agglomerate as agglomerate
     from cdp.consensus.mediator import Mediator as Mediator
     from cdp.consensus.mlp import PaperMLP as PaperMLP

@@ -42,8 +42,9 @@ LATE = {
     "types": {"data", "files", "store"},
     "consensus": {"store"},
     "data": {"store"},
+    "labeling": {"collection"},
 }
-"""Imports inside functions that the layers would refuse: `save` and `load` of data classes, and readers of artifacts."""
+"""Imports inside functions that the layers would refuse: `save` and `load` of data classes, readers of artifacts, `CDP.extend`."""
 
 
 def package_of(file: Path) -> str:

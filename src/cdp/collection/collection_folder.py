@@ -22,6 +22,7 @@ from typing import Any, overload
 import msgspec
 import numpy as np
 
+from cdp.collection.collection_settings import GrowthSettings
 from cdp.data.array_files import open_npy
 from cdp.data.views import read_views
 from cdp.errors import InputError, StoreError
@@ -47,6 +48,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         seed: of everything random.
         n_trained: images among which trees were trained.
         known_names: identity number of a known person -> name; the number itself where there is none.
+        growth: settings of how it grows; those that are not there have their defaults.
         notes: what labeling said when the collection was made, such as how the bar was chosen and how sure that is.
     """
 
@@ -59,7 +61,13 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     n_trained: int
     known_names: dict[str, str] = {}
+    growth: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
+
+    @property
+    def growth_settings(self) -> GrowthSettings:
+        """How it grows."""
+        return GrowthSettings(**self.growth)
 
     @property
     def newest(self) -> int:
@@ -68,13 +76,18 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the card of a batch says: where its embeddings lie, from the batch's folder and from the root."""
+    """What the card of a batch says: where its embeddings lie, from the batch's folder and from the root; and what they were.
+
+    `models` has the hash of every model's embeddings, `files` the size and the time of change of every file they lie in: as long as
+    these are the same, nothing is read to compare hashes.
+    """
 
     n_images: int
     near: str
     far: str
     has_paths: bool = False
     models: dict[str, str]
+    files: dict[str, tuple[int, int]] = {}
 
 
 class Lines(Sequence[str]):
@@ -176,21 +189,27 @@ class Batch:
         """Where the images lie, if known."""
         return Lines(self.folder) if self.facts.has_paths else None
 
+    @property
+    def source(self) -> Path:
+        """Where the embeddings lie; where they lay, if they are gone."""
+        near = self.folder / self.facts.near
+        return near.resolve() if near.exists() or not self.facts.far else Path(self.facts.far)
+
     def read(self, *, check: bool = False) -> Views:
-        """The embeddings; with `check` they are compared with their hashes.
+        """The embeddings; compared with their hashes if their files are not those that were seen, or always with `check`.
 
         Raises:
             InputError: they are gone, or not what they were.
         """
-        places = [self.folder / self.facts.near, *([Path(self.facts.far)] if self.facts.far else [])]
-        source = next((one for one in places if one.exists()), None)
-        if source is None:
+        source = self.source
+        if not source.exists():
             raise InputError(
-                f"{self.facts.far or places[0]}: embeddings of this collection were there and are gone; put them back, or "
+                f"{source}: embeddings of this collection were there and are gone; put them back, or "
                 "link them there."
             )
         views = read_views(source)
         is_same = list(views.names) == list(self.facts.models) and views.n_images == self.facts.n_images
+        check = check or _stamps(source) != self.facts.files
         if not is_same or (check and hash_views(views) != self.facts.models):
             raise InputError(
                 f"{source}: these embeddings are not those that the collection was made of; put the old ones back, or "
@@ -220,10 +239,22 @@ def write_batch(folder: Path, number: int, views: Views, source: Path | None) ->
             far="" if source is None else os.path.realpath(source),
             has_paths=views.paths is not None,
             models=hash_views(views),
+            files=_stamps(partial / "views" if source is None else source),
         )
         settings: Mapping[str, Any] = msgspec.to_builtins(facts)
         write_card(partial, "CollectionBatch", repr(views), settings, facts.models, arrays)
     return Batch(place, facts)
+
+
+def _stamps(source: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of change of every file of embeddings."""
+    files = sorted(one for one in source.rglob("*") if one.is_file()) if source.is_dir() else [source]
+    stamps = {}
+    for file in files:
+        about = file.stat()
+        name = file.relative_to(source).as_posix() if source.is_dir() else file.name
+        stamps[name] = (about.st_size, about.st_mtime_ns)
+    return stamps
 
 
 def open_batch(folder: Path, number: int) -> Batch:

@@ -15,6 +15,7 @@ from cdp.collection.regrouping import write_groups
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.data.views import read_views
 from cdp.files import writing_folder
+from cdp.labeling.judged import Judged
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.types import Views
@@ -62,13 +63,7 @@ def create_collection(
         )
         assert labeling.judged is not None
         write_batch(partial, 1, images, None if isinstance(views, Views) else Path(views))
-        known: tuple[int, ...] = ()
-        if labeling.judged.others is not None:
-            # Where they are all that was given, they lie there; else some were held out, and lie nowhere.
-            whole = len(labeled) == 1 and labeling.judged.others.n_images == parts[0].n_images
-            source = labeled[0] if whole and not isinstance(labeled[0], Views) else None
-            write_batch(partial, 2, labeling.judged.others, None if source is None else Path(source))
-            known = (2,)
+        known = _write_known(partial, labeling.judged, labeled, parts)
         write_judged(numbered(partial, "judged", 1), labeling.judged, labeling.mediator)
         append_corrections(partial, corrections)
         start = Parts(
@@ -86,3 +81,16 @@ def create_collection(
         nothing = np.full(images.n_images, -1, np.int32)
         write_groups(partial, start, nothing, {}, "created")
     return open_collection(folder)
+
+
+def _write_known(
+    folder: Path, judged: Judged, labeled: Sequence[ViewsSource], parts: Sequence[Views]
+) -> tuple[int, ...]:
+    """The numbers of the batches of known images, which are written here."""
+    if judged.others is None:
+        return ()
+    # Where they are all that was given, they lie there; else some were held out, and lie nowhere.
+    whole = len(labeled) == 1 and judged.others.n_images == parts[0].n_images
+    source = labeled[0] if whole and not isinstance(labeled[0], Views) else None
+    write_batch(folder, 2, judged.others, None if source is None else Path(source))
+    return (2,)

@@ -13,7 +13,9 @@ import numpy as np
 
 from cdp.collection.collection import GROUPS_KIND, Collection, Name, as_settings, open_collection
 from cdp.collection.collection_folder import Parts, changing, numbered, switch_to
+from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.corrections import active_corrections, read_journal, to_constraints
+from cdp.collection.holding import Held, hold_identities
 from cdp.collection.judged_files import read_known, read_scored
 from cdp.collection.known_people import look_up_people
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
@@ -30,7 +32,10 @@ from cdp.types.labels import number_by_first_appearance
 
 
 def regroup(
-    collection: Collection, *, settings: ConsensusSettings | None = None
+    collection: Collection,
+    *,
+    settings: ConsensusSettings | None = None,
+    growth: GrowthSettings | None = None,
 ) -> tuple[Collection, Changes]:
     """Make groups anew from the probabilities that are there, under the corrections that count now.
 
@@ -38,6 +43,7 @@ def regroup(
         collection: whose folder gets new groups.
         settings: other settings of how groups are made (bars, grouping, max_size); those of how pairs are judged must
             be the same, or nothing that was kept would fit.
+        growth: when identities are merged; unless given, as before.
 
     Raises:
         InputError: the corrections contradict each other, or the settings need pairs to be judged anew.
@@ -49,6 +55,8 @@ def regroup(
         if settings is not None:
             _check_regroupable(now.settings, settings)
             parts = msgspec.structs.replace(parts, consensus=plain(settings))
+        if growth is not None:
+            parts = msgspec.structs.replace(parts, growth=plain(growth))
         changes = write_groups(now.folder, parts, now.identity, now.named, "regrouped", now.describe)
     return open_collection(collection.folder), changes
 
@@ -91,25 +99,27 @@ def write_groups(
     journal = read_journal(folder)
     constraints = to_constraints(active_corrections(journal), len(before))
     check_constraints(constraints, settings.max_size, describe or (lambda row: f"image {row}"))
-    labels = _group_images(scored, known, settings, constraints)
-    called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
-    number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
-    preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
-    identity, next_identity = carry_numbers(before, labels.labels, parts.next_identity, preferred)
     images = ConsensusGraph(*_first(scored, len(before)), len(before))
+    number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
+
+    def make(under: Constraints) -> Held:
+        labels = _group_images(scored, known, settings, under)
+        called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
+        preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
+        return Held(
+            labels, *carry_numbers(before, labels.labels, parts.next_identity, preferred), constraints=under
+        )
+
+    held = hold_identities(
+        make, before, images, constraints, settings.k, settings.bar, parts.growth_settings.merge_above
+    )
+    labels, identity, next_identity = held.labels, held.identity, held.next_identity
     changes = describe_changes(before, identity, images, settings.k, settings.bar, constraints)
     names = {} if settings.disjoint else _known_names(scored, labels, known, identity, parts)
     names |= {int(identity[row]): Name(name) for row, name in constraints.named.items()}
     number = parts.newest + 1
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    events = [Event(kind=kind, images=int((identity != before).sum()), why=_summary(changes))]  # type: ignore[arg-type]
-    events += changes.events
-    events += [
-        Event(kind="named", identity=one, name=name.name, why=name.source)
-        for one, name in sorted(names.items())
-        if named.get(one) != name
-    ]
-    events = [msgspec.structs.replace(event, step=number, when=now) for event in events]
+    whole = Event(kind=kind, images=int((identity != before).sum()), why=_summary(changes))  # type: ignore[arg-type]
+    events = _all_events(whole, changes, names, named, number)
     _write_group_files(numbered(folder, "groups", number), identity, labels, names, len(journal))
     (folder / "events").mkdir(exist_ok=True)
     log = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
@@ -119,6 +129,20 @@ def write_groups(
         folder, parts, f"{len(identity):,} images, {len(np.unique(identity[identity >= 0])):,} identities"
     )
     return replace(changes, events=tuple(events))
+
+
+def _all_events(
+    whole: Event, changes: Changes, names: Mapping[int, Name], before: Mapping[int, Name], number: int
+) -> list[Event]:
+    """What is written into the log: the step, what changed, and who got a name."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    called = [
+        Event(kind="named", identity=one, name=name.name, why=name.source)
+        for one, name in sorted(names.items())
+        if before.get(one) != name
+    ]
+    events = [whole, *changes.events, *called]
+    return [msgspec.structs.replace(event, step=number, when=now) for event in events]
 
 
 def _known_names(

@@ -217,10 +217,10 @@ def confirm(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
     return ConsensusGraph(np.concatenate([graph.ids, links]), doubt, graph.n_images)
 
 
-def _are_among(ids: IntArray, pairs: IntArray) -> BoolArray:
+def _are_among(ids: AnyArray, pairs: AnyArray) -> BoolArray:
     """Whether each pair is one of others; all have the smaller image first."""
 
-    def keys(of: IntArray) -> AnyArray:
+    def keys(of: AnyArray) -> AnyArray:
         return of[:, 0].astype(np.int64) << 32 | of[:, 1]
 
     found: BoolArray = np.isin(keys(ids), keys(pairs))

@@ -19,6 +19,7 @@ from cdp.collection.corrections import (
     read_journal,
     undo_corrections,
 )
+from cdp.collection.image_root import find_image_root
 from cdp.collection.numbering import Changes
 from cdp.collection.regrouping import regroup
 from cdp.errors import InputError
@@ -63,7 +64,8 @@ class Session:
         self._journal: tuple[tuple[int, int], list[Correction]] = ((-1, -1), [])
         self._changes: tuple[str, Changes | None] = ("Nothing was applied yet.", None)
         self._loaded = self._load(open_collection(self.folder))
-        self.pictures = Pictures(self._loaded.collection.paths)
+        opened = self._loaded.collection
+        self.pictures = Pictures(opened.paths, find_image_root(opened), kept_in=self.folder / ".thumbnails")
         self.has_pictures = self.pictures.can_show()
 
     def _load(self, collection: Collection) -> _Loaded:
