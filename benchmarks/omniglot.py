@@ -21,10 +21,8 @@ import numpy as np
 import torch
 
 from benchmarks.data import data_folder
-from cdp.data.manifests import read_manifest
-from cdp.data.merge import merge_manifests
-from cdp.data.rotations import rotated
-from cdp.data.split import split_by_identity
+from cdp.data.manifests import merge_manifests, read_manifest
+from cdp.data.split import rotated, split_by_identity
 from cdp.nets.extract import extract_views
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised

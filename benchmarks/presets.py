@@ -26,8 +26,8 @@ from cdp.labeling.cache import Cache
 from cdp.labeling.pipeline import Labeling, label
 from cdp.labeling.workspace import Workspace
 from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
+from cdp.store import read_run_record
 from cdp.types.arrays import LongArray
-from cdp.types.run_record import read_run_record
 
 _MLP = {"mediator": "mlp", "train_on": "auto"}
 WAYS = {

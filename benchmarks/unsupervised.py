@@ -23,7 +23,8 @@ from cdp.engine import Engine
 from cdp.labeling.unsupervised import BARS, agree_on_bar, compare_pairs
 from cdp.labeling.workspace import Workspace
 from cdp.run.labeling import LabelSettings, Round, read_part
-from cdp.types.run_record import Score, read_run_record
+from cdp.store import read_run_record
+from cdp.types.run_record import Score
 
 FACES = ("mobilefacenet", "sface", "openface")
 

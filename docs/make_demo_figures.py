@@ -23,7 +23,8 @@ from PIL import Image, ImageChops
 from cdp.config.reading import recipe_from
 from cdp.config.sections import DataSection
 from cdp.config.writing import write_recipe
-from cdp.types.run_record import RunRecord, read_run_record
+from cdp.store import read_run_record
+from cdp.types.run_record import RunRecord
 
 DOCS = Path(__file__).resolve().parent
 README = DOCS.parent / "README.md"

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cdp.consensus import boosted_trees
+from cdp.store import read_run_record
 from cdp.types import Views
-from cdp.types.run_record import RunRecord, read_run_record
+from cdp.types.run_record import RunRecord
 
 # How long an example takes says something about the machine, which may be busy, and nothing about the code.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -34,9 +34,8 @@ from cdp.data.verification_packs import read_verification_pack
 from cdp.data.views import read_identities, read_views
 from cdp.errors import CdpError
 from cdp.graph.search import knn_graph
-from cdp.store import load, read_card
+from cdp.store import load, read_card, read_run_record
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Manifest, Views
-from cdp.types.run_record import read_run_record
 from image_layouts import insightface, picture, write_records, write_tar, write_zip
 
 Change = Callable[[bytes, Random], bytes]

@@ -387,3 +387,16 @@ def agreement_of_groupings(first, second):
         for labels in (first, second)
     )
     return 2 * len(one & other) / (len(one) + len(other)) if one or other else 0.0
+
+
+def components(ends, n_images):
+    """The smallest image that each image is connected with, by going along pairs until nothing changes."""
+    smallest = list(range(n_images))
+    changed = True
+    while changed:
+        changed = False
+        for one, other in ends:
+            least = min(smallest[one], smallest[other])
+            changed |= smallest[one] != least or smallest[other] != least
+            smallest[one] = smallest[other] = least
+    return smallest

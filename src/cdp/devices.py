@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that a name stands for; `auto` is the first GPU, or the CPU where there is none.
-
-    Raises:
-        InputError: there is no such device; the message names those that are there.
-    """
+    """The device that a name stands for; `auto` is the first GPU, or the CPU where there is none."""
     if find_spec("torch") is None:
         raise MissingExtraError(
             f"device={name!r}: this needs torch, which is not installed; install the extra `nets`, or choose cpu."

@@ -34,7 +34,9 @@ class Engine:
         high=MOST_THREADS,
     )
     memory_budget: str = setting(
-        "2GB", "What blocks and decoded images may take together, e.g. 500MB.", check=parse_bytes
+        "2GB",
+        "What labeling may take above its libraries and mapped files, and decoded images while training, e.g. 500MB.",
+        check=parse_bytes,
     )
     engine: Literal["threads", "ray"] = setting(
         "threads", "Where blocks of work run: on threads of this process, or on Ray's processes and machines."
@@ -47,6 +49,23 @@ class Engine:
 
     def __post_init__(self) -> None:
         check_settings(self, getattr(self, "section", ""))
+
+    @property
+    def share(self) -> int:
+        """A quarter of the memory budget, in bytes: one for blocks under way, one for arrays, two for all that must be held."""
+        return max(1, parse_bytes(self.memory_budget) // 4)
+
+    def workers_for(self, block_bytes: int) -> int | RayPool:
+        """As many threads as have room for such a block each; a pool, which bounds what is under way by itself, whole.
+
+        Blocks themselves must not depend on the number of threads, or results would.
+        """
+        workers = self.workers
+        if not isinstance(workers, int):
+            return workers
+        from cdp.parallel import count_threads
+
+        return max(1, min(count_threads(workers), self.share // max(1, block_bytes)))
 
     @property
     def search_device(self) -> str:

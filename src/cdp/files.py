@@ -54,7 +54,6 @@ def disk_errors(path: str | Path, kept: str = "nothing was changed there") -> It
     error that names a file elsewhere, such as one that is only read, is not about this path and passes unchanged.
 
     Args:
-        path: what is being written, for the message.
         kept: what is safe all the same, for the message.
 
     Raises:
@@ -94,11 +93,9 @@ def replacing(file: str | Path, kept: str = "nothing was changed there") -> Iter
     stays and what it leads to is replaced.
 
     Args:
-        file: the file to write.
         kept: what is safe if this fails, for the message.
 
     Raises:
-        InputError: there is a folder or a device of this name.
         StoreError: the disk is full, or the file cannot be written.
     """
     with disk_errors(file, kept):
@@ -142,13 +139,10 @@ def writing_file(
     """A file beside `path` to write into, as `replacing` has it; folders above it are made.
 
     Args:
-        path: the file to write.
-        force: replace a file that is there.
         inputs: what the same command reads, which is never replaced.
 
     Raises:
         OutputExistsError: there is one already that is not to be replaced.
-        InputError: there is a folder or a device of this name.
         StoreError: the disk is full, or the file cannot be written.
     """
     with disk_errors(path):
@@ -168,14 +162,12 @@ def writing_folder(
     what was at `path` is still there and the half-written folder is gone.
 
     Args:
-        path: the folder to write.
         force: replace a folder that is there, where `check_output` allows it.
         kind: which artifact it must hold to be replaced.
         inputs: what the same command reads, which is never replaced.
 
     Raises:
         OutputExistsError: there is one already that is not to be replaced.
-        InputError: there is a file or a link of this name.
         StoreError: the disk is full, or the folder cannot be written.
     """
     with disk_errors(path):
@@ -209,8 +201,6 @@ def check_output(
     holds one, lies inside one, or is where a link inside an input leads.
 
     Args:
-        path: the file or folder to write.
-        force: whether replacing was asked for.
         kind: which artifact a folder must hold; empty = any.
         inputs: files, folders or patterns that the same command reads; empty ones count for nothing.
 
@@ -267,7 +257,6 @@ def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:
 
     Raises:
         OutputExistsError: a folder of this name has appeared, and `force` was not given.
-        InputError: there is a link of this name.
     """
     refuse_link(target)
     if not target.exists():
@@ -313,7 +302,6 @@ def sweep(folder: Path, name: str | None = None) -> None:
     host left is removed only when nothing in it has changed for a week.
 
     Args:
-        folder: to look into.
         name: of the file or folder whose leftovers are looked for; None = all.
     """
     with suppress(OSError):  # a folder that cannot be tidied may still be one that can be written

@@ -27,11 +27,9 @@ class Setting:
     """What is known about one field.
 
     Attributes:
-        name: of the field.
         kind: bool, int, float or str; of one element, when there are many.
         many: whether the value is a list.
         default: what it is when nobody says otherwise.
-        help: one sentence.
         meaning: what the value is, in words that can stand before "from 0 to 1".
         choices: what it (or each element) must be one of; empty = anything.
         low, high: the range, ends included; above, below: the same, ends excluded; None = no such end.
@@ -88,11 +86,7 @@ class Setting:
         return "; ".join(fact for fact in facts if fact)
 
     def convert(self, value: Any, key: str) -> Any:
-        """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples.
-
-        Raises:
-            InputError: when the value has another type, or is out of range; `key` names it.
-        """
+        """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples."""
         if not self.many:
             return self._convert_one(value, key)
         if not isinstance(value, list | tuple):
@@ -148,36 +142,13 @@ class Setting:
         return ""
 
 
-def setting(
-    default: T,
-    help: str,
-    *,
-    meaning: str = "",
-    choices: Iterable[str] = (),
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    also: float | None = None,
-    check: Callable[[Any], Any] | None = None,
-) -> T:
-    """A dataclass field with a default, a sentence of help and what its value may be; see `Setting`.
+def setting(default: T, help: str, **known: Any) -> T:
+    """A dataclass field with a default, a sentence of help and what its value may be: any other field of `Setting`.
 
     The field's annotation says the type: bool, int, float, str, a Literal of texts, or a tuple of any of them.
     """
-    known = {
-        "help": help,
-        "meaning": meaning,
-        "choices": tuple(choices),
-        "low": low,
-        "high": high,
-        "above": above,
-        "below": below,
-        "also": also,
-        "check": check,
-    }
     # The type says T, as the standard library's own `field` does: that is what the attribute will be.
-    return dataclasses.field(default=default, metadata=known)
+    return dataclasses.field(default=default, metadata={"help": help, **known})
 
 
 def setting_like(owner: type, name: str, default: T) -> T:
@@ -199,8 +170,7 @@ def _read_settings(owner: Any) -> Mapping[str, Setting]:
     for field in dataclasses.fields(owner):
         if "help" in field.metadata and field.default is not MISSING:
             kind, many, literals = _read_annotation(hints[field.name])
-            known = dict(field.metadata)
-            known["choices"] = known["choices"] or literals
+            known: dict[str, Any] = {"choices": literals} | dict(field.metadata)
             found[field.name] = Setting(field.name, kind, many, field.default, **known)
     return MappingProxyType(found)
 

@@ -1,12 +1,12 @@
-"""Nouns to folders and back: one `.npy` per array, a typed card, nothing ever half-written, nothing pickled."""
+"""Nouns to folders and back: one `.npy` per array, a typed card, nothing ever half-written, nothing pickled; and `run.json`."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -16,14 +16,24 @@ import numpy as np
 from cdp import __version__
 from cdp.data.array_files import naming, open_npy, read_bytes, reading
 from cdp.errors import InputError, StoreError, install_command
-from cdp.files import write_json, writing_folder
+from cdp.files import write_bytes, write_json, writing_folder
 from cdp.parallel import spans
-from cdp.types import ConsensusGraph, KnnGraph, Labels, Views, column_names
+from cdp.types import Views
 from cdp.types.arrays import AnyArray
+from cdp.types.run_record import RUN_FORMAT, RunRecord
 
 FORMAT = 1
 CARD = "card.json"
 _DEEPEST = 50
+_AGAIN = "run the recipe again, finished stages are kept"
+_KINDS = {
+    "object": "a table",
+    "array": "a list",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+}
 Noun = TypeVar("Noun")
 Settings = TypeVar("Settings")
 
@@ -40,10 +50,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """What an artifact folder says about itself, in `card.json`.
 
     Attributes:
-        kind: which noun the folder holds.
         format: version of the layout of such folders.
-        cdp: version that wrote it.
-        summary: one line for people.
         settings: plain values; loaders read theirs through `read_settings`.
         made_from: name of every input -> its hash.
         arrays: file name without `.npy` -> what is in it.
@@ -130,10 +137,6 @@ def write_card(
     """Write the card of a folder whose other files are there.
 
     Args:
-        folder: the artifact folder.
-        kind: which noun it holds.
-        summary: one line for people.
-        settings: plain values.
         made_from: name of every input -> its hash.
         arrays: what was written as `.npy` files, by file name.
     """
@@ -158,23 +161,20 @@ def load(path: str | Path, kind: type[Noun]) -> Noun:
     folder = Path(path)
     with reading(folder):
         card = read_card(folder, kind.__name__)
-        loader = _LOADERS[kind.__name__]
-        settings = read_settings(folder, card, loader.settings)
-        arrays = {name: read_array(folder, name, card) for name in loader.arrays(settings)}
+        maker: Any = kind
+        names, form = _PLAIN.get(kind.__name__) or (None, maker.Kept)
+        settings = read_settings(folder, card, form)
+        arrays = {name: read_array(folder, name, card) for name in names or settings.arrays}
         with naming(folder):
-            noun: Noun = loader.build(arrays, settings)
+            plain = msgspec.structs.asdict(settings)
+            noun: Noun = settings.restore(arrays) if names is None else maker(**arrays, **plain)
     return noun
 
 
 def read_card(folder: str | Path, kind: str | None = None) -> Card:
     """What an artifact folder says about itself.
 
-    Args:
-        folder: the artifact folder.
-        kind: which noun it must hold.
-
     Raises:
-        InputError: it is no artifact folder, holds another noun, or was written by a newer cdp.
         StoreError: the card is damaged.
     """
     file = Path(folder) / CARD
@@ -279,140 +279,100 @@ class _ConsensusGraphSettings(msgspec.Struct):
     n_images: Annotated[int, msgspec.Meta(ge=0)]
 
 
-_TREE_ARRAYS = ("column", "value", "left", "right", "roots")
-
-
 class _BoostedTreesSettings(msgspec.Struct):
     prior: float
 
 
-class _PaperMLPSettings(msgspec.Struct, forbid_unknown_fields=True):
-    hidden: tuple[int, ...]
-    learning_rate: float
-    random_state: int
-
-
-class _MediatorSettings(msgspec.Struct):
-    committee: tuple[str, ...]
-    inputs: tuple[str, ...]
-    k: Annotated[int, msgspec.Meta(ge=1)]
-    network: _PaperMLPSettings
-    losses: list[float]
-    training: dict[str, float] = {}
-    # What earlier cards of this format say: another name for `training`, and a factor that is gone.
-    lessons: dict[str, float] = {}
-    impostors: float = 1.0
+_PLAIN: dict[str, tuple[tuple[str, ...], type[msgspec.Struct]]] = {
+    "KnnGraph": (("neighbors", "similarity"), _KnnGraphSettings),
+    "ConsensusGraph": (("ids", "doubt"), _ConsensusGraphSettings),
+    "Labels": (("labels", "fate", "confidence"), _NoSettings),
+    "BoostedTrees": (("column", "value", "left", "right", "roots"), _BoostedTreesSettings),
+}
+"""Nouns that are some arrays and plain values: the names of both are those of their fields."""
 
 
 def _contents(noun: Any) -> Contents:
+    kind = type(noun).__name__
+    if kind in _PLAIN:
+        arrays, settings = _PLAIN[kind]
+        fields = settings.__struct_fields__
+        return Contents(*({name: getattr(noun, name) for name in names} for names in (arrays, fields)))
     if isinstance(noun, Views):
-        arrays: dict[str, AnyArray] = {"base": noun.base.source}
-        arrays |= {f"committee/{name}": member.source for name, member in noun.committee.items()}
+        models = {"base": noun.base.source}
+        models |= {f"committee/{name}": member.source for name, member in noun.committee.items()}
         if noun.identities is not None:
-            arrays["identities"] = noun.identities
+            models["identities"] = noun.identities
         texts = {} if noun.paths is None else {"paths.txt": "".join(f"{path}\n" for path in noun.paths)}
-        return Contents(arrays, {"committee": list(noun.committee)}, texts)
-    if isinstance(noun, KnnGraph):
-        arrays = {"neighbors": noun.neighbors, "similarity": noun.similarity}
-        return Contents(arrays, {"method": noun.method, "recall": noun.recall})
-    if isinstance(noun, ConsensusGraph):
-        return Contents({"ids": noun.ids, "doubt": noun.doubt}, {"n_images": noun.n_images})
-    if isinstance(noun, Labels):
-        return Contents({"labels": noun.labels, "fate": noun.fate, "confidence": noun.confidence})
-    from cdp.consensus.boosted_trees import BoostedTrees
-    from cdp.consensus.mediator import Mediator
-
-    if isinstance(noun, BoostedTrees):
-        return Contents({name: getattr(noun, name) for name in _TREE_ARRAYS}, {"prior": noun.prior})
-    if isinstance(noun, Mediator):
-        return _mediator_contents(noun)
-    raise StoreError(f"{type(noun).__name__} cannot be saved.")
+        return Contents(models, {"committee": list(noun.committee)}, texts)
+    if not hasattr(noun, "Kept"):
+        raise StoreError(f"{kind} cannot be saved.")
+    return Contents(*noun.Kept.of(noun))
 
 
-def _mediator_contents(mediator: Any) -> Contents:
-    from cdp.consensus.mlp import PaperMLP
+def read_run_record(file: str | Path) -> RunRecord:
+    """The record in a `run.json`; one that is damaged is a StoreError that names the key that is wrong."""
+    path = Path(file)
+    with reading(path):
+        if not path.exists() and not path.is_symlink():
+            raise InputError(
+                f"{path.parent}: no {path.name} there; give the folder that `cdp run --out` wrote."
+            )
+        text = read_bytes(path)
+    heading = _decode(path, text, _Heading)
+    if heading.kind != "Run" or not isinstance(heading.format, int):
+        raise InputError(f"{path}: not written by `cdp run`; give the folder that `cdp run --out` wrote.")
+    if heading.format > RUN_FORMAT:
+        raise InputError(f"{path} was written by a newer cdp ({heading.cdp}); open it with that version.")
+    return _decode(path, text, RunRecord)
 
-    network = mediator.classifier
-    if not isinstance(network, PaperMLP):
-        raise InputError(
-            f"A mediator made of {type(network).__name__} cannot be saved without pickle; save its own "
-            "parameters yourself, or use the built-in one."
+
+class _Heading(msgspec.Struct):
+    kind: Any = None
+    format: Any = None
+    cdp: Any = None
+
+
+def write_run_record(file: str | Path, record: RunRecord) -> None:
+    """Write a `run.json`, whole or not at all, and never one that could not be read again."""
+    # NumPy's numbers as Python's, and anything else, such as a path, as text.
+    text = msgspec.json.encode(
+        record, enc_hook=lambda value: value.item() if hasattr(value, "item") else str(value)
+    )
+    try:
+        msgspec.json.decode(text, type=RunRecord)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{file}: {_problem(error)}; nothing was written.") from None
+    write_bytes(file, msgspec.json.format(text, indent=2) + b"\n")
+
+
+def read_json(file: Path, kind: Any) -> Any:
+    """A JSON file of typed figures that a stage of a run wrote; one that is damaged or missing is a StoreError."""
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{file}: cannot be read ({error.strerror}); {_AGAIN}.") from None
+    return _decode(file, text, kind)
+
+
+def _decode(path: Path, text: bytes, kind: type[Settings]) -> Settings:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"{path}: {_problem(error)}; {_AGAIN}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise StoreError(f"{path} is damaged; {_AGAIN}.") from None
+
+
+def _problem(error: msgspec.ValidationError) -> str:
+    """`results.labels is text where a table belongs`, from the decoder's message."""
+    what, _, where = str(error).partition(" - at ")
+    key = where.strip("`").removeprefix("$").removeprefix(".") or "the record"
+    if types := re.fullmatch(r"Expected `(.+)`, got `(.+)`", what):
+        wanted, found = (
+            " or ".join(_KINDS.get(kind, kind) for kind in one.split(" | ")) for one in types.groups()
         )
-    arrays = {"center": network.center_, "width": network.width_}
-    for number, (layer, bias) in enumerate(network.weights_, start=1):
-        arrays |= {f"layer{number}_weights": layer, f"layer{number}_bias": bias}
-    settings = {
-        "committee": list(mediator.committee),
-        "inputs": list(mediator.inputs),
-        "k": mediator.k,
-        "training": mediator.training,
-        "network": {**network.get_params(), "hidden": list(network.hidden)},
-        "losses": network.losses_,
-    }
-    return Contents(arrays, settings)
-
-
-def _mediator_arrays(settings: _MediatorSettings) -> list[str]:
-    numbers = range(1, len(settings.network.hidden) + 2)
-    layers = [f"layer{number}_{part}" for number in numbers for part in ("weights", "bias")]
-    return ["center", "width", *layers]
-
-
-def _build_mediator(arrays: Mapping[str, AnyArray], settings: _MediatorSettings) -> Any:
-    from cdp.consensus.mediator import Mediator
-    from cdp.consensus.mlp import PaperMLP
-
-    if settings.impostors != 1:
-        raise InputError(
-            f"this mediator divides its odds by {settings.impostors:g}, which this cdp does not do; train it again."
-        )
-    network = PaperMLP(**msgspec.structs.asdict(settings.network))
-    center, width, *layers = (np.array(arrays[name]) for name in _mediator_arrays(settings))
-    sizes = [len(column_names(settings.committee, settings.inputs)), *network.hidden, 1]
-    wanted: list[tuple[int, ...]] = [(sizes[0],)] * 2
-    for inputs, outputs in pairwise(sizes):
-        wanted += [(inputs, outputs), (outputs,)]
-    if [array.shape for array in (center, width, *layers)] != wanted:
-        raise InputError(
-            "its arrays do not have the sizes that its inputs and layers ask for; train this mediator again."
-        )
-    network.center_, network.width_ = center, width
-    network.weights_ = list(zip(layers[::2], layers[1::2], strict=True))
-    network.losses_ = settings.losses
-    network.classes_ = np.array([0, 1])
-    training = settings.training or settings.lessons
-    return Mediator(network, settings.committee, settings.inputs, settings.k, training)
-
-
-def _build_trees(arrays: Mapping[str, AnyArray], settings: _BoostedTreesSettings) -> Any:
-    from cdp.consensus.boosted_trees import BoostedTrees
-
-    return BoostedTrees(**{name: np.array(array) for name, array in arrays.items()}, prior=settings.prior)
-
-
-@dataclass(frozen=True)
-class _Loader:
-    """How a noun comes back: its typed settings, the arrays it needs, and the noun from both."""
-
-    settings: type[msgspec.Struct]
-    arrays: Callable[[Any], Sequence[str]]
-    build: Callable[[Mapping[str, AnyArray], Any], Any]
-
-
-_LOADERS = {
-    "KnnGraph": _Loader(
-        _KnnGraphSettings,
-        lambda _: ("neighbors", "similarity"),
-        lambda arrays, settings: KnnGraph(**arrays, method=settings.method, recall=settings.recall),
-    ),
-    "ConsensusGraph": _Loader(
-        _ConsensusGraphSettings,
-        lambda _: ("ids", "doubt"),
-        lambda arrays, settings: ConsensusGraph(**arrays, n_images=settings.n_images),
-    ),
-    "Labels": _Loader(
-        _NoSettings, lambda _: ("labels", "fate", "confidence"), lambda arrays, _: Labels(**arrays)
-    ),
-    "BoostedTrees": _Loader(_BoostedTreesSettings, lambda _: _TREE_ARRAYS, _build_trees),
-    "Mediator": _Loader(_MediatorSettings, _mediator_arrays, _build_mediator),
-}
+        return f"{key} is {found} where {wanted} belongs"
+    if missing := re.fullmatch(r"Object missing required field `(.+)`", what):
+        return f"{key} lacks {missing[1]}"
+    return f"{key} is wrong ({what})"

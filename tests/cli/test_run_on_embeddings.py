@@ -14,8 +14,9 @@ from cdp.cli.main import app
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.lab.synthetic import synthetic_views
 from cdp.labeling import pipeline, workspace
+from cdp.store import read_run_record
 from cdp.types import Labels, Views
-from cdp.types.run_record import RunRecord, read_run_record
+from cdp.types.run_record import RunRecord
 
 pytestmark = pytest.mark.slow
 """Every test is a run or several."""

@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from cdp.cli.main import app
 from cdp.lab.study.catalog import SENTENCES
+from cdp.store import read_json
 from cdp.types import Labels
-from cdp.types.run_record import Results, read_json
+from cdp.types.run_record import Results
 
 pytestmark = pytest.mark.slow
 """They train networks, though tiny ones."""

@@ -14,7 +14,10 @@ from typer.testing import CliRunner
 
 from cdp import ray_pool
 from cdp.cli.main import app
+from cdp.consensus.agglomeration import agglomerate_at
+from cdp.consensus.propagation import propagate
 from cdp.consensus.settings import ConsensusSettings
+from cdp.consensus.sharded_components import find_components
 from cdp.engine import Engine
 from cdp.errors import CdpError, InputError, MissingExtraError
 from cdp.graph.search import knn_graph
@@ -22,6 +25,8 @@ from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.parallel import map_shared
 from cdp.ray_pool import RayPool
+from cdp.scratch import Scratch
+from cdp.types import ConsensusGraph
 
 pytestmark = [
     pytest.mark.slow,
@@ -126,6 +131,36 @@ def test_threads_and_ray_give_the_same_bytes(cluster, small_views, name):
     expected = label_small(small_views, name, Engine(threads=1))
     assert label_small(small_views, name, Engine(threads=4)) == expected
     assert label_small(small_views, name, RAY) == expected
+
+
+def test_components_are_grouped_on_the_nodes_with_the_same_bytes(cluster, tmp_path):
+    generator = np.random.default_rng(0)
+    one = generator.integers(0, 4000, 20_000)
+    other = np.where(
+        generator.random(20_000) < 0.9, one // 40 * 40 + generator.integers(0, 40, 20_000), (one + 1) % 4000
+    )
+    key = np.unique(np.minimum(one, other) * 4000 + np.maximum(one, other))
+    ids = np.stack([key // 4000, key % 4000], axis=1).astype(np.int32)
+    ids = ids[ids[:, 0] < ids[:, 1]]
+    scratch = Scratch(0, tmp_path, is_shared=True)
+    lists = (
+        scratch.done(scratch.copy(array)) for array in (ids, generator.random(len(ids)).astype(np.float32))
+    )
+    graph = ConsensusGraph(*lists, 4000)
+    tight = Engine(engine="ray", memory_budget="1MB")
+    assert len(graph) > 2 * 4096, "more than one batch"
+    for above in (None, 0.9):
+        found = find_components(graph, above, engine=tight, pairs_per_shard=2000)
+        np.testing.assert_array_equal(found, find_components(graph, above))
+    bars = [0.9, 0.95]
+    here = [propagate(graph, 300), *agglomerate_at(graph, 20, bars, 300)]
+    there = [
+        propagate(graph, 300, engine=tight, scratch=scratch),
+        *agglomerate_at(graph, 20, bars, 300, engine=tight, scratch=scratch),
+    ]
+    for mine, theirs in zip(here, there, strict=True):
+        for name in ("labels", "fate", "confidence"):
+            assert getattr(mine, name).tobytes() == getattr(theirs, name).tobytes()
 
 
 def test_the_command_writes_the_same_files(cluster, small_views, tmp_path):

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdp.config.overrides import option_of, parse_overrides
-from cdp.config.reading import recipe_from
+from cdp.config.reading import option_of, parse_overrides, recipe_from
 from cdp.config.sections import SECTIONS, RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError

@@ -21,6 +21,7 @@ from cdp.errors import InputError
 if TYPE_CHECKING:
     from cdp.lab.baselines.baseline import Baseline
     from cdp.lab.baselines.measure import BaselineFigures
+    from cdp.labeling.workspace import Workspace
     from cdp.progress import Progress
     from cdp.types import Embeddings, KnnGraph, Views
     from cdp.types.arrays import LongArray
@@ -61,6 +62,7 @@ def baselines(
     """Label by other clustering methods, tuned, beside CDP: quality, seconds and memory on the same embeddings."""
     from cdp import __version__
     from cdp.files import write_json, writing_file
+    from cdp.labeling.workspace import Workspace
     from cdp.parallel import count_threads
     from cdp.progress import progress_bars
 
@@ -83,9 +85,8 @@ def baselines(
     # Opened first: that the output cannot be written must not be found out after an hour of work.
     with writing_file(out, force=force, inputs=[unlabeled, validation, labeled]) as file:
         with progress_bars(not quiet) as progress:
-            rows, counts = _measure(
-                prepared, unlabeled, validation, labeled, model, search, seed, engine, progress
-            )
+            work = Workspace(engine, progress=progress)
+            rows, counts = _measure(prepared, unlabeled, validation, labeled, model, search, seed, work)
         figures = [{**row.as_dict(), "tuning_seconds": seconds} for row, seconds in rows]
         write_json(file, {**about, **counts, "rows": figures})
     if not quiet:
@@ -119,28 +120,32 @@ def _measure(
     model: str,
     search: SearchSettings,
     seed: int,
-    engine: Engine,
-    progress: Progress,
+    work: Workspace,
 ) -> tuple[list[Row], dict[str, Any]]:
     """All rows, and how many images they are about and how long their graphs took."""
+    from cdp.labeling.workspace import find_graphs
+    from cdp.types import Views
+
     views = {path: _read(path) for path in (unlabeled, validation, labeled) if path is not None}
     if labeled is not None:
         _check_same_models(views, labeled, unlabeled)
     embeddings = {path: _choose_model(views[path], model) for path in (validation, unlabeled)}
     _check_same_models(views, validation, unlabeled, None if model == "ensemble" else [model])
     started = time.perf_counter()
-    tuning, measured = (
-        _add_graph(views[path], embeddings[path], search, seed, engine, progress)
-        for path in (validation, unlabeled)
-    )
+    parts: list[Part] = []
+    for path, one in embeddings.items():
+        identities = views[path].identities
+        assert identities is not None, "looked for when they were read"
+        parts.append((one, find_graphs(Views(one), search, seed=seed, work=work)["base"], identities))
     counts = {
         "images": views[unlabeled].n_images,
         "images_tuned_on": views[validation].n_images,
         "graph_seconds": time.perf_counter() - started,
     }
-    rows = _measure_methods(methods, tuning, measured, progress)
+    tuning, measured = parts
+    rows = _measure_methods(methods, tuning, measured, work.progress)
     if labeled is not None:
-        rows += _measure_cdp(views[labeled], views[unlabeled], search, seed, engine, progress)
+        rows += _measure_cdp(views[labeled], views[unlabeled], search, seed, work)
     return rows, counts
 
 
@@ -161,29 +166,6 @@ def _choose_model(views: Views, model: str) -> Embeddings:
     if model not in views.names:
         raise InputError(f"--model {model}: these views have {', '.join(views.names)}; or say ensemble.")
     return dict(zip(views.names, views, strict=True))[model]
-
-
-def _add_graph(
-    views: Views,
-    embeddings: Embeddings,
-    search: SearchSettings,
-    seed: int,
-    engine: Engine,
-    progress: Progress,
-) -> Part:
-    from cdp.graph.search import knn_graph
-
-    assert views.identities is not None, "looked for when they were read"
-    graph = knn_graph(
-        embeddings,
-        search.k,
-        search.method,
-        recall=search.recall,
-        seed=seed,
-        threads=engine.threads,
-        progress=progress,
-    )
-    return embeddings, graph, views.identities
 
 
 def _check_same_models(
@@ -222,7 +204,7 @@ def _measure_methods(
 
 
 def _measure_cdp(
-    labeled: Views, unlabeled: Views, search: SearchSettings, seed: int, engine: Engine, progress: Progress
+    labeled: Views, unlabeled: Views, search: SearchSettings, seed: int, work: Workspace
 ) -> list[Row]:
     """The rows of CDP, one per preset; a preset that tunes holds out labeled identities for it."""
     from cdp.lab.baselines.measure import measure_cdp
@@ -230,7 +212,7 @@ def _measure_cdp(
     from cdp.labeling.workspace import Workspace, find_graphs
 
     assert unlabeled.identities is not None, "looked for when they were read"
-    graphs = find_graphs(unlabeled, search, seed=seed, work=Workspace(engine, progress=progress))
+    graphs = find_graphs(unlabeled, search, seed=seed, work=work)
     rows = []
     for preset in PRESETS:
         settings = ConsensusSettings.of(preset, **asdict(search))
@@ -241,7 +223,7 @@ def _measure_cdp(
             # Tuning puts the held-out images among the unlabeled ones, so it needs graphs of its own.
             graphs=None if settings.tune else graphs,
             seed=seed,
-            workspace=Workspace(engine, progress=progress),
+            workspace=Workspace(work.engine, progress=work.progress),
         )
         learning = sum(labeling.seconds.get(step, 0.0) for step in ("mediator", "tuning"))
         labeling = replace(labeling, graphs=graphs)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors
-from cdp.cli.derived_options import Given, with_settings
+from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.label_commands import CorrectionsOption, check_teacher
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.consensus.settings import ConsensusSettings, GroupingSettings
 from cdp.engine import Engine
-from cdp.settings import settings_of
 
 if TYPE_CHECKING:
     from cdp.collection.collection import Collection
@@ -58,8 +58,8 @@ def collect(
         from cdp.labeling.workspace import Workspace
         from cdp.progress import progress_bars
 
-        engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
-        settings = ConsensusSettings.of(**given)
+        engine = settings_from(Engine, given)
+        settings = settings_from(ConsensusSettings, given, ConsensusSettings.of)
         check_teacher(labeled, None, settings)
         known: list[Correction] = []
         people: dict[int, str] = {}
@@ -113,10 +113,9 @@ def extend(
 
         target = _copy(collection, out, views, force=force)
         with progress_bars(not quiet) as progress:
-            engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
-            workspace = Workspace(engine, Cache(), progress)
+            workspace = Workspace(settings_from(Engine, given), Cache(), progress)
             opened = open_collection(target)
-            growth = replace(opened.parts.growth_settings, **given)
+            growth = settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings))
             grown, changes = extend_collection(opened, views, growth=growth, workspace=workspace)
         if not quiet:
             _print_changes(grown, changes)
@@ -154,11 +153,10 @@ def regroup(
         if retrain:
             with progress_bars(not quiet) as progress:
                 opened, _ = retrain_trees(opened, workspace=Workspace(progress=progress))
-        merged = {name: given.pop(name) for name in settings_of(GrowthSettings) if name in given}
         regrouped, changes = make_groups(
             opened,
-            settings=replace(opened.settings, **given),
-            growth=replace(opened.parts.growth_settings, **merged),
+            settings=settings_from(GroupingSettings, given, partial(replace, opened.settings)),
+            growth=settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings)),
         )
         if not quiet:
             _print_changes(regrouped, changes)

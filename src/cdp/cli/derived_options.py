@@ -39,7 +39,6 @@ def with_settings(
     with range, choices and default. A wrong value is an error that names the option.
 
     Args:
-        owners: dataclasses whose fields were made by `cdp.settings.setting`.
         only: names of the settings to use; empty = all.
         without: names to leave out, for a command that has an option of its own for them.
         flags: other spellings, name -> text for Typer, e.g. `{"color": "--color/--grey"}`.
@@ -69,10 +68,9 @@ def with_settings(
     return decorate
 
 
-def settings_from(owner: Callable[..., Owner], given: Given) -> Owner:
+def settings_from(owner: type[Owner], given: Given, make: Callable[..., Owner] | None = None) -> Owner:
     """An owner made of those of the given values that are its settings; the others belong to other owners."""
-    known: Any = owner
-    return owner(**{name: given[name] for name in settings_of(known) if name in given})
+    return (make or owner)(**{name: given[name] for name in settings_of(owner) if name in given})
 
 
 def option_name(name: str) -> str:
@@ -81,7 +79,7 @@ def option_name(name: str) -> str:
 
 
 def _convert(one: Setting, value: Any) -> Any:
-    from cdp.config.overrides import parse_value
+    from cdp.config.reading import parse_value
 
     option = option_name(one.name)
     return parse_value(one, value, option) if one.many else one.convert(value, option)

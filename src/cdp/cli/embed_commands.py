@@ -76,7 +76,6 @@ class Models:
     """What images are embedded with: ONNX models, trained networks or both.
 
     Attributes:
-        files: ONNX models.
         networks: folder of trained networks.
         base: which of the networks is the base; None = the first of the files.
         members: which networks are in the committee; None = all but the base.

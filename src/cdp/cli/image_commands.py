@@ -1,4 +1,4 @@
-"""`cdp split` and `cdp check`: images into parts, and which of them cannot be read."""
+"""`cdp split`, `cdp check` and `cdp faces`: images into parts, which of them cannot be read, and drawn ones."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from cdp.cli.app import (
     OutOption,
     QuietOption,
     SeedOption,
+    ThreadsOption,
     app,
     plain_errors,
     print_table,
@@ -67,8 +68,7 @@ def split(
 
     from cdp.data.check import Unreadable, check_images, write_unreadable
     from cdp.data.manifests import read_manifest, without_unreadable
-    from cdp.data.rotations import rotated
-    from cdp.data.split import split_by_identity
+    from cdp.data.split import rotated, split_by_identity
     from cdp.files import writing_folder
     from cdp.progress import progress_bars
 
@@ -158,3 +158,44 @@ def check(
         if list_file is not None:
             way_out = f"leave them out with cdp split --skip {list_file}."
         raise InputError(f"{len(unreadable):,} of {images.n_images:,} images cannot be read; {way_out}")
+
+
+@app.command()
+@plain_errors()
+def faces(
+    out: Annotated[Path, Option("--out", help="The .zip file to write; NAME.truth.csv goes beside it.")],
+    identities: Annotated[int, Option(help="How many people.")] = 770,
+    images: Annotated[int, Option(help="Pictures per person; numbers vary mildly around it.")] = 20,
+    size: Annotated[int, Option(help="Width and height in pixels.")] = 40,
+    seed: Annotated[int, Option(help="Other seeds draw other people.")] = 0,
+    junk: Annotated[float, Option(help="Share of pictures that show no person of the set.")] = 0.01,
+    mislabeled: Annotated[float, Option(help="Share of pictures in another person's folder.")] = 0.01,
+    lookalikes: Annotated[float, Option(help="Share of people drawn similar to another person.")] = 0.2,
+    difficulty: Annotated[
+        float, Option(help="Scales changes of pose, light, blur, ...; 0 = no change.")
+    ] = 1.0,
+    sheet: Annotated[
+        Path | None, Option(help="Also draw a sheet of some people to look at, as .png.")
+    ] = None,
+    threads: ThreadsOption = 0,
+    force: Annotated[bool, Option("--force", help="Replace the files if they are there.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Draw faces of people who do not exist, a folder per person in one .zip file, and the truth beside it."""
+    from cdp.data.manifests import read_manifest
+    from cdp.lab.drawn_faces import FaceSettings, write_faces
+    from cdp.lab.drawn_faces.sheet import write_sheet
+    from cdp.progress import progress_bars
+
+    settings = FaceSettings(identities, images, size, seed, junk, mislabeled, lookalikes, difficulty)
+    # The sheet first, because it is quick and its name may be wrong.
+    if sheet is not None:
+        write_sheet(sheet, settings, force=force)
+    with progress_bars(not quiet) as progress:
+        truth = write_faces(out, settings, threads=threads, progress=progress, force=force)
+    if not quiet:
+        manifest = read_manifest(out)
+        typer.echo(
+            f"{manifest.n_images:,} pictures of {manifest.n_identities:,} people in {out}; "
+            f"who is really on them: {truth}"
+        )

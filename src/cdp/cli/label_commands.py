@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors
-from cdp.cli.derived_options import Given, with_settings
+from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
 from cdp.errors import InputError
-from cdp.settings import settings_of
 
 if TYPE_CHECKING:
     from cdp.consensus.constraints import Constraints
     from cdp.labeling.pipeline import Labeling
+    from cdp.labeling.workspace import Workspace
     from cdp.progress import Progress
     from cdp.types import KnnGraph, Views
     from cdp.types.run_record import Results
@@ -114,8 +114,8 @@ def label(
     and the bar is chosen where two halves of the models agree best.
     """
     with plain_errors():
-        engine = Engine(**{name: given.pop(name) for name in settings_of(Engine) if name in given})
-        settings = ConsensusSettings.of(**given)
+        engine = settings_from(Engine, given)
+        settings = settings_from(ConsensusSettings, given, ConsensusSettings.of)
         inputs = Inputs(
             unlabeled, labeled, validation, trained_mediator, tuple(knn or ()), base, dim, corrections
         )
@@ -137,12 +137,11 @@ def label_files(
     quiet: bool = False,
 ) -> Results:
     """Read views, label them, write everything; the output folder appears only when everything is in it."""
+    from cdp.cli.terminal import plain_warnings
     from cdp.files import writing_folder
-    from cdp.labeling.cache import Cache
     from cdp.labeling.figures import measure_labeling
     from cdp.labeling.output import write_labeling
     from cdp.labeling.pipeline import label as label_views
-    from cdp.labeling.workspace import Workspace
     from cdp.progress import progress_bars
     from cdp.store import hash_views
 
@@ -152,8 +151,10 @@ def label_files(
     with (
         writing_folder(out, force=force, kind="Labels", inputs=given) as folder,
         progress_bars(not quiet) as progress,
+        plain_warnings(),
     ):
         unlabeled, labeled, validation = _read_parts(inputs)
+        work = _open_workspace(engine or Engine(), cache, progress, out)
         labeling = label_views(
             unlabeled,
             settings,
@@ -163,9 +164,9 @@ def label_files(
             graphs=_given_graphs(inputs.knn, unlabeled, settings.k),
             constraints=_constraints(inputs, unlabeled),
             seed=seed,
-            workspace=Workspace(engine or Engine(), Cache(cache), progress),
+            workspace=work,
         )
-        results = measure_labeling(labeling, unlabeled, seed=seed)
+        results = measure_labeling(labeling, unlabeled, seed=seed, scratch=work.scratch)
         made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
         if labeled is not None:
             made_from |= {f"labeled/{name}": digest for name, digest in hash_views(labeled).items()}
@@ -179,6 +180,16 @@ def label_files(
 
         print_labeling(labeling, results, out)
     return results
+
+
+def _open_workspace(engine: Engine, cache: Path | None, progress: Progress, out: Path) -> Workspace:
+    """Temporary files lie beside the output, on storage that all nodes of a cluster see."""
+    from cdp.labeling.cache import Cache
+    from cdp.labeling.workspace import Workspace
+    from cdp.memory import return_freed_memory
+
+    return_freed_memory()
+    return Workspace(engine, Cache(cache), progress, folder=out.absolute().parent)
 
 
 def check_teacher(labeled: Path | None, trained_mediator: Path | None, settings: ConsensusSettings) -> None:
@@ -304,7 +315,7 @@ def example(
     with plain_errors():
         from cdp.cli.terminal import print_example
         from cdp.files import writing_folder
-        from cdp.lab.example import compare_ways
+        from cdp.lab.demo import compare_ways
         from cdp.lab.synthetic import synthetic_views
         from cdp.progress import progress_bars
         from cdp.store import fill, write_card

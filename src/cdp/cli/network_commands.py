@@ -165,7 +165,7 @@ def join(
         raise InputError("--true-labels goes without --labels, --teachers, --soft and --lambda.")
     _check_counts(len(unlabeled), None if true_labels else len(files), len(seen), distill)
     with _training(given, more, force, [labeled, *unlabeled, *files, *seen], quiet) as (options, shared, say):
-        from cdp.data.merge import merge_manifests
+        from cdp.data.manifests import merge_manifests
         from cdp.data.views import read_views
         from cdp.nets.joint import read_pseudo_part, train_joint
         from cdp.nets.supervised import train_supervised
@@ -241,7 +241,7 @@ def _training(
     given: Given, more: Sequence[str] | None, force: bool, inputs: Sequence[str | Path], quiet: bool
 ) -> Iterator[tuple[RunOptions, dict[str, Any], Callable[[Sequence[Path]], None]]]:
     """The options, what every training function takes, and what prints the trained networks."""
-    from cdp.config.overrides import parse_value
+    from cdp.config.reading import parse_value
 
     known = settings_of(Recipe)
     for entry in more or ():

@@ -1,4 +1,4 @@
-"""`cdp align`: photos into aligned faces."""
+"""`cdp align` and `cdp people`: photos into aligned faces, and into people."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cdp.cli.app import ForceOption, OutOption, QuietOption, app, plain_errors, print_table
+from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors, print_table
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.image_commands import ManifestArgument
 from cdp.cli.network_commands import RunOptions
 from cdp.engine import Engine
+from cdp.errors import InputError
 from cdp.faces.align_settings import AlignSettings
 
 if TYPE_CHECKING:
@@ -79,3 +80,63 @@ def _kind_of(face: Face) -> str:
     if face.landmarks is not None:
         return f"faces left out by {face.reason.partition(' ')[0]}".replace("by its", "by landmarks")
     return "photos without a face" if face.reason == NO_FACE else "photos that cannot be read"
+
+
+@app.command()
+@with_settings(
+    AlignSettings,
+    Engine,
+    RunOptions,
+    only=(*AlignSettings.__dataclass_fields__, "device", "threads", "root", "skip"),
+)
+@plain_errors()
+def people(
+    photos: ManifestArgument,
+    models: Annotated[
+        Path, typer.Option(help="Folder of .onnx models: a face detector, and one or more that embed faces.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="The album; if it is there, photos that are new are added to it.")
+    ],
+    given: Given,
+    detector: Annotated[
+        Path | None, typer.Option(help="The face detector [default: the one in --models].")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option(help="Which embedding model is the base [default: the first by name].")
+    ] = None,
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Find out who is on photos: align faces, embed them, group them, ready for review.
+
+    OUT/people is the collection. Faces on one photo are kept apart. The same command with more photos adds those.
+    """
+    from cdp.cli.signals import resumable
+    from cdp.labeling.cache import Cache
+    from cdp.labeling.workspace import Workspace
+    from cdp.progress import progress_bars
+    from cdp.run.photo_album import PEOPLE, add_photos, choose_models
+
+    if Path(photos).is_dir() and out.resolve().is_relative_to(Path(photos).resolve()):
+        raise InputError(
+            f"--out {out} lies in {photos}, and its faces would be taken for photos; choose another place."
+        )
+    options, engine = settings_from(RunOptions, given), settings_from(Engine, given)
+    read = options.read(photos)
+    chosen = choose_models(models, detector=detector, base=base)
+    with resumable(), progress_bars(not quiet) as progress:
+        work = Workspace(engine, Cache(), progress)
+        album = add_photos(read, chosen, out, settings_from(AlignSettings, given), seed=seed, workspace=work)
+    for note in album.notes:
+        typer.echo(f"Note: {note}", err=True)
+    if quiet:
+        return
+    if album.n_photos:
+        typer.echo(
+            f"{album.n_photos:,} new photos, {album.n_faces:,} faces; {album.n_apart:,} pairs of them are on one photo and "
+            "kept apart."
+        )
+    else:
+        typer.echo("No photo is new.")
+    typer.echo(f"{album.people}\nNext: cdp review {out / PEOPLE}")

@@ -204,6 +204,18 @@ def _figure(figure: Figure, factor: int, digits: int) -> str:
 
 
 @contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Warnings as one line each, without the place in the code that they come from."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        say(Console(stderr=True), f"Warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
 def listening(
     silent: Callable[[], AnyListener],
     lines: Callable[[], AnyListener],

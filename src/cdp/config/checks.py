@@ -17,9 +17,6 @@ def check_recipe(recipe: RunRecipe) -> None:
 
     Each value is right by itself already; here they are looked at together. Files and networks are looked at in
     `cdp.config.environment`.
-
-    Raises:
-        InputError: the first rule that is broken.
     """
     for rule in (_sources, _shares, _tests, _networks, _consensus):
         for sentence in rule(recipe):

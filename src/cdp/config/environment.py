@@ -18,9 +18,6 @@ def check_environment(recipe: RunRecipe) -> bool:
 
     Returns:
         False if networks were not checked: there are none, or torch is not installed.
-
-    Raises:
-        InputError: names the key and the path or network.
     """
     check_paths(recipe)
     try:

@@ -1,4 +1,4 @@
-"""A recipe from TOML: every mistake is named with its file, section and key, and the way out."""
+"""A recipe from TOML and from options of the command line: every mistake is named with its file, section and key, and the way out."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from cdp.config.checks import FROZEN, frozen_file
-from cdp.config.overrides import parse_overrides
 from cdp.config.sections import SECTIONS, DataSection, RunRecipe
 from cdp.consensus.settings import with_preset
 from cdp.data.array_files import read_bytes, reading
 from cdp.errors import InputError
-from cdp.settings import did_you_mean, listed, settings_of, shown, word_for
+from cdp.settings import Setting, did_you_mean, listed, settings_of, shown, word_for
 
 PATH_KEYS = tuple(name for name, one in settings_of(DataSection).items() if one.kind is str and not one.many)
 """The keys of [data] that are one path; `unlabeled` is a list of them."""
@@ -33,9 +33,6 @@ def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
         file: TOML; what it leaves out has its default.
         overrides: arguments of the command line, e.g. `["--consensus.k", "30"]`, or what `parse_overrides`
             made of them; they win.
-
-    Raises:
-        InputError: the file is missing or no TOML, a key is not known, or a value is not what it should be.
     """
     path = Path(file)
     with reading(path):
@@ -199,3 +196,113 @@ def _build(values: Mapping[str, Mapping[str, Any]], where: str) -> RunRecipe:
         return RunRecipe(**values.get("", {}), **sections)
     except InputError as error:
         raise InputError(f"{where}: {error}" if where else str(error)) from None
+
+
+_YES_NO = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def parse_overrides(args: Sequence[str]) -> dict[str, Any]:
+    """What the arguments set, by `section.key` (and `seed`); a key given twice has its last value.
+
+    A key is written `--section.key`, or `--key` where one section only, or [data], has it; `-` and `_` are the same. The
+    value follows after a blank or `=`. Truths are also written `--key` and `--no-key`; lists are separated by
+    commas; shares may be written `1/11`.
+    """
+    known = _known_keys()
+    overrides: dict[str, Any] = {}
+    rest = list(args)
+    while rest:
+        option, equals, text = rest.pop(0).partition("=")
+        if not option.startswith("--") or option == "--":
+            raise InputError(
+                f"{option}{equals}{text}: not expected here; a key of the recipe is set by --SECTION.KEY VALUE, "
+                "e.g. --consensus.k 30."
+            )
+        key, is_denied = _find_key(option, known)
+        one = known[key]
+        if is_denied:
+            if equals:
+                raise InputError(f"{option}={text}: takes no value; write {option} alone.")
+            overrides[key] = False
+            continue
+        if not equals:
+            if one.kind is bool:
+                text = rest.pop(0) if rest and rest[0].lower() in _YES_NO else "true"
+            elif not rest or rest[0].startswith("--"):
+                raise InputError(f"{option}: a value is missing; {one.wanted} is needed.")
+            else:
+                text = rest.pop(0)
+        overrides[key] = parse_value(one, text, option)
+    return overrides
+
+
+def option_of(key: str) -> str:
+    """`--consensus.max-size` for `consensus.max_size`."""
+    return f"--{key.replace('_', '-')}"
+
+
+def _known_keys() -> dict[str, Setting]:
+    known = dict(settings_of(RunRecipe))
+    for section, kind in SECTIONS.items():
+        known |= {f"{section}.{name}": one for name, one in settings_of(kind).items()}
+    return known
+
+
+def _find_key(option: str, known: dict[str, Setting]) -> tuple[str, bool]:
+    """The key that an option names, and whether it is the `--no-` of a truth."""
+    name = option.removeprefix("--").replace("-", "_")
+    matches = _matches(name, known)
+    is_denied = False
+    if not matches:
+        # --no-tune, --no-consensus.tune and --consensus.no-tune are all in use elsewhere.
+        plain = re.sub(r"^(\w+\.)?no_", r"\1", name)
+        matches = [key for key in _matches(plain, known) if plain != name and known[key].kind is bool]
+        is_denied = bool(matches)
+    if not matches:
+        raise InputError(_unknown_option(option, name, known))
+    # `--labeled A` names images; the share of the same name is written out.
+    matches = [key for key in matches if key.startswith("data.")] or matches
+    if len(matches) > 1:
+        homes = listed([f"[{key.partition('.')[0]}]" for key in matches])
+        denial = "--no-" if is_denied else "--"
+        ways = listed([option_of(key).replace("--", denial, 1) for key in matches], "or")
+        raise InputError(f"{option} is in {homes}; write {ways}.")
+    return matches[0], is_denied
+
+
+def _matches(name: str, known: dict[str, Setting]) -> list[str]:
+    return [key for key in known if key == name or key.partition(".")[2] == name]
+
+
+def _unknown_option(option: str, name: str, known: dict[str, Setting]) -> str:
+    section, dot, _ = name.partition(".")
+    if dot and section in SECTIONS:
+        near = did_you_mean(name, known)
+        there = f"[{section}] has {listed(settings_of(SECTIONS[section]))}."
+    else:
+        short = {key.rpartition(".")[2] for key in known}
+        near = did_you_mean(name, known if dot else sorted(short))
+        there = "`cdp recipe new -` shows all keys."
+    if near:
+        near = f" Did you mean {option_of(near.removeprefix(' Did you mean ').removesuffix('?'))}?"
+    return f"{option} is not a key of the recipe.{near} {there}"
+
+
+def parse_value(one: Setting, text: str, option: str) -> Any:
+    """A setting's value from text; lists are separated by commas, shares may be written `1/11`."""
+    # A comma inside braces belongs to a pattern of files, part-{a,b}.tar.
+    parts = [part.strip() for part in re.split(r",(?![^{}]*\})", text)] if one.many else [text]
+    try:
+        values = [_parse_one(one.kind, part) for part in parts if part or not one.many]
+    except (KeyError, ValueError, ZeroDivisionError):
+        how = ", separated by commas" if one.many else ""
+        raise InputError(f"{option} = {shown(text)}: {one.wanted} is needed{how}.") from None
+    return one.convert(values if one.many else values[0], option)
+
+
+def _parse_one(kind: type, text: str) -> Any:
+    if kind is bool:
+        return _YES_NO[text.strip().lower()]
+    if kind is float and "/" in text:
+        return float(Fraction(text.strip()))
+    return kind(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +13,6 @@ from cdp.engine import Engine
 from cdp.settings import Setting, settings_of
 
 _WIDTH = 100
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 
 
 class Difference(NamedTuple):
@@ -27,7 +27,6 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
     """TOML with every key of the recipe; reading it back gives an equal recipe.
 
     Args:
-        recipe: to write.
         commented: put its sentence of help above each key.
         template: keys at their defaults are written as comments, so that a preset or a later default can move them.
     """
@@ -125,14 +124,8 @@ def about_section(section: str) -> str:
 
 
 def to_toml(value: Any) -> str:
-    """A plain value in TOML's spelling."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return f'"{"".join(_escape(letter) for letter in value)}"'
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(to_toml(one) for one in value)}]"
-    return repr(value)
+    """A plain value in TOML's spelling, which is that of JSON but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _parts(recipe: RunRecipe) -> Iterator[tuple[str, Any]]:
@@ -159,9 +152,3 @@ def _what(one: Setting) -> str:
 
 def _neat(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else to_toml(value)
-
-
-def _escape(letter: str) -> str:
-    if letter in _ESCAPES:
-        return _ESCAPES[letter]
-    return f"\\u{ord(letter):04x}" if ord(letter) < 0x20 or ord(letter) == 0x7F else letter

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +26,13 @@ import numpy as np
 from cdp.consensus.constraints import Constraints, confirm, leave_out
 from cdp.consensus.propagation import measure_ties, number_groups
 from cdp.consensus.separation import Separation, may_unite, point_to_roots, separate, unite
+from cdp.consensus.sharded_components import Batch, group_batches
+from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.kernels import kernel
+from cdp.scratch import Scratch
 from cdp.types import ConsensusGraph, Fate, Labels
-from cdp.types.arrays import DoubleArray, IntArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, LongArray
 
 
 def agglomerate(
@@ -37,6 +41,9 @@ def agglomerate(
     join_above: float = 0.3,
     max_size: int = 600,
     constraints: Constraints | None = None,
+    *,
+    engine: Engine | None = None,
+    scratch: Scratch | None = None,
 ) -> Labels:
     """Pseudo-identities: the groups with the most probable pairs between them are joined, the best two first.
 
@@ -54,12 +61,15 @@ def agglomerate(
         max_size: no pseudo-identity gets more images than this.
         constraints: what groups must keep, free of contradictions (`check_constraints`); two groups with images that must be
             together are one.
+        engine: components of pairs above `join_above` are handed out to its workers, as many at a time as fit its memory
+            budget; under constraints all pairs are one task.
+        scratch: where pairs lie meanwhile.
 
     Returns:
         Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable than
         `join_above`, else `ISOLATED`. The confidence is that of `propagate`, over the pairs above `join_above`.
     """
-    return next(agglomerate_at(graph, k, [join_above], max_size, constraints))
+    return next(agglomerate_at(graph, k, [join_above], max_size, constraints, engine=engine, scratch=scratch))
 
 
 def agglomerate_at(
@@ -68,6 +78,9 @@ def agglomerate_at(
     bars: Sequence[float],
     max_size: int = 600,
     constraints: Constraints | None = None,
+    *,
+    engine: Engine | None = None,
+    scratch: Scratch | None = None,
 ) -> Iterator[Labels]:
     """`agglomerate` with each bar as `join_above`, from the highest to the lowest, at the price of the lowest alone.
 
@@ -83,28 +96,51 @@ def agglomerate_at(
     if k < 1:
         raise InputError(f"agglomerate(k={k}): at least 1 neighbor per image is needed.")
     falling = sorted(bars, reverse=True)
+    settings = _Settings(k, np.array(falling, np.float64), max_size, constraints)
     if constraints is not None:
         # As judged, confirmed or not: a confirmed pair of two groups must not pull its two images out of them.
         graph = leave_out(graph, constraints)
+        joins = [_find_joins(settings, Batch(None, graph))]
+    else:
+        # A mean above the bar has a pair above it.
+        found = group_batches(_find_joins, settings, graph, falling[-1], engine=engine, scratch=scratch)
+        joins = [one for _, one in found]
+    state = separate(graph.n_images, constraints)
+    for number, join_above in enumerate(falling):
+        for of_batch in joins:
+            _unite_all(state, *of_batch[number])
+        yield _as_labels(graph, state.parent.copy(), join_above, constraints)
+
+
+@dataclass(frozen=True, eq=False)
+class _Settings:
+    """How groups are joined; bars from high to low."""
+
+    k: int
+    bars: DoubleArray
+    max_size: int
+    constraints: Constraints | None
+
+
+def _find_joins(settings: _Settings, batch: Batch) -> list[tuple[IntArray, IntArray]]:
+    """For every bar, which groups are kept and which are gone in the joins that it allows after the one before."""
+    graph = batch.graph
     probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
-    state = separate(graph.n_images, constraints)
-    gone, kept, ends = _agglomerate(graph.ids, probability, state, k, np.array(falling, np.float64), max_size)
-    state = separate(graph.n_images, constraints)
-    for join_above, start, stop in zip(falling, [0, *ends], ends, strict=False):
-        _unite_all(state, kept[start:stop], gone[start:stop])
-        yield _as_labels(graph, probability, state.parent.copy(), join_above, constraints)
+    state = separate(graph.n_images, settings.constraints)
+    gone, kept, ends = _agglomerate(
+        graph.ids, probability, state, settings.k, settings.bars, settings.max_size
+    )
+    if batch.images is not None:
+        gone, kept = batch.images[gone], batch.images[kept]
+    return [(kept[start:stop], gone[start:stop]) for start, stop in zip([0, *ends], ends, strict=False)]
 
 
 def _as_labels(
-    graph: ConsensusGraph,
-    probability: DoubleArray,
-    group: IntArray,
-    join_above: float,
-    constraints: Constraints | None,
+    graph: ConsensusGraph, group: IntArray, join_above: float, constraints: Constraints | None
 ) -> Labels:
     size = np.bincount(group, minlength=graph.n_images)[group]
     vouched = np.zeros(graph.n_images, np.bool_)
-    vouched[graph.ids[probability > join_above].ravel()] = True
+    _vouch(graph.ids, graph.doubt, join_above, vouched)
     alone = np.where(vouched, Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR)
     fate = np.where(size > 1, Fate.LABELED, alone).astype(np.uint8)
     labels = number_groups(group, fate)
@@ -112,6 +148,15 @@ def _as_labels(
         graph = confirm(graph, constraints)
     below = np.full(graph.n_images, 1 - join_above)
     return Labels(labels, fate, measure_ties(graph.ids, graph.doubt, labels, below))
+
+
+@kernel
+def _vouch(ids: IntArray, doubt: AnyArray, join_above: float, vouched: BoolArray) -> None:
+    """Mark the images that have a pair above the bar."""
+    for row in range(len(ids)):
+        if max(1.0 - np.float64(doubt[row]), 0.0) > join_above:
+            vouched[ids[row, 0]] = True
+            vouched[ids[row, 1]] = True
 
 
 @kernel

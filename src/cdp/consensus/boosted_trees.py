@@ -39,6 +39,9 @@ class BoostedTrees:
     prior: float
 
     def __post_init__(self) -> None:
+        for name in ("column", "value", "left", "right", "roots"):
+            # Not as a file mapped into memory, which another run may replace.
+            object.__setattr__(self, name, np.array(getattr(self, name)))
         n_nodes = len(self.column)
         inner = np.flatnonzero(self.column >= 0)
         nodes = [self.left[inner], self.right[inner]]

@@ -167,11 +167,7 @@ def _chain(constraints: Constraints, one: int, other: int) -> tuple[int, ...]:
 def check_constraints(
     constraints: Constraints, max_size: int, describe: Describe = lambda row: f"image {row}"
 ) -> None:
-    """Refuse constraints that no groups can keep.
-
-    Raises:
-        InputError: they contradict each other (the message names the chain), or join more images than `max_size`.
-    """
+    """Refuse constraints that no groups can keep."""
     found = find_contradiction(constraints)
     if found is not None:
         raise InputError(found.sentence(describe))
@@ -190,14 +186,25 @@ def said_of_pairs(ids: IntArray, constraints: Constraints) -> IntArray:
 
     What follows from them counts too: of a = b and b = c also a = c, of a = b and b != c also a != c.
     """
+    return what_is_said(constraints)(ids)
+
+
+def what_is_said(constraints: Constraints) -> Callable[[IntArray], IntArray]:
+    """`said_of_pairs` for many blocks of pairs."""
     atom = join_certain(constraints).astype(np.int64)
+    rows = list(constraints.named)
     name = np.full(int(atom.max(initial=-1)) + 1, -1, np.int64)
-    name[atom[list(constraints.named)]] = constraints.name_of[list(constraints.named)]
-    ends = np.sort(atom[ids], axis=1)
-    names = name[ends]
-    apart = _are_among(ends, np.sort(atom[constraints.cannot], axis=1))
-    apart |= (names >= 0).all(axis=1) & (names[:, 0] != names[:, 1])
-    return np.where(ends[:, 0] == ends[:, 1], 1, np.where(apart, -1, 0)).astype(np.int32)
+    name[atom[rows]] = constraints.name_of[rows]
+    cannot = np.sort(atom[constraints.cannot], axis=1)
+
+    def say(ids: IntArray) -> IntArray:
+        ends = np.sort(atom[ids], axis=1)
+        names = name[ends]
+        apart = _are_among(ends, cannot)
+        apart |= (names >= 0).all(axis=1) & (names[:, 0] != names[:, 1])
+        return np.where(ends[:, 0] == ends[:, 1], 1, np.where(apart, -1, 0)).astype(np.int32)
+
+    return say
 
 
 def leave_out(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:

@@ -25,6 +25,7 @@ from cdp.input_blocks import EVIDENCE
 from cdp.kernels import kernel
 from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
+from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
@@ -48,6 +49,7 @@ def search_together(
     changed: LongArray | None = None,
     threads: Workers = 0,
     progress: Progress = no_progress,
+    scratch: Scratch | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image in all models together, among its neighbors in the single models.
 
@@ -62,14 +64,17 @@ def search_together(
         changed: int64, rows whose list changed in some model since.
         threads: 0 = all cores.
         progress: called as the work goes on.
+        scratch: where the lists lie.
     """
     n_images = views.n_images
     if len(views) == 1:
         return graphs[0].nearest(k)
-    neighbors = np.full((n_images, k), -1, np.int32) if before is None else np.array(before.neighbors)
-    similarity = (
-        np.full((n_images, k), -np.inf, np.float32) if before is None else np.array(before.similarity)
-    )
+    scratch = scratch or Scratch()
+    if before is None:
+        neighbors = scratch.full((n_images, k), -1, np.int32)
+        similarity = scratch.full((n_images, k), -np.inf, np.float32)
+    else:
+        neighbors, similarity = scratch.copy(before.neighbors), scratch.copy(before.similarity)
     wanted = np.arange(n_images) if changed is None else changed
     cut = [wanted[start:stop] for start, stop in spans(len(wanted), _ROWS_PER_BLOCK)]
     blocks = ((rows, np.concatenate([graph.neighbors[rows] for graph in graphs], axis=1)) for rows in cut)
@@ -81,7 +86,7 @@ def search_together(
         similarity[rows, : ids.shape[1]] = mean
         done += len(rows)
         progress("neighbors in all models", done, len(wanted))
-    return KnnGraph(neighbors, similarity, graphs[0].method)
+    return KnnGraph(scratch.done(neighbors), scratch.done(similarity), graphs[0].method)
 
 
 def _search_block(
@@ -155,8 +160,7 @@ def prepare_evidence(
         models.append((None, together))
     for embeddings, graph in models:
         half = max(1, graph.k // 2)
-        near = KnnGraph(graph.neighbors[:, :half], graph.similarity[:, :half])
-        mean, spread = neighbor_distribution(near)
+        mean, spread = neighbor_distribution(graph, half)
         prepared.append(_ModelEvidence(embeddings, graph, mean, spread))
     return EvidenceSource(tuple(prepared), (*views.names, TOGETHER)[: len(prepared)], used)
 

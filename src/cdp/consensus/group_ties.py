@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from cdp.kernels import kernel
+from cdp.parallel import spans
 from cdp.types import ConsensusGraph, Labels
-from cdp.types.arrays import DoubleArray, IntArray, LongArray
+from cdp.types.arrays import AnyArray, DoubleArray, IntArray, LongArray
+
+_PAIRS_PER_BLOCK = 65_536
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,32 +36,50 @@ def tie_to_group(scored: ConsensusGraph, labels: Labels, k: int) -> DoubleArray:
 
     A pair that was not judged, or found improbable, counts as 0, as in `agglomerate`; so do images without a group.
     """
-    ends = labels.labels[scored.ids]
-    inside = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
-    images = scored.ids[inside].ravel()
-    probability = np.repeat(1 - scored.doubt[inside].astype(np.float64), 2)
-    total = np.bincount(images, probability, labels.n_images)
-    present = np.bincount(images, minlength=labels.n_images)
+    total, present = np.zeros(labels.n_images), np.zeros(labels.n_images, np.int64)
+    _add_up(scored.ids, scored.doubt, labels.labels, total, present)
     possible = np.minimum(group_sizes(labels) - 1, k)
     tie: DoubleArray = total / np.maximum(np.maximum(present, possible), 1)
     return tie
 
 
+@kernel
+def _add_up(ids: IntArray, doubt: AnyArray, labels: IntArray, total: DoubleArray, present: LongArray) -> None:
+    """Of every image, the probabilities of its pairs inside its group, and how many there are."""
+    for row in range(len(ids)):
+        if labels[ids[row, 0]] >= 0 and labels[ids[row, 0]] == labels[ids[row, 1]]:
+            for image in ids[row]:
+                total[image] += 1.0 - np.float64(doubt[row])
+                present[image] += 1
+
+
 def tie_groups(scored: ConsensusGraph, labels: Labels, k: int) -> GroupTies:
     """How probable it is, pair by pair, that two groups are one identity."""
-    ends = labels.labels[scored.ids].astype(np.int64)
-    between = (ends >= 0).all(axis=1) & (ends[:, 0] != ends[:, 1])
-    low, high = ends[between].min(axis=1), ends[between].max(axis=1)
-    probability = 1 - scored.doubt[between].astype(np.float64)
     n_groups = max(1, labels.n_identities)
-    key, position = np.unique(low * n_groups + high, return_inverse=True)
-    total, present = np.bincount(position, probability, len(key)), np.bincount(position, minlength=len(key))
+    keys = [np.empty(0, np.int64)]
+    for ends, _ in _between(scored, labels):
+        keys.append(np.unique(ends.min(axis=1) * n_groups + ends.max(axis=1)))
+    key = np.unique(np.concatenate(keys))
+    del keys
+    total, present = np.zeros(len(key)), np.zeros(len(key), np.int64)
+    for ends, probability in _between(scored, labels):
+        position = np.searchsorted(key, ends.min(axis=1) * n_groups + ends.max(axis=1))
+        np.add.at(total, position, probability)
+        np.add.at(present, position, 1)
     ids = np.stack([key // n_groups, key % n_groups], axis=1)
     sizes = np.bincount(labels.labels[labels.labels >= 0], minlength=n_groups).astype(np.float64)[ids]
     possible = sizes.prod(axis=1) * np.minimum(1, k / np.maximum(sizes.sum(axis=1) - 1, 1))
     mean = total / np.maximum(possible, present)
     order = np.argsort(-mean, kind="stable")
     return GroupTies(ids[order].astype(np.int32), mean[order])
+
+
+def _between(scored: ConsensusGraph, labels: Labels) -> Iterator[tuple[LongArray, DoubleArray]]:
+    """Labels and probabilities of the pairs between two groups, block by block."""
+    for start, stop in spans(len(scored), _PAIRS_PER_BLOCK):
+        ends = labels.labels[scored.ids[start:stop]].astype(np.int64)
+        between = (ends >= 0).all(axis=1) & (ends[:, 0] != ends[:, 1])
+        yield ends[between], 1 - scored.doubt[start:stop][between].astype(np.float64)
 
 
 def group_sizes(labels: Labels) -> LongArray:

@@ -9,29 +9,45 @@ import numpy as np
 from cdp.consensus.agglomeration import agglomerate
 from cdp.consensus.constraints import Constraints, check_constraints
 from cdp.consensus.mediator import is_more_probable
+from cdp.consensus.pairs import keep_pairs
 from cdp.consensus.propagation import propagate
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.vote import is_more_similar
+from cdp.engine import Engine
+from cdp.scratch import Scratch
 from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types.arrays import AnyArray, BoolArray, IntArray
 from cdp.types.labels import number_by_first_appearance
 
 
 def group(
-    scored: ConsensusGraph, settings: ConsensusSettings, constraints: Constraints | None = None
+    scored: ConsensusGraph,
+    settings: ConsensusSettings,
+    constraints: Constraints | None = None,
+    *,
+    engine: Engine | None = None,
+    scratch: Scratch | None = None,
 ) -> Labels:
     """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them.
 
     Under constraints a named image that nobody joins is a group of its own, and a rejected one has that fate.
-
-    Raises:
-        InputError: the constraints contradict each other, or join more than `max_size` images.
     """
     if constraints is not None:
         check_constraints(constraints, settings.max_size)
     if settings.grouping == "average":
-        labels = agglomerate(scored, settings.k, settings.join_above, settings.max_size, constraints)
+        labels = agglomerate(
+            scored,
+            settings.k,
+            settings.join_above,
+            settings.max_size,
+            constraints,
+            engine=engine,
+            scratch=scratch,
+        )
     else:
-        labels = propagate(scored, settings.max_size, settings.step, constraints)
+        labels = propagate(
+            scored, settings.max_size, settings.step, constraints, engine=engine, scratch=scratch
+        )
     return labels if constraints is None else _with_lone_images(labels, constraints)
 
 
@@ -45,7 +61,9 @@ def _with_lone_images(labels: Labels, constraints: Constraints) -> Labels:
     return replace(labels, labels=number_by_first_appearance(number), fate=fate, confidence=confidence)
 
 
-def accepted_pairs(scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings) -> ConsensusGraph:
+def accepted_pairs(
+    scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings, scratch: Scratch | None = None
+) -> ConsensusGraph:
     """The pairs that consensus was found on.
 
     Connected components join whatever has a pair above the bar, so there these are the accepted ones, also inside a
@@ -54,20 +72,28 @@ def accepted_pairs(scored: ConsensusGraph, labels: Labels, settings: ConsensusSe
     """
     if settings.grouping == "components":
         return scored
-    ends = labels.labels[scored.ids]
-    kept = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
-    return ConsensusGraph(scored.ids[kept], scored.doubt[kept], scored.n_images)
+
+    def is_inside(ids: IntArray, _: AnyArray) -> BoolArray:
+        ends = labels.labels[ids]
+        inside: BoolArray = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
+        return inside
+
+    return keep_pairs(scored, is_inside, scratch)
 
 
-def at_bar(scored: ConsensusGraph, settings: ConsensusSettings) -> ConsensusGraph:
+def at_bar(
+    scored: ConsensusGraph, settings: ConsensusSettings, scratch: Scratch | None = None
+) -> ConsensusGraph:
     """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own.
 
     Average linkage keeps the same pairs whatever the bar.
     """
     if settings.grouping == "average":
         return scored
-    if settings.mediator == "vote":
-        kept = is_more_similar(scored.doubt, settings.vote_threshold)
-    else:
-        kept = is_more_probable(scored.doubt, settings.kept_above)
-    return ConsensusGraph(scored.ids[kept], scored.doubt[kept], scored.n_images)
+
+    def is_kept(_: IntArray, doubt: AnyArray) -> BoolArray:
+        if settings.mediator == "vote":
+            return is_more_similar(doubt, settings.vote_threshold)
+        return is_more_probable(doubt, settings.kept_above)
+
+    return keep_pairs(scored, is_kept, scratch)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Annotated, Any, Protocol
 
+import msgspec
 import numpy as np
 from sklearn.base import clone
 
@@ -17,7 +18,7 @@ from cdp.memory import rows_within
 from cdp.parallel import spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Pairs, column_names
-from cdp.types.arrays import AnyArray, BoolArray, FloatArray, IntArray, LongArray
+from cdp.types.arrays import AnyArray, Artifact, BoolArray, FloatArray, IntArray, LongArray
 from cdp.types.opinions import check_inputs
 
 # Fixed, whatever the memory budget: mini-batches and sums would otherwise depend on it.
@@ -35,8 +36,79 @@ class PairClassifier(Protocol):
         """Probability of (different, same) identity."""
 
 
+class _PaperMLPSettings(msgspec.Struct, forbid_unknown_fields=True):
+    hidden: tuple[int, ...]
+    learning_rate: float
+    random_state: int
+
+
+class KeptMediator(msgspec.Struct):
+    """What the card of a mediator says; its other half are the network's arrays."""
+
+    committee: tuple[str, ...]
+    inputs: tuple[str, ...]
+    k: Annotated[int, msgspec.Meta(ge=1)]
+    network: _PaperMLPSettings
+    losses: list[float]
+    training: dict[str, float] = {}
+    # What earlier cards of this format say: another name for `training`, and a factor that is gone.
+    lessons: dict[str, float] = {}
+    impostors: float = 1.0
+
+    @staticmethod
+    def of(mediator: Mediator) -> tuple[dict[str, AnyArray], dict[str, Any]]:
+        """Arrays by name, and the card's settings."""
+        network = mediator.classifier
+        if not isinstance(network, PaperMLP):
+            raise InputError(
+                f"A mediator made of {type(network).__name__} cannot be saved without pickle; save its own "
+                "parameters yourself, or use the built-in one."
+            )
+        arrays = {"center": network.center_, "width": network.width_}
+        for number, (layer, bias) in enumerate(network.weights_, start=1):
+            arrays |= {f"layer{number}_weights": layer, f"layer{number}_bias": bias}
+        settings = {
+            "committee": list(mediator.committee),
+            "inputs": list(mediator.inputs),
+            "k": mediator.k,
+            "training": mediator.training,
+            "network": {**network.get_params(), "hidden": list(network.hidden)},
+            "losses": network.losses_,
+        }
+        return arrays, settings
+
+    @property
+    def arrays(self) -> list[str]:
+        """Their names, in order."""
+        numbers = range(1, len(self.network.hidden) + 2)
+        layers = [f"layer{number}_{part}" for number in numbers for part in ("weights", "bias")]
+        return ["center", "width", *layers]
+
+    def restore(self, arrays: Mapping[str, AnyArray]) -> Mediator:
+        """The mediator again."""
+        if self.impostors != 1:
+            raise InputError(
+                f"this mediator divides its odds by {self.impostors:g}, which this cdp does not do; train it again."
+            )
+        network = PaperMLP(**msgspec.structs.asdict(self.network))
+        center, width, *layers = (np.array(arrays[name]) for name in self.arrays)
+        sizes = [len(column_names(self.committee, self.inputs)), *network.hidden, 1]
+        wanted: list[tuple[int, ...]] = [(sizes[0],)] * 2
+        for inputs, outputs in pairwise(sizes):
+            wanted += [(inputs, outputs), (outputs,)]
+        if [array.shape for array in (center, width, *layers)] != wanted:
+            raise InputError(
+                "its arrays do not have the sizes that its inputs and layers ask for; train this mediator again."
+            )
+        network.center_, network.width_ = center, width
+        network.weights_ = list(zip(layers[::2], layers[1::2], strict=True))
+        network.losses_ = self.losses
+        network.classes_ = np.array([0, 1])
+        return Mediator(network, self.committee, self.inputs, self.k, self.training or self.lessons)
+
+
 @dataclass(frozen=True, eq=False)
-class Mediator:
+class Mediator(Artifact):
     """A trained classifier of pairs, with all that is needed to use it on new images.
 
     A pair has no first image, and the paper does not say which end is n0. Taking the smaller id would make the
@@ -56,6 +128,7 @@ class Mediator:
     inputs: tuple[str, ...]
     k: int
     training: dict[str, float] = field(default_factory=dict)
+    Kept = KeptMediator
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", check_inputs(self.inputs))
@@ -64,19 +137,6 @@ class Mediator:
     def columns(self) -> list[str]:
         """A name for every input."""
         return column_names(self.committee, self.inputs)
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write what was learned as an artifact folder, without pickle."""
-        from cdp.store import save
-
-        save(self, path, force=force)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Mediator:
-        """A learned mediator from an artifact folder, to be used without the labeled part."""
-        from cdp.store import load
-
-        return load(path, cls)
 
     def __repr__(self) -> str:
         trained = f", trained on {int(self.training['pairs']):,} pairs" if "pairs" in self.training else ""
@@ -174,7 +234,7 @@ def train_mediator(
     Args:
         parts: training pairs.
         classifier: None for the paper's MLP; another one is copied, the caller's own stays as it is.
-        memory_budget: for the opinions of all pairs.
+        memory_budget: of which the opinions of all pairs may take a quarter.
         seed: of the order, of the ends' exchange and of the weights.
         progress: called as the work goes on.
     """
@@ -223,7 +283,7 @@ class _PairBlocks:
         self._parts = parts
         self._same = same
         self._starts = np.cumsum([0, *(len(part.ids) for part in parts)])
-        fits = len(same) <= rows_within(memory_budget, parts[0].source.bytes_per_pair)
+        fits = 4 * len(same) <= rows_within(memory_budget, parts[0].source.bytes_per_pair)
         self._everything = self._extract(np.arange(len(same))) if fits else None
 
     def _extract(self, rows: LongArray) -> FloatArray:

@@ -11,9 +11,12 @@ from cdp.consensus.pairs import are_edges
 from cdp.errors import InputError
 from cdp.graph.exact import similarities
 from cdp.kernels import kernel
+from cdp.parallel import spans
 from cdp.types import PAPER_INPUTS, KnnGraph, Opinions, Pairs, Views, column_names
 from cdp.types.arrays import BoolArray, FloatArray, IntArray
 from cdp.types.opinions import check_inputs
+
+_ROWS_PER_BLOCK = 8192
 
 
 def relationship(ids: IntArray, committee: Sequence[KnnGraph]) -> BoolArray:
@@ -45,8 +48,8 @@ def affinity(ids: IntArray, views: Views) -> FloatArray:
     return np.stack([similarities(embeddings, ids) for embeddings in views], axis=1)
 
 
-def neighbor_distribution(graph: KnnGraph) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard deviation of each image's similarities to its K neighbors in one model.
+def neighbor_distribution(graph: KnnGraph, k: int | None = None) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of each image's similarities to its K neighbors in one model, or to the first k of them.
 
     A similarity of 0.6 means much in a sparse neighborhood and little in a dense one.
     Paper, Eq. 3:  D_Ci(x) = {cos(F_Ci(x), F_Ci(x_k)), k = 1..K};  Eq. 4 uses E(D) and sigma(D).
@@ -57,13 +60,16 @@ def neighbor_distribution(graph: KnnGraph) -> tuple[FloatArray, FloatArray]:
     Returns:
         two float32 (n,); zero for an image without neighbors.
     """
-    present = graph.neighbors >= 0
-    count = np.maximum(present.sum(axis=1), 1)
-    similarity = np.where(present, graph.similarity, 0).astype(np.float64)
-    mean = similarity.sum(axis=1) / count
-    centered = np.where(present, similarity - mean[:, None], 0)
-    spread = np.sqrt(np.square(centered).sum(axis=1) / count)
-    return mean.astype(np.float32), spread.astype(np.float32)
+    means, spreads = np.empty(graph.n_images, np.float32), np.empty(graph.n_images, np.float32)
+    for start, stop in spans(graph.n_images, _ROWS_PER_BLOCK):
+        present = graph.neighbors[start:stop, :k] >= 0
+        count = np.maximum(present.sum(axis=1), 1)
+        similarity = np.where(present, graph.similarity[start:stop, :k], 0).astype(np.float64)
+        mean = similarity.sum(axis=1) / count
+        centered = np.where(present, similarity - mean[:, None], 0)
+        means[start:stop] = mean
+        spreads[start:stop] = np.sqrt(np.square(centered).sum(axis=1) / count)
+    return means, spreads
 
 
 def common_neighbors(ids: IntArray, ordered_neighbors: Sequence[IntArray]) -> FloatArray:

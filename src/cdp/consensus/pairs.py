@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cdp.kernels import kernel
-from cdp.types import KnnGraph, Pairs
-from cdp.types.arrays import BoolArray, IntArray, LongArray
+from cdp.parallel import spans
+from cdp.scratch import Scratch
+from cdp.types import ConsensusGraph, KnnGraph, Pairs
+from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
+
+_PAIRS_PER_BLOCK = 65_536
 
 
-def candidate_pairs(graph: KnnGraph) -> Pairs:
+def candidate_pairs(graph: KnnGraph, scratch: Scratch | None = None) -> Pairs:
     """Every edge of the base graph as an unordered pair, once.
 
     "Each edge in the k-NN graph defines a pair, and all the pairs from the base model's graph form candidates."
 
     Deviation: a k-NN graph is directed, a pair is not; an edge in either direction makes the pair.
+
+    Args:
+        graph: the base model's.
+        scratch: where the pairs lie.
     """
+    scratch = scratch or Scratch()
     counts = np.zeros(graph.n_images + 1, np.int64)
     _count_pairs(graph.neighbors, counts)
     starts: LongArray = np.cumsum(counts)
-    ids = np.empty((int(starts[-1]), 2), np.int32)
+    ids = scratch.empty((int(starts[-1]), 2), np.int32)
     _fill_pairs(graph.neighbors, starts, ids)
-    return Pairs(ids, graph.n_images)
+    return Pairs(scratch.done(ids), graph.n_images)
+
+
+def keep_pairs(
+    graph: ConsensusGraph, is_kept: Callable[[IntArray, AnyArray], BoolArray], scratch: Scratch | None = None
+) -> ConsensusGraph:
+    """Some of the pairs, block by block.
+
+    Args:
+        graph: all of them.
+        is_kept: from the ids and doubts of some pairs to whether each is kept.
+        scratch: where the pairs lie.
+    """
+    scratch = scratch or Scratch()
+    blocks = [slice(*span) for span in spans(len(graph), _PAIRS_PER_BLOCK)]
+    kept = [
+        np.flatnonzero(is_kept(graph.ids[block], graph.doubt[block])).astype(np.int32) for block in blocks
+    ]
+    n_kept = sum(map(len, kept))
+    ids, doubt = scratch.empty((n_kept, 2), np.int32), scratch.empty(n_kept, graph.doubt.dtype)
+    start = 0
+    for block, rows in zip(blocks, kept, strict=True):
+        stop = start + len(rows)
+        ids[start:stop], doubt[start:stop] = graph.ids[block][rows], graph.doubt[block][rows]
+        start = stop
+    return ConsensusGraph(scratch.done(ids), scratch.done(doubt), graph.n_images)
 
 
 @kernel

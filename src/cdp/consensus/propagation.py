@@ -22,14 +22,23 @@ import numpy as np
 
 from cdp.consensus.constraints import Constraints, confirm
 from cdp.consensus.separation import Separation, find_root, may_unite, point_to_roots, separate, unite
+from cdp.consensus.sharded_components import Batch, group_batches
+from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.kernels import kernel
+from cdp.scratch import Scratch
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, ByteArray, DoubleArray, FloatArray, IntArray, LongArray
 
 
 def propagate(
-    graph: ConsensusGraph, max_size: int = 600, step: float = 0.1, constraints: Constraints | None = None
+    graph: ConsensusGraph,
+    max_size: int = 600,
+    step: float = 0.1,
+    constraints: Constraints | None = None,
+    *,
+    engine: Engine | None = None,
+    scratch: Scratch | None = None,
 ) -> Labels:
     """Pseudo-identities: connected components, split where they are larger than `max_size`.
 
@@ -38,6 +47,9 @@ def propagate(
         max_size: no pseudo-identity gets more images than this.
         step: how fast the threshold rises while a component is split, in (0, 1).
         constraints: what groups must keep, free of contradictions (`check_constraints`).
+        engine: components are handed out to its workers, as many at a time as fit its memory budget; under constraints all pairs
+            are one task.
+        scratch: where pairs lie meanwhile.
 
     Returns:
         Labels. Images without an accepted pair, images that lose all their pairs while a component is split,
@@ -52,9 +64,31 @@ def propagate(
         )
     if max_size < 2:
         raise InputError(f"propagate(max_size={max_size}): a pseudo-identity has at least 2 images.")
-    doubt = graph.doubt
     if constraints is not None and len(constraints):
         graph, doubt = _keep_apart(graph, constraints)
+        group, fate, keep_below = _split_components(graph, doubt, max_size, step)
+    else:
+        group = np.arange(graph.n_images, dtype=np.int32)
+        fate = np.full(graph.n_images, Fate.NO_ACCEPTED_PAIR, np.uint8)
+        keep_below = np.full(graph.n_images, np.inf)
+        found = group_batches(_split_batch, (max_size, step), graph, engine=engine, scratch=scratch)
+        for images, (groups, fates, bounds) in found:
+            rows = slice(None) if images is None else images
+            group[rows], fate[rows], keep_below[rows] = groups, fates, bounds
+    labels = number_groups(group, fate)
+    confidence = measure_ties(graph.ids, graph.doubt, labels, keep_below)
+    return Labels(labels, fate, confidence)
+
+
+def _split_batch(settings: tuple[int, float], batch: Batch) -> tuple[IntArray, ByteArray, DoubleArray]:
+    """Groups of some components, each called after an image, fates, and the doubt that pairs of an image's group lie below."""
+    group, fate, keep_below = _split_components(batch.graph, batch.graph.doubt, *settings)
+    return group if batch.images is None else batch.images[group], fate, keep_below
+
+
+def _split_components(
+    graph: ConsensusGraph, doubt: AnyArray, max_size: int, step: float
+) -> tuple[IntArray, ByteArray, DoubleArray]:
     group = np.arange(graph.n_images, dtype=np.int32)
     _join(graph.ids, group)
     size = np.bincount(group, minlength=graph.n_images)[group]
@@ -62,9 +96,7 @@ def propagate(
     keep_below = np.full(graph.n_images, np.inf)
     if size.max(initial=0) > max_size:
         _split(graph, doubt, np.flatnonzero(size > max_size), max_size, step, group, fate, keep_below)
-    labels = number_groups(group, fate)
-    confidence = measure_ties(graph.ids, graph.doubt, labels, keep_below)
-    return Labels(labels, fate, confidence)
+    return group, fate, keep_below
 
 
 def _keep_apart(graph: ConsensusGraph, constraints: Constraints) -> tuple[ConsensusGraph, DoubleArray]:
@@ -93,8 +125,7 @@ def _join_apart(ends: IntArray, state: Separation) -> None:
 def _join(ids: IntArray, parent: IntArray) -> None:
     """Union-find (Rem's algorithm); afterwards parent[i] is the smallest id in i's component."""
     for row in range(len(ids)):
-        one = ids[row, 0]
-        other = ids[row, 1]
+        one, other = ids[row, 0], ids[row, 1]
         while parent[one] != parent[other]:
             if parent[one] < parent[other]:
                 one, other = other, one
@@ -127,14 +158,15 @@ def _split(
     else:
         order, doubt = _sort_by_doubt(doubts[edges])
         edges = edges[order]
-    tree = _merge_tree(_take_pairs(graph.ids, edges), local, doubt, len(images))
+    # Each pair is moved as one number: three times as fast.
+    pairs = np.ascontiguousarray(graph.ids).view(np.int64).ravel()[edges].view(np.int32).reshape(-1, 2)
+    tree = _merge_tree(pairs, local, doubt, len(images))
     local_group = np.full(len(images), -1, np.int32)
     local_fate = np.full(len(images), Fate.UNSPLITTABLE, np.uint8)
     local_below = np.zeros(len(images))
     _cut(tree, doubt, len(images), max_size, step, local_group, local_fate, local_below)
     group[images] = np.where(local_group >= 0, images[np.maximum(local_group, 0)], images)
-    fate[images] = local_fate
-    keep_below[images] = local_below
+    fate[images], keep_below[images] = local_fate, local_below
 
 
 def _sort_by_doubt(doubt: AnyArray) -> tuple[LongArray, AnyArray]:
@@ -150,12 +182,6 @@ def _sort_by_doubt(doubt: AnyArray) -> tuple[LongArray, AnyArray]:
     in_order = (packed >> 32).astype(np.uint32).view(np.float32)
     packed &= np.uint64(2**32 - 1)
     return packed.view(np.int64), in_order
-
-
-def _take_pairs(ids: IntArray, rows: LongArray) -> IntArray:
-    """ids[rows], moving each pair as one number: three times as fast."""
-    whole = np.ascontiguousarray(ids).view(np.int64).ravel()
-    return whole[rows].view(np.int32).reshape(-1, 2)
 
 
 class _Tree(NamedTuple):

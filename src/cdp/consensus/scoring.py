@@ -14,6 +14,7 @@ from cdp.engine import Engine
 from cdp.memory import rows_within
 from cdp.parallel import map_shared, spans
 from cdp.progress import Progress, no_progress
+from cdp.scratch import Scratch
 from cdp.types import ConsensusGraph, Pairs, Views
 from cdp.types.arrays import BoolArray, FloatArray, IntArray
 
@@ -28,6 +29,7 @@ def score_pairs(
     *,
     engine: Engine | None = None,
     progress: Progress = no_progress,
+    scratch: Scratch | None = None,
 ) -> ConsensusGraph:
     """The pairs that groups are made from, with the doubt about each.
 
@@ -40,24 +42,22 @@ def score_pairs(
         settings: bars, and how groups will be made.
         engine: threads and memory.
         progress: called as the work goes on.
+        scratch: where the pairs lie.
     """
-    engine = engine or Engine()
-
-    # Several blocks are under way at once, so each gets a share of the budget.
-    rows = min(_MOST_PAIRS_PER_BLOCK, rows_within(engine.memory_budget, 4 * source.bytes_per_pair))
-    kept = np.zeros(len(pairs), np.bool_)
-    doubts = [np.empty(0, np.float32)]
-    start = 0
+    engine, scratch = engine or Engine(), scratch or Scratch()
+    rows = min(_MOST_PAIRS_PER_BLOCK, rows_within(engine.share, source.bytes_per_pair))
+    workers = engine.workers_for(rows * source.bytes_per_pair)
+    ids, doubts = scratch.empty((len(pairs), 2), np.int32), scratch.empty(len(pairs), np.float32)
+    start, n_kept = 0, 0
     # Without the images' names, which nobody needs here and every worker would be sent.
     bare = replace(source, views=Views(source.views.base, source.views.committee))
     blocks = (pairs.ids[first:last] for first, last in spans(len(pairs), rows))
-    for part, doubt in map_shared(_judge, (bare, mediator, settings), blocks, engine.workers):
-        stop = start + len(part)
-        kept[start:stop] = part
-        doubts.append(doubt)
-        start = stop
+    for part, doubt in map_shared(_judge, (bare, mediator, settings), blocks, workers):
+        stop, end = start + len(part), n_kept + len(doubt)
+        ids[n_kept:end], doubts[n_kept:end] = pairs.ids[start:stop][part], doubt
+        start, n_kept = stop, end
         progress("pairs", stop, len(pairs))
-    return ConsensusGraph(pairs.ids[kept], np.concatenate(doubts), pairs.n_images)
+    return ConsensusGraph(scratch.copy(ids[:n_kept]), scratch.copy(doubts[:n_kept]), pairs.n_images)
 
 
 def _judge(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from cdp.kernels import kernel
+from cdp.scratch import Scratch
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 COLUMNS = (
@@ -18,15 +19,24 @@ COLUMNS = (
 
 
 def weighted_adjacency(
-    ids: IntArray, probability: FloatArray, n_images: int
+    ids: IntArray, probability: FloatArray, n_images: int, scratch: Scratch | None = None
 ) -> tuple[LongArray, IntArray, FloatArray]:
     """Every image's candidates and their probabilities: those of i are at starts[i]:starts[i + 1]."""
+    scratch = scratch or Scratch()
     starts = np.zeros(n_images + 1, np.int64)
-    np.cumsum(np.bincount(ids.ravel(), minlength=n_images), out=starts[1:])
-    neighbors = np.empty(2 * len(ids), np.int32)
-    weights = np.empty(2 * len(ids), np.float32)
+    _count_ends(ids, starts[1:])
+    np.cumsum(starts, out=starts)
+    neighbors = scratch.empty(2 * len(ids), np.int32)
+    weights = scratch.empty(2 * len(ids), np.float32)
     _fill_adjacency(ids, probability, starts[:-1].copy(), neighbors, weights)
-    return starts, neighbors, weights
+    return starts, scratch.done(neighbors), scratch.done(weights)
+
+
+@kernel
+def _count_ends(ids: IntArray, counts: LongArray) -> None:
+    for row in range(len(ids)):
+        counts[ids[row, 0]] += 1
+        counts[ids[row, 1]] += 1
 
 
 @kernel

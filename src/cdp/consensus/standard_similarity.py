@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.graph.exact import similarities
+from cdp.scratch import Scratch
 from cdp.types import Embeddings, Pairs, Views
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
@@ -43,9 +44,11 @@ def measure_background(views: Views, seed: int = 0) -> Background:
     return Background(models, _center_and_spread(_average(seen, models)))
 
 
-def standard_similarities(views: Views, pairs: Pairs, background: Background) -> FloatArray:
+def standard_similarities(
+    views: Views, pairs: Pairs, background: Background, scratch: Scratch | None = None
+) -> FloatArray:
     """Of every pair, in all models together, float32 (m,)."""
-    out = np.empty(len(pairs), np.float32)
+    out = (scratch or Scratch()).empty(len(pairs), np.float32)
     center, spread = background.average
     for start in range(0, len(pairs), _PAIRS_PER_BLOCK):
         rows = slice(start, start + _PAIRS_PER_BLOCK)

@@ -11,22 +11,27 @@ known images have few of.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from cdp.consensus.boosted_trees import BoostedTrees, grow_trees
-from cdp.consensus.constraints import Constraints, said_of_pairs
+from cdp.consensus.constraints import Constraints, what_is_said
 from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
-from cdp.memory import parse_bytes, rows_within
+from cdp.memory import rows_within
 from cdp.parallel import map_blocks, map_shared, spans
 from cdp.progress import Progress, no_progress
+from cdp.scratch import Scratch
 from cdp.types import Pairs
-from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
+from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, LongArray
+
+FoldArray: TypeAlias = npt.NDArray[np.int8]
 
 FOLDS = 3
 _MOST_TRAINING_PAIRS = 30_000
@@ -38,18 +43,18 @@ class KnownPairs:
     """What is known of the candidate pairs.
 
     Attributes:
-        first, second: int32 (m,), the fold of either end's identity; -1 = unknown.
+        first, second: int8 (m,), the fold of either end's identity; -1 = unknown.
         same: bool (m,), both ends are known and one identity.
         is_training: bool (m,), a training pair.
-        is_confirmed: bool (m,), a training pair because corrections say what it is.
+        confirmed: int64, rows of the training pairs of which corrections say what they are.
         weight: for how many training pairs a confirmed one counts.
     """
 
-    first: IntArray
-    second: IntArray
+    first: FoldArray
+    second: FoldArray
     same: BoolArray
     is_training: BoolArray
-    is_confirmed: BoolArray
+    confirmed: LongArray
     weight: float = 1.0
 
 
@@ -61,6 +66,7 @@ def known_pairs(
     seed: int,
     constraints: Constraints | None = None,
     weight: float = 1.0,
+    scratch: Scratch | None = None,
 ) -> KnownPairs:
     """Folds and truth of the candidate pairs.
 
@@ -71,21 +77,31 @@ def known_pairs(
         seed: of the folds.
         constraints: corrections of the images; pairs of which they say what they are become training pairs.
         weight: for how many training pairs such a pair counts; 0 = they do not become any.
+        scratch: where arrays as long as the pairs lie.
     """
+    scratch = scratch or Scratch()
     people = np.unique(identities[identities >= 0])
     fold_of = np.random.default_rng([seed, 6]).permutation(len(people)) % FOLDS
-    fold = np.full(len(identities), -1, np.int32)
+    fold = np.full(len(identities), -1, np.int8)
     known = identities >= 0
     fold[known] = fold_of[np.searchsorted(people, identities[known])]
-    first, second = fold[pairs.ids[:, 0]], fold[pairs.ids[:, 1]]
-    both = (first >= 0) & (second >= 0)
-    same = both & (identities[pairs.ids[:, 0]] == identities[pairs.ids[:, 1]])
-    is_training = (first >= 0) | (second >= 0) if complete else both
-    if constraints is None or not len(constraints) or weight == 0:
-        return KnownPairs(first, second, same, is_training, np.zeros(len(pairs), np.bool_))
-    said = said_of_pairs(pairs.ids, constraints.among(pairs.n_images))
-    same = np.where(said == 0, same, said > 0)
-    return KnownPairs(first, second, same, is_training | (said != 0), said != 0, weight)
+    first, second = (scratch.empty(len(pairs), np.int8) for _ in range(2))
+    same, is_training = (scratch.empty(len(pairs), np.bool_) for _ in range(2))
+    are_said = constraints is not None and len(constraints) > 0 and weight > 0
+    say = what_is_said(constraints.among(pairs.n_images)) if constraints is not None and are_said else None
+    confirmed: list[LongArray] = [np.empty(0, np.int64)]
+    for start, stop in spans(len(pairs), _PAIRS_PER_BLOCK):
+        one, other = pairs.ids[start:stop].T
+        first[start:stop], second[start:stop] = fold[one], fold[other]
+        both = (fold[one] >= 0) & (fold[other] >= 0)
+        same[start:stop] = both & (identities[one] == identities[other])
+        is_training[start:stop] = (fold[one] >= 0) | (fold[other] >= 0) if complete else both
+        if say is not None:
+            said = say(pairs.ids[start:stop])
+            rows = start + np.flatnonzero(said)
+            same[rows], is_training[rows] = said[said != 0] > 0, True
+            confirmed.append(rows)
+    return KnownPairs(first, second, same, is_training, np.concatenate(confirmed), weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +132,7 @@ def estimate_probabilities(
     seed: int = 0,
     engine: Engine | None = None,
     progress: Progress = no_progress,
+    scratch: Scratch | None = None,
 ) -> TreeAnswers:
     """The probability that each candidate pair is one identity.
 
@@ -130,73 +147,84 @@ def estimate_probabilities(
         seed: of samples and trees.
         engine: threads and memory.
         progress: called as the work goes on.
+        scratch: where answers lie.
     """
-    engine = engine or Engine()
-    evidence = _Evidence(source, pairs, engine, keep=earlier is None)
+    engine, scratch = engine or Engine(), scratch or Scratch()
+    evidence = _Evidence(source, pairs, engine, scratch, keep=earlier is None)
+    growers = replace(engine, engine="threads").workers_for(evidence.training_bytes)
+    assert isinstance(growers, int)
     answers: list[FloatArray] = []
     judges: list[tuple[BoostedTrees, ...]] = []
     for number in range(passes):
         if earlier is None:
             train = partial(_train, evidence, known, seed)
-            judges.append(tuple(map_blocks(train, range(FOLDS + 1), engine.threads)))
-            probability = np.full(len(pairs), np.nan, np.float32)
+            judges.append(tuple(map_blocks(train, range(FOLDS + 1), growers)))
+            probability = scratch.full(len(pairs), np.nan, np.float32)
         else:
             judges.append(earlier.judges[number])
-            probability = earlier.passes[number].copy()
-        open_rows = np.flatnonzero(np.isnan(probability))
-        blocks = [open_rows[slice(*span)] for span in spans(len(open_rows), evidence.rows_per_block)]
+            probability = scratch.copy(earlier.passes[number])
+        blocks = _open_rows(probability, evidence.rows_per_block)
         asked = ((rows, known.first[rows], known.second[rows]) for rows in blocks)
-        done = 0
-        for rows, judged in zip(
-            blocks, map_shared(_judge, (evidence, judges[-1]), asked, engine.workers), strict=True
-        ):
+        for rows, judged in map_shared(_judge, (evidence, judges[-1]), asked, evidence.workers):
             probability[rows] = judged
-            done += len(rows)
-            progress(f"trees, pass {number + 1} of {passes}", done, len(open_rows))
-        answers.append(probability)
-        evidence.add_second_order(probability)
+            progress(f"trees, pass {number + 1} of {passes}", int(rows[-1]) + 1, len(pairs))
+        progress(f"trees, pass {number + 1} of {passes}", len(pairs), len(pairs))
+        answers.append(scratch.done(probability))
+        if number + 1 < passes:
+            evidence.add_second_order(answers[-1], scratch)
     return TreeAnswers(tuple(answers), tuple(judges))
 
 
+def _open_rows(probability: FloatArray, rows_per_block: int) -> Iterator[LongArray]:
+    """The pairs that have no answer yet, in blocks."""
+    for start, stop in spans(len(probability), rows_per_block):
+        rows = start + np.flatnonzero(np.isnan(probability[start:stop]))
+        if len(rows):
+            yield rows
+
+
 def _judge(
-    shared: tuple[_Evidence, Sequence[BoostedTrees]], block: tuple[LongArray, IntArray, IntArray]
-) -> DoubleArray:
-    """Probabilities of some pairs, given by their rows and the folds of their ends."""
+    shared: tuple[_Evidence, Sequence[BoostedTrees]], block: tuple[LongArray, FoldArray, FoldArray]
+) -> tuple[LongArray, DoubleArray]:
+    """Some pairs, given by their rows and the folds of their ends, and their probabilities."""
     evidence, judges = shared
     rows, first, second = block
     odds = _cross_fitted(judges, evidence.rows(rows), first, second)
-    probability: DoubleArray = 1 / (1 + np.exp(-odds))
-    return probability
+    return rows, 1 / (1 + np.exp(-odds))
 
 
 class _Evidence:
     """The matrix of evidence, by rows: the models' own columns, and from the second pass on second-order ones.
 
-    The models' own are kept where they fit into half the memory budget, and drawn again in every pass where not.
+    The models' own are kept where they fit into a share of the memory budget, and drawn again in every pass where not.
     """
 
-    def __init__(self, source: EvidenceSource, pairs: Pairs, engine: Engine, *, keep: bool) -> None:
+    def __init__(
+        self, source: EvidenceSource, pairs: Pairs, engine: Engine, scratch: Scratch, *, keep: bool
+    ) -> None:
         self._source = source
         self._pairs = pairs
         self._probability: FloatArray | None = None
         self._own: FloatArray | None = None
         n_columns = len(source.columns)
-        self.rows_per_block = min(
-            _PAIRS_PER_BLOCK, rows_within(engine.memory_budget, 16 * (n_columns + len(COLUMNS)))
-        )
-        if keep and 4 * len(pairs) * n_columns <= parse_bytes(engine.memory_budget) / 2:
-            own = np.empty((len(pairs), n_columns), np.float32)
+        per_pair = 16 * (n_columns + len(COLUMNS))
+        # As floats of 32 and 64 bits, and once more while trees are grown.
+        self.training_bytes = 2 * _MOST_TRAINING_PAIRS * per_pair
+        self.rows_per_block = min(_PAIRS_PER_BLOCK, rows_within(engine.share, per_pair))
+        self.workers = engine.workers_for(self.rows_per_block * per_pair)
+        if keep and 4 * len(pairs) * n_columns <= engine.share:
+            own = scratch.empty((len(pairs), n_columns), np.float32)
             cut = spans(len(pairs), self.rows_per_block)
             blocks = (pairs.ids[start:stop] for start, stop in cut)
-            extracted = map_shared(extract_evidence, source, blocks, engine.workers)
+            extracted = map_shared(extract_evidence, source, blocks, self.workers)
             for (start, stop), part in zip(cut, extracted, strict=True):
                 own[start:stop] = part
-            self._own = own
+            self._own = scratch.done(own)
 
-    def add_second_order(self, probability: FloatArray) -> None:
+    def add_second_order(self, probability: FloatArray, scratch: Scratch) -> None:
         """From now on rows also have what these probabilities say about their neighborhood."""
         self._probability = probability
-        self._adjacency = weighted_adjacency(self._pairs.ids, probability, self._pairs.n_images)
+        self._adjacency = weighted_adjacency(self._pairs.ids, probability, self._pairs.n_images, scratch)
 
     def rows(self, rows: LongArray) -> FloatArray:
         """Evidence about some pairs."""
@@ -211,24 +239,40 @@ class _Evidence:
 
 def _train(evidence: _Evidence, known: KnownPairs, seed: int, fold: int) -> BoostedTrees:
     """Trees trained on the pairs that no identity of the fold takes part in; on all training pairs for fold `FOLDS`."""
-    rows = np.flatnonzero(known.is_training & (known.first != fold) & (known.second != fold))
-    generator = np.random.default_rng([seed, 7, fold])
-    # What people said is seldom much, and never left to chance while it is.
-    confirmed = _some(rows[known.is_confirmed[rows]], _MOST_TRAINING_PAIRS // 2, generator)
-    others = _some(rows[~known.is_confirmed[rows]], _MOST_TRAINING_PAIRS, generator)
-    rows = np.sort(np.concatenate([others, confirmed]))
-    weight = None
-    if len(confirmed):
-        weight = np.where(known.is_confirmed[rows], known.weight, 1).astype(np.float32)
+    counts = [len(rows) for rows in _rows_outside(known, fold)]
+    drawn: LongArray = np.arange(sum(counts))
+    if len(drawn) > _MOST_TRAINING_PAIRS:
+        drawn = np.random.default_rng([seed, 7, fold]).choice(len(drawn), _MOST_TRAINING_PAIRS, replace=False)
+        drawn.sort()
+    places = np.split(drawn, np.searchsorted(drawn, np.cumsum(counts)[:-1])) if counts else []
+    starts = np.cumsum([0, *counts])
+    rows = np.concatenate(
+        [
+            np.empty(0, np.int64),
+            *(
+                found[place - start]
+                for found, place, start in zip(_rows_outside(known, fold), places, starts, strict=False)
+            ),
+        ]
+    )
+    if not len(known.confirmed):
+        return grow_trees(evidence.rows(rows), known.same[rows], seed)
+    # What people said is seldom much, and not left to chance.
+    said = known.confirmed[(known.first[known.confirmed] != fold) & (known.second[known.confirmed] != fold)]
+    rows = np.union1d(rows, said[:: max(1, len(said) // _MOST_TRAINING_PAIRS)])
+    weight = np.where(np.isin(rows, said), known.weight, 1).astype(np.float32)
     return grow_trees(evidence.rows(rows), known.same[rows], seed, weight)
 
 
-def _some(rows: LongArray, most: int, generator: np.random.Generator) -> LongArray:
-    return rows if len(rows) <= most else generator.choice(rows, most, replace=False)
+def _rows_outside(known: KnownPairs, fold: int) -> Iterator[LongArray]:
+    """Training pairs that no identity of the fold takes part in, block by block."""
+    for start, stop in spans(len(known.same), _PAIRS_PER_BLOCK):
+        is_outside = (known.first[start:stop] != fold) & (known.second[start:stop] != fold)
+        yield start + np.flatnonzero(known.is_training[start:stop] & is_outside)
 
 
 def _cross_fitted(
-    judges: Sequence[BoostedTrees], matrix: FloatArray, first: IntArray, second: IntArray
+    judges: Sequence[BoostedTrees], matrix: FloatArray, first: FoldArray, second: FoldArray
 ) -> DoubleArray:
     """Log-odds of pairs: the mean of those judges that did not see an end's fold; of pairs with no known end the last one's."""
     is_known = (first >= 0) | (second >= 0)

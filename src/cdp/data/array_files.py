@@ -71,7 +71,6 @@ def open_npy(file: Path, convert: str = _AS_FLOATS, *, may_be_empty: bool = Fals
     """The array in a .npy file, memory-mapped and read-only; never unpickled.
 
     Args:
-        file: the .npy file.
         convert: what to type to make a readable file of a pickled one, for the error message.
         may_be_empty: whether an array without elements is all right.
     """

@@ -104,7 +104,6 @@ def read_ijba_split(folder: str | Path, number: int, names: ImageNames | None = 
 
     Args:
         folder: holds split1..split10, each with verify_metadata_N.csv and verify_comparisons_N.csv.
-        number: which split.
         names: names of the embedded images: FILE, or FILE#SIGHTING_ID where one file shows several people. Without
             them row i of the embeddings is line i of the metadata.
     """

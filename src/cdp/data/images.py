@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cdp.data.archives import Archive, open_archive, split_location
+from cdp.data.archives import Archive, open_archive, refuse_many_bytes, refuse_many_pixels, split_location
 from cdp.data.array_files import brief, naming, reading, regular_size
-from cdp.data.image_limits import refuse_many_bytes, refuse_many_pixels
 from cdp.errors import InputError
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
@@ -48,12 +47,8 @@ class ImageReader:
         """The pixels of a row, uint8 (H, W, 3), or (H, W, 1) without color.
 
         Args:
-            row: row of the manifest.
             color: three channels if True, else one of gray.
             size: scale the shorter side to this and cut the middle square out, so H = W = size; as it is if None.
-
-        Raises:
-            InputError: the image cannot be read or decoded; the message names its row and location.
         """
         with naming(self.manifest.describe(row)):
             pixels = decode(self._source.read(self.manifest.locations[row]), color=color, size=size)

@@ -30,9 +30,6 @@ def read_knn(path: str | Path, embeddings: Embeddings | None = None) -> KnnGraph
     Args:
         path: a folder written by cdp, an .npz with `idx` and `dist` or with `data`, or an .npy of ids.
         embeddings: what the graph was made from; needed for .npy, else optional.
-
-    Raises:
-        InputError: the file is missing, damaged, pickled, ambiguous, or not about these embeddings.
     """
     path = Path(path)
     with reading(path):

@@ -23,7 +23,6 @@ class PairList:
         ends: int64 (m, 2), row numbers.
         same: bool (m,).
         folds: int64 (m,), 0..folds-1.
-        source: the file, for error messages.
         lines: int64 (m,), the line of every pair in the file, counted from 1.
         people: int64 (m, 2), who the two ends show, where the file names them.
     """

@@ -31,11 +31,7 @@ def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
     is unknown); `identity_name`, beside identity numbers; `turn`, quarter turns. Others are left alone.
 
     Args:
-        path: the table.
         root: what relative paths are relative to; the table's own folder unless given.
-
-    Raises:
-        InputError: the file, a column or a row is wrong; the message says which.
     """
     file = Path(path)
     with reading(file):

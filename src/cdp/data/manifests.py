@@ -16,6 +16,7 @@ from cdp.data.record_files import RecordFile
 from cdp.data.views import read_identities
 from cdp.data.webdataset import has_pattern, read_shards, shards_of
 from cdp.errors import InputError
+from cdp.types.arrays import ByteArray, LongArray
 from cdp.types.manifest import Manifest
 
 
@@ -30,9 +31,6 @@ def read_manifest(
             `shards-{000..015}.tar`.
         root: what relative paths in a table or list are relative to; its own folder unless given.
         skip: the list of unreadable images that `cdp check` writes; they are left out.
-
-    Raises:
-        InputError: something is missing, damaged, empty or there twice; the message names it.
     """
     with reading(path):
         manifest = _read_images(Path(path), root)
@@ -163,11 +161,7 @@ def leave_out(manifest: Manifest, unreadable: str | Path) -> Manifest:
 
 
 def without_unreadable(manifest: Manifest, bad_rows: Iterable[int]) -> Manifest:
-    """The manifest without some rows, in the same order.
-
-    Raises:
-        InputError: nothing would be left.
-    """
+    """The manifest without some rows, in the same order."""
     kept = np.ones(manifest.n_images, np.bool_)
     kept[list(bad_rows)] = False
     if not kept.any():
@@ -177,3 +171,36 @@ def without_unreadable(manifest: Manifest, bad_rows: Iterable[int]) -> Manifest:
 
 def _absolute(root: str, location: str) -> str:
     return os.path.normpath(os.path.join(os.path.realpath(root), location))
+
+
+def merge_manifests(manifests: Sequence[Manifest]) -> Manifest:
+    """All images one after another: for training on all true labels, the bound that CDP is compared with.
+
+    Identities are matched by name where every manifest has names, else by number.
+    """
+    by_name = all(manifest.names is not None for manifest in manifests)
+    names: dict[str, int] = {}
+    numbers: list[LongArray] = []
+    for manifest in manifests:
+        if not by_name:
+            numbers.append(manifest.identities)
+            continue
+        assert manifest.names is not None
+        number_of = np.array(
+            [names.setdefault(name or f"#{at}", len(names)) for at, name in enumerate(manifest.names)]
+        )
+        numbers.append(np.where(manifest.identities >= 0, number_of[manifest.identities], -1))
+    turns: ByteArray | None = None
+    if any(manifest.turns is not None for manifest in manifests):
+        turns = np.concatenate(
+            [np.zeros(len(each), np.uint8) if each.turns is None else each.turns for each in manifests]
+        )
+    return Manifest(
+        locations=tuple(
+            os.path.abspath(os.path.join(each.root, path)) for each in manifests for path in each.locations
+        ),
+        identities=np.concatenate(numbers),
+        names=tuple(names) if by_name else None,
+        root="/",
+        turns=turns,
+    )

@@ -1,4 +1,4 @@
-"""The identity split: a labeled part, unlabeled parts and test parts that share no identity."""
+"""The identity split: a labeled part, unlabeled parts and test parts that share no identity; rotations as identities of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cdp.data.manifest_tables import TABLE_SUFFIXES
-from cdp.data.rotations import families
 from cdp.errors import InputError, StoreError, name_rows
 from cdp.files import writing_folder
 from cdp.types.arrays import LongArray
@@ -142,9 +141,6 @@ def split_by_identity(
         seed: which of the equally good splits.
         family: one value per row; rows of one value stay together. Otherwise identities that share a
             picture, such as its rotations, stay together.
-
-    Raises:
-        InputError: an identity is unknown, a share is impossible, or a part would be empty.
     """
     shares = _shares(labeled, unlabeled_parts, validation, probes, distractors)
     rows = np.flatnonzero(manifest.identities < 0)
@@ -251,3 +247,47 @@ def _assign(manifest: Manifest, family_of: LongArray, shares: dict[str, float], 
         filled[part] += size
         part_of[one] = numbers[part]
     return part_of
+
+
+def rotated(manifest: Manifest) -> Manifest:
+    """Every image four times, turned by 0, 90, 180 and 270 degrees, each turn of an identity being its own.
+
+    Row r + t n is row r turned t times counterclockwise; identity i becomes 4 i + t. The four stay one family
+    (see `families`), so that a split keeps them in one part.
+    """
+    if manifest.turns is not None:
+        raise InputError("These images are turned already; rotate the manifest they were made from.")
+    turns = np.repeat(np.arange(4), manifest.n_images)
+    identities = np.tile(manifest.identities, 4)
+    names = None
+    if manifest.names is not None:
+        names = tuple(f"{name} turned {90 * turn}" for name in manifest.names for turn in range(4))
+    return Manifest(
+        locations=manifest.locations * 4,
+        identities=np.where(identities < 0, -1, 4 * identities + turns),
+        names=names,
+        root=manifest.root,
+        turns=turns.astype(np.uint8),
+    )
+
+
+def families(manifest: Manifest) -> LongArray:
+    """Which identities must not be parted because they share a picture: a family number per row, int64 (n,).
+
+    Two identities are of one family if some picture belongs to both, as with rotations; families grow along
+    such ties. Without shared pictures every identity is its own family. Images without identity get -1.
+    """
+    classes = manifest.classes
+    if len(set(manifest.locations)) == manifest.n_images:
+        return classes
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    numbers: dict[str, int] = {}
+    pictures = np.array([numbers.setdefault(path, len(numbers)) for path in manifest.locations], np.int64)
+    known = classes >= 0
+    n_nodes = manifest.n_identities + len(numbers)
+    ties = (classes[known], manifest.n_identities + pictures[known])
+    graph = coo_array((np.ones(len(ties[0]), np.int8), ties), shape=(n_nodes, n_nodes))
+    family_of = connected_components(graph, directed=False)[1].astype(np.int64)
+    return np.where(known, family_of[np.maximum(classes, 0)], -1)

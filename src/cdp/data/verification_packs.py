@@ -27,7 +27,6 @@ class VerificationPack:
     Attributes:
         images: JPEG or PNG files as bytes.
         same: bool (m,).
-        source: the file, for error messages.
     """
 
     images: tuple[bytes, ...]

@@ -50,9 +50,6 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
         path: a folder (`base.npy` + `committee/`, or `features/*.bin`), or one .npz, .parquet, .npy or .bin.
         dim: length of a row of the base model; needed for raw .bin files without a list of the images.
         base: which model is the base, where none is called `base`.
-
-    Raises:
-        InputError: the file is missing, cut short, pickled or inconsistent; the message says which and why.
     """
     path = Path(path)
     if dim is not None and dim < 1:

@@ -30,10 +30,8 @@ class Comparison:
     """One figure of two networks, measured on the same resamplings.
 
     Attributes:
-        name: which figure.
         figure: of the network measured.
         against: of the other network.
-        difference: figure - against.
         interval: of the difference; None without resampling.
         verdict: `better`, `worse`, or `no significant difference` where the interval holds zero; None without one.
     """

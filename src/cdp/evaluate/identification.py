@@ -51,7 +51,6 @@ class Identification:
         sizes: numbers of distractors, growing.
         n_better: int64 (len(sizes), m), distractors before the mate.
         left_out: why how many probes and distractors were left out.
-        ranks: the ranks reported.
         replicates: float64 (r, f), resampled figures in the order of `figures`.
     """
 
@@ -183,12 +182,8 @@ def measure_identification(
         distractor_identities: where known, so that no identity is both.
         sizes: also measure with so many distractors, drawn at random, the larger draws holding the smaller
             [10, 100, ..., all]; not with a sequence.
-        ranks: the ranks to report.
         left_out: what was left out before, only carried along.
         replicates: resamplings of identities for intervals; 0 = none.
-        seed: of the draws and of the resamplings.
-        threads: 0 = all cores.
-        progress: called with the number of distractors done.
     """
     check_replicates(replicates)
     people = np.asarray(identities)

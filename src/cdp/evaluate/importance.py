@@ -38,14 +38,10 @@ def permutation_importance(
     move at all. Blocks that repeat one another each look less important than they are together.
 
     Args:
-        mediator: a fitted `Mediator`.
         matrix: float32 (m, inputs), features of pairs; best of pairs that it was not fitted to.
         same: bool (m,), whether the pair is one identity.
         seed: of the shuffling; every repeat shuffles all blocks alike.
         repeats: shuffles per block.
-
-    Raises:
-        InputError: the matrix does not fit the mediator, or all pairs are of one kind.
     """
     truth = np.asarray(same, np.bool_)
     blocks = block_columns(mediator.committee, mediator.inputs)

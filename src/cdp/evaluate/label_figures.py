@@ -6,9 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError
+from cdp.parallel import spans
 from cdp.types import ConsensusGraph, Labels, Pairs
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 from cdp.types.run_record import GroupScores, PairScores, Score, TrueFigures
+
+_PAIRS_PER_BLOCK = 65_536
 
 
 def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) -> TrueFigures:
@@ -96,9 +99,13 @@ def measure_pairs(graph: ConsensusGraph, candidates: Pairs, identities: npt.Arra
 
 
 def _count(ids: IntArray, identities: LongArray) -> tuple[int, int]:
-    first, second = identities[ids[:, 0]], identities[ids[:, 1]]
-    known: BoolArray = (first >= 0) & (second >= 0)
-    return int(known.sum()), int(((first == second) & known).sum())
+    n_known, n_same = 0, 0
+    for start, stop in spans(len(ids), _PAIRS_PER_BLOCK):
+        first, second = identities[ids[start:stop, 0]], identities[ids[start:stop, 1]]
+        known: BoolArray = (first >= 0) & (second >= 0)
+        n_known += int(known.sum())
+        n_same += int(((first == second) & known).sum())
+    return n_known, n_same
 
 
 def _measure_groups(found: LongArray, true: LongArray) -> GroupScores:

@@ -40,7 +40,6 @@ class MatePairs:
         probes: int64 (m,), the first of the pair.
         mates: int64 (m,), the second.
         identities: int64 (m,), who they show, 0..I-1.
-        n_probes: number of probes.
     """
 
     probes: LongArray
@@ -73,12 +72,7 @@ def count_better(
     """Distractors at least as similar to the probe as the mate, int64 (stages, m).
 
     Args:
-        pairs: the probes and their mates.
-        probes: embeddings of the probes.
-        distractors: embeddings of other people.
         stages: rows of the distractors that join at every stage, rising; those of earlier stages stay.
-        threads: 0 = all cores.
-        progress: called with the number of distractors done.
     """
     if probes.dimensions != distractors.dimensions:
         raise InputError(

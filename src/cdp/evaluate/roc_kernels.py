@@ -41,7 +41,6 @@ class Walk(NamedTuple):
         tpr: share of the same pairs accepted.
         false_accepts: weight of the different pairs accepted (their number where all weigh 1).
         thresholds: pairs with a greater similarity are accepted.
-        eer: equal error rate.
         accuracy: of the decisions in `correct`.
     """
 

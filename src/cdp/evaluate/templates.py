@@ -27,7 +27,6 @@ def pool_templates(
     A video of a hundred frames thus counts no more than a photograph. Images enter at unit length.
 
     Args:
-        embeddings: of all images.
         images: row of every member of a template, (n,).
         templates: its template, 0..T-1, (n,).
         media: the photograph or video it was taken from, (n,); numbers may repeat in other templates.

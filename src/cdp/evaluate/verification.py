@@ -106,13 +106,10 @@ class Verification:
         pairs: number of pairs, all splits together.
         impostors: how many of them are different identities.
         identities: how many people were resampled.
-        splits: number of splits.
         accuracy: over folds; None where the protocol has none.
         best_accuracy: at the one threshold that is best on all pairs: an upper bound, not a result.
         best_threshold: that threshold (accept if greater); None with several splits.
         eer: where as many same pairs are refused as different ones accepted.
-        eer_interval: of it.
-        tpr: per FPR.
         curve: the ROC at 61 FPRs from 1e-6 to 1: columns fpr, tpr, low, high; NaN where it rests on nothing.
         replicates: float64 (r, 2 + len(tpr)), resampled accuracy, eer and tpr.
     """
@@ -175,7 +172,6 @@ def score_pairs(
         same: whether a pair shows one identity, (m,).
         identities: who every row shows (negative = unknown); without them, images joined by same pairs are one.
         folds: the fold of every pair.
-        threads: 0 = all cores.
     """
     rows, is_same = np.asarray(ends, np.int64), np.asarray(same, bool)
     if rows.ndim != 2 or rows.shape != (len(is_same), 2) or not len(rows):
@@ -235,9 +231,6 @@ def measure_verification(
         splits: the scored pairs, or one of them per split.
         fprs: where to read the ROC.
         replicates: resamplings of identities for the intervals; 0 = none.
-        seed: of the resamplings.
-        threads: 0 = all cores.
-        progress: called with the number of resamplings done.
     """
     check_replicates(replicates)
     parts = [splits] if isinstance(splits, ScoredPairs) else list(splits)

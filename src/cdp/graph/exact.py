@@ -23,6 +23,7 @@ from cdp.graph.neighbor_lists import (
 from cdp.kernels import sum_kernel
 from cdp.parallel import Workers, map_blocks, map_shared, spans
 from cdp.progress import Progress, no_progress
+from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
@@ -50,22 +51,24 @@ def exact_graph(
     device: str = "auto",
     progress: Progress = no_progress,
     step: str = "k-NN graph",
+    scratch: Scratch | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix.
 
     The similarity of a pair is computed once and used for both images.
     """
     n_images = embeddings.n_images
+    scratch = scratch or Scratch()
     keep = min(k + _SPARE, n_images - 1)
     accelerator = find_accelerator(device)
     if accelerator is None:
-        best, ids = _join_blocks(embeddings, keep, threads, progress, step)
+        best, ids = _join_blocks(embeddings, keep, threads, progress, step, scratch)
     else:
         from cdp.graph.tiles_torch import join_blocks
 
         best, ids = join_blocks(embeddings, keep, accelerator, progress, step)
-    neighbors = np.empty((n_images, k), np.int32)
-    similarity = np.empty((n_images, k), np.float32)
+    neighbors = scratch.empty((n_images, k), np.int32)
+    similarity = scratch.empty((n_images, k), np.float32)
 
     blocks = (
         (np.arange(start, stop, dtype=np.int32), best[start:stop], ids[start:stop])
@@ -76,7 +79,7 @@ def exact_graph(
         rows = slice(start, start + len(found))
         neighbors[rows], similarity[rows] = found, measured
         start = rows.stop
-    return KnnGraph(neighbors, similarity, method="exact")
+    return KnnGraph(scratch.done(neighbors), scratch.done(similarity), method="exact")
 
 
 def search_rows(
@@ -158,12 +161,12 @@ def extend_graph(
 
 
 def _join_blocks(
-    embeddings: Embeddings, keep: int, threads: Workers, progress: Progress, step: str
+    embeddings: Embeddings, keep: int, threads: Workers, progress: Progress, step: str, scratch: Scratch
 ) -> Candidates:
     """The candidates of every image: all pairs of blocks, each tile for its rows and its columns."""
     n_images = embeddings.n_images
-    best = np.full((n_images, keep), -np.inf, np.float32)
-    ids = np.full((n_images, keep), -1, np.int32)
+    best = scratch.full((n_images, keep), -np.inf, np.float32)
+    ids = scratch.full((n_images, keep), -1, np.int32)
     blocks = spans(n_images, BLOCK_ROWS)
     pairs = pairs_of_blocks(len(blocks))
 

@@ -14,6 +14,7 @@ from cdp.graph.approximate import approximate_graph
 from cdp.graph.exact import exact_graph
 from cdp.parallel import Workers
 from cdp.progress import Progress, no_progress
+from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
 
 METHODS = ("auto", "exact", "approximate")
@@ -70,8 +71,11 @@ def each_knn_graph(
     threads: Workers = 0,
     device: str = "auto",
     progress: Progress = no_progress,
+    scratch: Scratch | None = None,
 ) -> Iterator[KnnGraph]:
     """`knn_graph` for several models of the same images, one at a time: each can be saved before the next is begun.
+
+    Graphs lie in `scratch`, if it is given.
 
     Warns:
         UserWarning: an approximate graph has a lower recall than was asked for.
@@ -82,7 +86,15 @@ def each_knn_graph(
         step = f"k-NN graph {names[position]}" if names else "k-NN graph"
         check_k(k, embeddings.n_images)
         if choose_method(method, embeddings.n_images) == "exact":
-            yield exact_graph(embeddings, k, threads=threads, device=device, progress=progress, step=step)
+            yield exact_graph(
+                embeddings,
+                k,
+                threads=threads,
+                device=device,
+                progress=progress,
+                step=step,
+                scratch=scratch,
+            )
             continue
         graph = approximate_graph(
             embeddings, k, recall, seed=seed, threads=threads, device=device, progress=progress, step=step
@@ -93,7 +105,13 @@ def each_knn_graph(
                 f"the {recall:.1%} asked for; use method='exact', or ask for a lower recall.",
                 stacklevel=2,
             )
-        yield graph
+        yield graph if scratch is None else _put_into(scratch, graph)
+
+
+def _put_into(scratch: Scratch, graph: KnnGraph) -> KnnGraph:
+    """The same graph, in memory only if there is room."""
+    neighbors, similarity = scratch.copy(graph.neighbors), scratch.copy(graph.similarity)
+    return KnnGraph(scratch.done(neighbors), scratch.done(similarity), graph.method, graph.recall)
 
 
 def choose_method(method: str, n_images: int) -> str:

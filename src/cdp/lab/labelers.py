@@ -30,11 +30,11 @@ from cdp.run.labeling import (
 from cdp.run.plan import Labeler, label_stage
 from cdp.run.stages import Context, Stage, version
 from cdp.run.training import part
-from cdp.store import fill
+from cdp.store import fill, read_json
 from cdp.types import ConsensusGraph, Fate, Labels, Pairs, Views
 from cdp.types.arrays import BoolArray, IntArray, LongArray
 from cdp.types.labels import number_by_first_appearance
-from cdp.types.run_record import Results, Tuning, read_json
+from cdp.types.run_record import Results, Tuning
 
 Mistakes = Literal["splits", "mixtures", "all"]
 

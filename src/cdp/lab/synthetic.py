@@ -39,14 +39,10 @@ def synthetic_views(
     """Embeddings of made-up people by a base network and a committee.
 
     Args:
-        n_identities: people in all.
         images_per_identity: mean number of images; numbers vary widely, and some people have one image only.
         labeled: share of the people in the labeled part.
-        members: size of the committee.
-        dimensions: length of every embedding.
         noise: how unsure the networks are.
         junk: share of images that show no recognizable face.
-        seed: of everything random.
     """
     if n_identities < 4 or not 0 < labeled < 1:
         raise InputError("synthetic_views: at least 4 identities and a labeled share in (0, 1) are needed.")

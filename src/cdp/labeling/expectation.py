@@ -13,6 +13,7 @@ import numpy as np
 
 from cdp.consensus.group_ties import group_sizes, tie_to_group
 from cdp.evaluate.bootstrap import draw_identities, interval
+from cdp.parallel import spans
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, DoubleArray, LongArray
 from cdp.types.run_record import CalibrationBin, Expectation, Figure
@@ -22,6 +23,7 @@ FEWEST_IMAGES = 50
 
 _REPLICATES = 1000
 _N_BINS = 10
+_PAIRS_PER_BLOCK = 65_536
 
 
 def expect(labels: Labels, identities: LongArray, seed: int = 0, *, disjoint: bool = True) -> Expectation:
@@ -123,14 +125,17 @@ def measure_calibration(
         identities: int64 (n,), negative where unknown.
         disjoint: a pair of a known and an unknown image is of two identities; else such pairs do not count.
     """
-    ends = identities[scored.ids]
-    counts = (ends >= 0).any(axis=1) if disjoint else (ends >= 0).all(axis=1)
-    same: BoolArray = (ends[:, 0] == ends[:, 1])[counts]
-    probability = 1 - scored.doubt[counts].astype(np.float64)
-    at = np.minimum((probability * _N_BINS).astype(np.int64), _N_BINS - 1)
-    pairs = np.bincount(at, minlength=_N_BINS)
-    mean = np.bincount(at, probability, _N_BINS) / np.maximum(pairs, 1)
-    share = np.bincount(at, same, _N_BINS) / np.maximum(pairs, 1)
+    pairs, total, right = np.zeros(_N_BINS, np.int64), np.zeros(_N_BINS), np.zeros(_N_BINS)
+    for start, stop in spans(len(scored), _PAIRS_PER_BLOCK):
+        ends = identities[scored.ids[start:stop]]
+        counts = (ends >= 0).any(axis=1) if disjoint else (ends >= 0).all(axis=1)
+        same: BoolArray = (ends[:, 0] == ends[:, 1])[counts]
+        probability = 1 - scored.doubt[start:stop][counts].astype(np.float64)
+        at = np.minimum((probability * _N_BINS).astype(np.int64), _N_BINS - 1)
+        pairs += np.bincount(at, minlength=_N_BINS)
+        total += np.bincount(at, probability, _N_BINS)
+        right += np.bincount(at, same, _N_BINS)
+    mean, share = total / np.maximum(pairs, 1), right / np.maximum(pairs, 1)
     return [
         CalibrationBin(pairs=int(pairs[one]), probability=float(mean[one]), same=float(share[one]))
         for one in np.flatnonzero(pairs)

@@ -11,6 +11,8 @@ from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
 from cdp.evaluate.label_figures import measure_labels, measure_pairs
 from cdp.labeling.pipeline import Labeling
+from cdp.parallel import spans
+from cdp.scratch import Scratch
 from cdp.types import Fate, KnnGraph, Labels, Views
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.opinions import block_columns
@@ -25,10 +27,17 @@ from cdp.types.run_record import (
 )
 
 _MOST_JUDGED = 20_000
+_ROWS_PER_BLOCK = 8192
+_PAIRS_PER_BLOCK = 65_536
 
 
 def measure_labeling(
-    labeling: Labeling, views: Views, *, names: list[str] | None = None, seed: int = 0
+    labeling: Labeling,
+    views: Views,
+    *,
+    names: list[str] | None = None,
+    seed: int = 0,
+    scratch: Scratch | None = None,
 ) -> Results:
     """All figures of labels, mediator and graphs; those that need true identities are None without them.
 
@@ -40,6 +49,7 @@ def measure_labeling(
         views: of the images that were labeled, with their true identities where known.
         names: of the models, base first; those of the views unless given.
         seed: of the sample of pairs that the importance of inputs is measured on.
+        scratch: where candidate pairs lie.
     """
     counted = _identities_to_count(labeling, views)
     graphs = list(labeling.graphs.values())
@@ -51,13 +61,13 @@ def measure_labeling(
             counted,
             labeling.settings.bar_key,
             labeling.settings.bar,
-            pairs=_pairs(labeling, counted),
+            pairs=_pairs(labeling, counted, scratch),
         ),
         tuning=labeling.tuning,
         expected=labeling.expected,
         unsupervised=labeling.unsupervised,
         calibration=labeling.calibration,
-        mediator=_mediator(labeling, views, identities, seed),
+        mediator=_mediator(labeling, views, identities, seed, scratch),
         committee=Committee(
             members=[
                 Member(
@@ -95,11 +105,11 @@ def _identities_to_count(labeling: Labeling, views: Views) -> LongArray:
     return counted
 
 
-def _pairs(labeling: Labeling, counted: LongArray) -> PairScores | None:
+def _pairs(labeling: Labeling, counted: LongArray, scratch: Scratch | None) -> PairScores | None:
     if not (counted >= 0).any():
         return None
     base = labeling.candidates
-    return measure_pairs(labeling.accepted, candidate_pairs(base), counted)
+    return measure_pairs(labeling.accepted, candidate_pairs(base, scratch), counted)
 
 
 def _sizes(numbers: AnyArray) -> list[int]:
@@ -108,19 +118,26 @@ def _sizes(numbers: AnyArray) -> list[int]:
     return sizes
 
 
-def _mediator(labeling: Labeling, views: Views, identities: LongArray, seed: int) -> MediatorFigures | None:
+def _mediator(
+    labeling: Labeling, views: Views, identities: LongArray, seed: int, scratch: Scratch | None
+) -> MediatorFigures | None:
     mediator = labeling.mediator
     if mediator is None:
         return None
     graphs = list(labeling.graphs.values())
-    pairs = candidate_pairs(graphs[0]).ids
-    pairs = pairs[(identities[pairs] >= 0).all(axis=1)]
-    same = identities[pairs[:, 0]] == identities[pairs[:, 1]]
+    ids = candidate_pairs(graphs[0], scratch).ids
+    blocks = spans(len(ids), _PAIRS_PER_BLOCK)
+    known = [start + np.flatnonzero((identities[ids[start:stop]] >= 0).all(axis=1)) for start, stop in blocks]
+    rows = np.concatenate([np.empty(0, np.int64), *known])
+    n_same = sum(int((identities[ids[part, 0]] == identities[ids[part, 1]]).sum()) for part in known)
+    del known
     importance = []
-    if same.any() and not same.all():
-        if len(pairs) > _MOST_JUDGED:
-            rows = np.sort(np.random.default_rng([seed, 4]).choice(len(pairs), _MOST_JUDGED, replace=False))
-            pairs, same = pairs[rows], same[rows]
+    if 0 < n_same < len(rows):
+        if len(rows) > _MOST_JUDGED:
+            drawn = np.random.default_rng([seed, 4]).choice(len(rows), _MOST_JUDGED, replace=False)
+            rows = rows[np.sort(drawn)]
+        pairs = ids[rows]
+        same = identities[pairs[:, 0]] == identities[pairs[:, 1]]
         matrix = extract_features(prepare_features(views, graphs, mediator.inputs), pairs).matrix(
             mediator.inputs
         )
@@ -136,7 +153,11 @@ def _mediator(labeling: Labeling, views: Views, identities: LongArray, seed: int
 
 def _edge_precision(graph: KnnGraph, identities: LongArray) -> float | None:
     """Share of neighbors that show the same identity."""
-    near = graph.neighbors
-    theirs = np.where(near >= 0, identities[np.maximum(near, 0)], -1)
-    known = (identities >= 0)[:, None] & (theirs >= 0)
-    return float((theirs == identities[:, None])[known].mean()) if known.any() else None
+    n_known, n_same = 0, 0
+    for start, stop in spans(graph.n_images, _ROWS_PER_BLOCK):
+        near, own = graph.neighbors[start:stop], identities[start:stop, None]
+        theirs = np.where(near >= 0, identities[np.maximum(near, 0)], -1)
+        known = (own >= 0) & (theirs >= 0)
+        n_known += int(known.sum())
+        n_same += int(((theirs == own) & known).sum())
+    return n_same / n_known if n_known else None

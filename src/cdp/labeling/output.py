@@ -79,7 +79,7 @@ def write_tables(
     import pyarrow.csv
     import pyarrow.parquet
 
-    fates = np.array([kind.name.lower() for kind in Fate])[labels.fate]
+    fates = pa.array([kind.name.lower() for kind in Fate]).take(pa.array(labels.fate))
     columns: dict[str, Any] = {"row": np.arange(labels.n_images)}
     if paths is not None:
         columns["path"] = list(paths)

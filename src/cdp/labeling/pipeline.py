@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from scipy import sparse
@@ -15,7 +12,7 @@ from cdp.consensus.constraints import Constraints, check_constraints
 from cdp.consensus.grouping import accepted_pairs, at_bar, group
 from cdp.consensus.mediator import Mediator, PairClassifier, select_training_pairs, train_mediator
 from cdp.consensus.pair_features import prepare_features
-from cdp.consensus.pairs import candidate_pairs
+from cdp.consensus.pairs import candidate_pairs, keep_pairs
 from cdp.consensus.scoring import score_pairs
 from cdp.consensus.settings import ConsensusSettings, GroupingSettings, MediatorSettings, slice_of
 from cdp.consensus.soft_labels import diffuse, likely_pairs
@@ -41,10 +38,10 @@ from cdp.labeling.view_checks import (
     check_same_committee,
     check_views,
 )
-from cdp.labeling.workspace import Graphs, Workspace, find_graphs, search_inputs
-from cdp.memory import parse_bytes
+from cdp.labeling.workspace import Graphs, Workspace, concatenate, find_graphs, search_inputs
+from cdp.scratch import Scratch
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
-from cdp.types.arrays import BoolArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 from cdp.types.labels import first_rows
 from cdp.types.run_record import CalibrationBin, Expectation, HalvesAgreement, Tuning
 
@@ -143,7 +140,7 @@ def label(
         workspace: engine, cache and progress.
     """
     work, extras = workspace or Workspace(), (constraints, keep_judged)
-    check_views(settings, unlabeled)
+    check_views(settings, unlabeled, (*labeled, validation), work.engine)
     if constraints is not None:
         check_constraints(constraints, settings.max_size)
     if not isinstance(validation, Views):
@@ -184,13 +181,13 @@ def _label_among(
     extras: tuple[Constraints | None, bool],
 ) -> Labeling:
     """Labels of the unlabeled images with known ones among them, which are left out of the result."""
-    with _put_among(unlabeled, others, mask, work) as views:
-        known = np.ones(views.n_images, np.bool_)
-        known[: unlabeled.n_images] = False if mask is None else mask
-        whole = _label_views(views, settings, fitted, None, known, notes, seed, work, extras)
+    views = _put_among(unlabeled, others, mask, work)
+    known = np.ones(views.n_images, np.bool_)
+    known[: unlabeled.n_images] = False if mask is None else mask
+    whole = _label_views(views, settings, fitted, None, known, notes, seed, work, extras)
     if whole.judged is not None:
         whole = replace(whole, judged=replace(whole.judged, others=others))
-    return _first_rows(whole, unlabeled.n_images)
+    return _first_rows(whole, unlabeled.n_images, work.scratch)
 
 
 def _is_trained_on_labeled(settings: ConsensusSettings, has_validation: bool, saw_labeled: bool) -> bool:
@@ -228,7 +225,7 @@ def _fit_parts(
             known.append(unlabeled.identities[validation])
         n_shared = count_shared(np.concatenate([np.empty(0, np.int64), *known]))
         if n_shared >= FEWEST_IDENTITIES and (graphs is None or not others):
-            return settings, Fitted(None, Views.concatenate(others) if others else None)
+            return settings, Fitted(None, concatenate(others, work) if others else None)
         notes = (_no_trees(n_shared),)
         settings = replace(settings, mediator="mlp")
     if settings.tune and graphs is not None and isinstance(validation, Views | None):
@@ -289,7 +286,7 @@ def fit(
     validation: Views | None = None
     notes: tuple[str, ...] = ()
     if settings.mediator == "trees" and classifier is None:
-        together = Views.concatenate(parts)
+        together = concatenate(parts, workspace or Workspace())
         assert together.identities is not None
         n_shared = count_shared(together.identities)
         if n_shared >= FEWEST_IDENTITIES:
@@ -348,7 +345,8 @@ def _train(
         with work.step("mediator"):
             source = prepare_features(views, list(found.values()), settings.inputs)
             assert views.identities is not None
-            pairs.append(select_training_pairs(source, candidate_pairs(source.graphs[0]), views.identities))
+            candidates = candidate_pairs(source.graphs[0], work.scratch)
+            pairs.append(select_training_pairs(source, candidates, views.identities))
     with work.step("mediator"):
         mediator = train_mediator(
             pairs, classifier, memory_budget=work.engine.memory_budget, seed=seed, progress=work.progress
@@ -381,13 +379,13 @@ def _label_views(
     tuning, expected, calibration = None, None, []
     if known is not None:
         with work.step("tuning"):
-            tuning = tune(scored, known, settings, work.progress, work.engine)
+            tuning = tune(scored, known, settings, work.progress, work.engine, work.scratch)
         if settings.mediator != "vote":
             calibration = measure_calibration(scored, known, disjoint=settings.disjoint)
         settings = with_bar(settings, tuning.chosen)
-        scored = at_bar(scored, settings)
+        scored = at_bar(scored, settings, work.scratch)
     with work.step("groups"):
-        labels = group(scored, settings, constraints)
+        labels = group(scored, settings, constraints, engine=work.engine, scratch=work.scratch)
     if known is not None:
         expected = expect(labels, known, seed, disjoint=settings.disjoint)
         notes += _broken_promise(settings, expected)
@@ -400,7 +398,7 @@ def _label_views(
             soft = diffuse(walked, labels, settings.soft_depth, settings.soft_decay)
     return Labeling(
         labels=labels,
-        accepted=accepted_pairs(scored, labels, settings),
+        accepted=accepted_pairs(scored, labels, settings, work.scratch),
         scored=scored,
         soft_labels=soft,
         graphs={name: graph.nearest(settings.k) for name, graph in judged.graphs.items()},
@@ -441,12 +439,13 @@ def _judge(
     candidates = next(iter(graphs.values()))
     with work.step("consensus"):
         scored = score_pairs(
-            candidate_pairs(candidates),
+            candidate_pairs(candidates, work.scratch),
             prepare_features(views, list(graphs.values()), settings.inputs),
             fitted.mediator,
             slice_of(settings, GroupingSettings),
             engine=work.engine,
             progress=work.progress,
+            scratch=work.scratch,
         )
     known = (
         np.full(views.n_images, -1)
@@ -493,24 +492,12 @@ def _validation_identities(
     return identities
 
 
-@contextmanager
-def _put_among(unlabeled: Views, others: Views, mask: BoolArray | None, work: Workspace) -> Iterator[Views]:
-    """Both parts as one, with the identities that may be looked at.
-
-    On disk as long as they are needed, if they are larger than the memory budget.
-    """
+def _put_among(unlabeled: Views, others: Views, mask: BoolArray | None, work: Workspace) -> Views:
+    """Both parts as one, with the identities that may be looked at."""
     looked_at = None
     if mask is not None and unlabeled.identities is not None:
         looked_at = np.where(mask, unlabeled.identities, -1)
-    parts = [replace_identities(unlabeled, looked_at), others]
-    size = sum(model.source.nbytes for views in parts for model in views)
-    if size <= parse_bytes(work.engine.memory_budget):
-        yield Views.concatenate(parts)
-        return
-    if work.cache.folder is not None:
-        work.cache.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="cdp-views-", dir=work.cache.folder) as folder:
-        yield Views.concatenate(parts, Path(folder))
+    return concatenate([replace_identities(unlabeled, looked_at), others], work)
 
 
 def replace_identities(views: Views, identities: LongArray | None) -> Views:
@@ -518,25 +505,29 @@ def replace_identities(views: Views, identities: LongArray | None) -> Views:
     return Views(views.base, views.committee, identities, views.paths)
 
 
-def _first_rows(whole: Labeling, n_images: int) -> Labeling:
+def _first_rows(whole: Labeling, n_images: int, scratch: Scratch) -> Labeling:
     """The first images of a labeling; an image that is left alone in its group is discarded."""
     labels = first_rows(whole.labels, n_images)
     soft = whole.soft_labels
     return replace(
         whole,
         labels=labels,
-        accepted=_first_pairs(whole.accepted, n_images),
-        scored=_first_pairs(whole.scored, n_images),
+        accepted=_first_pairs(whole.accepted, n_images, scratch),
+        scored=_first_pairs(whole.scored, n_images, scratch),
         soft_labels=None if soft is None else _first_soft_rows(soft, whole.labels, labels),
-        graphs={name: graph.first_rows(n_images) for name, graph in whole.graphs.items()},
-        candidates=whole.candidates.first_rows(n_images),
+        graphs={name: graph.first_rows(n_images, scratch.empty) for name, graph in whole.graphs.items()},
+        candidates=whole.candidates.first_rows(n_images, scratch.empty),
         validation=whole.validation[:n_images],
     )
 
 
-def _first_pairs(pairs: ConsensusGraph, n_images: int) -> ConsensusGraph:
-    kept = (pairs.ids < n_images).all(axis=1)
-    return ConsensusGraph(pairs.ids[kept], pairs.doubt[kept], n_images)
+def _first_pairs(pairs: ConsensusGraph, n_images: int, scratch: Scratch) -> ConsensusGraph:
+    def is_first(ids: IntArray, _: AnyArray) -> BoolArray:
+        # The second id is the larger one.
+        return np.asarray(ids[:, 1] < n_images)
+
+    kept = keep_pairs(pairs, is_first, scratch)
+    return ConsensusGraph(kept.ids, kept.doubt, n_images)
 
 
 def _first_soft_rows(soft: sparse.csr_array, before: Labels, after: Labels) -> sparse.csr_array:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from cdp.consensus.constraints import Constraints, said_of_pairs
 from cdp.consensus.evidence import prepare_evidence, search_together
 from cdp.consensus.mediator import is_more_probable
-from cdp.consensus.pairs import candidate_pairs
+from cdp.consensus.pairs import candidate_pairs, keep_pairs
 from cdp.consensus.settings import ConsensusSettings, MediatorSettings, slice_of
 from cdp.consensus.trees import TreeAnswers, estimate_probabilities, known_pairs
 from cdp.labeling.cache import step_key
 from cdp.labeling.judged import Judged
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
+from cdp.parallel import spans
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
-from cdp.types.arrays import BoolArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 
 _FEWEST_STRANGERS = 200
+_ROWS_PER_BLOCK = 8192
 _OVERLAP = (
     "Known and unlabeled images seem to show some of the same people, and it was taken that they do not: what is expected of the "
     "labels is too low. If they do, set disjoint = false."
@@ -62,10 +65,15 @@ def score_by_trees(
     graphs = find_graphs(views, longer if given is None else settings, given, seed=seed, work=work)
     with work.step("all models"):
         together = search_together(
-            views, list(graphs.values()), longer.k, threads=work.engine.workers, progress=work.progress
+            views,
+            list(graphs.values()),
+            longer.k,
+            threads=work.engine.workers,
+            progress=work.progress,
+            scratch=work.scratch,
         )
     candidates = together.nearest(settings.k)
-    pairs = candidate_pairs(candidates)
+    pairs = candidate_pairs(candidates, work.scratch)
     if settings.disjoint and seem_to_overlap(candidates, known):
         notes.append(_OVERLAP)
     inputs = [work.cache.hash_views(views), work.cache.hash(known), work.cache.hash(pairs.ids)]
@@ -78,10 +86,12 @@ def score_by_trees(
         answers = ask_trees(
             views, graphs, together, pairs, known, settings, seed=seed, work=work, constraints=constraints
         )
-        judged = ConsensusGraph(pairs.ids, 1 - answers.probability, views.n_images)
+        doubt = work.scratch.copy(answers.probability)
+        np.subtract(1, doubt, out=doubt)
+        judged = ConsensusGraph(pairs.ids, work.scratch.done(doubt), views.n_images)
         work.cache.put("trees", key, judged)
-    kept = is_more_probable(judged.doubt, settings.kept_above)
-    scored = ConsensusGraph(judged.ids[kept], judged.doubt[kept], views.n_images)
+        answers = answers if keep else None
+    scored = keep_pairs(judged, partial(_is_above, settings.kept_above), work.scratch)
     return Judged(
         scored, graphs, together, settings.k, known, pairs if keep else None, answers if keep else None
     )
@@ -112,13 +122,19 @@ def ask_trees(
                 seed=seed,
                 constraints=constraints,
                 weight=settings.correction_weight,
+                scratch=work.scratch,
             ),
             passes=settings.passes,
             earlier=earlier,
             seed=seed,
             engine=work.engine,
             progress=work.progress,
+            scratch=work.scratch,
         )
+
+
+def _is_above(bar: float, _: IntArray, doubt: AnyArray) -> BoolArray:
+    return is_more_probable(doubt, bar)
 
 
 def seem_to_overlap(candidates: KnnGraph, known: LongArray) -> bool:
@@ -128,10 +144,15 @@ def seem_to_overlap(candidates: KnnGraph, known: LongArray) -> bool:
     unknown ones are more similar than nine tenths of the known ones (0.07 to 0.10 on LFW, Omniglot and drawn faces), give or take
     what a few lookalikes among few known people do. With known people among the unknown images it was 0.15 to 0.40.
     """
-    near, similarity = candidates.neighbors[known >= 0], candidates.similarity[known >= 0]
-    theirs = np.where(near >= 0, known[np.maximum(near, 0)], -2)
-    strangers = similarity[(theirs >= 0) & (theirs != known[known >= 0][:, None])]
-    unknown = similarity[theirs == -1]
+    of_known, of_unknown = [np.empty(0, np.float32)], [np.empty(0, np.float32)]
+    rows = np.flatnonzero(known >= 0)
+    for start, stop in spans(len(rows), _ROWS_PER_BLOCK):
+        block = rows[start:stop]
+        near, similarity = candidates.neighbors[block], candidates.similarity[block]
+        theirs = np.where(near >= 0, known[np.maximum(near, 0)], -2)
+        of_known.append(similarity[(theirs >= 0) & (theirs != known[block][:, None])])
+        of_unknown.append(similarity[theirs == -1])
+    strangers, unknown = np.concatenate(of_known), np.concatenate(of_unknown)
     if min(len(strangers), len(unknown)) < _FEWEST_STRANGERS:
         return False
     share = float((unknown > np.quantile(strangers, 0.9)).mean())

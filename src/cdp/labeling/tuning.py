@@ -11,11 +11,12 @@ import numpy as np
 from cdp.consensus.agglomeration import agglomerate_at
 from cdp.consensus.grouping import at_bar, group
 from cdp.consensus.settings import ConsensusSettings
+from cdp.consensus.sharded_components import BYTES_PER_PAIR
 from cdp.engine import Engine
 from cdp.labeling.expectation import count_by_identity
-from cdp.memory import parse_bytes
-from cdp.parallel import count_threads, map_shared
+from cdp.parallel import map_shared
 from cdp.progress import Progress, no_progress
+from cdp.scratch import Scratch
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.run_record import Tuning, TuningPoint
@@ -24,23 +25,8 @@ BARS = {
     "threshold": (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.999),
     "vote_threshold": tuple(round(0.05 * step, 2) for step in range(20)),
     "join_above": (
-        0.02,
-        0.04,
-        0.06,
-        0.08,
-        0.1,
-        0.12,
-        0.15,
-        0.2,
-        0.25,
-        0.3,
-        0.35,
-        0.4,
-        0.5,
-        0.6,
-        0.7,
-        0.8,
-        0.9,
+        *(0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4),
+        *(0.5, 0.6, 0.7, 0.8, 0.9),
     ),
 }
 """What is tried for each bar, from low to high."""
@@ -50,7 +36,6 @@ FEWEST_IDENTITIES = 20
 
 _HELD_OUT = 0.3
 _AS_GOOD = 0.002
-_BYTES_PER_PAIR = 120
 
 
 def lowest_bar(settings: ConsensusSettings) -> ConsensusSettings:
@@ -75,6 +60,7 @@ def tune(
     settings: ConsensusSettings,
     progress: Progress = no_progress,
     engine: Engine | None = None,
+    scratch: Scratch | None = None,
 ) -> Tuning:
     """The bar with the best pairwise F (by the weight of recall) on the known images, and the whole curve.
 
@@ -88,14 +74,12 @@ def tune(
         progress: called as the work goes on.
         engine: bars of connected components are tried on as many threads as have room for the pairs; average linkage goes
             through all bars at once.
+        scratch: where pairs lie meanwhile.
     """
-    engine = engine or Engine()
+    engine, scratch = engine or Engine(), scratch or Scratch()
     bars = BARS[settings.bar_key]
-    points = (
-        _measure_joins(scored, identities, settings, bars)
-        if settings.grouping == "average"
-        else _measure_components(scored, identities, settings, bars, engine)
-    )
+    measure = _measure_joins if settings.grouping == "average" else _measure_components
+    points = measure(scored, identities, settings, bars, engine, scratch)
     curve = []
     for point in points:
         curve.append(point)
@@ -105,9 +89,14 @@ def tune(
 
 
 def _measure_joins(
-    scored: ConsensusGraph, identities: LongArray, settings: ConsensusSettings, bars: Sequence[float]
+    scored: ConsensusGraph,
+    identities: LongArray,
+    settings: ConsensusSettings,
+    bars: Sequence[float],
+    engine: Engine,
+    scratch: Scratch,
 ) -> Iterator[TuningPoint]:
-    labels_at = agglomerate_at(scored, settings.k, bars, settings.max_size)
+    labels_at = agglomerate_at(scored, settings.k, bars, settings.max_size, engine=engine, scratch=scratch)
     for bar, labels in zip(sorted(bars, reverse=True), labels_at, strict=True):
         yield measure_point(bar, labels, identities, disjoint=settings.disjoint)
 
@@ -118,18 +107,23 @@ def _measure_components(
     settings: ConsensusSettings,
     bars: Sequence[float],
     engine: Engine,
+    scratch: Scratch,
 ) -> Iterator[TuningPoint]:
-    room = parse_bytes(engine.memory_budget) // (_BYTES_PER_PAIR * max(1, len(scored)))
-    workers = engine.workers
-    if isinstance(workers, int):
-        workers = max(1, min(count_threads(workers), room))
-    return map_shared(_measure_bar, (scored, identities, settings), bars, workers)
+    size = BYTES_PER_PAIR * len(scored)
+    if size <= engine.share:
+        return map_shared(_measure_bar, (scored, identities, settings), bars, engine.workers_for(size))
+    return (_measure_bar((scored, identities, settings), bar, engine, scratch) for bar in bars)
 
 
-def _measure_bar(shared: tuple[ConsensusGraph, LongArray, ConsensusSettings], bar: float) -> TuningPoint:
+def _measure_bar(
+    shared: tuple[ConsensusGraph, LongArray, ConsensusSettings],
+    bar: float,
+    engine: Engine | None = None,
+    scratch: Scratch | None = None,
+) -> TuningPoint:
     scored, identities, settings = shared
     tried = with_bar(settings, bar)
-    labels = group(at_bar(scored, tried), tried)
+    labels = group(at_bar(scored, tried, scratch), tried, engine=engine, scratch=scratch)
     return measure_point(bar, labels, identities, disjoint=settings.disjoint)
 
 

@@ -24,13 +24,13 @@ from cdp.consensus.evidence import search_together
 from cdp.consensus.grouping import group
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.settings import ConsensusSettings
+from cdp.consensus.sharded_components import BYTES_PER_PAIR
 from cdp.consensus.standard_similarity import measure_background, soften, standard_similarities
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_agreement
 from cdp.labeling.judged import Judged
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
-from cdp.memory import parse_bytes
-from cdp.parallel import count_threads, map_blocks
+from cdp.parallel import map_blocks, spans
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Pairs, Views
 from cdp.types.arrays import FloatArray
 from cdp.types.run_record import AgreementPoint, HalvesAgreement
@@ -38,7 +38,7 @@ from cdp.types.run_record import AgreementPoint, HalvesAgreement
 BARS = tuple(round(1.5 + 0.25 * step, 2) for step in range(35))
 """What is tried for similar_above, from low to high."""
 
-_BYTES_PER_PAIR = 120
+_PAIRS_PER_BLOCK = 65_536
 _QUANTILE = 1.96
 
 
@@ -53,9 +53,13 @@ class StandardPairs:
 
     def at(self, settings: ConsensusSettings) -> ConsensusGraph:
         """The pairs that count at the settings' bar, with the doubt about each."""
-        doubt = soften(self.standard, settings.similar_above)
-        kept = doubt < 1 - settings.kept_above
-        return ConsensusGraph(self.pairs.ids[kept], doubt[kept], self.pairs.n_images)
+        ids, doubts = [np.empty((0, 2), np.int32)], [np.empty(0, np.float32)]
+        for start, stop in spans(len(self.pairs), _PAIRS_PER_BLOCK):
+            doubt = soften(self.standard[start:stop], settings.similar_above)
+            kept = doubt < 1 - settings.kept_above
+            ids.append(self.pairs.ids[start:stop][kept])
+            doubts.append(doubt[kept])
+        return ConsensusGraph(np.concatenate(ids), np.concatenate(doubts), self.pairs.n_images)
 
     def share_above(self, bar: float) -> float:
         """Of the candidate pairs, those whose standard similarity is greater."""
@@ -98,10 +102,15 @@ def compare_pairs(
     graphs = find_graphs(views, wanted, given, seed=seed, work=work, part=part)
     with work.step(f"{part}all models"):
         together = search_together(
-            views, list(graphs.values()), longer.k, threads=work.engine.threads, progress=work.progress
+            views,
+            list(graphs.values()),
+            longer.k,
+            threads=work.engine.threads,
+            progress=work.progress,
+            scratch=work.scratch,
         )
-        pairs = candidate_pairs(together.nearest(settings.k))
-        standard = standard_similarities(views, pairs, measure_background(views, seed))
+        pairs = candidate_pairs(together.nearest(settings.k), work.scratch)
+        standard = standard_similarities(views, pairs, measure_background(views, seed), work.scratch)
     return StandardPairs(pairs, standard, graphs, together)
 
 
@@ -124,18 +133,23 @@ def agree_on_bar(
         for name, half in zip(("first", "second"), cut_in_two(views), strict=True)
     ]
 
+    in_turn = replace(work.engine, engine="threads", threads=1)
+
     def measure(bar: float) -> AgreementPoint:
         tried = replace(settings, similar_above=bar)
-        first, second = (group(half.at(tried), tried) for half in halves)
+        first, second = (
+            group(half.at(tried), tried, engine=in_turn, scratch=work.scratch) for half in halves
+        )
         return AgreementPoint(
             threshold=bar, agreement=measure_agreement(first, second), coverage=_coverage(first, second)
         )
 
-    n_pairs = max(1, *(len(half.pairs) for half in halves))
-    room = parse_bytes(work.engine.memory_budget) // (_BYTES_PER_PAIR * n_pairs)
+    size = 2 * BYTES_PER_PAIR * max(len(half.pairs) for half in halves)
+    workers = replace(work.engine, engine="threads").workers_for(size)
+    assert isinstance(workers, int)
     curve = []
     with work.step("agreement"):
-        for point in map_blocks(measure, BARS, max(1, min(count_threads(work.engine.threads), room))):
+        for point in map_blocks(measure, BARS, workers):
             curve.append(point)
             work.progress("agreement of two halves", len(curve), len(BARS))
     best = max(curve, key=lambda point: lower_end(point.agreement, point.coverage * views.n_images))

@@ -6,14 +6,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cdp.consensus.settings import SearchSettings
 from cdp.engine import Engine
 from cdp.errors import InputError
+from cdp.graph.exact import BLOCK_ROWS
 from cdp.graph.search import choose_method, each_knn_graph
 from cdp.labeling.cache import Cache, step_key
 from cdp.progress import Progress, no_progress
-from cdp.types import KnnGraph, Views
+from cdp.scratch import Scratch
+from cdp.types import Embeddings, KnnGraph, Views
 
 Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
 
@@ -27,12 +30,21 @@ class Workspace:
         cache: of finished steps.
         progress: called as the work goes on.
         seconds: what each step has taken so far.
+        folder: of temporary files; None = that of the cache, or the system's. On Ray, one that all nodes see.
+        scratch: large arrays, in memory or in such files.
     """
 
     engine: Engine = field(default_factory=Engine)
     cache: Cache = field(default_factory=Cache)
     progress: Progress = no_progress
     seconds: dict[str, float] = field(default_factory=dict)
+    folder: Path | None = None
+    scratch: Scratch = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.scratch = Scratch(
+            self.engine.share, self.cache.folder or self.folder, is_shared=self.engine.engine == "ray"
+        )
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -40,6 +52,19 @@ class Workspace:
         start = time.perf_counter()
         yield
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+
+
+def concatenate(parts: Sequence[Views], work: Workspace) -> Views:
+    """The images of several parts as one: in memory where there is room, else in temporary files."""
+    if len(parts) == 1:
+        return parts[0]
+    size = sum(model.source.nbytes for views in parts for model in views)
+    if not work.scratch.has_room(size):
+        return Views.concatenate(parts, work.scratch.new_path())
+    whole = Views.concatenate(parts)
+    for model in whole:
+        work.scratch.hold(model.source)
+    return whole
 
 
 def find_graphs(
@@ -62,22 +87,33 @@ def find_graphs(
             kept = work.cache.get("graph", keys[name], KnnGraph)
             graphs |= {} if kept is None else {name: kept}
     missing = [name for name in views.names if name not in graphs]
+    models = [model for name, model in zip(views.names, views, strict=True) if name in missing]
     with work.step(f"{part}graphs"):
         searched = each_knn_graph(
-            [model for name, model in zip(views.names, views, strict=True) if name in missing],
+            models,
             settings.k,
             settings.method,
             recall=settings.recall,
             names=[f"{part}{name}" for name in missing],
             seed=seed,
-            threads=work.engine.workers,
+            threads=work.engine.workers_for(search_bytes(models)),
             device=work.engine.search_device,
             progress=work.progress,
+            scratch=work.scratch,
         )
         for name, graph in zip(missing, searched, strict=True):
             graphs[name] = graph
             work.cache.put("graph", keys.get(name, ""), graph)
+            if work.cache.folder is not None:
+                # From now on as a file that is mapped, not as arrays that are held.
+                graphs[name] = work.cache.get("graph", keys[name], KnnGraph) or graph
+            del graph
     return {name: graphs[name] for name in views.names}
+
+
+def search_bytes(models: Sequence[Embeddings]) -> int:
+    """What a search takes per thread, half of which has its place among all that must be held."""
+    return BLOCK_ROWS * max((model.dimensions for model in models), default=1) * 4 + 2**22
 
 
 def search_inputs(settings: SearchSettings, n_images: int, seed: int) -> list[object]:

@@ -45,7 +45,6 @@ def build_network(
         name: a registered trunk or any of timm's.
         size: pixels a side; the head's fully connected layer depends on it.
         channels: 1 for grey, 3 for color.
-        dimensions: length of an embedding.
         output: `paper` (1x1 convolution, fully connected) or `E` (BN-Dropout-FC-BN, for ArcFace).
         dropout: of output E.
         seed: of the initialization; None leaves the library's own.

@@ -20,7 +20,6 @@ def ensemble(views: Views, models: Sequence[str]) -> Views:
     The similarity of two images is then the mean of the models' similarities.
 
     Args:
-        views: the models' views.
         models: `base` and names of committee members.
     """
     known = dict(zip(views.names, views, strict=True))

@@ -69,7 +69,6 @@ def open_networks(
         networks: folder with one folder per trained network.
         base: which of them is the base; None = none, the base is another model.
         members: committee, in order; None = all others, by name.
-        device: where to compute: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
     """
     on = resolve_device(device)
     names = choose_members(Path(networks), base, members)
@@ -100,17 +99,10 @@ def extract_views(
 
     Args:
         networks: folder with one folder per trained network.
-        manifest: the images.
-        out: folder of views to write.
-        base: which network is the base.
         members: committee, in order; None = all others, by name.
-        flip: average with the mirrored image.
         batch: images per forward pass; the rows of a file are cut into such blocks.
         threads: decoding threads, or a pool whose workers decode and embed.
-        force: replace views that are at `out`.
         inputs: what else is read, beside the networks, and is never replaced.
-        device: where to compute: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
-        progress: called with how many images are done.
     """
     inputs = [networks, *inputs]
     # An output that may not be replaced is found out before networks are loaded.

@@ -71,8 +71,6 @@ def read_pseudo_part(
     """Labels from a labels folder, a .npy or a text file, checked against the manifest's rows.
 
     Args:
-        manifest: the images that were labeled.
-        path: the labels.
         soft: use `soft_labels.npz` of the folder (`cdp label --soft-depth`).
         siblings: pseudo-identities that are one with a greater probability (`split_groups.csv` of the folder) are no
             negatives of each other; 1 = all are negatives.
@@ -167,18 +165,13 @@ def train_joint(
     because the same person may well be in both label spaces under different numbers.
 
     Args:
-        labeled: images with identities.
         parts: unlabeled parts with their pseudo-labels; each is a label space of its own.
         network: `NAME` or `NAME:SEED`.
         out: folder; the network gets a folder of its name in it.
-        recipe: settings.
         labeled_share: lambda; None = the share of the labeled images among all that are used. A part whose
             share is 0 is not read at all, so a lambda of 1 is supervised training, bit for bit.
         distill: weight of the distance from the teachers of a part, where it has some, beside the loss of its labels.
         memory_budget: most memory for decoded images, per part.
-        threads: decoding threads.
-        device: where to compute: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
-        options: checkpoints, log, progress.
 
     Returns:
         The network's folder.

@@ -16,8 +16,7 @@ from scipy import sparse
 
 from cdp.errors import InputError
 from cdp.nets.augment import augment, draw_numbers
-from cdp.nets.distillation import teacher_rows
-from cdp.nets.losses import SoftTargets, Targets
+from cdp.nets.losses import SoftTargets, Targets, teacher_rows
 from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, key_of, seed_for
 from cdp.store import hash_array, hash_views
@@ -37,7 +36,6 @@ class LabelSpace:
         pixels: uint8 (n, channels, side, side), the decoded images.
         rows: int64 (m,), the rows of `pixels` that are used; discarded images are not among them.
         targets: int64 (m,) classes, or a sparse (m, n_classes) matrix of soft labels.
-        n_classes: number of identities.
         weight: this space's share of the loss.
         source: a hash of the manifest the pixels came from.
         siblings: sparse (n_classes, n_classes), classes that may be one identity; None if all are different.

@@ -18,15 +18,28 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cdp.errors import CdpError, InputError
 from cdp.files import check_output, disk_errors, refuse_link
-from cdp.nets.checkpoints import RunKey, discard_checkpoints, load_checkpoint, save_checkpoint
+from cdp.nets.checkpoints import (
+    RunKey,
+    TrainingLog,
+    discard_checkpoints,
+    load_checkpoint,
+    read_log,
+    save_checkpoint,
+)
 from cdp.nets.label_spaces import Batch, LabelSpace, Plan
 from cdp.nets.objective import Objective
 from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, key_of, seed_for
-from cdp.nets.schedules import SCHEDULES
-from cdp.nets.starting_weights import hash_start, load_start, read_start
-from cdp.nets.training_log import TrainingLog, read_log
-from cdp.nets.weights import WEIGHTS, NetworkSettings, SpaceSettings, read_network_settings, write_tensors
+from cdp.nets.weights import (
+    WEIGHTS,
+    NetworkSettings,
+    SpaceSettings,
+    hash_start,
+    load_start,
+    read_network_settings,
+    read_start,
+    write_tensors,
+)
 from cdp.progress import Progress, no_progress
 from cdp.store import write_card
 
@@ -38,11 +51,9 @@ class LoopOptions:
     Attributes:
         checkpoint_every: steps between checkpoints; 0 = one per epoch, and one every 1000 steps of long epochs.
         log_every: steps between lines of the log.
-        tensorboard: write TensorBoard files too.
         force: throw away what is in the folder, if it is a network.
         inputs: what is read, and is never thrown away.
-        progress: called with how many images of how many are done.
-        start_from: weights to start from instead of chance, see `cdp.nets.starting_weights`.
+        start_from: weights to start from instead of chance, see `cdp.nets.weights`.
     """
 
     checkpoint_every: int = 0
@@ -289,3 +300,25 @@ def _write_card(run: _Run, n_parameters: int) -> None:
     summary = f"Network {run.name}: {run.recipe.dimensions} dimensions, {plan.n_images:,} images, {plan.n_steps:,} steps"
     made_from = {space.name: space.source for space in plan.spaces}
     write_card(run.folder, "Network", summary, msgspec.to_builtins(settings), made_from)
+
+
+def paper_rate(step: int, n_steps: int, rate: float) -> float:
+    """The paper's schedule: a tenth from 2/3.5 of the run on, a hundredth from 3/3.5 on."""
+    if step * 3.5 >= 3 * n_steps:
+        return rate / 100
+    if step * 3.5 >= 2 * n_steps:
+        return rate / 10
+    return rate
+
+
+def one_cycle_rate(step: int, n_steps: int, rate: float, warm: float = 0.25) -> float:
+    """One rise and one fall, both cosine-shaped, for short runs: from rate/25 up to rate, down to rate/10000."""
+    top = warm * n_steps
+    low, last = rate / 25, rate / 10_000
+    if step < top:
+        return low + (rate - low) * (1 - math.cos(math.pi * step / top)) / 2
+    part = (step - top) / max(1.0, n_steps - 1 - top)
+    return last + (rate - last) * (1 + math.cos(math.pi * min(1.0, part))) / 2
+
+
+SCHEDULES = {"paper": paper_rate, "one_cycle": one_cycle_rate}

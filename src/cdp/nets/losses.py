@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cdp.errors import InputError
+from cdp.types import Views
+from cdp.types.arrays import FloatArray, LongArray
 
 Reduction = Literal["mean", "sum"]
 
@@ -26,7 +28,6 @@ class SoftTargets:
         rows: int64 (m,), which image of the batch.
         columns: int64 (m,), which class.
         values: float32 (m,), how much; they sum to 1 per image.
-        n_images: b.
     """
 
     rows: Tensor
@@ -197,3 +198,34 @@ def _cross_entropy(logits: Tensor, targets: Targets, label_smoothing: float, red
     if label_smoothing:
         loss = (1 - label_smoothing) * loss - label_smoothing * logs.mean(dim=1).sum()
     return loss / max(1, targets.n_images) if reduction == "mean" else loss
+
+
+class Distillation(nn.Module):
+    """How far the embeddings, seen through one linear layer, are from the teachers': the sum over images of 1 - cosine.
+
+    The layer lets a network of few dimensions follow several concatenated ones without being any of them; it is thrown
+    away after training.
+    """
+
+    def __init__(self, dimensions: int, teacher_dimensions: int, seed: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(teacher_dimensions, dimensions))
+        nn.init.xavier_uniform_(self.weight, generator=torch.Generator().manual_seed(seed))
+
+    def forward(self, embeddings: Tensor, teachers: Tensor) -> Tensor:
+        """Summed over the images of a batch."""
+        if not len(embeddings):
+            return functional.linear(embeddings, self.weight).sum()  # 0, yet the weight gets a gradient
+        cosines = functional.cosine_similarity(functional.linear(embeddings, self.weight), teachers, dim=1)
+        return (1 - cosines).sum()
+
+
+def teacher_rows(teachers: Views, rows: LongArray) -> Tensor:
+    """Unit vectors of all models for some images, concatenated, float32 (b, sum of dimensions); their cosines are mean cosines."""
+    whole: FloatArray = np.concatenate([model.take(rows) for model in teachers], axis=1)
+    return torch.from_numpy(whole / np.float32(math.sqrt(len(teachers.names))))
+
+
+def teacher_dimensions(teachers: Views) -> int:
+    """Length of their concatenated vectors."""
+    return sum(model.dimensions for model in teachers)

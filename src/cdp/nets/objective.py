@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from cdp.errors import InputError
-from cdp.nets.distillation import Distillation, teacher_dimensions
 from cdp.nets.label_spaces import LabelSpace, Plan
-from cdp.nets.losses import LOSSES, Targets
+from cdp.nets.losses import LOSSES, Distillation, Targets, teacher_dimensions
 from cdp.nets.processes import World, share_batch_norm
 from cdp.nets.recipe import Recipe, seed_for
 from cdp.nets.sharded import PartialSoftmax, whole_tensor

@@ -23,7 +23,6 @@ class Family:
     """Published models that want their images the same way.
 
     Attributes:
-        title: for messages.
         names: a pattern that is looked for in the file's name, in small letters.
         color: order of the channels.
         mean, std: a pixel of 0..255 becomes (pixel - mean) / std.
@@ -65,7 +64,6 @@ class InputConventions:
     """What becomes of an image before a model sees it.
 
     Attributes:
-        size: pixels a side.
         color: RGB, BGR or gray.
         mean, std: per channel in that order; a pixel of 0..255 becomes (pixel - mean) / std.
         output: name of the output that holds the embedding; empty = the only one that can.
@@ -91,13 +89,9 @@ def find_conventions(
 
     Args:
         file: the model; `NAME.toml` beside it is its card.
-        metadata: of the model.
         own_size: pixels a side by the shape of its input, None if that leaves it open.
         channels: the same for its channels.
         is_scaled_inside: whether the graph itself subtracts a mean and divides.
-
-    Raises:
-        InputError: something is not known; the message is the card that says it.
     """
     card = file.with_suffix(".toml")
     name = file.stem.lower()

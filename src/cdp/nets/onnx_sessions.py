@@ -20,11 +20,9 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
     neither do the embeddings, and models that take one image at a time keep all cores busy too.
 
     Args:
-        file: the .onnx file.
         device: `auto` is CUDA where onnxruntime has it, `mps` computes on the CPU.
 
     Raises:
-        InputError: the file is not there or is no model, or there is no such device.
         MissingExtraError: onnxruntime is not installed.
     """
     path = Path(file)

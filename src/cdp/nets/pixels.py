@@ -70,12 +70,8 @@ def decode_pixels(
     """All images of a manifest, uint8 (n, channels, size, size), row = manifest row.
 
     Args:
-        manifest: the images.
-        pixel_format: the form they take.
         folder: where to keep the array if it exceeds the budget, or always if the budget is 0.
         memory_budget: most bytes to hold in memory.
-        threads: decoding threads.
-        progress: called with how many images are done.
     """
     shape = (len(manifest), *pixel_format.shape)
     n_bytes = int(np.prod(shape))

@@ -73,9 +73,6 @@ def train_supervised(
         out: folder; each network gets a folder of its name in it.
         recipe: settings; a network's own seed is added to a thousand times the recipe's.
         memory_budget: most memory for decoded images; beyond it they are kept in `out`.
-        threads: decoding threads.
-        device: where to compute: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
-        options: checkpoints, log, progress.
 
     Returns:
         The networks' folders, in order.

@@ -24,7 +24,6 @@ class TrunkEntry:
     """How a trunk is made and what stands on it.
 
     Attributes:
-        name: what is typed.
         make: channels (1 or 3) -> a module from images (b, channels, s, s) to a map (b, c, h, w).
         head: the embedding head: `conv` is the paper's (1x1 convolution, then a fully connected layer).
         least_size: fewest pixels a side it can take.

@@ -1,4 +1,4 @@
-"""Tensors on disk: safetensors, written atomically, checked by their contents, loaded strictly."""
+"""Tensors on disk: safetensors, written atomically, checked by their contents; of trained networks, and those that training starts from."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from cdp.errors import InputError, StoreError
 from cdp.files import replacing
+from cdp.nets.backbones import TimmTrunk
 from cdp.nets.embedding import EmbeddingNetwork, build_network
 from cdp.nets.recipe import Recipe
-from cdp.nets.torchvision_guard import require
+from cdp.nets.torchvision_guard import import_timm, require
 from cdp.store import read_card, read_settings
 
 WEIGHTS = "weights.safetensors"
@@ -86,12 +87,10 @@ class NetworkSettings(msgspec.Struct, frozen=True):
     """What the card of a trained network says.
 
     Attributes:
-        network: name of the architecture.
         recipe: how it was trained.
         spaces: the label spaces by name.
         classes: how many each space has.
         key: of settings and images, to tell whether a folder holds this run.
-        loss: at the end.
         parameters: how many the network has; None in old cards.
         device, processes, threads: that trained it; the key does not depend on them.
     """
@@ -161,3 +160,60 @@ def checksum_of(tensors: Mapping[str, Tensor]) -> int:
         if tensor.numel():
             total = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, total)
     return total
+
+
+TIMM = "timm"
+_OWN = "network."
+
+
+def hash_start(source: str, network: str) -> str:
+    """What tells whether training starts from the same numbers."""
+    return f"{checksum_of(read_start(source, network)):08x}"
+
+
+def read_start(source: str, network: str) -> dict[str, Tensor]:
+    """Tensors by the names of a cdp network (`trunk.…`, `head.…`), or by those of its trunk alone.
+
+    Args:
+        source: a folder that `cdp train` or `cdp join` wrote, a .safetensors file, or `timm` for the weights that timm
+            publishes for the network of this name (they are fetched by timm).
+    """
+    if source == TIMM:
+        return dict(import_timm().create_model(network, pretrained=True).state_dict())
+    file = Path(source) / WEIGHTS if Path(source).is_dir() else Path(source)
+    if file.suffix != ".safetensors":
+        raise InputError(
+            f"{source}: weights to start from are a .safetensors file, a trained network's folder or {TIMM!r}."
+        )
+    tensors, _ = read_tensors(file, "check the path of the weights to start from")
+    if any(name.startswith(_OWN) for name in tensors):
+        # Classifiers of the earlier training stand beside the network.
+        return {name.removeprefix(_OWN): one for name, one in tensors.items() if name.startswith(_OWN)}
+    return tensors
+
+
+def load_start(network: nn.Module, tensors: Mapping[str, Tensor], source: str) -> list[str]:
+    """Fill a fresh network; answers with the parts that stay fresh, by name.
+
+    Every tensor of the trunk must be there in its shape. The head is filled where it fits: another image size or length of an
+    embedding has another head. What the trunk has no place for, such as a published classifier, is left out.
+    """
+    prefix = "trunk.model." if isinstance(network.trunk, TimmTrunk) else "trunk."
+    is_whole = any(name.startswith("trunk.") for name in tensors)
+    given = tensors if is_whole else {f"{prefix}{name}": one for name, one in tensors.items()}
+    wanted = network.state_dict()
+    fresh, filled = [], {}
+    for name, tensor in wanted.items():
+        if name in given and given[name].shape == tensor.shape:
+            filled[name] = given[name]
+            continue
+        # Counts of batches have no bearing on anything, and older files lack them.
+        if name.startswith("trunk.") and not name.endswith("num_batches_tracked"):
+            problem = f"has shape {tuple(given[name].shape)}" if name in given else "is missing"
+            raise InputError(
+                f"{source}: tensor {name.removeprefix(prefix)!r} {problem}, {tuple(tensor.shape)} is needed; these weights "
+                "belong to another network, or to other channels."
+            )
+        fresh.append(name)
+    network.load_state_dict({**wanted, **filled})
+    return fresh

@@ -35,8 +35,6 @@ class Artifacts:
     """What was made of n images; each may be missing, and the page says so.
 
     Attributes:
-        labels: the pseudo-identities.
-        consensus: the accepted pairs.
         base_graph: the base model's neighbors.
         weights: float32 (inputs, hidden), the first layer of the mediator.
         images: where the images lie, and their true identities, where known.

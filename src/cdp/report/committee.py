@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cdp.report.headline import bar_of, measures, with_interval
 from cdp.report.markup import Html
-from cdp.report.recognition_words import bar_of, measures, with_interval
 from cdp.report.svg import bar_figure, matrix_chart
 from cdp.report.words import UNKNOWN, count, counted, figure, paragraph, percent, section, side_by_side, table
 from cdp.types.run_record import Agreement, Committee, Figure, Member

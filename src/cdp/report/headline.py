@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cdp.report.markup import Html, element
-from cdp.report.recognition_words import bar_of, interval, measures, with_interval
-from cdp.report.svg import bar_figure
+from cdp.report.svg import Bar, bar_figure
 from cdp.report.words import count, paragraph, percent, section, side_by_side, table, tile
 from cdp.types.run_record import Figure, Headline, ModelFigures, PartRecord, RecognitionFigures, RunRecord
 
@@ -131,3 +130,33 @@ def _table(headline: Headline, labeled: PartRecord | None) -> Html:
     rows = [[*row, *(with_interval(found[at]) for found in named.values())] for at, row in enumerate(rows)]
     header = ["trained on", "images", "true labels", "pseudo-labels", *named]
     return table(header, rows, "The same in numbers, with 95 % intervals in brackets")
+
+
+def interval(figure: Figure) -> str:
+    """`88.0 to 98.0 %`; empty if there is none."""
+    if figure.low is None or figure.high is None:
+        return ""
+    return f"{100 * figure.low:.1f} to {100 * figure.high:.1f} %"
+
+
+def with_interval(figure: Figure) -> str:
+    """`93.0 % (88.0 to 98.0 %)`."""
+    around = interval(figure)
+    return percent(figure.value) + (f" ({around})" if around and figure.value is not None else "")
+
+
+def bar_of(name: str, figure: Figure, kind: str) -> Bar:
+    """A bar with its interval as whiskers and as a remark."""
+    return Bar(name, figure.value, figure.low, figure.high, kind, interval(figure))
+
+
+def measures(of: Sequence[RecognitionFigures]) -> dict[str, list[Figure]]:
+    """Name of a measure -> its figure per network: rank-1, and TPR of pairs and templates at every FPR that one has."""
+    found: dict[str, list[Figure]] = {}
+    if any(one.rank1.value is not None for one in of) or not any(one.templates for one in of):
+        found["rank-1"] = [one.rank1 for one in of]
+    for key, name in (("tpr", "TPR"), ("templates", "TPR of templates")):
+        tables = [{rate.fpr: rate for rate in getattr(one, key)} for one in of]
+        for fpr in dict.fromkeys(fpr for rates in tables for fpr in rates):
+            found[f"{name} at FPR {100 * fpr:g} %"] = [rates.get(fpr, Figure()) for rates in tables]
+    return found

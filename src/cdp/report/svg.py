@@ -22,10 +22,7 @@ def picture(width: float, height: float, title: str, *shapes: str | None, natura
     """An SVG with a title for those who cannot see it.
 
     Args:
-        width: units across.
-        height: units down.
         title: what the picture says, in one sentence.
-        shapes: what to draw.
         natural: keep one unit = one pixel (in a box that scrolls) instead of shrinking with the page.
     """
     size = {"width": width, "height": height} if natural else {}
@@ -69,7 +66,6 @@ def bar_chart(
     """Bars from zero with whiskers; name and number stand above each bar, so that both fit a phone.
 
     Args:
-        title: what the chart says.
         bars: from top to bottom.
         printed: how a value is written.
         top: where the axis ends; the largest value if 0.

@@ -7,7 +7,8 @@ from pathlib import Path
 from cdp.files import check_output, write_text
 from cdp.report.artifacts import Artifacts, read_run_artifacts
 from cdp.report.page import build_page
-from cdp.types.run_record import RunRecord, read_run_record
+from cdp.store import read_run_record
+from cdp.types.run_record import RunRecord
 
 
 def write_report(folder: Path, out: Path | None = None, *, force: bool = False) -> Path:
@@ -16,10 +17,8 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
     Args:
         folder: what `cdp run --out` wrote.
         out: the page; `report.html` in the folder unless given, which is made anew if it is there.
-        force: replace another file at `out`.
 
     Raises:
-        InputError: the folder is not that of a run, or its parts do not belong together.
         OutputExistsError: `out` is there already, is not the folder's own report, and `force` is not given or may not
             replace it.
         StoreError: something is damaged, or the page cannot be written.

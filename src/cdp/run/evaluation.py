@@ -43,7 +43,6 @@ class RecognitionSettings:
     """What the headline depends on.
 
     Attributes:
-        measure: how.
         tested: (`labeled`, `cdp` or `all`, network's folder) of every network.
         base: name of that network.
         parts: what it is tested on: probes and distractors, templates, or both.

@@ -9,9 +9,8 @@ import numpy as np
 
 from cdp.config.sections import SplitSection
 from cdp.data.array_files import naming
-from cdp.data.merge import merge_manifests
-from cdp.data.rotations import families, rotated
-from cdp.data.split import split_by_identity
+from cdp.data.manifests import merge_manifests
+from cdp.data.split import families, rotated, split_by_identity
 from cdp.errors import InputError
 from cdp.evaluate.identification import check_distractors, mate_pairs
 from cdp.types.arrays import LongArray
@@ -19,26 +18,6 @@ from cdp.types.manifest import Manifest
 
 TEST_SOURCES = ("test images", "probe images", "distractor images")
 """Sources that only test parts come from."""
-
-
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """The tables that the stages read.
-
-    Attributes:
-        labeled: images whose identities may be used.
-        unlabeled: all images to be labeled; the validation part comes last, if there is one.
-        validation: the last rows of `unlabeled`, whose identities may be used to choose a threshold, as in the paper,
-            where it is one of the unlabeled parts; None if there is none.
-        probes: people who are searched for in the evaluation; None if there is none.
-        distractors: people they are searched among; None if there is none.
-    """
-
-    labeled: Manifest
-    unlabeled: Manifest
-    validation: Manifest | None
-    probes: Manifest | None
-    distractors: Manifest | None
 
 
 @dataclass(frozen=True)
@@ -52,8 +31,14 @@ class SplitSettings:
     seed: int
 
 
-def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Parts:
-    """Cut the sources as the settings say; no identity is in two parts."""
+def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> dict[str, Manifest]:
+    """The tables that the stages read, cut from the sources as the settings say; no identity is in two parts.
+
+    `labeled` are images whose identities may be used, `unlabeled` all images to be labeled. Where there are such:
+    `validation` are the last rows of `unlabeled`, whose identities may be used to choose a threshold, as in the paper, where
+    it is one of the unlabeled parts; `probes` are people who are searched for in the evaluation, among `distractors`;
+    `fold1`, `without_fold1` and so on are folds of the labeled part, and the rest of it.
+    """
     split, seed = settings.split, settings.seed
     tables = {
         name: rotated(table) if settings.rotations and name not in TEST_SOURCES else table
@@ -89,7 +74,15 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> Part
         probes, distractors = _cut_test(tables["test images"], split.test_probes, seed)
     if "probe images" in tables:
         probes, distractors = _number_together(tables["probe images"], tables["distractor images"])
-    return Parts(labeled, merge_manifests(parts), validation, probes, distractors)
+    tables = {"labeled": labeled, "unlabeled": merge_manifests(parts)}
+    others = {"validation": validation, "probes": probes, "distractors": distractors}
+    tables |= {name: table for name, table in others.items() if table is not None}
+    if settings.folds:
+        fold_of = fold_of_rows(labeled, settings.folds, seed)
+        for fold in range(settings.folds):
+            tables[f"fold{fold + 1}"] = labeled.take(fold_of == fold)
+            tables[f"without_fold{fold + 1}"] = labeled.take(fold_of != fold)
+    return tables
 
 
 def without_identities(manifest: Manifest) -> Manifest:

@@ -20,16 +20,8 @@ from cdp.devices import find_accelerator
 from cdp.run.runner import Ran
 from cdp.run.sources import Settled
 from cdp.run.stages import Stage
-from cdp.store import read_facts
-from cdp.types.run_record import (
-    Committee,
-    Headline,
-    PartRecord,
-    Results,
-    RunRecord,
-    StageRecord,
-    read_json,
-)
+from cdp.store import read_facts, read_json
+from cdp.types.run_record import Committee, Headline, PartRecord, Results, RunRecord, StageRecord
 
 _LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pillow", "torch", "timm")
 

@@ -29,7 +29,8 @@ from cdp.run.sources import (
     source_paths,
 )
 from cdp.run.stages import Ledger, Stage, only
-from cdp.types.run_record import RunRecord, write_run_record
+from cdp.store import write_run_record
+from cdp.types.run_record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,6 @@ class Outcome:
     """What a run made.
 
     Attributes:
-        folder: everything lies here.
-        report: the page.
         record: what `run.json` holds.
     """
 
@@ -53,14 +52,10 @@ def run_recipe(
     """Run every stage that is not fresh, then write `run.json` and the report.
 
     Args:
-        recipe: what to do.
         out: the run's folder; a run that was killed goes on in it.
-        command: as typed, for the record.
-        listener: called as it goes on.
 
     Raises:
         BusyError: another run is at work in the folder.
-        InputError: the recipe or the images do not fit.
         StoreError: the disk is full; the same call goes on later.
     """
     settled = prepare(recipe)
@@ -98,12 +93,9 @@ def run_part(
     """Run only what some artifacts need; no `run.json`, no report. `cdp run` in the same folder keeps it all.
 
     Args:
-        settled: what to do.
-        out: the run's folder.
         artifacts: names as in `cdp.run.plan`, e.g. `labels` or `recognition`.
         stages: all stages of a recipe; those of `cdp run` unless others are given.
         pool: what other runs have made, to take from and to give to.
-        listener: called as it goes on.
     """
     folder = Path(out).absolute()
     refuse_other_folder(folder, "stages", "cdp run")

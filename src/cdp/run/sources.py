@@ -16,8 +16,7 @@ from cdp.config.sections import RunRecipe
 from cdp.data.array_files import naming, open_npy
 from cdp.data.ijb import TemplateProtocol, read_templates
 from cdp.data.image_names import ImageNames
-from cdp.data.manifests import read_manifest
-from cdp.data.merge import merge_manifests
+from cdp.data.manifests import merge_manifests, read_manifest
 from cdp.data.views import looks_like_views, read_identity_names, read_views
 from cdp.errors import InputError
 from cdp.types import Views
@@ -190,11 +189,7 @@ def rows_of_part(table: Manifest, sources: Mapping[str, Views]) -> list[tuple[Vi
 
 
 def look_at(recipe: RunRecipe) -> Facts:
-    """Read the sources' tables, not their pixels.
-
-    Raises:
-        InputError: embeddings of two parts are by other models.
-    """
+    """Read the sources' tables, not their pixels."""
     if source_kind(recipe) == "images":
         name = "images" if recipe.data.is_split_here else "unlabeled images"
         return Facts("images", bool((read_source(recipe, name).identities >= 0).all()))
@@ -215,11 +210,7 @@ def look_at(recipe: RunRecipe) -> Facts:
 
 
 def prepare(recipe: RunRecipe) -> Settled:
-    """Check a recipe and decide what it leaves open; nothing is written.
-
-    Raises:
-        InputError: the recipe, its files or its networks do not fit.
-    """
+    """Check a recipe and decide what it leaves open; nothing is written."""
     check_recipe(recipe)
     check_environment(recipe)
     return settle(recipe, look_at(recipe))

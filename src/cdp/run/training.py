@@ -13,12 +13,12 @@ import numpy as np
 
 from cdp.config.sections import RunRecipe
 from cdp.data.ijb import TemplateProtocol, save_templates
-from cdp.data.merge import merge_manifests
+from cdp.data.manifests import merge_manifests
 from cdp.errors import InputError
 from cdp.files import write_json, writing_folder
 from cdp.nets.recipe import Recipe, TrainingSettings
 from cdp.progress import Progress
-from cdp.run.parts import Parts, SplitSettings, fold_of_rows, make_parts
+from cdp.run.parts import SplitSettings, make_parts
 from cdp.run.sources import (
     TEMPLATE_IMAGES,
     TEMPLATES,
@@ -43,11 +43,8 @@ def split_sources(recipe: RunRecipe) -> Body:
 
     @version(1)
     def split(settings: SplitSettings, context: Context) -> None:
-        parts = make_parts(
-            settings,
-            {name: read_source(recipe, name) for name in source_names(recipe) if name != TEMPLATE_IMAGES},
-        )
-        tables = _tables(parts, settings)
+        names = [name for name in source_names(recipe) if name != TEMPLATE_IMAGES]
+        tables = make_parts(settings, {name: read_source(recipe, name) for name in names})
         protocols: list[TemplateProtocol] = []
         if recipe.data.templates:
             tables[TEMPLATES], protocols = read_template_images(recipe)
@@ -61,18 +58,6 @@ def split_sources(recipe: RunRecipe) -> Body:
             write_json(folder / "counts.json", counts)
 
     return split
-
-
-def _tables(parts: Parts, settings: SplitSettings) -> dict[str, Manifest]:
-    tables = {"labeled": parts.labeled, "unlabeled": parts.unlabeled}
-    others = {"validation": parts.validation, "probes": parts.probes, "distractors": parts.distractors}
-    tables |= {name: table for name, table in others.items() if table is not None}
-    if settings.folds:
-        fold_of = fold_of_rows(parts.labeled, settings.folds, settings.seed)
-        for fold in range(settings.folds):
-            tables[f"fold{fold + 1}"] = parts.labeled.take(fold_of == fold)
-            tables[f"without_fold{fold + 1}"] = parts.labeled.take(fold_of != fold)
-    return tables
 
 
 def _absolute(manifest: Manifest) -> Manifest:

@@ -1,8 +1,9 @@
-"""Names for array types, and the one way an array becomes part of a data class."""
+"""Names for array types, the one way an array becomes part of a data class, and data classes that are kept on disk."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,3 +22,20 @@ def read_only(array: AnyArray, dtype: npt.DTypeLike | None = None) -> AnyArray:
     view = np.asarray(array, dtype=dtype).view()
     view.flags.writeable = False
     return view
+
+
+class Artifact:
+    """A data class that is kept as an artifact folder."""
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write it as an artifact folder, without pickle."""
+        from cdp.store import save
+
+        save(self, path, force=force)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """From an artifact folder."""
+        from cdp.store import load
+
+        return load(path, cls)

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError, OutputExistsError, name_rows, rows_not_utf8
-from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, LongArray, read_only
+from cdp.types.arrays import AnyArray, Artifact, DoubleArray, FloatArray, LongArray, read_only
 
-_BLOCK_BYTES = 64 * 2**20
+_BLOCK_BYTES = 4 * 2**20
 _SMALLEST_NORM = 1e-30
 
 
@@ -133,7 +133,7 @@ def _inverse_lengths(source: AnyArray) -> DoubleArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Views:
+class Views(Artifact):
     """The same images, in the same order, as a base model and a committee of N other models see them.
 
     Iterating gives the base model's embeddings first, then the committee's, in order.
@@ -222,11 +222,12 @@ class Views:
                 memory; the result is memory-mapped. Without it the arrays are concatenated in memory.
 
         Raises:
-            InputError: there are no parts, or their models differ in name or dimensions.
             OutputExistsError: the folder holds such a file already.
         """
         if not parts:
             raise InputError("Views.concatenate: there are no parts; give at least one.")
+        if len(parts) == 1 and folder is None:
+            return parts[0]
         models = [dict(zip(part.names, part, strict=True)) for part in parts]
         for number, other in enumerate(models[1:], start=1):
             if _dimensions(other) != _dimensions(models[0]):
@@ -254,12 +255,6 @@ class Views:
         from cdp.data.views import read_views
 
         return read_views(path)
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the views as a folder that `Views.load` reads back, memory-mapped."""
-        from cdp.store import save
-
-        save(self, path, force=force)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Views, (self.base, dict(self.committee), self.identities, self.paths)

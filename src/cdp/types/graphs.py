@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.types.arrays import AnyArray, FloatArray, IntArray, read_only
+from cdp.types.arrays import AnyArray, Artifact, FloatArray, IntArray, read_only
+
+Empty: TypeAlias = Callable[[tuple[int, ...], Any], AnyArray]
+"""From a shape and a type to a new array."""
+
+# Checks go block by block, so that they need no memory to speak of.
+_ENTRIES_PER_BLOCK = 2**18
 
 
 @dataclass(frozen=True, eq=False)
-class KnnGraph:
+class KnnGraph(Artifact):
     """The k nearest neighbors of every image in one model, by cosine similarity.
 
     Attributes:
@@ -38,17 +46,10 @@ class KnnGraph:
             )
         if neighbors.dtype.kind not in "iu":
             raise InputError(f"KnnGraph: neighbors must be whole numbers, got {neighbors.dtype}.")
-        n_images = neighbors.shape[0]
-        present = neighbors >= 0
-        _refuse(neighbors < -1, "have an id below -1; -1 alone marks a missing one")
-        _refuse(np.isposinf(similarity), "have an infinite similarity")
-        _refuse(neighbors >= n_images, f"name an image past the last one ({n_images - 1})")
-        _refuse(neighbors == np.arange(n_images)[:, None], "name the image itself")
-        _refuse(present[:, 1:] & ~present[:, :-1], "have a neighbor after a missing one")
-        _refuse(np.isnan(similarity) | (np.isneginf(similarity) == present), "lack a similarity")
-        _refuse(similarity[:, 1:] > similarity[:, :-1], "are not sorted best first")
-        in_order = np.sort(neighbors, axis=1)
-        _refuse((in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0), "name a neighbor twice")
+        n_images, k = neighbors.shape
+        rows = max(1, _ENTRIES_PER_BLOCK // k)
+        for start in range(0, n_images, rows):
+            _check_lists(neighbors[start : start + rows], similarity[start : start + rows], start, n_images)
         object.__setattr__(self, "neighbors", read_only(neighbors, np.int32))
         object.__setattr__(self, "similarity", read_only(similarity, np.float32))
 
@@ -68,19 +69,24 @@ class KnnGraph:
             return self
         return KnnGraph(self.neighbors[:, :k], self.similarity[:, :k], self.method, self.recall)
 
-    def first_rows(self, n_images: int) -> KnnGraph:
-        """The graph of the first images; neighbors past them are gone, so some have fewer than k."""
-        neighbors, similarity = self.neighbors[:n_images], self.similarity[:n_images]
-        neighbors = np.where(neighbors >= n_images, -1, neighbors)
-        similarity = np.where(neighbors < 0, -np.inf, similarity)
-        # Stable, so that what stays keeps its order and the gaps move to the end.
-        order = np.argsort(neighbors < 0, axis=1, kind="stable")
-        return KnnGraph(
-            np.take_along_axis(neighbors, order, axis=1),
-            np.take_along_axis(similarity, order, axis=1).astype(np.float32),
-            self.method,
-            self.recall,
-        )
+    def first_rows(self, n_images: int, empty: Empty = np.empty) -> KnnGraph:
+        """The graph of the first images; neighbors past them are gone, so some have fewer than k.
+
+        Args:
+            n_images: how many.
+            empty: makes the new arrays.
+        """
+        kept, measured = empty((n_images, self.k), np.int32), empty((n_images, self.k), np.float32)
+        rows = max(1, _ENTRIES_PER_BLOCK // self.k)
+        for start in range(0, n_images, rows):
+            block = slice(start, min(start + rows, n_images))
+            neighbors = np.where(self.neighbors[block] >= n_images, -1, self.neighbors[block])
+            similarity = np.where(neighbors < 0, np.float32(-np.inf), self.similarity[block])
+            # Stable, so that what stays keeps its order and the gaps move to the end.
+            order = np.argsort(neighbors < 0, axis=1, kind="stable")
+            kept[block] = np.take_along_axis(neighbors, order, axis=1)
+            measured[block] = np.take_along_axis(similarity, order, axis=1)
+        return KnnGraph(kept, measured, self.method, self.recall)
 
     def make_room(self, start: int, count: int) -> KnnGraph:
         """The graph with so many images more from row `start` on, which have no neighbors yet; later ones move up."""
@@ -95,12 +101,6 @@ class KnnGraph:
             self.recall,
         )
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the graph as an artifact folder."""
-        from cdp.store import save
-
-        save(self, path, force=force)
-
     @classmethod
     def load(cls, path: str | Path) -> KnnGraph:
         """A graph from an artifact folder, or from a k-NN file of another project (see docs/formats.md)."""
@@ -113,10 +113,24 @@ class KnnGraph:
         return f"KnnGraph: {self.n_images:,} images x {self.k} neighbors ({self.method}{recall})"
 
 
-def _refuse(wrong: AnyArray, what: str) -> None:
-    if wrong.any():
-        row = int(np.flatnonzero(wrong.any(axis=1))[0])
-        raise InputError(f"KnnGraph: the neighbors of image {row} {what}.")
+def _check_lists(neighbors: AnyArray, similarity: AnyArray, start: int, n_images: int) -> None:
+    """Refuse lists of images from `start` on that are no neighbors."""
+
+    def refuse(wrong: AnyArray, what: str) -> None:
+        if wrong.any():
+            row = start + int(np.flatnonzero(wrong.any(axis=1))[0])
+            raise InputError(f"KnnGraph: the neighbors of image {row} {what}.")
+
+    present = neighbors >= 0
+    refuse(neighbors < -1, "have an id below -1; -1 alone marks a missing one")
+    refuse(np.isposinf(similarity), "have an infinite similarity")
+    refuse(neighbors >= n_images, f"name an image past the last one ({n_images - 1})")
+    refuse(neighbors == np.arange(start, start + len(neighbors))[:, None], "name the image itself")
+    refuse(present[:, 1:] & ~present[:, :-1], "have a neighbor after a missing one")
+    refuse(np.isnan(similarity) | (np.isneginf(similarity) == present), "lack a similarity")
+    refuse(similarity[:, 1:] > similarity[:, :-1], "are not sorted best first")
+    in_order = np.sort(neighbors, axis=1)
+    refuse((in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0), "name a neighbor twice")
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +147,11 @@ class Pairs:
 
     def __post_init__(self) -> None:
         ids = _check_ids("Pairs", self.ids, self.n_images)
-        if np.any(ids[:, 0] >= ids[:, 1]):
-            raise InputError("Pairs: the first id of every pair must be smaller than the second.")
-        step = np.diff(ids[:, 0])
-        if np.any((step < 0) | ((step == 0) & (np.diff(ids[:, 1]) <= 0))):
+        for start in range(0, len(ids), _ENTRIES_PER_BLOCK):
+            block = ids[start : start + _ENTRIES_PER_BLOCK]
+            if np.any(block[:, 0] >= block[:, 1]):
+                raise InputError("Pairs: the first id of every pair must be smaller than the second.")
+        if not _is_rising(ids):
             raise InputError("Pairs: the pairs must be sorted and each must occur once.")
         object.__setattr__(self, "ids", ids)
 
@@ -151,7 +166,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class ConsensusGraph:
+class ConsensusGraph(Artifact):
     """The accepted pairs and how much doubt is left about each.
 
     Doubt is 1 - probability. Near certainty a probability is rounded to 1 and all good pairs look alike; a
@@ -181,10 +196,14 @@ class ConsensusGraph:
             )
         if doubt.size and not np.isfinite(doubt.max()):
             raise InputError("ConsensusGraph: a doubt is infinite.")
-        if np.any(ids[:, 0] == ids[:, 1]):
-            row = int(np.flatnonzero(ids[:, 0] == ids[:, 1])[0])
-            raise InputError(f"ConsensusGraph: pair {row} joins image {ids[row, 0]} with itself.")
-        if np.any(ids[:, 0] > ids[:, 1]):
+        is_turned = False
+        for start in range(0, len(ids), _ENTRIES_PER_BLOCK):
+            first, second = ids[start : start + _ENTRIES_PER_BLOCK].T
+            if np.any(first == second):
+                row = start + int(np.flatnonzero(first == second)[0])
+                raise InputError(f"ConsensusGraph: pair {row} joins image {ids[row, 0]} with itself.")
+            is_turned |= bool(np.any(first > second))
+        if is_turned:
             ids = np.sort(ids, axis=1)
         ids, doubt = _merge_repeated_pairs(ids, doubt)
         object.__setattr__(self, "ids", read_only(ids))
@@ -199,28 +218,15 @@ class ConsensusGraph:
     def __len__(self) -> int:
         return int(self.ids.shape[0])
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the graph as an artifact folder."""
-        from cdp.store import save
-
-        save(self, path, force=force)
-
-    @classmethod
-    def load(cls, path: str | Path) -> ConsensusGraph:
-        """A graph from an artifact folder."""
-        from cdp.store import load
-
-        return load(path, cls)
-
     def __repr__(self) -> str:
         return f"ConsensusGraph: {len(self):,} accepted pairs of {self.n_images:,} images"
 
 
 def _merge_repeated_pairs(ids: IntArray, doubt: AnyArray) -> tuple[IntArray, AnyArray]:
     """Every pair once: of a repeated one the surest is kept. Without repeats, nothing is touched or reordered."""
-    keys = ids[:, 0].astype(np.int64) << 32 | ids[:, 1]
-    if np.all(np.diff(keys) > 0):
+    if _is_rising(ids):
         return ids, doubt
+    keys = ids[:, 0].astype(np.int64) << 32 | ids[:, 1]
     in_order = np.sort(keys)
     if np.all(np.diff(in_order) > 0):
         return ids, doubt
@@ -228,6 +234,16 @@ def _merge_repeated_pairs(ids: IntArray, doubt: AnyArray) -> tuple[IntArray, Any
     first = np.concatenate([[True], np.diff(keys[order]) > 0])
     kept = order[first]
     return ids[kept], doubt[kept]
+
+
+def _is_rising(ids: IntArray) -> bool:
+    """Whether every pair comes after the one before."""
+    for start in range(0, len(ids), _ENTRIES_PER_BLOCK):
+        block = ids[start : start + _ENTRIES_PER_BLOCK + 1]
+        keys = block[:, 0].astype(np.int64) << 32 | block[:, 1]
+        if np.any(np.diff(keys) <= 0):
+            return False
+    return True
 
 
 def _check_ids(noun: str, given: AnyArray, n_images: int) -> IntArray:

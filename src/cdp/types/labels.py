@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError
-from cdp.types.arrays import AnyArray, ByteArray, FloatArray, IntArray, LongArray, read_only
+from cdp.types.arrays import AnyArray, Artifact, ByteArray, FloatArray, IntArray, LongArray, read_only
 
 
 class Fate(IntEnum):
@@ -40,7 +39,7 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
+class Labels(Artifact):
     """Pseudo-identities of n images.
 
     Behaves like the plain array of labels where one is expected: `len`, indexing, iterating and
@@ -127,19 +126,6 @@ class Labels:
         if copy:
             return np.array(self.labels, dtype=dtype)
         return np.asarray(self.labels, dtype=dtype)
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the labels as an artifact folder."""
-        from cdp.store import save
-
-        save(self, path, force=force)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Labels:
-        """Labels from an artifact folder."""
-        from cdp.store import load
-
-        return load(path, cls)
 
     def __repr__(self) -> str:
         return (

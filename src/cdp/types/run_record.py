@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from cdp.errors import InputError, StoreError
-
 RUN_FORMAT = 1
-Decoded = TypeVar("Decoded")
-_AGAIN = "run the recipe again, finished stages are kept"
-_KINDS = {
-    "object": "a table",
-    "array": "a list",
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-}
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +117,6 @@ class TrueFigures(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         identities_true: true identities among the images.
         identities_true_shared: those with at least two images, the only ones that can be found.
-        identities_found: pseudo-identities.
         images: images with a known identity.
         coverage: share of them that carry a label.
         sizes: images per true identity, largest first.
@@ -160,7 +145,6 @@ class LabelFigures(msgspec.Struct, frozen=True, kw_only=True):
         setting: which setting decided how much is joined: `threshold`, `vote_threshold` or `join_above`.
         threshold: its value, tuned or given.
         coverage: share of the unlabeled images with a label.
-        identities_found: number of pseudo-identities.
         fates: name of a `Fate` in small letters -> number of images.
         sizes: images per pseudo-identity, in any order.
         true: None if no true identity is known.
@@ -222,7 +206,6 @@ class HalvesAgreement(msgspec.Struct, frozen=True, kw_only=True):
         chosen: for the whole models.
         halves: the bar at which two halves of the models agree best.
         agreement: pairwise F between them at that bar.
-        curve: all bars.
     """
 
     chosen: float
@@ -304,7 +287,6 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """Everything measured. Only labels are always there.
 
     Attributes:
-        labels: of the last round.
         headline: None without networks or probe images.
         tuning: None if the threshold was given.
         expected: None if no identity among the unlabeled images is known.
@@ -337,7 +319,6 @@ class StageRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One stage of a run.
 
     Attributes:
-        name: of the stage.
         group: stages of one kind, which the report adds up.
         seconds: of the call that made it, now or earlier.
         peak_memory: bytes.
@@ -361,21 +342,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run.
 
     Attributes:
-        cdp: version.
-        command: as typed.
         started: time in ISO 8601.
         seconds: of all stages together.
         recipe: every setting, by section.
         recipe_text: the same as TOML.
         differences: key -> value of the settings that are not at their defaults.
-        versions: of Python and the libraries.
         commit: of the source code, if it is a checkout.
-        cores: of the machine.
         device: what networks and exact search ran on, e.g. `cpu` or `cuda:0`.
-        seed: of all randomness.
         parts: labeled, unlabeled, validation, probes, distractors, as far as there are such.
-        stages: in the order they ran.
-        results: everything measured.
         notes: a sentence for each thing that was left out or is out of the ordinary, and why.
     """
 
@@ -397,91 +371,3 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     parts: dict[str, PartRecord] = {}
     stages: list[StageRecord] = []
     notes: list[str] = []
-
-
-class _Heading(msgspec.Struct):
-    kind: Any = None
-    format: Any = None
-    cdp: Any = None
-
-
-def read_run_record(file: str | Path) -> RunRecord:
-    """The record in a `run.json`.
-
-    Raises:
-        InputError: there is no such file, it is something else, or a newer cdp wrote it.
-        StoreError: the file is damaged; the message names the key that is wrong.
-    """
-    from cdp.data.array_files import read_bytes, reading
-
-    path = Path(file)
-    with reading(path):
-        if not path.exists() and not path.is_symlink():
-            raise InputError(
-                f"{path.parent}: no {path.name} there; give the folder that `cdp run --out` wrote."
-            )
-        text = read_bytes(path)
-    heading = _decode(path, text, _Heading)
-    if heading.kind != "Run" or not isinstance(heading.format, int):
-        raise InputError(f"{path}: not written by `cdp run`; give the folder that `cdp run --out` wrote.")
-    if heading.format > RUN_FORMAT:
-        raise InputError(f"{path} was written by a newer cdp ({heading.cdp}); open it with that version.")
-    return _decode(path, text, RunRecord)
-
-
-def write_run_record(file: str | Path, record: RunRecord) -> None:
-    """Write a `run.json`, whole or not at all, and never one that could not be read again.
-
-    Raises:
-        InputError: a value has the wrong type; the message names its key.
-        StoreError: the disk is full or the file may not be written.
-    """
-    from cdp.files import write_bytes
-
-    text = msgspec.json.encode(record, enc_hook=_as_plain)
-    try:
-        msgspec.json.decode(text, type=RunRecord)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{file}: {_problem(error)}; nothing was written.") from None
-    write_bytes(file, msgspec.json.format(text, indent=2) + b"\n")
-
-
-def read_json(file: Path, kind: Any) -> Any:
-    """A JSON file of typed figures that a stage of a run wrote.
-
-    Raises:
-        StoreError: it is not there, damaged, or something else; the message names the key that is wrong.
-    """
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise StoreError(f"{file}: cannot be read ({error.strerror}); {_AGAIN}.") from None
-    return _decode(file, text, kind)
-
-
-def _decode(path: Path, text: bytes, kind: type[Decoded]) -> Decoded:
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.ValidationError as error:
-        raise StoreError(f"{path}: {_problem(error)}; {_AGAIN}.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise StoreError(f"{path} is damaged; {_AGAIN}.") from None
-
-
-def _as_plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, and anything else, such as a path, as text."""
-    return value.item() if hasattr(value, "item") else str(value)
-
-
-def _problem(error: msgspec.ValidationError) -> str:
-    """`results.labels is text where a table belongs`, from the decoder's message."""
-    what, _, where = str(error).partition(" - at ")
-    key = where.strip("`").removeprefix("$").removeprefix(".") or "the record"
-    if types := re.fullmatch(r"Expected `(.+)`, got `(.+)`", what):
-        wanted, found = (
-            " or ".join(_KINDS.get(kind, kind) for kind in one.split(" | ")) for one in types.groups()
-        )
-        return f"{key} is {found} where {wanted} belongs"
-    if missing := re.fullmatch(r"Object missing required field `(.+)`", what):
-        return f"{key} lacks {missing[1]}"
-    return f"{key} is wrong ({what})"

@@ -31,7 +31,7 @@ def test_confirmed_pairs_are_training_pairs_unless_they_weigh_nothing():
     known = known_pairs(pairs, unknown, complete=True, seed=0, constraints=constraints, weight=5.0)
     assert ALL[known.is_training].tolist() == [[0, 1], [0, 2], [1, 2]]
     assert known.same[known.is_training].tolist() == [True, False, False]
-    np.testing.assert_array_equal(known.is_confirmed, known.is_training)
+    np.testing.assert_array_equal(known.confirmed, np.flatnonzero(known.is_training))
     nothing = known_pairs(pairs, unknown, complete=True, seed=0, constraints=constraints, weight=0.0)
     assert not nothing.is_training.any()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdp.config.overrides import option_of, parse_overrides
+from cdp.config.reading import option_of, parse_overrides
 from cdp.config.sections import SECTIONS
 from cdp.errors import InputError
 from cdp.settings import settings_of

@@ -5,7 +5,7 @@ import pytest
 from cdp.data import check
 from cdp.data.check import CheckWorker, Unreadable, check_images, write_unreadable
 from cdp.data.manifests import read_manifest, without_unreadable
-from cdp.data.rotations import rotated
+from cdp.data.split import rotated
 from cdp.errors import InputError
 from image_layouts import picture, write_folders, write_zip
 

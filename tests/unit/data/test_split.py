@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdp.data.manifests import read_manifest
-from cdp.data.rotations import families, rotated
-from cdp.data.split import Split, split_by_identity
+from cdp.data.split import Split, families, rotated, split_by_identity
 from cdp.errors import InputError
 from cdp.types import Manifest
 

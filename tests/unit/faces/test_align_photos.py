@@ -10,6 +10,7 @@ from PIL import Image
 pytest.importorskip("onnxruntime", reason="detectors need the extra onnx")
 pytest.importorskip("onnx")
 
+from tests.drawn_landmarks import find_landmarks
 from tests.onnx_builders import constant_detector, marker_detector
 
 from cdp.data.manifests import read_manifest
@@ -18,7 +19,6 @@ from cdp.faces.align_photos import align_faces
 from cdp.faces.align_settings import AlignSettings
 from cdp.faces.alignment import TEMPLATE
 from cdp.lab.drawn_faces import FaceSettings, draw_faces
-from cdp.lab.drawn_faces.landmarks import find_landmarks
 from cdp.types.manifest import Manifest
 
 SIDE = 48

@@ -63,7 +63,8 @@ def test_same_seed_same_labels_on_any_number_of_threads(large_split, preset):
 def test_a_small_memory_budget_changes_no_label(split, model):
     tight = CDP("paper", k=10, memory_budget="100KB", mediator=model.mediator_)
     model.predict(split.unlabeled)
-    tight.predict(split.unlabeled)
+    with pytest.warns(UserWarning, match="memory_budget = 100KB is too little"):
+        tight.predict(split.unlabeled)
     roomy, graph = model.labeling_.accepted, tight.labeling_.accepted
     np.testing.assert_array_equal(roomy.ids, graph.ids)
     # Blocks of other shapes round their matrix products differently in the last bit.

@@ -214,7 +214,8 @@ def test_the_memory_budget_does_not_change_the_mediators_weights():
 def test_a_small_memory_budget_changes_no_label(large_split):
     expected = label(large_split.unlabeled, BEST, labeled=[large_split.labeled])
     tight = Workspace(Engine(memory_budget="10KB", threads=2))
-    found = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], workspace=tight)
+    with pytest.warns(UserWarning, match="memory_budget = 10KB is too little"):
+        found = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], workspace=tight)
     np.testing.assert_array_equal(found.labels.labels, expected.labels.labels)
     np.testing.assert_allclose(found.labels.confidence, expected.labels.confidence, atol=1e-5)
 

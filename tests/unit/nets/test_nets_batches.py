@@ -9,10 +9,10 @@ import torch
 from cdp.errors import InputError
 from cdp.nets.augment import augment, center_crop, draw_numbers, to_float
 from cdp.nets.label_spaces import LabelSpace, Plan
+from cdp.nets.loop import one_cycle_rate, paper_rate
 from cdp.nets.pixels import PixelFormat, decode_pixels, stream_pixels
 from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe
-from cdp.nets.schedules import one_cycle_rate, paper_rate
 from cdp.types.manifest import Manifest
 
 

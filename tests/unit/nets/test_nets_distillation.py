@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from cdp.errors import InputError
-from cdp.nets.distillation import Distillation, teacher_dimensions, teacher_rows
 from cdp.nets.joint import PseudoPart, train_joint
 from cdp.nets.loop import LoopOptions
+from cdp.nets.losses import Distillation, teacher_dimensions, teacher_rows
 from cdp.nets.weights import WEIGHTS, load_network
 from cdp.types import Labels, Views
 

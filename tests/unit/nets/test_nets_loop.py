@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy import sparse
 
-from cdp.data.merge import merge_manifests
+from cdp.data.manifests import merge_manifests
 from cdp.errors import CdpError, InputError, MissingExtraError, StoreError
+from cdp.nets.checkpoints import read_log
 from cdp.nets.joint import PseudoPart, train_joint
 from cdp.nets.loop import LoopOptions
 from cdp.nets.supervised import Member, train_supervised
-from cdp.nets.training_log import read_log
 from cdp.nets.weights import WEIGHTS, load_network
 from cdp.types import Labels
 from cdp.types.manifest import Manifest

@@ -11,9 +11,8 @@ from tests.drawn_images import draw_patterns
 from cdp.errors import InputError
 from cdp.nets.loop import LoopOptions
 from cdp.nets.recipe import Recipe
-from cdp.nets.starting_weights import hash_start, load_start, read_start
 from cdp.nets.supervised import train_supervised
-from cdp.nets.weights import build_for, load_network
+from cdp.nets.weights import build_for, hash_start, load_network, load_start, read_start
 
 QUICK = Recipe(epochs=1, batch=16, size=32, dimensions=8, rate=0)
 

@@ -21,6 +21,7 @@ from cdp.report.page import build_page
 from cdp.report.survey import survey_groups
 from cdp.report.words import counted
 from cdp.report.write import write_page, write_report
+from cdp.store import write_run_record
 from cdp.types import Fate, Manifest
 from cdp.types.run_record import (
     Committee,
@@ -34,7 +35,6 @@ from cdp.types.run_record import (
     Results,
     RunRecord,
     StageRecord,
-    write_run_record,
 )
 
 VOID = {"img", "br", "meta"}

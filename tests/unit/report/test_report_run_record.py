@@ -10,6 +10,7 @@ import pytest
 from cdp.errors import CdpError, InputError, StoreError
 from cdp.report.artifacts import Artifacts
 from cdp.report.page import build_page
+from cdp.store import read_run_record, write_run_record
 from cdp.types.run_record import (
     RUN_FORMAT,
     Agreement,
@@ -18,8 +19,6 @@ from cdp.types.run_record import (
     Results,
     RunRecord,
     StageRecord,
-    read_run_record,
-    write_run_record,
 )
 
 OLD = Path(__file__).with_name("run_format1.json")

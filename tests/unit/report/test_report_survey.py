@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdp import ConsensusGraph, KnnGraph, Labels
-from cdp.report.graph_view import choose_groups, color_nodes
-from cdp.report.layout import place_nodes
+from cdp.report.graph_view import choose_groups, color_nodes, place_nodes
 from cdp.report.markup import Html, element, join, shortest
 from cdp.report.survey import survey_groups
 from cdp.report.words import counted, percent, seconds, size_in_memory

@@ -3,8 +3,7 @@
 import re
 
 from cdp.report.committee import committee_section
-from cdp.report.headline import headline_section, verdict
-from cdp.report.recognition_words import measures
+from cdp.report.headline import headline_section, measures, verdict
 from cdp.types.run_record import (
     Committee,
     Ensemble,

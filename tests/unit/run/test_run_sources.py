@@ -216,7 +216,6 @@ def test_without_truth_only_the_validation_part_keeps_its_identities(people, tmp
     names = ("labeled images", "unlabeled images", "validation images")
     sources = {name: read_source(given, name) for name in names}
     parts = make_parts(SplitSettings(given.split, False, False, 0, 0), sources)
-    assert parts.validation is not None
-    assert len(parts.validation) == 12
-    assert (parts.unlabeled.identities[:12] == -1).all()
-    np.testing.assert_array_equal(parts.unlabeled.identities[12:], people.identities)
+    assert len(parts["validation"]) == 12
+    assert (parts["unlabeled"].identities[:12] == -1).all()
+    np.testing.assert_array_equal(parts["unlabeled"].identities[12:], people.identities)

@@ -21,9 +21,10 @@ from cdp.run.plan import make_stages
 from cdp.run.run_recipe import hash_sources
 from cdp.run.sources import Facts, prepare, read_template_images, settle
 from cdp.run.stages import Context, Ledger
+from cdp.store import read_json
 from cdp.types import Embeddings, Fate, Labels, Views
 from cdp.types.manifest import Manifest
-from cdp.types.run_record import Headline, read_json
+from cdp.types.run_record import Headline
 
 MEGAFACE = {"probes": "p", "distractors": "d"}
 IJBA = {"templates": "t", "template_images": "i"}
@@ -115,9 +116,9 @@ def cut(probes, distractors):
 def test_probes_and_distractors_are_compared_by_name():
     probes = manifest("p", [0, 0, 1, 1], ("ann", "bob"))
     parts = cut(probes, manifest("d", [0, 1, -1], ("cy", "dan")))
-    assert not set(parts.probes.identities) & set(parts.distractors.identities)
-    assert parts.distractors.identities[2] == -1
-    assert parts.probes.locations == probes.locations
+    assert not set(parts["probes"].identities) & set(parts["distractors"].identities)
+    assert parts["distractors"].identities[2] == -1
+    assert parts["probes"].locations == probes.locations
     with pytest.raises(
         InputError, match=r"data\.probes, data\.distractors: .* show identities of the probes"
     ):
@@ -128,8 +129,8 @@ def test_probes_and_distractors_are_compared_by_name():
 
 def test_names_and_numbers_cannot_be_compared():
     parts = cut(manifest("p", [0, 0], ("ann",)), manifest("d", [0, 1]))
-    assert parts.distractors.identities.tolist() == [-1, -1]
-    assert parts.probes.identities.tolist() == [0, 0]
+    assert parts["distractors"].identities.tolist() == [-1, -1]
+    assert parts["probes"].identities.tolist() == [0, 0]
 
 
 def test_a_probe_without_a_mate_is_found_before_anything_is_trained():

@@ -145,9 +145,6 @@ def measure_cdp(name: str, labeling: Labeling, views: Views, identities: LongArr
     and their memory is not known.
 
     Args:
-        name: of the row.
-        labeling: of these views.
-        views: that were labeled.
         identities: the truth that counts; negative = unknown.
     """
     settings = replace(labeling.settings, tune=False)

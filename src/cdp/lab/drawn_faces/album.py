@@ -48,9 +48,7 @@ def draw_faces(settings: FaceSettings, rows: AnyArray | None = None, threads: in
     on how many others there are.
 
     Args:
-        settings: what to draw.
         rows: which pictures of the set; all of them unless given.
-        threads: 0 = all cores.
     """
     whole = make_roster(settings)
     roster = whole.take(check_rows(rows, len(whole)))

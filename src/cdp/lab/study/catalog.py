@@ -32,11 +32,7 @@ SENTENCES = MappingProxyType(
 
 
 def find_study(name: str) -> Study:
-    """The study of a name.
-
-    Raises:
-        InputError: there is none of this name.
-    """
+    """The study of a name."""
     from cdp.lab.study import cost_studies, label_studies, network_studies
     from cdp.settings import did_you_mean
 

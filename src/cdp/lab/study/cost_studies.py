@@ -28,8 +28,8 @@ from cdp.run.peak_memory import PeakMemory
 from cdp.run.plan import label_stage, make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Context, Stage, version
+from cdp.store import read_json
 from cdp.types import Views
-from cdp.types.run_record import read_json
 
 _TRAINING_IMAGES = 5_000
 _PER_IDENTITY = 12.0

@@ -23,8 +23,6 @@ class Column:
     """A figure of every row.
 
     Attributes:
-        key: in results.json.
-        title: in tables.
         kind: how it is written.
         better: which end is better; empty = neither.
     """
@@ -108,7 +106,6 @@ class Plot:
     """A picture of one column.
 
     Attributes:
-        column: what is drawn.
         kind: `bars`, one per row; or `lines` over the first cell, one per value of the others.
         axis: what the first cell is.
     """
@@ -123,19 +120,13 @@ class Study:
     """A table or figure of the paper.
 
     Attributes:
-        name: as typed.
-        title: above the table.
-        heads: names of the cells.
         columns: figures, which may depend on the recipe.
         main: the column that rows are compared by.
         together: rows with so many equal first cells are compared with one another.
         bounds: the rows below and above the row of these cells, between which `gap` is the share it has reached
             of the main column; None = the row is itself a bound.
-        variants: from the recipe.
         paper: its numbers, if it has any.
-        plots: pictures.
         fits: columns whose growth with the number of images (the last cell) is fitted.
-        reading: how to read the table.
     """
 
     name: str

@@ -94,11 +94,7 @@ def make_jobs(
     variants: Sequence[str] | None = None,
     options: Options | None = None,
 ) -> list[Job]:
-    """Every variant with every seed, all variants of the first seed first.
-
-    Raises:
-        InputError: a variant is not known, or its recipe cannot be run.
-    """
+    """Every variant with every seed, all variants of the first seed first."""
     if n_seeds < 1:
         raise InputError(f"--seeds {n_seeds}: one seed or more is needed.")
     check_recipe(recipe)
@@ -212,14 +208,9 @@ def run_study(
     A study that was killed goes on in the same folder: a finished stage is never made twice, by whichever variant.
 
     Args:
-        study: what is compared.
         recipe: what all variants start from.
-        out: the study's folder.
-        jobs: from `make_jobs`.
         pool: folder of finished stages; studies of one recipe that are given the same one train its networks once.
             `pool` in the study's folder unless given.
-        command: as typed, for the record.
-        listener: called as it goes on.
 
     Returns:
         what `results.json` holds.

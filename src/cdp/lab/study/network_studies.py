@@ -25,7 +25,8 @@ from cdp.lab.study.run_figures import (
 from cdp.run.plan import make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Stage
-from cdp.types.run_record import Committee, read_json
+from cdp.store import read_json
+from cdp.types.run_record import Committee
 
 _WANTED = ("recognition", "labels")
 _RATIOS = (2, 4, 6, 8, 10)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from cdp.config.sections import RunRecipe
 from cdp.lab.study.design import Column, Figures, Finished, Measure
-from cdp.types.run_record import Headline, PartRecord, RecognitionFigures, Results, read_json
+from cdp.store import read_json
+from cdp.types.run_record import Headline, PartRecord, RecognitionFigures, Results
 
 LABEL_COLUMNS = (
     Column("accepted", "accepted pairs", "count", ""),

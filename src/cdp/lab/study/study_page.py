@@ -15,8 +15,7 @@ from cdp.config.writing import markdown_table
 from cdp.errors import InputError
 from cdp.files import write_text
 from cdp.lab.study.plots import draw_plot
-from cdp.lab.study.result_tables import table_of, written
-from cdp.lab.study.spread import SAME
+from cdp.lab.study.result_tables import SAME, table_of, written
 from cdp.report.markup import Html, element, join
 from cdp.report.mediator_section import heat_map
 from cdp.report.page import html_document
@@ -49,7 +48,6 @@ class Chapter:
     """A study with one recipe, on a page.
 
     Attributes:
-        results: its results.json.
         remarks: what somebody has to say about it, in Markdown; a first line `# Title` is its title on the page.
         folder: where its results.json and plots are, as the page links to them; empty = no links.
     """
@@ -75,11 +73,7 @@ def write_pages(folder: Path, results: Mapping[str, Any]) -> None:
 
 
 def read_results(folder: Path) -> dict[str, Any]:
-    """What a study wrote.
-
-    Raises:
-        InputError: this is not the folder of a study.
-    """
+    """What a study wrote."""
     try:
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -120,7 +114,6 @@ def study_markdown(chapters: Sequence[Chapter], intro: str = "", level: int = 1)
     Args:
         chapters: of the same study; title, reading and the paper's table are the first one's.
         intro: Markdown below the title.
-        level: of the title.
     """
     results = chapters[0].results
     paper = results["paper"]

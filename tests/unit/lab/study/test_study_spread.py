@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdp.lab.study.spread import exponent, is_significant, summarize, verdicts
+from cdp.lab.study.result_tables import exponent, is_significant, summarize, verdicts
 
 figures = st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=5)
 

@@ -1,7 +1,5 @@
 """Where eyes, nose and mouth are on drawn faces: the truth that detectors and alignment are tested against."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from cdp.lab.drawn_faces.moments import make_moments
@@ -17,7 +15,6 @@ def find_landmarks(settings: FaceSettings, rows: AnyArray | None = None) -> Floa
     Left is the left of the picture; the middle of the first pixel is 0. Of junk, which shows nobody, the numbers mean nothing.
 
     Args:
-        settings: what is drawn.
         rows: which pictures of the set; all of them unless given.
     """
     whole = make_roster(settings)

@@ -1,0 +1,94 @@
+"""Components from shards and groups from batches: what all pairs at once give, bit for bit."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests import reference
+
+from cdp.consensus import sharded_components
+from cdp.consensus.agglomeration import agglomerate, agglomerate_at
+from cdp.consensus.propagation import propagate
+from cdp.consensus.sharded_components import Batch, find_components, group_batches
+from cdp.engine import Engine
+from cdp.types import ConsensusGraph
+
+
+class InTurn:
+    """A pool without processes."""
+
+    def map(self, function, shared, items):
+        return (function(shared, item) for item in items)
+
+
+class Pooled(Engine):
+    @property
+    def workers(self):
+        return InTurn()
+
+
+@st.composite
+def graphs(draw):
+    """Pairs of few images, in any order of doubt, with ties."""
+    n_images = draw(st.integers(2, 25))
+    image = st.integers(0, n_images - 1)
+    pairs = draw(st.sets(st.tuples(image, image).filter(lambda pair: pair[0] < pair[1]), max_size=60))
+    doubt = draw(
+        st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.8, 0.95]), min_size=len(pairs), max_size=len(pairs))
+    )
+    ids = np.array(sorted(pairs), np.int32).reshape(-1, 2)
+    return ConsensusGraph(ids, np.array(doubt, np.float32), n_images)
+
+
+@given(graphs(), st.sampled_from([None, 0.1, 0.5]), st.integers(1, 20))
+def test_components_do_not_depend_on_shards(graph, above, pairs_per_shard):
+    joins = graph.ids if above is None else graph.ids[1 - graph.doubt.astype(np.float64) > above]
+    expected = reference.components(joins, graph.n_images)
+    for engine in (Engine(), Pooled()):
+        found = find_components(graph, above, engine=engine, pairs_per_shard=pairs_per_shard)
+        assert found.tolist() == expected
+
+
+def keep(_: None, batch: Batch) -> Batch:
+    return batch
+
+
+@given(graphs(), st.sampled_from([None, 0.5]), st.integers(1, 30))
+def test_every_component_is_in_one_batch_with_all_its_pairs(graph, above, most_pairs):
+    component = find_components(graph, above)
+    inside = component[graph.ids[:, 0]] == component[graph.ids[:, 1]]
+    seen = []
+    for images, batch in group_batches(keep, None, graph, above, most_pairs=most_pairs):
+        ids = batch.graph.ids if images is None else images[batch.graph.ids]
+        names = component[ids[:, 0]]
+        assert len(ids) <= most_pairs or images is None or len(set(names.tolist())) == 1
+        seen += zip(ids.tolist(), batch.graph.doubt.tolist(), strict=True)
+    expected = zip(graph.ids[inside].tolist(), graph.doubt[inside].tolist(), strict=True)
+    assert sorted(seen) == sorted(expected)
+
+
+def same(one, other):
+    return all(
+        getattr(one, name).tobytes() == getattr(other, name).tobytes()
+        for name in ("labels", "fate", "confidence")
+    )
+
+
+@given(graphs(), st.integers(2, 6), st.integers(1, 12))
+def test_batches_give_the_same_groups_bit_for_bit(graph, max_size, most_pairs):
+    whole = propagate(graph, max_size), list(agglomerate_at(graph, 3, [0.2, 0.6], max_size))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharded_components, "_FEWEST_PAIRS", most_pairs)
+        tight = Pooled(memory_budget="1KB")
+        assert same(propagate(graph, max_size, engine=tight), whole[0])
+        batched = agglomerate_at(graph, 3, [0.2, 0.6], max_size, engine=tight)
+        assert all(same(one, other) for one, other in zip(batched, whole[1], strict=True))
+
+
+@given(graphs(), st.sampled_from([0.1, 0.2, 0.45]))
+def test_average_linkage_joins_inside_components_only(graph, bar):
+    labels = agglomerate(graph, 5, bar).labels
+    component = find_components(graph, bar)
+    for image, label in enumerate(labels.tolist()):
+        if label >= 0:
+            assert len(set(component[labels == label].tolist())) == 1, image

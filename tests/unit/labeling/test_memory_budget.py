@@ -1,0 +1,61 @@
+"""`cdp label` in a process that may not have more memory than its budget, above its libraries and mapped files."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cdp.lab.synthetic import synthetic_views
+from cdp.types import Views
+
+BUDGET = 64 * 10**6
+LABEL = """
+import ctypes, resource, sys
+from pathlib import Path
+from cdp.cli.label_commands import Inputs, label_files
+from cdp.consensus.settings import ConsensusSettings
+from cdp.engine import Engine
+
+def label(folder, budget):
+    inputs = Inputs(folder / "unlabeled", folder / "labeled", None, None, (), None, None)
+    settings = ConsensusSettings.of(sys.argv[2], method="exact")
+    label_files(inputs, folder / "labels", settings, Engine(memory_budget=budget, threads=1), force=True, quiet=True)
+
+home = Path(sys.argv[1])
+label(home / "few", "1GB")  # so that libraries are loaded and loops compiled
+label(home / "few", "1GB")
+ctypes.CDLL(None).malloc_trim(0)
+held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData:"))
+budget, stack = int(sys.argv[3]), 2**23
+limit = 1024 * held + budget + stack
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+label(home / "many", str(budget))
+"""
+
+
+def run(home, preset, budget):
+    code = [sys.executable, "-c", LABEL, str(home), preset, str(budget)]
+    return subprocess.run(code, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A few images, and 6,000 in two models of 512 dimensions: 25 MB on disk, as float16 and float32."""
+    folder = tmp_path_factory.mktemp("memory")
+    for name, people in (("few", 100), ("many", 500)):
+        split = synthetic_views(people, members=1, dimensions=512, seed=1)
+        for part in ("labeled", "unlabeled"):
+            views = getattr(split, part)
+            half = views.base.source.astype(np.float16)
+            Views(half, dict(views.committee), views.identities).save(folder / name / part)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits a process as Linux does")
+@pytest.mark.parametrize("preset", ["best", "paper"])
+def test_labeling_keeps_to_its_memory_budget(home, preset):
+    done = run(home, preset, BUDGET)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (home / "many" / "labels" / "labels.csv").exists()
