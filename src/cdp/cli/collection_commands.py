@@ -16,6 +16,7 @@ from cdp.cli.label_commands import CorrectionsOption, check_teacher
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.consensus.settings import ConsensusSettings, GroupingSettings
 from cdp.engine import Engine
+from cdp.settings import settings_of
 
 if TYPE_CHECKING:
     from cdp.collection.collection import Collection
@@ -155,11 +156,16 @@ def regroup(
                 opened, _ = retrain_trees(opened, workspace=Workspace(progress=progress))
         regrouped, changes = make_groups(
             opened,
-            settings=settings_from(GroupingSettings, given, partial(replace, opened.settings)),
+            settings=replace(opened.settings, **_only(GroupingSettings, given)),
             growth=settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings)),
         )
         if not quiet:
             _print_changes(regrouped, changes)
+
+
+def _only(owner: type, given: Given) -> Given:
+    """Those of the given values that are settings of a class."""
+    return {name: given[name] for name in settings_of(owner) if name in given}
 
 
 def _copy(collection: Path, out: Path | None, views: Path, *, force: bool) -> Path:
