@@ -40,7 +40,7 @@ def review(labeled: Views, unlabeled: Views, order: str, most_questions: int) ->
 def _ask(collection: Collection, truth: np.ndarray, order: str, most_questions: int) -> dict[str, Any]:
     generator = np.random.default_rng(0)
     reached: dict[str, Any] = {"precision 0.99": None, "f 0.99": None}
-    curve, asked = [], 0
+    curve, asked, learned = [], 0, 0
     while True:
         pairwise = measure_labels(Labels.from_array(collection.identity), truth).discards_kept.pairwise
         now = {"precision 0.99": pairwise.precision or 0.0, "f 0.99": pairwise.f or 0.0}
@@ -63,8 +63,9 @@ def _ask(collection: Collection, truth: np.ndarray, order: str, most_questions: 
         said = [same(*pair) if truth[pair[0]] == truth[pair[1]] else different(*pair) for pair in images]
         append_corrections(collection.folder, said, source="simulation")
         asked += len(images)
-        if "learning" in order and asked % RETRAIN_EVERY == 0:
+        if "learning" in order and asked - learned >= RETRAIN_EVERY:
             collection, _ = retrain(collection)
+            learned = asked
         else:
             collection, _ = regroup(collection)
     at = np.unique(np.linspace(0, len(curve) - 1, 9).astype(int))
