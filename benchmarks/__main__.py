@@ -17,6 +17,7 @@ NAMES = (
     "propagation",
     "memory",
     "search",
+    "scale",
     "startup",
     "fuzz",
     "lfw",

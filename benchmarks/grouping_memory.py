@@ -1,4 +1,8 @@
-"""Bytes per pair of Algorithm 1 and of average linkage, each in a fresh process: up to which size does one node's memory serve?"""
+"""Bytes per pair of Algorithm 1 and of average linkage, each in a fresh process: up to which size does one node's memory serve?
+
+`handing_out` is what the process that was started does by itself where components are tasks: join the forests of shards, and lay
+pairs out batch by batch; `reducing` is a shard's spanning forest, a task.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,17 @@ import json
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cdp.consensus.sharded_components import Batch
 
 
 def measure(*, quick: bool = False) -> dict[str, object]:
     """Peak memory above the pairs themselves, and seconds, per pair."""
     n_images = 20_000 if quick else 1_000_000
     figures: dict[str, object] = {}
-    for way in ("components", "average"):
+    for way in ("components", "average", "handing_out", "reducing"):
         command = [sys.executable, "-m", "benchmarks.grouping_memory", way, str(n_images)]
         answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         print(
@@ -29,7 +37,8 @@ def _group(way: str, n_images: int) -> dict[str, float]:
 
     from cdp.consensus.agglomeration import agglomerate
     from cdp.consensus.propagation import propagate
-    from cdp.types import ConsensusGraph, Labels
+    from cdp.consensus.sharded_components import _reduce_shard, group_batches
+    from cdp.types import ConsensusGraph
 
     def make(size: int) -> ConsensusGraph:
         """Groups of about 20 with 10 pairs per image, and a tenth as many pairs between any two images."""
@@ -46,8 +55,15 @@ def _group(way: str, n_images: int) -> dict[str, float]:
         doubt = np.where(inside, 0.4, 0.9) * generator.random(len(ids)) + np.where(inside, 0.0, 0.1)
         return ConsensusGraph(ids, doubt.astype(np.float32), size)
 
-    def run(graph: ConsensusGraph) -> Labels:
-        return propagate(graph) if way == "components" else agglomerate(graph, 20)
+    def run(graph: ConsensusGraph) -> object:
+        if way == "components":
+            return propagate(graph)
+        if way == "average":
+            return agglomerate(graph, 20)
+        if way == "reducing":
+            return _reduce_shard(0.3, (graph.ids, graph.doubt))
+        batches = group_batches(_look_at, None, graph, 0.3, most_pairs=max(1000, len(graph) // 8))
+        return sum(n_pairs for _, n_pairs in batches)
 
     run(make(2_000))
     graph = make(n_images)
@@ -65,6 +81,10 @@ def _group(way: str, n_images: int) -> dict[str, float]:
         "bytes": (_memory("VmHWM") - before) / n_pairs,
         "microseconds": spent / n_pairs * 1e6,
     }
+
+
+def _look_at(_: None, batch: Batch) -> int:
+    return len(batch.graph)
 
 
 def _forget_peak() -> None:

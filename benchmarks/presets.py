@@ -23,7 +23,8 @@ from cdp import Views, measure_labels
 from cdp.consensus.settings import ConsensusSettings
 from cdp.input_blocks import EVIDENCE, PAPER_INPUTS
 from cdp.labeling.cache import Cache
-from cdp.labeling.pipeline import Labeling, label
+from cdp.labeling.judged import Labeling
+from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
 from cdp.store import read_run_record

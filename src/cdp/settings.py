@@ -151,6 +151,12 @@ def setting(default: T, help: str, **known: Any) -> T:
     return dataclasses.field(default=default, metadata={"help": help, **known})
 
 
+def share(default: T, help: str, **known: Any) -> T:
+    """The setting of a share: from 0 to 1, unless its ends are given."""
+    ends = {"low": None if "above" in known else 0, "high": None if "below" in known else 1}
+    return setting(default, help, **{"meaning": "a share", **ends, **known})
+
+
 def setting_like(owner: type, name: str, default: T) -> T:
     """The same setting as in another dataclass, with another default."""
     known = next(field for field in dataclasses.fields(owner) if field.name == name)

@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 import time
 
 import numpy as np
@@ -248,11 +249,15 @@ def test_different_models_in_the_two_parts_are_named(cdp, home):
     Views(views.base, {"other": views.base}, views.identities).save(home / "other_committee")
     for option in (["--labeled"], ["--labeled", "labeled", "--validation"]):
         output = cdp("label", "unlabeled", *option, "other_committee", "--out", "x", code=2)
-        assert "other_committee has the committee (other)" in output.replace("\n", " ")
+        assert re.search(
+            r"other_committee has base \(\d+ dimensions\), other \(\d+ dimensions\), unlabeled has base",
+            output,
+        )
     wide = {name: np.ones((views.n_images, 5)) for name in views.committee}
     Views(views.base, wide, views.identities).save(home / "other_width")
     output = cdp("label", "unlabeled", "--labeled", "other_width", "--out", "x", code=2)
-    assert "'member1' has 5 dimensions" in output.replace("\n", " ")
+    assert "member1 (5 dimensions)" in output
+    assert "both must be embedded by the same networks." in output
 
 
 def test_an_unwritable_output_is_a_failure_found_at_once(cdp, home):

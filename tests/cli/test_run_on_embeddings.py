@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,9 @@ def call(given: Path, out: Path, *words: str) -> RunRecord:
         k = [] if "--k" in words else ["--k", "8"]
         result = CliRunner().invoke(app, ["run", *words, *k, *common])
     assert result.exit_code == 0, result.output
+    call.told = [
+        event["sentence"] for event in map(json.loads, result.stdout.splitlines()) if event["event"] == "told"
+    ]
     call.ran = [
         event["stage"]
         for event in map(json.loads, result.stdout.splitlines())
@@ -73,6 +77,11 @@ PARTS = ("--labeled", "labeled", "--unlabeled", "unlabeled")
 def test_parts_of_views_give_tuned_labels_figures_and_a_report(given, tmp_path):
     record = call(given, tmp_path, *PARTS)
     assert call.ran == ["split", "views", "label"]
+    assert len(call.told) == 1
+    assert re.fullmatch(
+        r"Expected of these labels, by \d+ known identities: precision 0\.\d{3} \(.*\), recall .*, coverage .*\.",
+        call.told[0],
+    )
     assert record.results.tuning is not None, "on labeled identities that were held out"
     assert record.results.labels.true.discards_kept.pairwise.f > 0.8
     assert record.results.labels.true.images == record.parts["unlabeled"].images

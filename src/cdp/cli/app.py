@@ -128,6 +128,11 @@ OVERRIDABLE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Context settings of a command whose unknown options are keys of a recipe; they arrive in `context.args`."""
 
 
+def by_commas(text: str | None) -> tuple[str, ...] | None:
+    """`a, b` as a and b; None stays None."""
+    return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
     """A table on standard output; columns whose name starts with > are aligned to the right; brackets are no markup."""
     from rich.console import Console

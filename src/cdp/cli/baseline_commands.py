@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from cdp.cli.app import QuietOption, SeedOption, app, plain_errors, print_table
+from cdp.cli.app import QuietOption, SeedOption, app, by_commas, plain_errors, print_table
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.consensus.settings import PRESETS, ConsensusSettings, SearchSettings
 from cdp.engine import ON_RAY, Engine
@@ -102,8 +102,7 @@ def _prepare_methods(names: str | None, memory_budget: str, seed: int) -> list[B
 
     common = {"memory_budget": memory_budget, "seed": seed}
     prepared = []
-    chosen = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
-    for method in make_baselines(chosen):
+    for method in make_baselines(by_commas(names)):
         if BASELINES[method.name].extra is not None:
             # That a library is missing must not be found out after an hour of work.
             method.label(Embeddings(np.eye(3)))
@@ -123,14 +122,16 @@ def _measure(
     work: Workspace,
 ) -> tuple[list[Row], dict[str, Any]]:
     """All rows, and how many images they are about and how long their graphs took."""
+    from cdp.labeling.view_checks import check_same_models
     from cdp.labeling.workspace import find_graphs
     from cdp.types import Views
 
     views = {path: _read(path) for path in (unlabeled, validation, labeled) if path is not None}
     if labeled is not None:
-        _check_same_models(views, labeled, unlabeled)
+        check_same_models({path: views[path] for path in (labeled, unlabeled)})
     embeddings = {path: _choose_model(views[path], model) for path in (validation, unlabeled)}
-    _check_same_models(views, validation, unlabeled, None if model == "ensemble" else [model])
+    names = None if model == "ensemble" else [model]
+    check_same_models({path: views[path] for path in (validation, unlabeled)}, names)
     started = time.perf_counter()
     parts: list[Part] = []
     for path, one in embeddings.items():
@@ -166,24 +167,6 @@ def _choose_model(views: Views, model: str) -> Embeddings:
     if model not in views.names:
         raise InputError(f"--model {model}: these views have {', '.join(views.names)}; or say ensemble.")
     return dict(zip(views.names, views, strict=True))[model]
-
-
-def _check_same_models(
-    views: Mapping[Path, Views], one: Path, other: Path, names: Sequence[str] | None = None
-) -> None:
-    """Refuse parts that were not embedded by the same models."""
-    models = [
-        ", ".join(
-            f"{name} ({model.dimensions} dimensions)"
-            for name, model in zip(views[path].names, views[path], strict=True)
-            if names is None or name in names
-        )
-        for path in (one, other)
-    ]
-    if models[0] != models[1]:
-        raise InputError(
-            f"{one} has {models[0]}, {other} has {models[1]}; both must be embedded by the same networks."
-        )
 
 
 def _measure_methods(

@@ -21,8 +21,10 @@ from cdp.cli.app import (
     plain_errors,
     print_table,
 )
+from cdp.cli.derived_options import Given, with_settings
 from cdp.engine import MOST_THREADS
 from cdp.errors import InputError
+from cdp.lab.face_settings import FaceSettings
 
 ManifestArgument = Annotated[
     str,
@@ -161,19 +163,11 @@ def check(
 
 
 @app.command()
+@with_settings(FaceSettings)
 @plain_errors()
 def faces(
     out: Annotated[Path, Option("--out", help="The .zip file to write; NAME.truth.csv goes beside it.")],
-    identities: Annotated[int, Option(help="How many people.")] = 770,
-    images: Annotated[int, Option(help="Pictures per person; numbers vary mildly around it.")] = 20,
-    size: Annotated[int, Option(help="Width and height in pixels.")] = 40,
-    seed: Annotated[int, Option(help="Other seeds draw other people.")] = 0,
-    junk: Annotated[float, Option(help="Share of pictures that show no person of the set.")] = 0.01,
-    mislabeled: Annotated[float, Option(help="Share of pictures in another person's folder.")] = 0.01,
-    lookalikes: Annotated[float, Option(help="Share of people drawn similar to another person.")] = 0.2,
-    difficulty: Annotated[
-        float, Option(help="Scales changes of pose, light, blur, ...; 0 = no change.")
-    ] = 1.0,
+    given: Given,
     sheet: Annotated[
         Path | None, Option(help="Also draw a sheet of some people to look at, as .png.")
     ] = None,
@@ -183,11 +177,11 @@ def faces(
 ) -> None:
     """Draw faces of people who do not exist, a folder per person in one .zip file, and the truth beside it."""
     from cdp.data.manifests import read_manifest
-    from cdp.lab.drawn_faces import FaceSettings, write_faces
+    from cdp.lab.drawn_faces import write_faces
     from cdp.lab.drawn_faces.sheet import write_sheet
     from cdp.progress import progress_bars
 
-    settings = FaceSettings(identities, images, size, seed, junk, mislabeled, lookalikes, difficulty)
+    settings = FaceSettings(**given)
     # The sheet first, because it is quick and its name may be wrong.
     if sheet is not None:
         write_sheet(sheet, settings, force=force)

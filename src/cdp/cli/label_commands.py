@@ -17,7 +17,7 @@ from cdp.errors import InputError
 
 if TYPE_CHECKING:
     from cdp.consensus.constraints import Constraints
-    from cdp.labeling.pipeline import Labeling
+    from cdp.labeling.judged import Labeling
     from cdp.labeling.workspace import Workspace
     from cdp.progress import Progress
     from cdp.types import KnnGraph, Views
@@ -206,6 +206,7 @@ def check_teacher(labeled: Path | None, trained_mediator: Path | None, settings:
 
 def _read_parts(inputs: Inputs) -> tuple[Views, Views | None, Views | None]:
     from cdp.data.views import read_views
+    from cdp.labeling.view_checks import check_same_models
 
     unlabeled, *others = [
         None if path is None else read_views(path, dim=inputs.dim, base=inputs.base)
@@ -214,29 +215,15 @@ def _read_parts(inputs: Inputs) -> tuple[Views, Views | None, Views | None]:
     assert unlabeled is not None
     for path, part in zip((inputs.labeled, inputs.validation), others, strict=True):
         if part is not None:
-            _check_same_models(path, part, inputs.unlabeled, unlabeled)
+            check_same_models({path: part, inputs.unlabeled: unlabeled})
     return unlabeled, others[0], others[1]
-
-
-def _check_same_models(path: Path | None, part: Views, other: Path, unlabeled: Views) -> None:
-    if tuple(part.committee) != tuple(unlabeled.committee):
-        raise InputError(
-            f"{path} has the committee ({', '.join(part.committee)}), {other} has "
-            f"({', '.join(unlabeled.committee)}); both parts need the same models."
-        )
-    for name, one, another in zip(part.names, part, unlabeled, strict=True):
-        if one.dimensions != another.dimensions:
-            raise InputError(
-                f"{name!r} has {one.dimensions} dimensions in {path} and {another.dimensions} in {other}; were they "
-                "embedded by the same network?"
-            )
 
 
 def _fitted(inputs: Inputs) -> Any:
     if inputs.trained_mediator is None:
         return None
     from cdp.consensus.mediator import Mediator
-    from cdp.labeling.pipeline import Fitted
+    from cdp.labeling.fitting import Fitted
 
     return Fitted(Mediator.load(inputs.trained_mediator))
 

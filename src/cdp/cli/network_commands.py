@@ -17,6 +17,7 @@ from cdp.cli.app import (
     OutOption,
     QuietOption,
     app,
+    by_commas,
     plain_errors,
     print_table,
 )
@@ -25,7 +26,7 @@ from cdp.cli.image_commands import ManifestArgument
 from cdp.cli.signals import resumable
 from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
-from cdp.nets.recipe import Recipe
+from cdp.nets.recipe import JointLoss, Recipe
 from cdp.settings import setting, settings_of
 
 if TYPE_CHECKING:
@@ -55,19 +56,13 @@ class RunOptions:
         return read_manifest(path, root=self.root or None, skip=Path(self.skip) if self.skip else None)
 
 
-_FLAGS = {"color": "--color/--grey", "enlarge": "--enlarge", "tensorboard": "--tensorboard"}
-_SIBLINGS = Annotated[
-    float,
-    typer.Option(
-        help="Groups that are one identity with a greater probability are no negatives of each other; 1 = all groups are negatives.",
-        min=0,
-        max=1,
-    ),
-]
-_DISTILL = Annotated[
-    float,
-    typer.Option(help="Weight of the distance from the teachers, beside the loss of the labels.", min=0),
-]
+_FLAGS = {
+    "labeled_share": "--lambda",
+    "one_classifier": "--one-classifier",
+    "color": "--color/--grey",
+    "enlarge": "--enlarge",
+    "tensorboard": "--tensorboard",
+}
 _TEACHERS = Annotated[
     list[Path] | None,
     typer.Option(
@@ -133,7 +128,7 @@ def train(
 
 
 @app.command()
-@with_settings(Recipe, Engine, RunOptions, without=ON_RAY, flags=_FLAGS)
+@with_settings(Recipe, JointLoss, Engine, RunOptions, without=ON_RAY, flags=_FLAGS)
 @plain_errors()
 def join(
     labeled: ManifestArgument,
@@ -144,13 +139,7 @@ def join(
     labels: Annotated[
         list[Path] | None, typer.Option(help="Labels of an unlabeled part; one per part, in order.")
     ] = None,
-    labeled_share: Annotated[
-        float | None,
-        typer.Option("--lambda", help="Weight of the labeled loss [default: its share of images]."),
-    ] = None,
     soft: Annotated[bool, typer.Option("--soft", help="Use soft labels (cdp label --soft-depth).")] = False,
-    siblings: _SIBLINGS = 1.0,
-    distill: _DISTILL = 0.0,
     teachers: _TEACHERS = None,
     true_labels: Annotated[
         bool, typer.Option("--true-labels", help="The upper bound: all true identities, one classifier.")
@@ -160,10 +149,10 @@ def join(
     quiet: QuietOption = False,
 ) -> None:
     """Stage 3: train one network from scratch on true and pseudo-labels together."""
-    files, seen = labels or [], teachers or []
-    if true_labels and (files or seen or soft or labeled_share is not None):
+    files, seen, loss = labels or [], teachers or [], settings_from(JointLoss, given)
+    if true_labels and (files or seen or soft or "labeled_share" in given):
         raise InputError("--true-labels goes without --labels, --teachers, --soft and --lambda.")
-    _check_counts(len(unlabeled), None if true_labels else len(files), len(seen), distill)
+    _check_counts(len(unlabeled), None if true_labels else len(files), len(seen), loss.distill)
     with _training(given, more, force, [labeled, *unlabeled, *files, *seen], quiet) as (options, shared, say):
         from cdp.data.manifests import merge_manifests
         from cdp.data.views import read_views
@@ -176,11 +165,16 @@ def join(
             return
         views = [read_views(path) for path in seen] if seen else [None] * len(parts)
         pseudo = [
-            read_pseudo_part(part, file, soft=soft, siblings=siblings, teachers=one)
+            read_pseudo_part(part, file, soft=soft, siblings=loss.siblings, teachers=one)
             for part, file, one in zip(parts, files, views, strict=True)
         ]
-        share = labeled_share
-        say([train_joint(known, pseudo, network, out, labeled_share=share, distill=distill, **shared)])
+        how = {
+            **shared,
+            "labeled_share": None if loss.labeled_share < 0 else loss.labeled_share,
+            "distill": loss.distill,
+            "one_classifier": loss.one_classifier,
+        }
+        say([train_joint(known, pseudo, network, out, **how)])
 
 
 def _check_counts(n_parts: int, n_labels: int | None, n_teachers: int, distill: float) -> None:
@@ -209,7 +203,7 @@ def ensemble(
     from cdp.nets.ensemble import ensemble as concatenate
     from cdp.store import save
 
-    made = concatenate(read_views(views), [name.strip() for name in models.split(",") if name.strip()])
+    made = concatenate(read_views(views), by_commas(models) or ())
     save(made, out, force=force, inputs=[views])
     if not quiet:
         typer.echo(f"{made}\nWritten to {out}.")

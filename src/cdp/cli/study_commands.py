@@ -17,6 +17,7 @@ from cdp.cli.app import (
     PlanOption,
     QuietOption,
     app,
+    by_commas,
     plain_errors,
     print_table,
 )
@@ -108,8 +109,8 @@ def _command(name: str) -> Callable[..., None]:
         if recipe.startswith("-"):
             raise InputError(f"{recipe}: name the recipe first: cdp study {name} RECIPE {recipe} … --out DIR")
         start, known = read_recipe(recipe, context.args), find_study(name)
-        options = Options(_numbers(sizes), _listed(methods), pair_recall)
-        jobs = make_jobs(known, start, out, n_seeds=seeds, variants=_listed(variants), options=options)
+        options = Options(_numbers(sizes), by_commas(methods), pair_recall)
+        jobs = make_jobs(known, start, out, n_seeds=seeds, variants=by_commas(variants), options=options)
         if plan:
             _show_plan(name, out, jobs, as_json=as_json)
         else:
@@ -124,19 +125,15 @@ for _name, _sentence in SENTENCES.items():
     )(_command(_name))
 
 
-def _listed(words: str | None) -> tuple[str, ...] | None:
-    return None if words is None else tuple(word.strip() for word in words.split(",") if word.strip())
-
-
 def _numbers(words: str | None) -> tuple[int, ...]:
     from cdp.lab.study.design import Options
 
     if words is None:
         return Options().sizes
-    for word in _listed(words) or ("",):
+    for word in by_commas(words) or ("",):
         if not re.fullmatch("[0-9]{3,12}", word) or int(word) < 100:
             raise InputError(f"--sizes {word}: a number of images, 100 or more, is needed.")
-    return tuple(int(word) for word in _listed(words) or ())
+    return tuple(int(word) for word in by_commas(words) or ())
 
 
 def _run(

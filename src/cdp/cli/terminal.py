@@ -21,7 +21,7 @@ from rich.table import Table
 
 from cdp.cli.app import print_table
 from cdp.lab.synthetic import SyntheticSplit
-from cdp.labeling.pipeline import Labeling
+from cdp.labeling.judged import Labeling
 from cdp.progress import make_bars
 from cdp.run.runner import Listener
 from cdp.run.stages import Record, Stage
@@ -83,6 +83,8 @@ def print_labeling(labeling: Labeling, results: Results, out: Path) -> None:
     recalls = [graph.recall for graph in labeling.graphs.values() if graph.recall is not None]
     if recalls:
         table.add_row("recall of the approximate graphs", f"{min(recalls):.3f} to {max(recalls):.3f}")
+    if same := labeling.same_identity_recall.values():
+        table.add_row("  among neighbors of the same identity", f"{min(same):.3f} to {max(same):.3f}")
     table.add_row("seconds", f"{sum(labeling.seconds.values()):.1f}")
     console.print(table)
     for note in labeling.notes:
@@ -272,6 +274,10 @@ class Terminal(Listener):
             f"{mark} {at:2d}/{n_stages}  {escape(f'{stage.name:<34}')} {words}", highlight=False
         )
 
+    def told(self, stage: Stage, sentence: str) -> None:  # noqa: ARG002
+        """The sentence under the stage's line."""
+        say(self.bars.console, f"         {sentence}")
+
     def clear(self) -> None:
         """Take all bars away."""
         for task in self.tasks.values():
@@ -300,6 +306,10 @@ class JsonLines(Listener):
         """A stage is done."""
         cost = {"seconds": round(record.seconds, 3), "peak_memory": record.peak_memory}
         say_line("finished", {"stage": stage.name, "fresh": fresh, "at": at, "of": n_stages, **cost})
+
+    def told(self, stage: Stage, sentence: str) -> None:
+        """A sentence of a stage that is done."""
+        say_line("told", {"stage": stage.name, "sentence": sentence})
 
 
 def say_line(event: str, about: dict[str, Any]) -> None:

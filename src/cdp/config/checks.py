@@ -28,12 +28,18 @@ def check_without_images(recipe: RunRecipe) -> None:
     for key in ("templates", "skip", "rotations"):
         if getattr(recipe.data, key):
             raise InputError(f"data.{key} is about images, and there are embeddings only: leave it out.")
+    for sentence in _needs_training(recipe, "there are embeddings only"):
+        raise InputError(sentence)
+
+
+def _needs_training(recipe: RunRecipe, why_not: str) -> Iterator[str]:
+    """What trains networks, where none is trained."""
     for key, value, none in (
         ("joint.rounds", recipe.joint.rounds, 1),
         ("train.folds", recipe.train.folds, 0),
     ):
         if value > none:
-            raise InputError(f"{key} trains networks, and there are embeddings only: set {key} = {none}.")
+            yield f"{key} trains networks, and {why_not}: set {key} = {none}."
 
 
 def member_names(recipe: RunRecipe) -> list[str]:
@@ -149,17 +155,13 @@ def _networks(recipe: RunRecipe) -> Iterator[str]:
     if recipe.base.weights and frozen_file(recipe.base.network) is not None:
         yield "base.weights is where training starts, and base.network is not trained: leave one of them out."
     if not trained_members(recipe):
-        for name, value, none in (
-            ("joint.rounds", recipe.joint.rounds, 1),
-            ("train.folds", recipe.train.folds, 0),
-        ):
-            if value > none:
-                yield f"{name} trains networks, and base and committee are frozen ones: set {name} = {none}."
+        yield from _needs_training(recipe, "base and committee are frozen ones")
 
 
 def _consensus(recipe: RunRecipe) -> Iterator[str]:
     consensus, n_members = recipe.consensus, len(recipe.committee.networks)
     folds, rounds = recipe.train.folds, recipe.joint.rounds
+    yield from _one_classifier(recipe)
     if recipe.data.images and consensus.quorum > n_members:
         yield (
             f"consensus.quorum = {consensus.quorum}: the committee has {n_members} "
@@ -197,3 +199,21 @@ def _consensus(recipe: RunRecipe) -> Iterator[str]:
             f"joint.rounds = {rounds} with train.folds = {folds}: networks of a later round have seen all labeled "
             "identities: set train.folds = 0, or joint.rounds = 1."
         )
+
+
+def _one_classifier(recipe: RunRecipe) -> Iterator[str]:
+    joint, consensus = recipe.joint, recipe.consensus
+    if not joint.one_classifier:
+        return
+    if not consensus.disjoint:
+        yield (
+            "joint.one_classifier makes labeled people negatives of all pseudo-identities, and consensus.disjoint = false says that some "
+            "are the same: set one of them otherwise."
+        )
+    for key, is_set in (
+        ("joint.labeled_share", joint.labeled_share >= 0),
+        ("joint.distill", joint.distill > 0),
+        ("consensus.soft_depth", consensus.soft_depth > 0),
+    ):
+        if is_set:
+            yield f"joint.one_classifier goes without {key}; leave one of them out."

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.engine import Engine
 from cdp.errors import InputError
-from cdp.nets.recipe import TrainingSettings
-from cdp.settings import check_settings, setting, setting_like
+from cdp.nets.recipe import JointLoss, TrainingSettings
+from cdp.settings import check_settings, setting, setting_like, share
 
 
 @dataclass(frozen=True)
@@ -75,45 +75,33 @@ class SplitSection(_Section):
     """How data.images or data.embeddings is parted; no identity is in two parts."""
 
     section: ClassVar[str] = "split"
-    labeled: float = setting(
-        1 / 11, "Labeled share of what the test parts leave.", meaning="a share", above=0, high=1
-    )
+    labeled: float = share(1 / 11, "Labeled share of what the test parts leave.", above=0)
     unlabeled_parts: int = setting(
         10, "Equal unlabeled parts made of the rest.", meaning="a number of parts", low=1
     )
     use_parts: int = setting(
         0, "How many of the unlabeled parts are used; 0 = all.", meaning="a number of parts", low=0
     )
-    validation: float = setting(
+    validation: float = share(
         -1.0,
         "Share of all images whose identities choose the bar; -1 = an eleventh where it is tuned, else none.",
-        meaning="a share",
-        low=0,
         below=1,
         also=-1,
     )
-    probes: float = setting(
+    probes: float = share(
         -1.0,
         "Share of all images: probes for evaluation; -1 = a tenth where there is no data.test or data.probes, else none.",
-        meaning="a share",
-        low=0,
         below=1,
         also=-1,
     )
-    distractors: float = setting(
+    distractors: float = share(
         -1.0,
         "Share of all images: distractors, people who are not probes; -1 = as for probes.",
-        meaning="a share",
-        low=0,
         below=1,
         also=-1,
     )
-    test_probes: float = setting(
-        0.5,
-        "Share of the identities of data.test that are probes; the others are distractors.",
-        meaning="a share",
-        above=0,
-        high=1,
+    test_probes: float = share(
+        0.5, "Share of the identities of data.test that are probes; the others are distractors.", above=0
     )
 
 
@@ -169,35 +157,11 @@ class TrainSection(_Training):
 
 
 @dataclass(frozen=True)
-class JointSection(_Training):
+class JointSection(JointLoss, _Training):
     """Stage 3: how the base is trained again on true and pseudo-labels, and the bound on all true labels."""
 
     section: ClassVar[str] = "joint"
     epochs: float = setting_like(TrainingSettings, "epochs", 8)
-    labeled_share: float = setting(
-        -1.0,
-        "Lambda, the weight of the labeled loss; -1 = the share of the labeled images.",
-        meaning="a share",
-        low=0,
-        high=1,
-        also=-1,
-    )
-    siblings: float = setting(
-        1.0,
-        "Groups that are one identity with a greater mean probability are no negatives of each other in training, e.g. 0.005 where many "
-        "identities are split; 1 = all groups are negatives, as in the paper.",
-        meaning="a probability",
-        above=0,
-        high=1,
-    )
-    distill: float = setting(
-        0.0,
-        "Distillation: weight, beside the loss of its labels, of the distance between what the base sees in an unlabeled image, "
-        "through a linear layer, and what the networks of the last round saw in it; 0 = none, as in the paper.",
-        meaning="a weight",
-        low=0,
-        high=1e3,
-    )
     rounds: int = setting(
         1,
         "How often labels are made: 1 = as in the paper; 2 or more = base and committee are trained again on the labels "

@@ -5,30 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from cdp.devices import find_accelerator
-from cdp.graph.cluster_plan import CLUSTER_SIZE, choose_plan
-from cdp.graph.clusters import find_centroids, group, nearest_clusters
+from cdp.graph.cluster_plan import Plan, choose_plan
+from cdp.graph.clusters import group, nearest_clusters
 from cdp.graph.exact import exact_graph, measure_lists
-from cdp.graph.neighbor_lists import insert_hits
-from cdp.graph.neighbor_passes import improve
-from cdp.graph.recall import find_true_neighbors
+from cdp.graph.neighbor_lists import best_of_rows, insert_hits
+from cdp.graph.neighbor_passes import cluster_order, improve
+from cdp.graph.projection import Vectors, project
+from cdp.graph.recall import TrueNeighbors, find_true_neighbors
 from cdp.kernels import kernel
 from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import FloatArray, IntArray
 
-_TILE_ENTRIES = 2**20
-_CHUNK = 64
+# Goes up when other neighbors are found than before, so that graphs that were kept are made anew.
+APPROXIMATE_VERSION = 2
+# A tile stays in the processor's cache while it is looked through.
+_TILE_ENTRIES = 2**17
+_CHUNK = 32
+# Nearest clusters first: lists are then nearly right, and few images of the others are better. No round has more clusters
+# than the last step, so that the list of who looks into which stays small.
+_ROUNDS = (1, 4, 16, 48)
 # If the plan was too hopeful, passes go on while they help, and then more clusters are looked into.
 _MOST_PASSES = 10
 _LEAST_GAIN = 0.002
-_ROUNDING = 1e-6
 
 Product: TypeAlias = Callable[[IntArray, IntArray], FloatArray]
 """From the ids of two sets of images to the table of their similarities."""
@@ -49,55 +56,131 @@ def approximate_graph(
 ) -> KnnGraph:
     """The k nearest neighbors of every image, but for a few; the graph's recall is measured on a sample.
 
-    How many clusters are looked into, and how many passes follow, is chosen beforehand as the cheapest way to the recall
-    asked for; exact search answers if none is cheaper. Images, not threads, decide what is compared with what.
+    Along how many directions images are compared, how many clusters are looked into, and how many passes follow, is chosen
+    beforehand as the cheapest way to the recall asked for; exact search answers if none is cheaper. Images, not threads,
+    decide what is compared with what.
     """
     progress(step, 0, 0)
-    n_images = embeddings.n_images
     truth = find_true_neighbors(embeddings, k, seed=seed, threads=threads, device=device)
     # The rounding of a product depends on how many threads it has.
     with threadpool_limits(limits=1, user_api="blas"):
-        centroids = find_centroids(embeddings, max(1, n_images // CLUSTER_SIZE), seed=seed, threads=threads)
-        plan = choose_plan(embeddings, truth, centroids, recall, threads=threads)
+        vectors = project(embeddings, truth.gap, seed=seed, threads=threads)
+        plan = choose_plan(embeddings, vectors, truth, recall, seed=seed, threads=threads)
     if plan is None:
         return exact_graph(embeddings, k, threads=threads, device=device, progress=progress, step=step)
-    nearest = nearest_clusters(embeddings, centroids, plan.clusters, threads=threads)
-    best = np.full((n_images, k), -np.inf, np.float32)
-    ids = np.full((n_images, k), -1, np.int32)
-
-    def look_into(first: int, last: int) -> None:
-        shared = _Looking(embeddings, device, nearest, first, last)
-        for done in _search_clusters(shared, len(centroids), best, ids, threads):
-            progress(step, int(n_images * (first + done * (last - first)) / (last + plan.passes)), n_images)
-
-    look_into(0, 1)  # its own cluster first: the list is then full, and few images of the others are better
-    look_into(1, plan.clusters)
-    fresh = ids >= 0
-    reached = truth.recall(best, _ROUNDING)
-    for _ in range(_MOST_PASSES):
-        if reached >= recall:
-            break
-        best, ids, fresh = improve(embeddings, best, ids, fresh, nearest, threads)
-        before, reached = reached, truth.recall(best, _ROUNDING)
-        if reached < recall and reached - before < _LEAST_GAIN:
-            looked = nearest.shape[1]
-            nearest = nearest_clusters(embeddings, centroids, 2 * looked, threads=threads)
-            look_into(looked, 2 * looked)
-            fresh, reached = ids >= 0, truth.recall(best, _ROUNDING)
-    similarity = measure_lists(embeddings, ids, threads)
+    searching = _Search(embeddings, vectors, truth, plan, recall, threads, device)
+    n_images = embeddings.n_images
+    for share in searching.run():
+        progress(step, int(0.99 * n_images * share), n_images)
+    neighbors = searching.lists()
+    similarity = measure_lists(embeddings, neighbors, threads, searching.order)
+    neighbors, similarity = neighbors[:, :k].copy(), similarity[:, :k].copy()
     progress(step, n_images, n_images)
-    return KnnGraph(ids, similarity, "approximate", truth.recall(similarity))
+    return KnnGraph(neighbors, similarity, "approximate", truth.recall(similarity))
+
+
+class _Search:
+    """The lists as they grow.
+
+    Images are numbered anew here, cluster by cluster, where that is no second copy of all embeddings: what is needed together
+    then lies together.
+    """
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        vectors: Vectors,
+        truth: TrueNeighbors,
+        plan: Plan,
+        recall: float,
+        threads: Workers,
+        device: str,
+    ) -> None:
+        self.embeddings, self.vectors, self.truth, self.plan = embeddings, vectors, truth, plan
+        self.recall, self.threads, self.device = recall, threads, device
+        # Where products are not quite those of the embeddings, more are kept than are asked for, and measured at the end.
+        k = truth.neighbors.shape[1]
+        self.width = (k + 1) // 2
+        is_rounded = not isinstance(vectors, Embeddings) and vectors.is_rounded
+        keep = min(k + (k + 1) // 2, embeddings.n_images - 1) if is_rounded else k
+        self.best = np.full((embeddings.n_images, keep), -np.inf, np.float32)
+        self.ids = np.full((embeddings.n_images, keep), -1, np.int32)
+        self.nearest = self._find_nearest(plan.clusters)
+        self.order = cluster_order(self.nearest)
+        self.is_moved = not isinstance(vectors, Embeddings)
+        if not isinstance(vectors, Embeddings):
+            self.vectors, self.nearest = vectors.reorder(self.order), self.nearest[self.order]
+
+    def lists(self) -> IntArray:
+        """Of every image the others in its list, by their own numbers."""
+        if not self.is_moved:
+            return self.ids
+        ids = np.empty_like(self.ids)
+        ids[self.order] = self._named(self.ids)
+        return ids
+
+    def _named(self, ids: IntArray) -> IntArray:
+        named: IntArray = np.where(ids < 0, np.int32(-1), self.order[ids])
+        return named
+
+    def run(self) -> Iterator[float]:
+        """Look into clusters, then pass, until the recall is reached; yields the share that is done, more or less."""
+        clusters, passes = self.plan.clusters, self.plan.passes
+        for looked in self._look_into(0, clusters):
+            yield looked / (clusters + 8 * passes)
+        fresh, reached = self.ids >= 0, self._reached()
+        for number in range(_MOST_PASSES):
+            if reached >= self.recall:
+                break
+            self.best, self.ids, fresh = improve(
+                self.vectors, self.best, self.ids, fresh, self.nearest, self.width, self.threads
+            )
+            yield min(1.0, (clusters + 8 * (number + 1)) / (clusters + 8 * passes))
+            before, reached = reached, self._reached()
+            if reached < self.recall and reached - before < _LEAST_GAIN:
+                looked_into = self.nearest.shape[1]
+                self.nearest = self._find_nearest(2 * looked_into)
+                for _ in self._look_into(looked_into, 2 * looked_into):
+                    yield 1.0
+                fresh, reached = self.ids >= 0, self._reached()
+
+    def _find_nearest(self, count: int) -> IntArray:
+        return nearest_clusters(self.vectors, self.plan.centroids, count, threads=self.threads)
+
+    def _reached(self) -> float:
+        rows, ids = self.truth.rows, self.ids
+        if not self.is_moved:
+            return self.truth.recall_of_lists(self.embeddings, ids[rows])
+        places = np.empty_like(self.order)
+        places[self.order] = np.arange(len(places), dtype=np.int32)
+        return self.truth.recall_of_lists(self.embeddings, self._named(ids[places[rows]]))
+
+    def _look_into(self, first: int, last: int) -> Iterator[float]:
+        """Every image looks into its first-th to last-th nearest clusters; yields how many of them are done."""
+        looking = _Looking(self.vectors, self.device)
+        if isinstance(self.threads, int):
+            looking.product  # noqa: B018 (made once, before threads want it)
+        for start, stop in _rounds(first, last):
+            clusters = _clusters(self.nearest, start, stop, len(self.plan.centroids), self.best)
+            search = search_homes if start == 0 else search_visits
+            for share in search(looking, clusters, self.best, self.ids, self.threads):
+                yield start + share * (stop - start)
+
+
+def _rounds(first: int, last: int) -> list[tuple[int, int]]:
+    """first..last cut into rounds: 0..1, 1..4, 4..16, 16..48, 48..80 and so on."""
+    step = _ROUNDS[-1] - _ROUNDS[-2]
+    bounds = [*_ROUNDS, *range(_ROUNDS[-1] + step, last, step)]
+    inside = [first, *(bound for bound in bounds if first < bound < last), last]
+    return list(pairwise(inside))
 
 
 @dataclass(frozen=True, eq=False)
 class _Looking:
-    """Every image looks into its first-th to last-th nearest clusters."""
+    """What is compared, and where."""
 
-    embeddings: Embeddings
+    vectors: Vectors
     device: str
-    nearest: IntArray
-    first: int
-    last: int
 
     @cached_property
     def product(self) -> Product:
@@ -106,44 +189,78 @@ class _Looking:
         if accelerator is not None:
             from cdp.graph.tiles_torch import make_product
 
-            return make_product(self.embeddings, accelerator)
-        return partial(_multiply, self.embeddings)
+            return make_product(self.vectors, accelerator)
+        return partial(_multiply, self.vectors)
 
 
 @dataclass(frozen=True, eq=False)
 class _Cluster:
     """A cluster: the images at home in it, those that look into it, and the least similarity that counts for each."""
 
-    number: int
     gallery: IntArray
     visitors: IntArray
     gallery_bars: FloatArray
     visitor_bars: FloatArray
 
 
-def _search_clusters(
-    looking: _Looking, n_clusters: int, best: FloatArray, ids: IntArray, threads: Workers
-) -> Iterator[float]:
-    """Compare every image with the images at home in the clusters that it looks into, for the lists of both.
+def _clusters(
+    nearest: IntArray, first: int, last: int, n_clusters: int, best: FloatArray
+) -> tuple[int, Iterator[_Cluster]]:
+    """How many clusters there are, and each when its turn comes.
 
-    Yields the share of clusters that are done. A bar that is out of date lets too many pass, never too few, and lists do not
-    depend on the order in which they are filled.
+    A bar that is out of date lets too many pass, never too few; lists take what is better than their last one at the time.
     """
-    nearest, first, last = looking.nearest, looking.first, looking.last
-    home, home_bounds = group(np.ascontiguousarray(nearest[:, 0]), n_clusters)
-    visits, visit_bounds = group(nearest[:, first:last].ravel(), n_clusters)
+    home, home_bounds = group(np.ascontiguousarray(nearest[:, 0], np.int32), n_clusters)
+    visits, visit_bounds = home, np.zeros_like(home_bounds)
+    if first > 0:
+        visits, visit_bounds = group(nearest[:, first:last].ravel().astype(np.int32), n_clusters)
 
     def clusters() -> Iterator[_Cluster]:
         for number in range(n_clusters):
             gallery = home[home_bounds[number] : home_bounds[number + 1]]
-            visitors = visits[visit_bounds[number] : visit_bounds[number + 1]] // (last - first)
-            yield _Cluster(number, gallery, visitors, best[gallery, -1], best[visitors, -1])
+            visitors = visits[visit_bounds[number] : visit_bounds[number + 1]] // max(1, last - first)
+            yield _Cluster(gallery, visitors, best[gallery, -1], best[visitors, -1])
 
-    if isinstance(threads, int):
-        looking.product  # noqa: B018 (made once, before threads want it)
-    for done, found in enumerate(map_shared(_look_into, looking, clusters(), threads), 1):
+    return n_clusters, clusters()
+
+
+def search_homes(
+    looking: _Looking,
+    clusters: tuple[int, Iterator[_Cluster]],
+    best: FloatArray,
+    ids: IntArray,
+    threads: Workers,
+) -> Iterator[float]:
+    """Fill the lists, which are empty, with the best of every image's own cluster; yields the share that is done."""
+    n_clusters, each = clusters
+    for done, (images, similarity, others) in enumerate(
+        map_shared(_look_at_home, (looking, best.shape[1]), each, threads), 1
+    ):
+        best[images], ids[images] = similarity, others
+        yield done / n_clusters
+
+
+def _look_at_home(shared: tuple[_Looking, int], cluster: _Cluster) -> tuple[IntArray, FloatArray, IntArray]:
+    looking, keep = shared
+    images = cluster.gallery
+    return images, *best_of_rows(looking.product(images, images), images, keep)
+
+
+def search_visits(
+    looking: _Looking,
+    clusters: tuple[int, Iterator[_Cluster]],
+    best: FloatArray,
+    ids: IntArray,
+    threads: Workers,
+) -> Iterator[float]:
+    """Compare every image with those at home in the clusters that it looks into, for the lists of both.
+
+    Yields the share of clusters that are done.
+    """
+    n_clusters, each = clusters
+    for done, found in enumerate(map_shared(_look_into, looking, each, threads), 1):
         for hits in found:
-            insert_hits(*hits, best, ids, first > 1)
+            insert_hits(*hits, best, ids)
         yield done / n_clusters
 
 
@@ -158,10 +275,6 @@ def _look_into(looking: _Looking, cluster: _Cluster) -> list[Hits]:
             cluster.visitor_bars[start:stop],
             cluster.gallery,
             cluster.gallery_bars,
-            cluster.number,
-            looking.nearest,
-            looking.first,
-            looking.last,
         )
         for start, stop in spans(len(cluster.visitors), max(1, _TILE_ENTRIES // len(cluster.gallery)))
     ]
@@ -169,64 +282,46 @@ def _look_into(looking: _Looking, cluster: _Cluster) -> list[Hits]:
 
 @kernel
 def _find_hits(
-    tile: FloatArray,
-    queries: IntArray,
-    query_bars: FloatArray,
-    gallery: IntArray,
-    bars: FloatArray,
-    cluster: int,
-    nearest: IntArray,
-    first: int,
-    last: int,
+    tile: FloatArray, queries: IntArray, query_bars: FloatArray, gallery: IntArray, bars: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Pairs of a tile that are good enough for the list of one of the two; each pair of images occurs in one tile only."""
+    """Pairs of a tile that are good enough for the list of one of the two."""
     width = len(gallery)
     rows = np.empty(2 * tile.size, np.int32)
     images = np.empty(2 * tile.size, np.int32)
     values = np.empty(2 * tile.size, np.float32)
+    is_hit = np.empty(width, np.uint8)
     n_hits = 0
     for query in range(len(queries)):
         image = queries[query]
         bar = query_bars[query]
         line = tile[query]
+        # By itself, so that the processor compares many at a time; nearly always none of a chunk is good enough.
+        for column in range(width):
+            is_hit[column] = np.uint8(line[column] >= bar) | np.uint8(line[column] >= bars[column])
+        any_hit = np.uint8(0)
+        for column in range(width):
+            any_hit |= is_hit[column]
+        if any_hit == 0:
+            continue
         for start in range(0, width, _CHUNK):
-            if start + _CHUNK <= width:
-                chunk = line[start : start + _CHUNK]
-                others = bars[start : start + _CHUNK]
-                hits = np.int32(0)
-                for column in range(_CHUNK):
-                    hits |= np.int32(chunk[column] >= bar) | np.int32(chunk[column] >= others[column])
-                if hits == 0:
-                    continue
-            for column in range(start, min(start + _CHUNK, width)):
+            stop = min(start + _CHUNK, width)
+            hits = np.uint8(0)
+            for column in range(start, stop):
+                hits |= is_hit[column]
+            if hits == 0:
+                continue
+            for column in range(start, stop):
                 value = line[column]
-                if value < bar and value < bars[column]:
-                    continue
-                other = gallery[column]
-                if _is_elsewhere(image, other, cluster, nearest, first, last):
-                    continue
                 if value >= bar:
-                    rows[n_hits], images[n_hits], values[n_hits] = image, other, value
+                    rows[n_hits], images[n_hits], values[n_hits] = image, gallery[column], value
                     n_hits += 1
                 if value >= bars[column]:
-                    rows[n_hits], images[n_hits], values[n_hits] = other, image, value
+                    rows[n_hits], images[n_hits], values[n_hits] = gallery[column], image, value
                     n_hits += 1
     # Copies: a view of the few that were found would keep the memory of all that might have been.
     return rows[:n_hits].copy(), images[:n_hits].copy(), values[:n_hits].copy()
 
 
-@kernel
-def _is_elsewhere(image: int, other: int, cluster: int, nearest: IntArray, first: int, last: int) -> bool:
-    """Whether a pair is left to another tile: `other` looks into the cluster of `image` as well, and did so or will.
-
-    `cluster` is that of `other`; inside it, the image with the lower id counts as the one that looks.
-    """
-    home = nearest[image, 0]
-    if home == cluster:
-        return image >= other
-    return home in nearest[other, : first if home > cluster else last]
-
-
-def _multiply(embeddings: Embeddings, queries: IntArray, gallery: IntArray) -> FloatArray:
-    tile: FloatArray = embeddings.take(queries) @ embeddings.take(gallery).T
+def _multiply(vectors: Vectors, queries: IntArray, gallery: IntArray) -> FloatArray:
+    tile: FloatArray = vectors.take(queries) @ vectors.take(gallery).T
     return tile

@@ -4,79 +4,115 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from cdp.graph.clusters import Centroids, nearest_clusters
+from cdp.graph.clusters import Centroids, find_centroids, nearest_clusters
+from cdp.graph.projection import Vectors
 from cdp.graph.recall import TrueNeighbors
 from cdp.parallel import Workers
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray
 
-CLUSTER_SIZE = 100
-# The second ones are tried if none of the first is enough: to look at them costs more.
-_CLUSTERS = ((2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32), (40, 48, 64, 80, 96, 128))
+# Images per cluster, and how many clusters are looked into. Many small ones are best where neighbors are in few of them;
+# where they are in many, fewer and larger ones are looked through faster. The second are tried if the first are not enough.
+LAYOUTS = (
+    (100, (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32)),
+    (250, (40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 512)),
+)
 _PASSES = (0, 1, 2, 3)
 # Passes miss more than the neighbors of a sample among themselves tell, by this factor (measured).
 _MISSED_BY_PASSES = 1.45
-# Nanoseconds on one core of a common processor; only their ratios matter. One multiplication and addition in a product, and
-# what an image costs besides: for every cluster it looks into, in every pass, and before and after all.
+# What fewer directions lose beside it (measured).
+_LOST_BY_PROJECTION = 0.003
+# Nanoseconds on one core of a common processor; only their ratios matter. One multiplication and addition in a product, one
+# similarity that is looked at, a cluster that an image looks into, a neighbor's neighbor in a pass, and what is before and after
+# all.
 _PER_PRODUCT = 0.024
-_PER_CLUSTER = 2000
-_PER_PASS = 7000
-_BEFORE = 22000
+_PER_ENTRY = 0.6
+_PER_CLUSTER = 400
+_PER_HOP = 30
+_BEFORE = 20000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """How many clusters every image looks into, how many passes follow, and the recall to expect."""
+    """How many of which clusters every image looks into, how many passes follow, and the recall to expect."""
 
+    centroids: Centroids
     clusters: int
     passes: int
     recall: float
 
 
 def choose_plan(
-    embeddings: Embeddings, truth: TrueNeighbors, centroids: Centroids, recall: float, *, threads: Workers
+    embeddings: Embeddings,
+    vectors: Vectors,
+    truth: TrueNeighbors,
+    recall: float,
+    *,
+    seed: int,
+    threads: Workers,
 ) -> Plan | None:
-    """The cheapest plan that reaches the recall on a sample; None if exact search is cheaper than all that do."""
-    for choice in _CLUSTERS:
-        counts = [count for count in choice if count <= len(centroids)]
+    """The cheapest plan that reaches the recall on a sample; None if exact search is cheaper than all that do.
+
+    Args:
+        embeddings: all images.
+        vectors: what is compared.
+        truth: the sample.
+        recall: to reach.
+        seed: of the clusters.
+        threads: 0 = all cores; or a pool.
+    """
+    limit, k = _exact_cost(embeddings), truth.neighbors.shape[1]
+    for size, choice in LAYOUTS:
+        n_clusters = max(1, embeddings.n_images // size)
+        counts = [count for count in choice if count <= n_clusters]
+        if not counts or _cost(vectors, size, counts[0], 0, k) > limit:
+            continue
+        centroids = find_centroids(vectors, n_clusters, seed=seed, threads=threads)
+        counts = [count for count in counts if count <= len(centroids)]
         affordable = [
-            plan
-            for plan in _predict(embeddings, truth, centroids, counts, threads)
-            if plan.recall >= recall and _cost(embeddings, plan) < _exact_cost(embeddings)
+            (cost, plan)
+            for plan in _predict(embeddings, vectors, truth, centroids, counts, threads)
+            if plan.recall >= recall and (cost := _cost(vectors, size, plan.clusters, plan.passes, k)) < limit
         ]
         if affordable:
-            return min(affordable, key=partial(_cost, embeddings))
+            return min(affordable, key=lambda priced: priced[0])[1]
     return None
 
 
 def _predict(
     embeddings: Embeddings,
+    vectors: Vectors,
     truth: TrueNeighbors,
     centroids: Centroids,
     counts: Sequence[int],
     threads: Workers,
 ) -> list[Plan]:
     """All plans with so many clusters, with the share of the sample's true neighbors that each would find."""
-    if not counts or _cost(embeddings, Plan(counts[0], 0, 0.0)) > _exact_cost(embeddings):
+    if not counts:
         return []
-    near, nearer, rank = _neighborhoods(embeddings, truth, centroids, counts[-1], threads)
+    near, nearer, rank = _neighborhoods(embeddings, vectors, truth, centroids, counts[-1], threads)
+    lost = 0.0 if isinstance(vectors, Embeddings) or not vectors.is_rounded else _LOST_BY_PROJECTION
     plans = []
     for count in counts:
         linked = near & ((rank < count) | (rank < count).transpose(0, 2, 1))
         for passes in _PASSES:
             missed = (1 - float(linked[:, 0, 1:].mean())) * (_MISSED_BY_PASSES if passes else 1)
-            plans.append(Plan(count, passes, 1 - missed))
+            plans.append(Plan(centroids, count, passes, 1 - missed - lost))
             hop = (linked & nearer).astype(np.float32)
             linked |= near & (np.matmul(hop, hop) > 0)
     return plans
 
 
 def _neighborhoods(
-    embeddings: Embeddings, truth: TrueNeighbors, centroids: Centroids, count: int, threads: Workers
+    embeddings: Embeddings,
+    vectors: Vectors,
+    truth: TrueNeighbors,
+    centroids: Centroids,
+    count: int,
+    threads: Workers,
 ) -> tuple[BoolArray, BoolArray, AnyArray]:
     """For every image of the sample with its k neighbors: which of them are near one another, and by which cluster.
 
@@ -87,22 +123,23 @@ def _neighborhoods(
     """
     k = truth.neighbors.shape[1]
     images = np.concatenate([truth.rows[:, None], truth.neighbors], axis=1)
-    clusters = nearest_clusters(embeddings, centroids, count, rows=images.ravel(), threads=threads)
+    clusters = nearest_clusters(vectors, centroids, count, rows=images.ravel(), threads=threads)
     clusters = clusters.reshape(*images.shape, count)
     rank = np.full((*images.shape, images.shape[1]), count, np.int16)
     for place in reversed(range(count)):
         rank[clusters[:, :, None, place] == clusters[:, None, :, 0]] = place
     similarity = np.empty(rank.shape, np.float32)
     for row in range(len(images)):
-        vectors = embeddings.take(images[row])
-        np.matmul(vectors, vectors.T, out=similarity[row])
+        around = embeddings.take(images[row])
+        np.matmul(around, around.T, out=similarity[row])
     far, farther = (truth.similarity[:, place - 1, None, None] - 1e-6 for place in (k, (3 * k + 3) // 4))
     return similarity >= far, similarity >= farther, rank
 
 
-def _cost(embeddings: Embeddings, plan: Plan) -> float:
-    per_cluster = _PER_CLUSTER + _PER_PRODUCT * CLUSTER_SIZE * embeddings.dimensions
-    return _BEFORE + per_cluster * plan.clusters + _PER_PASS * plan.passes
+def _cost(vectors: Vectors, size: int, clusters: int, passes: int, k: int) -> float:
+    """Nanoseconds per image."""
+    per_cluster = _PER_CLUSTER + size * (_PER_ENTRY + _PER_PRODUCT * vectors.dimensions)
+    return _BEFORE + per_cluster * clusters + _PER_HOP * (k + 1) ** 2 * passes
 
 
 def _exact_cost(embeddings: Embeddings) -> float:

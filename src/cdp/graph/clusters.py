@@ -8,17 +8,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cdp.graph.neighbor_lists import best_columns, insert_visitors
+from cdp.graph.neighbor_lists import best_columns, insert_visitors, roughly_best_columns
+from cdp.graph.projection import Vectors
 from cdp.kernels import kernel
 from cdp.parallel import Workers, map_shared, spans
-from cdp.types import Embeddings
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 _SAMPLE_PER_CLUSTER = 16
 _ITERATIONS = 5
 # The clusters of an image are looked for in so many cells; twice as many find hardly more.
 _CELLS_SEARCHED = 6
+# Past so many nearest clusters, all are looked at.
+_FEW = 32
 _BLOCK_ROWS = 8192
+_WIDE_ROWS = 1024
 
 Rows = npt.NDArray[np.integer[Any]]
 
@@ -41,11 +44,11 @@ class Centroids:
         return len(self.vectors)
 
 
-def find_centroids(embeddings: Embeddings, n_clusters: int, *, seed: int, threads: Workers) -> Centroids:
+def find_centroids(vectors: Vectors, n_clusters: int, *, seed: int, threads: Workers) -> Centroids:
     """About n_clusters centers of clusters of similar size: k-means on a sample, in cells and then inside each."""
     generator = np.random.default_rng(seed)
-    n_sample = min(embeddings.n_images, _SAMPLE_PER_CLUSTER * n_clusters)
-    sample = embeddings.take(np.sort(generator.choice(embeddings.n_images, n_sample, replace=False)))
+    n_sample = min(vectors.n_images, _SAMPLE_PER_CLUSTER * n_clusters)
+    sample = vectors.take(np.sort(generator.choice(vectors.n_images, n_sample, replace=False)))
     cells = _k_means(sample, round(np.sqrt(n_clusters)), generator)
     order, bounds = group(_nearest(sample, cells), len(cells))
     used = np.flatnonzero(np.diff(bounds)).tolist()
@@ -63,42 +66,46 @@ def _split_cell(shared: tuple[float, int], cell_and_rows: tuple[int, FloatArray]
 
 
 def nearest_clusters(
-    embeddings: Embeddings,
+    vectors: Vectors,
     centroids: Centroids,
     count: int,
     *,
     rows: Rows | None = None,
     threads: Workers = 0,
 ) -> IntArray:
-    """The clusters with the most similar centers to each image, or to some of them: best first, int32 (n, count).
+    """The clusters with the most similar centers to each image, or to some of them: best first, (n, count).
 
-    -1 where the cells searched have fewer.
+    Many are only roughly in order but for the first. -1 where the cells searched have fewer. Short integers, as there may be
+    hundreds for each of millions of images.
     """
-    n_rows = embeddings.n_images if rows is None else len(rows)
-    nearest = np.full((n_rows, count), -1, np.int32)
+    n_rows = vectors.n_images if rows is None else len(rows)
+    nearest = np.full((n_rows, count), -1, np.int16 if len(centroids) < 2**15 else np.int32)
 
-    cut = spans(n_rows, _BLOCK_ROWS)
+    cut = spans(n_rows, _BLOCK_ROWS if count <= _FEW else _WIDE_ROWS)
     blocks = (span if rows is None else rows[slice(*span)] for span in cut)
-    shared = (embeddings, centroids, count)
+    shared = (vectors, centroids, count)
     for (start, stop), found in zip(cut, map_shared(_assign, shared, blocks, threads), strict=True):
         nearest[start:stop] = found
     return nearest
 
 
-def _assign(shared: tuple[Embeddings, Centroids, int], block: tuple[int, int] | Rows) -> IntArray:
+def _assign(shared: tuple[Vectors, Centroids, int], block: tuple[int, int] | Rows) -> IntArray:
     """The nearest clusters of some images, given by their span or one by one."""
-    embeddings, centroids, count = shared
-    vectors = embeddings.block(*block) if isinstance(block, tuple) else embeddings.take(block)
+    vectors, centroids, count = shared
+    queries = vectors.block(*block) if isinstance(block, tuple) else vectors.take(block)
+    nearest = np.full((len(queries), count), -1, np.int32)
+    if count > _FEW:
+        roughly_best_columns(queries @ centroids.vectors.T, nearest)
+        return nearest
     n_cells = min(_CELLS_SEARCHED, len(centroids.cells))
-    cells = np.empty((len(vectors), n_cells), np.int32)
-    best_columns(vectors @ centroids.cells.T, cells)
+    cells = np.empty((len(queries), n_cells), np.int32)
+    best_columns(queries @ centroids.cells.T, cells)
     order, bounds = group(cells.ravel(), len(centroids.cells))
-    similarity = np.full((len(vectors), count), -np.inf, np.float32)
-    nearest = np.full((len(vectors), count), -1, np.int32)
+    similarity = np.full((len(queries), count), -np.inf, np.float32)
     for cell in np.flatnonzero(np.diff(bounds)):
         visitors = order[bounds[cell] : bounds[cell + 1]] // n_cells
         start, stop = centroids.ends[cell], centroids.ends[cell + 1]
-        tile = vectors[visitors] @ centroids.vectors[start:stop].T
+        tile = np.take(queries, visitors, axis=0) @ centroids.vectors[start:stop].T
         insert_visitors(tile, visitors, start, similarity, nearest)
     return nearest
 

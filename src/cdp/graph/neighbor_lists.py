@@ -9,6 +9,7 @@ from cdp.types.arrays import FloatArray, IntArray
 
 # So many entries are looked at together, eight at a time by the processor: nearly always none of them is good enough.
 _CHUNK = 64
+_BINS = 2048
 
 
 @kernel
@@ -165,13 +166,27 @@ def insert_in_order(best: FloatArray, ids: IntArray, value: float, image: int) -
 
 @kernel
 def insert_hits(
-    rows: IntArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray, may_be_there: bool
+    rows: IntArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray
 ) -> None:
-    """Put images into the lists of rows, one per entry."""
+    """Put images into the lists of rows, one per entry, unless they are there."""
+    last = best.shape[1] - 1
     for hit in range(len(rows)):
         row = rows[hit]
-        if not (may_be_there and images[hit] in ids[row]):
+        if values[hit] >= best[row, last] and images[hit] not in ids[row]:
             insert_in_order(best[row], ids[row], values[hit], images[hit])
+
+
+@kernel
+def best_of_rows(tile: FloatArray, images: IntArray, keep: int) -> tuple[FloatArray, IntArray]:
+    """Lists of the best entries of every row of a square tile, all images with themselves; ascending ids, so ties by id."""
+    n_images = len(images)
+    best = np.full((n_images, keep), -np.inf, np.float32)
+    ids = np.full((n_images, keep), -1, np.int32)
+    for row in range(n_images):
+        for column in range(n_images):
+            if column != row and tile[row, column] > best[row, keep - 1]:
+                insert(best[row], ids[row], tile[row, column], images[column])
+    return best, ids
 
 
 @kernel
@@ -197,3 +212,37 @@ def insert_visitors(tile: FloatArray, rows: IntArray, offset: int, best: FloatAr
         for column in range(len(line)):
             if line[column] > best[row, last]:
                 insert(best[row], ids[row], line[column], offset + column)
+
+
+@kernel
+def roughly_best_columns(tile: FloatArray, best: IntArray) -> None:
+    """The columns of a row's largest entries, the largest first and the others in order but for what lies within 0.001.
+
+    Entries lie in -1..1. Where some of equal ones are too many, the first are kept; -1 where a row is shorter. Time does not
+    depend on how many are kept.
+    """
+    n_columns = tile.shape[1]
+    count = min(best.shape[1], n_columns)
+    bins = np.empty(n_columns, np.int32)
+    ends = np.empty(_BINS + 1, np.int32)
+    for row in range(tile.shape[0]):
+        line = tile[row]
+        ends[:] = 0
+        first = 0
+        for column in range(n_columns):
+            place = min(max(int((np.float32(1) - line[column]) * np.float32(_BINS / 2)), 0), _BINS - 1)
+            bins[column] = place
+            ends[place + 1] += 1
+            if line[column] > line[first]:
+                first = column
+        for place in range(_BINS):
+            ends[place + 1] += ends[place]
+        for column in range(n_columns):
+            slot = ends[bins[column]]
+            if slot < count:
+                best[row, slot] = column
+                ends[bins[column]] += 1
+                if column == first:
+                    best[row, slot] = best[row, 0]
+                    best[row, 0] = column
+        best[row, 0] = first

@@ -6,71 +6,81 @@ import numpy as np
 
 from cdp.graph.clusters import group
 from cdp.graph.neighbor_lists import insert_in_order
+from cdp.graph.projection import Vectors
 from cdp.kernels import kernel, sum_kernel
 from cdp.parallel import Workers, map_shared, spans
-from cdp.types import Embeddings
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
 _BLOCK_ROWS = 1024
+# To see whether two images met in one of so many clusters costs less than to compare them again.
+_CLUSTERS_SEEN = 8
 
 
 def improve(
-    embeddings: Embeddings,
+    vectors: Vectors,
     best: FloatArray,
     ids: IntArray,
     fresh: BoolArray,
     nearest: IntArray,
+    width: int,
     threads: Workers,
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """The lists after one pass, and which of their entries are new.
 
-    Every image looks at the neighbors of its neighbors: a neighbor is one of the better half of its list, or an image that
-    has it in the better half of its own. All look at the lists as they were before the pass, so neither order nor threads
-    matter. Pairs that were compared before, in a cluster or by way of entries that are not new, are left out.
+    Every image looks at the neighbors of its neighbors: a neighbor is one of the first in its list, or an image that has it
+    among the first of its own. All look at the lists as they were before the pass, so neither order nor threads
+    matter. Pairs that were compared before, in one of the
+    nearest clusters or by way of entries that are not new, are left out.
 
     Args:
-        embeddings: all images.
+        vectors: of all images.
         best: similarities (n, k), best first.
         ids: the images they belong to, -1 where there are fewer.
         fresh: entries that came with the last pass, or all before the first.
         nearest: the clusters that every image looked into, its own first.
+        width: how many of the first in a list lead on.
         threads: 0 = all cores; or a pool.
     """
-    near, is_fresh = _both_directions(ids, fresh, (ids.shape[1] + 1) // 2)
+    near, is_fresh = _both_directions(ids, fresh, width)
     improved, found, entered = best.copy(), ids.copy(), np.zeros_like(fresh)
-    order, _ = group(
-        np.ascontiguousarray(nearest[:, 0]), int(nearest[:, 0].max()) + 1
-    )  # so that blocks share candidates
+    nearest = nearest[:, :_CLUSTERS_SEEN].astype(np.int32)
+    order = cluster_order(nearest)  # so that blocks share candidates
 
     blocks = [order[slice(*span)] for span in spans(len(order), _BLOCK_ROWS)]
-    shared = (embeddings, best, ids, near, is_fresh, nearest)
+    shared = (vectors, best, ids, near, is_fresh, nearest)
     for rows, lists in zip(blocks, map_shared(_search, shared, blocks, threads), strict=True):
         improved[rows], found[rows], entered[rows] = lists
     return improved, found, entered
 
 
+def cluster_order(nearest: IntArray) -> IntArray:
+    """All images, those at home in one cluster together."""
+    home = np.ascontiguousarray(nearest[:, 0], np.int32)
+    return group(home, int(home.max()) + 1)[0]
+
+
 def _search(
-    shared: tuple[Embeddings, FloatArray, IntArray, IntArray, BoolArray, IntArray], rows: IntArray
+    shared: tuple[Vectors, FloatArray, IntArray, IntArray, BoolArray, IntArray], rows: IntArray
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """The lists of some images after the pass, and which of their entries are new."""
-    embeddings, best, ids, near, is_fresh, nearest = shared
+    vectors, best, ids, near, is_fresh, nearest = shared
     starts, images = _collect(rows, ids, near, is_fresh, nearest)
-    values = _measure(embeddings, rows, starts, images)
+    values = _measure(vectors, rows, starts, images)
     improved, found = best[rows], ids[rows]
     entered = np.zeros(found.shape, np.bool_)
     _insert(starts, images, values, improved, found, entered)
     return improved, found, entered
 
 
-def _measure(embeddings: Embeddings, rows: IntArray, starts: LongArray, images: IntArray) -> FloatArray:
+def _measure(vectors: Vectors, rows: IntArray, starts: LongArray, images: IntArray) -> FloatArray:
     """Similarities of rows[i] and images[starts[i]:starts[i + 1]]."""
     values = np.empty(len(images), np.float32)
-    if embeddings.source.dtype == np.float32:
-        _dots(embeddings.source, embeddings.scale, rows, starts, images, values)
+    if vectors.source.dtype == np.float32:
+        _dots(vectors.source, vectors.scale, rows, starts, images, values)
         return values
     needed, places = np.unique(np.concatenate([rows, images]), return_inverse=True)
     of_rows, of_images = np.split(places.astype(np.int32), [len(rows)])
-    _dots(embeddings.take(needed), np.ones(len(needed)), of_rows, starts, of_images, values)
+    _dots(vectors.take(needed), np.ones(len(needed)), of_rows, starts, of_images, values)
     return values
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.graph.exact import search_rows
+from cdp.graph.exact import measure_lists_of, search_rows
 from cdp.parallel import Workers
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import FloatArray, IntArray
+from cdp.types.arrays import FloatArray, IntArray, LongArray
 
-SAMPLE_ROWS = 1000
+SAMPLE_ROWS = 500
+_SAME_IDENTITY_ROWS = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,19 +23,29 @@ class TrueNeighbors:
         rows: the images, ascending.
         neighbors: int32 (len(rows), k).
         similarity: float32 (len(rows), k).
+        gap: how much less similar than the k-th neighbor the one half as far behind it is, in the median.
     """
 
     rows: IntArray
     neighbors: IntArray
     similarity: FloatArray
+    gap: float
 
-    def recall(self, similarity: FloatArray, tolerance: float = 0.0) -> float:
+    def recall(self, similarity: FloatArray) -> float:
         """Share of them in lists with these similarities, (n, k) of all images.
 
         A neighbor counts as found if it is at least as similar as the k-th true one: ties are not mistakes.
         """
+        return self._share(similarity[self.rows])
+
+    def recall_of_lists(self, embeddings: Embeddings, ids: IntArray) -> float:
+        """The same for the lists of these images, (len(rows), k or more), that are not measured yet."""
+        _, similarity = measure_lists_of(embeddings, self.rows, ids)
+        return self._share(similarity)
+
+    def _share(self, similarity: FloatArray) -> float:
         k = self.similarity.shape[1]
-        return float(np.mean(similarity[self.rows, :k] >= self.similarity[:, -1:] - tolerance))
+        return float(np.mean(similarity[:, :k] >= self.similarity[:, -1:]))
 
 
 def find_true_neighbors(
@@ -44,7 +55,38 @@ def find_true_neighbors(
     size = min(SAMPLE_ROWS, embeddings.n_images)
     drawn = np.random.default_rng(seed).choice(embeddings.n_images, size, replace=False)
     rows: IntArray = np.sort(drawn).astype(np.int32)
-    return TrueNeighbors(rows, *search_rows(embeddings, rows, k, threads=threads, device=device))
+    wider = min(k + (k + 1) // 2, embeddings.n_images - 1)
+    neighbors, similarity = search_rows(embeddings, rows, wider, threads=threads, device=device)
+    gap = float(np.median(similarity[:, k - 1] - similarity[:, -1]))
+    return TrueNeighbors(rows, neighbors[:, :k], similarity[:, :k], gap)
+
+
+def measure_same_identity_recall(
+    embeddings: Embeddings,
+    graph: KnnGraph,
+    identities: LongArray,
+    *,
+    seed: int = 0,
+    threads: Workers = 0,
+    device: str = "auto",
+) -> float | None:
+    """Of the true k nearest neighbors that show the same identity, the share that the graph has; None if there are none.
+
+    On a random sample of the images whose identities are known (0 or more) and shared.
+    """
+    known = np.flatnonzero(identities >= 0)
+    _, number, count = np.unique(identities[known], return_inverse=True, return_counts=True)
+    shared = known[count[number] > 1]
+    drawn = np.random.default_rng((seed, 1)).choice(
+        shared, min(_SAME_IDENTITY_ROWS, len(shared)), replace=False
+    )
+    rows: IntArray = np.sort(drawn).astype(np.int32)
+    if len(rows) == 0:
+        return None
+    neighbors, _ = search_rows(embeddings, rows, graph.k, threads=threads, device=device)
+    is_same = identities[neighbors] == identities[rows][:, None]
+    is_found = (neighbors[:, :, None] == graph.neighbors[rows][:, None, :]).any(axis=2)
+    return float(is_found[is_same].mean()) if is_same.any() else None
 
 
 def measure_recall(

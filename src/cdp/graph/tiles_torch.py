@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cdp.graph.exact import BLOCK_ROWS, Candidates, CandidateSearch, pairs_of_blocks
+from cdp.graph.projection import Vectors
 from cdp.parallel import spans
 from cdp.progress import Progress
 from cdp.types import Embeddings
@@ -69,7 +70,7 @@ def join_blocks(
     return best.cpu().numpy(), ids.to(torch.int32).cpu().numpy()
 
 
-def make_product(embeddings: Embeddings, device: torch.device) -> Callable[[IntArray, IntArray], FloatArray]:
+def make_product(embeddings: Vectors, device: torch.device) -> Callable[[IntArray, IntArray], FloatArray]:
     """From the ids of two sets of images to the table of their similarities, computed on the device."""
     resident = _resident_blocks(embeddings, device)
     everything = None if resident is None else torch.cat(resident)
@@ -99,7 +100,7 @@ def _empty_lists(n_rows: int, keep: int, device: torch.device) -> tuple[Tensor, 
     return best, torch.full((n_rows, keep), -1, dtype=torch.int64, device=device)
 
 
-def _resident_blocks(embeddings: Embeddings, device: torch.device) -> list[Tensor] | None:
+def _resident_blocks(embeddings: Vectors, device: torch.device) -> list[Tensor] | None:
     """All blocks on the device, or None if they would take more than a quarter of its free memory."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _FREE_BYTES
     if 4 * embeddings.n_images * embeddings.dimensions > free // 4:
@@ -107,5 +108,5 @@ def _resident_blocks(embeddings: Embeddings, device: torch.device) -> list[Tenso
     return [_send(embeddings, span, device) for span in spans(embeddings.n_images, BLOCK_ROWS)]
 
 
-def _send(embeddings: Embeddings, span: tuple[int, int], device: torch.device) -> Tensor:
+def _send(embeddings: Vectors, span: tuple[int, int], device: torch.device) -> Tensor:
     return torch.from_numpy(embeddings.block(*span)).to(device)

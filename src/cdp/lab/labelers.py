@@ -20,6 +20,7 @@ from cdp.labeling.output import write_tables
 from cdp.labeling.pipeline import label
 from cdp.labeling.tuning import best_of, measure_point
 from cdp.labeling.workspace import find_graphs
+from cdp.report.survey import majorities
 from cdp.run.labeling import (
     LabelSettings,
     label_images,
@@ -158,7 +159,11 @@ def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistak
     if mistakes in ("mixtures", "all"):
         group = np.unique(np.stack([group, known], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     if mistakes in ("splits", "all"):
-        group = np.unique(_majority(group, known)[group], return_inverse=True)[1]
+        n_groups = int(group.max(initial=-1)) + 1
+        majority = majorities(group, known, n_groups)
+        # A group of unknown images only has a number of its own.
+        alone = known.max(initial=-1) + 1 + np.arange(n_groups)
+        group = np.unique(np.where(majority < 0, alone, majority)[group], return_inverse=True)[1]
     single = labeled[np.bincount(group)[group] < 2]
     corrected = np.full(labels.n_images, -1, np.int64)
     corrected[labeled] = group
@@ -166,21 +171,6 @@ def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistak
     fate, confidence = labels.fate.copy(), labels.confidence.copy()
     fate[single], confidence[single] = Fate.ISOLATED, 0
     return Labels(number_by_first_appearance(corrected), fate, confidence)
-
-
-def _majority(group: LongArray, known: LongArray) -> LongArray:
-    """The most frequent identity of every group, of equally frequent ones the smallest.
-
-    A group of unknown images only has a number of its own.
-    """
-    n_groups = int(group.max(initial=-1)) + 1
-    majority: LongArray = known.max(initial=-1) + 1 + np.arange(n_groups, dtype=np.int64)
-    pairs = np.stack([group, known], axis=1)[known >= 0]
-    cells, counts = np.unique(pairs, axis=0, return_counts=True)
-    # Written from the least to the most frequent, so that the last one stays; of equals the smallest comes last.
-    order = np.lexsort((-cells[:, 1], counts))
-    majority[cells[order, 0]] = cells[order, 1]
-    return majority
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,10 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
 from cdp.errors import InputError, NotFittedError
 from cdp.labeling.cache import Cache
-from cdp.labeling.pipeline import Fitted, Labeling, fit, label, replace_identities
+from cdp.labeling.fitting import Fitted, fit
+from cdp.labeling.judged import Labeling
+from cdp.labeling.known_images import replace_identities
+from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Graphs, Workspace
 from cdp.progress import Progress, progress_bars
 from cdp.settings import did_you_mean, settings_of

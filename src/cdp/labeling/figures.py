@@ -10,7 +10,7 @@ from cdp.consensus.pairs import candidate_pairs
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
 from cdp.evaluate.label_figures import measure_labels, measure_pairs
-from cdp.labeling.pipeline import Labeling
+from cdp.labeling.judged import Labeling
 from cdp.parallel import spans
 from cdp.scratch import Scratch
 from cdp.types import Fate, KnnGraph, Labels, Views
@@ -74,8 +74,10 @@ def measure_labeling(
                     name=name,
                     role="member" if at else "base",
                     edge_precision=_edge_precision(graph, identities),
+                    graph_recall=graph.recall,
+                    same_identity_recall=labeling.same_identity_recall.get(model),
                 )
-                for at, (name, graph) in enumerate(zip(shown, graphs, strict=True))
+                for at, (name, (model, graph)) in enumerate(zip(shown, labeling.graphs.items(), strict=True))
             ],
             agreement=Agreement(names=shown, matrix=agreement(graphs).tolist()),
         ),

@@ -1,13 +1,18 @@
-"""Judged pairs, and all that judging them again would need: what a collection keeps."""
+"""What labeling gives: labels with everything that belongs to them, and judged pairs with all that judging them again would need."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from scipy import sparse
+
+from cdp.consensus.mediator import Mediator
+from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import TreeAnswers
-from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
-from cdp.types.arrays import LongArray
-from cdp.types.run_record import HalvesAgreement
+from cdp.types import ConsensusGraph, KnnGraph, Labels, Pairs, Views
+from cdp.types.arrays import BoolArray, LongArray
+from cdp.types.run_record import CalibrationBin, Expectation, HalvesAgreement, Tuning
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,3 +45,48 @@ class Judged:
     def candidates(self) -> KnnGraph:
         """The graph whose edges are the candidate pairs."""
         return self.together.nearest(self.k)
+
+
+@dataclass(frozen=True, eq=False)
+class Labeling:
+    """Labels with everything that belongs to them.
+
+    Attributes:
+        labels: the pseudo-identities.
+        accepted: the accepted pairs.
+        scored: all pairs that count when groups are made, accepted or not.
+        soft_labels: float32 (n, C) sparse, or None if not asked for.
+        graphs: k-NN graphs by model, base first.
+        mediator: None for a vote.
+        tuning: None if the bar was given.
+        expected: what known images among the others say of the labels; None if there are none.
+        unsupervised: how the bar was chosen where nobody is known; else None.
+        calibration: how often pairs of one probability are one identity, on the same images.
+        settings: with the bar that was used.
+        candidates: the graph whose edges are the candidate pairs: the base's, or with trees that of all models together.
+        validation: bool (n,): images whose identities were used to choose the bar or to train the mediator; figures
+            leave them out.
+        judged: pairs of all images, known ones among them, if asked for.
+        seconds: by step.
+        notes: a sentence for each thing that was left out or is out of the ordinary.
+        same_identity_recall: by model, of the true neighbors of the same identity the share that an approximate graph has,
+            measured on known images.
+    """
+
+    labels: Labels
+    accepted: ConsensusGraph
+    scored: ConsensusGraph
+    soft_labels: sparse.csr_array | None
+    graphs: dict[str, KnnGraph]
+    mediator: Mediator | None
+    tuning: Tuning | None
+    expected: Expectation | None
+    unsupervised: HalvesAgreement | None
+    calibration: list[CalibrationBin]
+    settings: ConsensusSettings
+    candidates: KnnGraph
+    validation: BoolArray
+    seconds: dict[str, float]
+    notes: tuple[str, ...]
+    judged: Judged | None = None
+    same_identity_recall: Mapping[str, float] = field(default_factory=dict)

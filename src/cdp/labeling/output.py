@@ -12,7 +12,7 @@ import numpy as np
 from cdp.consensus.group_ties import tie_groups
 from cdp.consensus.settings import plain
 from cdp.files import write_json
-from cdp.labeling.pipeline import Labeling
+from cdp.labeling.judged import Labeling
 from cdp.store import fill
 from cdp.types import Fate, Labels
 from cdp.types.run_record import Results
@@ -45,7 +45,12 @@ def write_labeling(
         quote_formulas: see `write_tables`.
     """
     graphs = {
-        name: {"method": graph.method, "recall": graph.recall} for name, graph in labeling.graphs.items()
+        name: {
+            "method": graph.method,
+            "recall": graph.recall,
+            "same_identity_recall": labeling.same_identity_recall.get(name),
+        }
+        for name, graph in labeling.graphs.items()
     }
     settings = {**plain(labeling.settings), **(about or {})}
     card = {**settings, "graphs": graphs, "seconds": labeling.seconds, "notes": list(labeling.notes)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -129,6 +129,21 @@ def check_same_committee(known: Views, views: Views) -> None:
             f"The known images have the committee {_listed(tuple(known.committee))}, these views have "
             f"{_listed(tuple(views.committee))}; give the same members in the same order."
         )
+
+
+def check_same_models(parts: Mapping[object, Views], names: Collection[str] | None = None) -> None:
+    """Refuse two parts, by path, that were not embedded by the same models, or by the same of these names."""
+    models = {
+        path: ", ".join(
+            f"{name} ({model.dimensions} dimensions)"
+            for name, model in zip(views.names, views, strict=True)
+            if names is None or name in names
+        )
+        for path, views in parts.items()
+    }
+    if len(set(models.values())) > 1:
+        found = ", ".join(f"{path} has {listed}" for path, listed in models.items())
+        raise InputError(f"{found}; both must be embedded by the same networks.")
 
 
 def check_labeled(parts: Sequence[Views], settings: ConsensusSettings) -> None:

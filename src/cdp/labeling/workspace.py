@@ -11,12 +11,15 @@ from pathlib import Path
 from cdp.consensus.settings import SearchSettings
 from cdp.engine import Engine
 from cdp.errors import InputError
+from cdp.graph.approximate import APPROXIMATE_VERSION
 from cdp.graph.exact import BLOCK_ROWS
+from cdp.graph.recall import measure_same_identity_recall
 from cdp.graph.search import choose_method, each_knn_graph
 from cdp.labeling.cache import Cache, step_key
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph, Views
+from cdp.types.arrays import LongArray
 
 Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
 
@@ -32,6 +35,8 @@ class Workspace:
         seconds: what each step has taken so far.
         folder: of temporary files; None = that of the cache, or the system's. On Ray, one that all nodes see.
         scratch: large arrays, in memory or in such files.
+        same_identity_recall: by model, of the true neighbors of the same identity the share that an approximate graph has,
+            where identities are known.
     """
 
     engine: Engine = field(default_factory=Engine)
@@ -39,6 +44,7 @@ class Workspace:
     progress: Progress = no_progress
     seconds: dict[str, float] = field(default_factory=dict)
     folder: Path | None = None
+    same_identity_recall: dict[str, float] = field(default_factory=dict)
     scratch: Scratch = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,8 +81,12 @@ def find_graphs(
     seed: int = 0,
     work: Workspace | None = None,
     part: str = "",
+    known: LongArray | None = None,
 ) -> dict[str, KnnGraph]:
-    """The k-NN graphs of all models, base first: given, from the cache, or searched now."""
+    """The k-NN graphs of all models, base first: given, from the cache, or searched now.
+
+    Where identities are `known` (0 or more), what approximate graphs have of the neighbors of the same identity is measured.
+    """
     work = work or Workspace()
     graphs = _by_name(views, given, settings.k)
     keys = {}
@@ -108,6 +118,8 @@ def find_graphs(
                 # From now on as a file that is mapped, not as arrays that are held.
                 graphs[name] = work.cache.get("graph", keys[name], KnnGraph) or graph
             del graph
+        if known is not None:
+            _measure_same_identity(views, graphs, known, seed, work)
     return {name: graphs[name] for name in views.names}
 
 
@@ -116,10 +128,29 @@ def search_bytes(models: Sequence[Embeddings]) -> int:
     return BLOCK_ROWS * max((model.dimensions for model in models), default=1) * 4 + 2**22
 
 
+def _measure_same_identity(
+    views: Views, graphs: Mapping[str, KnnGraph], known: LongArray, seed: int, work: Workspace
+) -> None:
+    """Keep it in the workspace; not with the graph, which does not depend on what is known."""
+    for name, model in zip(views.names, views, strict=True):
+        if graphs[name].method != "approximate":
+            continue
+        found = measure_same_identity_recall(
+            model,
+            graphs[name],
+            known,
+            seed=seed,
+            threads=work.engine.workers_for(search_bytes([model])),
+            device=work.engine.search_device,
+        )
+        if found is not None:
+            work.same_identity_recall[name] = found
+
+
 def search_inputs(settings: SearchSettings, n_images: int, seed: int) -> list[object]:
     """What a graph depends on beside the embeddings; an exact one does not depend on recall and seed."""
     method = choose_method(settings.method, n_images)
-    return [settings.k, method, *([] if method == "exact" else [settings.recall, seed])]
+    return [settings.k, method, *([] if method == "exact" else [settings.recall, seed, APPROXIMATE_VERSION])]
 
 
 def _by_name(views: Views, given: Graphs | None, k: int) -> dict[str, KnnGraph]:

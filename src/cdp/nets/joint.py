@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from cdp.data.array_files import reading
+from cdp.data.manifests import merge_manifests
 from cdp.data.views import read_label_numbers
 from cdp.errors import InputError
 from cdp.nets.label_spaces import NO_PIXELS, LabelSpace
@@ -154,6 +155,7 @@ def train_joint(
     recipe: Recipe | None = None,
     labeled_share: float | None = None,
     distill: float = 0.0,
+    one_classifier: bool = False,
     memory_budget: int | float | str = "2GB",
     threads: int = 0,
     device: str = "auto",
@@ -162,7 +164,8 @@ def train_joint(
     """Train one network on the labeled part and any number of pseudo-labeled parts.
 
     Paper: L = lambda * labeled + (1 - lambda) * pseudo, each with a classifier of its own on a shared trunk,
-    because the same person may well be in both label spaces under different numbers.
+    because the same person may well be in both label spaces under different numbers. Where it is known that nobody is, one classifier
+    gives every image the identities of all other parts as negatives.
 
     Args:
         parts: unlabeled parts with their pseudo-labels; each is a label space of its own.
@@ -171,6 +174,7 @@ def train_joint(
         labeled_share: lambda; None = the share of the labeled images among all that are used. A part whose
             share is 0 is not read at all, so a lambda of 1 is supervised training, bit for bit.
         distill: weight of the distance from the teachers of a part, where it has some, beside the loss of its labels.
+        one_classifier: all parts share one classifier, for parts that share nobody; the loss then weighs every image the same.
         memory_budget: most memory for decoded images, per part.
 
     Returns:
@@ -183,11 +187,54 @@ def train_joint(
     pseudo = [_pseudo_space(index, part, distill) for index, part in enumerate(parts)]
     spaces = [labeled_space(labeled), *pseudo]
     manifests = [labeled, *(part.manifest for part in parts)]
-    weighted = zip(_weigh(spaces, labeled_share), manifests, strict=True)
-    used = [(space, manifest) for space, manifest in weighted if space.weight > 0]
+    if one_classifier:
+        _check_one_classifier(parts, labeled_share, distill)
+        whole = merge_manifests(manifests)
+        used = [(_one_space(spaces, [len(part) for part in manifests], whole), whole)]
+    else:
+        weighted = zip(_weigh(spaces, labeled_share), manifests, strict=True)
+        used = [(space, manifest) for space, manifest in weighted if space.weight > 0]
     member = Member.parse(network)
     (folder,) = train_members([member], used, Path(out), recipe, memory_budget, threads, device, options)
     return folder
+
+
+def _check_one_classifier(parts: Sequence[PseudoPart], labeled_share: float | None, distill: float) -> None:
+    given = {
+        "lambda": labeled_share is not None,
+        "distill": distill > 0,
+        "soft labels": any(part.soft is not None for part in parts),
+    }
+    for name in (name for name, is_given in given.items() if is_given):
+        raise InputError(f"one_classifier goes without {name}; leave one of them out.")
+
+
+def _one_space(spaces: Sequence[LabelSpace], sizes: Sequence[int], whole: Manifest) -> LabelSpace:
+    """Several label spaces as one, of all images together; classes of different parts are different identities.
+
+    Args:
+        spaces: of hard labels.
+        sizes: images of every part, used or not.
+        whole: all parts, one after the other.
+    """
+    first_rows = np.cumsum([0, *sizes[:-1]])
+    first_classes = np.cumsum([0, *(space.n_classes for space in spaces[:-1])])
+    rows = [start + space.rows for start, space in zip(first_rows, spaces, strict=True)]
+    targets = [start + space.targets for start, space in zip(first_classes, spaces, strict=True)]
+    n_classes = sum(space.n_classes for space in spaces)
+    check_classes(n_classes)
+    siblings = None
+    if any(space.siblings is not None for space in spaces):
+        kin = [
+            sparse.csr_array((space.n_classes, space.n_classes), dtype=np.bool_)
+            if space.siblings is None
+            else space.siblings
+            for space in spaces
+        ]
+        siblings = sparse.csr_array(sparse.block_diag(kin, format="csr"))
+    hashed = fingerprint(whole)
+    together = np.concatenate(rows), np.concatenate(targets)
+    return LabelSpace("all", NO_PIXELS, *together, n_classes, 1.0, hashed, siblings)
 
 
 def _pseudo_space(index: int, part: PseudoPart, distill: float) -> LabelSpace:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from cdp.errors import InputError
-from cdp.settings import setting, settings_of
+from cdp.settings import setting, settings_of, share
 
 
 @dataclass(frozen=True)
@@ -44,26 +44,18 @@ class TrainingSettings:
     )
     margin: float = setting(0.0, "Margin of arcface and cosface; 0 = the loss's own.")
     logit_scale: float = setting(0.0, "Scale of the logits of arcface and cosface; 0 = the loss's own.")
-    dropout: float = setting(
-        0.4, "Share of inputs dropped in the head of arcface (output E).", meaning="a share", low=0, high=1
-    )
+    dropout: float = share(0.4, "Share of inputs dropped in the head of arcface (output E).")
     label_smoothing: float = setting(
         0.0, "Share of the label spread over all classes.", meaning="a share of the label", low=0, high=1
     )
     flip: bool = setting(False, "Mirror half of the images.")
-    shift: float = setting(
-        0.0, "Most that an image is moved, as a share of its side.", meaning="a share", low=0, high=0.5
-    )
+    shift: float = share(0.0, "Most that an image is moved, as a share of its side.", high=0.5)
     rotate: float = setting(
         0.0, "Most that an image is turned, in degrees.", meaning="degrees", low=0, high=180
     )
-    zoom: float = setting(
-        0.0, "Most that an image is scaled, as a share of its side.", meaning="a share", low=0, high=0.9
-    )
+    zoom: float = share(0.0, "Most that an image is scaled, as a share of its side.", high=0.9)
     enlarge: bool = setting(False, "Allow images smaller than the crop.")
-    sample_classes: float = setting(
-        1.0, "Share of the classes that one step sees; 1 = all.", meaning="a share", above=0, high=1
-    )
+    sample_classes: float = share(1.0, "Share of the classes that one step sees; 1 = all.", above=0)
     shard_classes: bool = setting(
         False, "Keep a part of every classifier on each process instead of all of it on all."
     )
@@ -114,6 +106,36 @@ class Recipe(TrainingSettings):
     """How a network is trained, with the seed; see `TrainingSettings` for the fields."""
 
     seed: int = setting(0, "Of initialization, order and augmentation.", low=0, below=2**63)
+
+
+@dataclass(frozen=True)
+class JointLoss:
+    """How true labels, pseudo-labels and teachers are weighed in stage 3."""
+
+    labeled_share: float = share(
+        -1.0, "Lambda, the weight of the labeled loss; -1 = the share of the labeled images.", also=-1
+    )
+    one_classifier: bool = setting(
+        False,
+        "Labeled identities and pseudo-identities share one classifier and are negatives of each other, for parts that share nobody; "
+        "false = a classifier each, as in the paper.",
+    )
+    siblings: float = setting(
+        1.0,
+        "Groups that are one identity with a greater mean probability are no negatives of each other in training, e.g. 0.005 where many "
+        "identities are split; 1 = all groups are negatives, as in the paper.",
+        meaning="a probability",
+        above=0,
+        high=1,
+    )
+    distill: float = setting(
+        0.0,
+        "Distillation: weight, beside the loss of its labels, of the distance between what the base sees in an unlabeled image, "
+        "through a linear layer, and what the networks of the last round saw in it; 0 = none, as in the paper.",
+        meaning="a weight",
+        low=0,
+        high=1e3,
+    )
 
 
 def seed_for(*purpose: int | str) -> int:

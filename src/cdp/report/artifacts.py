@@ -8,8 +8,9 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -26,8 +27,17 @@ from cdp.types.arrays import FloatArray, LongArray
 
 SIDE = 56
 _TRIED = 16
+_SPLITS_SHOWN = 4
 Loaded = TypeVar("Loaded")
 Thumbnail = Callable[[int], str | None]
+
+
+class SplitGroups(NamedTuple):
+    """Two groups, and how probable it is that they are one identity."""
+
+    one: int
+    other: int
+    probability: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +49,7 @@ class Artifacts:
         weights: float32 (inputs, hidden), the first layer of the mediator.
         images: where the images lie, and their true identities, where known.
         identities: int64 (n,), the true identities where the images are not known by path; -1 = unknown.
+        split_groups: pairs of groups that are most probably one identity, with that probability, the first of `split_groups.csv`.
     """
 
     labels: Labels | None = None
@@ -47,6 +58,7 @@ class Artifacts:
     weights: FloatArray | None = None
     images: Manifest | None = None
     identities: LongArray | None = None
+    split_groups: tuple[SplitGroups, ...] = ()
 
     def __post_init__(self) -> None:
         parts = {
@@ -107,14 +119,35 @@ def read_label_artifacts(folder: Path, identities: LongArray | None = None) -> A
             has_paths = "path" in next(csv.reader(stream), [])
         images = read_table(table, root=".") if has_paths else None
     mediator = _load(folder / "mediator", Mediator)
+    labels = _load(folder, Labels)
     return Artifacts(
-        labels=_load(folder, Labels),
+        labels=labels,
         consensus=_load(folder / "consensus", ConsensusGraph),
         base_graph=_load(folder / "base_graph", KnnGraph),
         weights=None if mediator is None else first_layer(mediator),
         images=images,
         identities=identities,
+        split_groups=_read_split_groups(
+            folder / "split_groups.csv", 0 if labels is None else labels.n_identities
+        ),
     )
+
+
+def _read_split_groups(file: Path, n_groups: int) -> tuple[SplitGroups, ...]:
+    """The first pairs of groups in the table, the most probable ones; none where there is no table."""
+    if not file.is_file():
+        return ()
+    with reading(file), file.open(encoding="utf-8", newline="") as stream:
+        try:
+            rows = [
+                SplitGroups(int(row["label"]), int(row["other_label"]), float(row["probability"]))
+                for row in islice(csv.DictReader(stream), _SPLITS_SHOWN)
+            ]
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{file}: not a table of pairs of groups; label again.") from None
+    if any(not 0 <= group < n_groups for row in rows for group in row[:2]):
+        raise InputError(f"{file}: it names groups that the labels do not have; label again.")
+    return tuple(rows)
 
 
 def _load(folder: Path, kind: type[Loaded]) -> Loaded | None:

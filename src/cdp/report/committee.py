@@ -97,5 +97,7 @@ def _table(committee: Committee) -> Html:
     columns["parameters"] = [count(member.parameters) for member in members]
     columns |= {name: [with_interval(one) for one in found] for name, found in measures(members).items()}
     columns["edge precision"] = [percent(member.edge_precision) for member in members]
+    columns["neighbors found"] = [percent(member.graph_recall) for member in members]
+    columns["of the same identity"] = [percent(member.same_identity_recall) for member in members]
     known = {name: cells for name, cells in columns.items() if set(cells) != {UNKNOWN}}
     return table(list(known), list(zip(*known.values(), strict=True)), "Every model by itself", words=2)

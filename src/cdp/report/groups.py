@@ -17,11 +17,12 @@ from cdp.types.arrays import LongArray
 MOST_MEMBERS = 10
 MOST_MISSED = 4
 _NO_PICTURE = "(no picture)"
+_NO_ROWS = np.empty(0, np.int64)
 _TITLE = "Groups of images and their labels"
 
 
 def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
-    """Rows of images: groups of all sizes, typical failures, groups that lost images, the least certain."""
+    """Rows of images: groups of all sizes, typical failures, groups that lost images, the least certain, and pairs that may be one."""
     if survey is None or not len(survey.sizes):
         return section("groups", _TITLE, paragraph("There are no groups to show."))
     known = survey.identities is not None
@@ -48,10 +49,11 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Html:
         ),
         show.groups(
             "The least certain groups",
-            "Lowest mean confidence: their members are tied to one another by few of the pairs they could have. "
+            "Most doubtful pairs, by size and mean confidence, as in mixed_groups.csv: the groups most likely to hold two identities. "
             "Look here first when checking labels by hand.",
             selection["uncertain"],
         ),
+        show.split_groups(),
     ]
     return section(
         "groups",
@@ -113,7 +115,7 @@ def _select(survey: Survey) -> dict[str, list[int]]:
     for name, score, most in (
         ("joined", survey.n_wrong, 5),
         ("lossy", survey.n_missed, 4),
-        ("uncertain", 1 - survey.confidence, 4),
+        ("uncertain", (1 - survey.confidence) * survey.sizes * (survey.sizes - 1) / 2, 4),
     ):
         order = np.argsort(-score, kind="stable")[: most + len(seen)].tolist()
         selection[name] = [group for group in order if score[group] > 0 and group not in seen][:most]
@@ -150,6 +152,15 @@ class _Gallery:
             rows.append(self._row(name, about, groups[:4].tolist(), missed))
         reading = "Every row is one true identity; a gap separates its groups."
         return _titled("Typical failure: one identity in several groups", reading, rows)
+
+    def split_groups(self) -> Html | None:
+        """Two groups per row that may be one identity, the most probable first."""
+        rows = []
+        for one, other, probability in self.artifacts.split_groups:
+            about = f"{int(self.survey.sizes[one])} and {int(self.survey.sizes[other])} images, probability {probability:.2f}"
+            rows.append(self._row(f"labels {one} and {other}", about, [one, other], _NO_ROWS))
+        reading = "Pairs of groups with the greatest mean probability, just short of being joined; split_groups.csv lists them all."
+        return _titled("Groups most likely to be one identity", reading, rows)
 
     def _row(self, name: str, about: str, groups: Sequence[int], missed: LongArray) -> Html:
         most = max(3, MOST_MEMBERS // len(groups))

@@ -75,7 +75,7 @@ def survey_groups(
     if truth is None:
         expected = _expected_by_neighbors(found, consensus, base_graph)
     else:
-        majority = _majorities(found, truth, len(sizes))
+        majority = majorities(found, truth, len(sizes))
         wrong[kept] = (truth[kept] >= 0) & (truth[kept] != majority[found[kept]])
         expected = _expected_by_identity(found, truth, majority, sizes)
     n_wrong = np.bincount(found[wrong], minlength=len(sizes)).astype(np.int64)
@@ -83,7 +83,8 @@ def survey_groups(
     return Survey(found, truth, sizes, confidence, majority, wrong, expected, n_wrong, n_missed)
 
 
-def _majorities(found: LongArray, truth: LongArray, n_groups: int) -> LongArray:
+def majorities(found: LongArray, truth: LongArray, n_groups: int) -> LongArray:
+    """The most frequent known identity of every group, of equally frequent ones the smallest; -1 if none is known."""
     majority = np.full(n_groups, -1, np.int64)
     both = (found >= 0) & (truth >= 0)
     cells, counts = np.unique(np.stack([found[both], truth[both]]), axis=1, return_counts=True)

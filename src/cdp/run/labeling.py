@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,14 +12,16 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.files import writing_folder
 from cdp.labeling.cache import Cache
 from cdp.labeling.figures import measure_labeling
+from cdp.labeling.judged import Labeling
 from cdp.labeling.output import write_labeling
-from cdp.labeling.pipeline import Labeling, label
+from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.run.stages import Context, version
 from cdp.run.training import part
-from cdp.store import hash_views
+from cdp.store import hash_views, read_facts, read_json
 from cdp.types import Embeddings, Views
 from cdp.types.arrays import BoolArray, LongArray
+from cdp.types.run_record import Figure, Results
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,32 @@ def label_images(settings: LabelSettings, context: Context) -> None:
     with writing_folder(context.folder / settings.round.folder / settings.output, force=True) as output:
         made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
         write_labeling(output, labeling, results, paths=unlabeled.paths, made_from=made_from)
+
+
+def tell_expectation(settings: LabelSettings) -> Callable[[Path], list[str]]:
+    """Sentences about the labels, before networks are trained on them: what to expect, and what is out of the ordinary."""
+
+    def tell(folder: Path) -> list[str]:
+        labels = folder / settings.round.folder / settings.output
+        results: Results = read_json(labels / "metrics.json", Results)
+        return [*expectation_sentences(results), *read_facts(labels).notes]
+
+    return tell
+
+
+def expectation_sentences(results: Results) -> list[str]:
+    """What known identities say of the labels, in one sentence; nothing where none is known."""
+    expected = results.expected
+    if expected is None:
+        return []
+    figures = {"precision": expected.precision, "recall": expected.recall, "coverage": expected.coverage}
+    words = [f"{name} {_in_words(figure)}" for name, figure in figures.items() if figure.value is not None]
+    return [f"Expected of these labels, by {expected.identities:,} known identities: {', '.join(words)}."]
+
+
+def _in_words(figure: Figure) -> str:
+    between = "" if figure.low is None else f" ({figure.low:.3f} to {figure.high:.3f})"
+    return f"{figure.value:.3f}{between}"
 
 
 def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, Views]:

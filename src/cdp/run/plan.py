@@ -10,7 +10,7 @@ from cdp.config.sections import JointSection, MeasureSettings, TrainSection
 from cdp.consensus.settings import ConsensusSettings, slice_of
 from cdp.nets.recipe import TrainingSettings
 from cdp.run import evaluation, training
-from cdp.run.labeling import LabelSettings, Round, label_images
+from cdp.run.labeling import LabelSettings, Round, label_images, tell_expectation
 from cdp.run.parts import TEST_SOURCES, SplitSettings
 from cdp.run.sources import START, TEMPLATES, Settled, model_source, source_names
 from cdp.run.stages import Body, Stage
@@ -52,7 +52,11 @@ def label_stage(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
     """The stage that labels, as `cdp run` does it."""
     prefix, folder = settings.round.prefix, settings.round.folder
     makes = {f"{prefix}labels": f"{folder}labels"}
-    return [Stage(f"{prefix}label", "label", label_images, settings, needs, makes)]
+    return [
+        Stage(
+            f"{prefix}label", "label", label_images, settings, needs, makes, tell=tell_expectation(settings)
+        )
+    ]
 
 
 def make_stages(settled: Settled, labeler: Labeler = label_stage) -> list[Stage]:
@@ -210,6 +214,7 @@ class _Stages:
             f"{labels.folder}labels",
             slice_of(joint, TrainingSettings),
             joint.labeled_share,
+            joint.one_classifier,
             self.recipe.consensus.soft_depth > 0,
             joint.siblings,
             joint.distill if teachers else 0.0,

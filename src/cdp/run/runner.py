@@ -35,6 +35,9 @@ class Listener:
     def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
         """A stage is done, or was fresh already."""
 
+    def told(self, stage: Stage, sentence: str) -> None:
+        """Something to know before the next stage."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -93,6 +96,8 @@ def run_stages(
         digests |= record.makes
         ran.append(Ran(stage, record, is_fresh))
         listener.finished(stage, record, fresh=is_fresh, at=at, n_stages=len(stages))
+        for sentence in stage.tell(ledger.folder):
+            listener.told(stage, sentence)
     return ran
 
 

@@ -38,6 +38,11 @@ class Context:
     progress: Progress
 
 
+def tell_nothing(folder: Path) -> list[str]:  # noqa: ARG001
+    """No sentence."""
+    return []
+
+
 def version(number: int) -> Callable[[Body], Body]:
     """A decorator: the version of a stage's code, part of its key; raise it when the same settings make something else."""
 
@@ -64,6 +69,7 @@ class Stage:
         makes: artifact -> path in the run's folder.
         is_shared: whether other runs may have what it made; not where that names files of the user.
         unmoved: artifact -> settings (`a.b`) that do not change it, where that is known before it is made.
+        tell: sentences for who waits, from the run's folder, once the stage is done.
     """
 
     name: str
@@ -74,6 +80,7 @@ class Stage:
     makes: Mapping[str, str]
     is_shared: bool = True
     unmoved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tell: Callable[[Path], Sequence[str]] = field(default=tell_nothing, repr=False)
 
     @property
     def plain_settings(self) -> dict[str, Any]:

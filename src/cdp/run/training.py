@@ -235,6 +235,7 @@ class JointSettings:
     labels: str
     training: TrainingSettings
     labeled_share: float
+    one_classifier: bool
     soft: bool
     siblings: float
     distill: float
@@ -281,6 +282,7 @@ def train_on_both(settings: JointSettings, context: Context) -> None:
         recipe=Recipe(**asdict(settings.training), seed=settings.seed),
         labeled_share=None if settings.labeled_share < 0 else settings.labeled_share,
         distill=settings.distill,
+        one_classifier=settings.one_classifier,
         memory_budget=context.engine.memory_budget,
         threads=context.engine.threads,
         options=options,

@@ -250,12 +250,23 @@ class MediatorFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Member(RecognitionFigures, frozen=True, kw_only=True):
-    """One model by itself; `role` is `base` or `member`."""
+    """One model by itself; `role` is `base` or `member`.
+
+    Attributes:
+        name: of the model.
+        role: its part.
+        parameters: how many its network has.
+        edge_precision: share of neighbors in its k-NN graph that show the same identity.
+        graph_recall: share of the true neighbors in its graph, on a sample; None if the search was exact.
+        same_identity_recall: the same of true neighbors of the same identity, on known images.
+    """
 
     name: str
     role: str = "member"
     parameters: int | None = None
     edge_precision: float | None = None
+    graph_recall: float | None = None
+    same_identity_recall: float | None = None
 
 
 class Ensemble(RecognitionFigures, frozen=True, kw_only=True):

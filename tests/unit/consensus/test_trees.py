@@ -14,7 +14,7 @@ from cdp.engine import Engine
 from cdp.input_blocks import EVIDENCE
 from cdp.lab.synthetic import synthetic_views
 from cdp.labeling.pipeline import label
-from cdp.labeling.tree_scoring import seem_to_overlap
+from cdp.labeling.tree_scoring import known_among_strangers, seem_to_overlap, seem_unlike
 from cdp.labeling.workspace import Workspace
 
 
@@ -251,3 +251,34 @@ def test_known_people_among_the_unknown_images_are_noticed(split):
     model = CDP(k=10, passes=1, disjoint=False)
     model.fit_predict(views, by_image)
     assert not any("disjoint" in note for note in model.labeling_.notes)
+
+
+def test_unlabeled_images_that_look_unlike_the_known_ones_are_noticed(split):
+    views = Views.concatenate([split.unlabeled, split.labeled])
+    known = np.where(np.arange(views.n_images) >= split.unlabeled.n_images, views.identities, -1)
+    candidates = knn_graph(views.base, 10)
+    twin = _known_among_strangers_twin(candidates, known)
+    assert known_among_strangers(candidates, known) == pytest.approx(twin)
+    assert not seem_unlike(*twin)
+    moved = [_moved(model) for model in split.unlabeled]
+    elsewhere = Views(moved[0], dict(zip(split.unlabeled.names[1:], moved[1:], strict=True)))
+    found = label(elsewhere, ConsensusSettings.of(k=10, passes=1), labeled=[split.labeled])
+    assert any("look unlike the known ones" in note for note in found.notes)
+    few = np.where(np.arange(views.n_images) < 20, views.identities, -1)
+    assert known_among_strangers(candidates, few) is None, "too few to say"
+
+
+def _moved(model):
+    vectors = model.take(np.arange(model.n_images))
+    return vectors + 1.0 / np.sqrt(vectors.shape[1])
+
+
+def _known_among_strangers_twin(candidates, known):
+    found, chance, n_strangers = 0, 0.0, 0
+    for image in np.flatnonzero(known >= 0):
+        strangers = [other for other in candidates.neighbors[image] if known[other] != known[image]]
+        n_same = int((known == known[image]).sum())
+        n_strangers += len(strangers)
+        found += sum(known[other] >= 0 for other in strangers)
+        chance += len(strangers) * ((known >= 0).sum() - n_same) / (len(known) - n_same)
+    return found / n_strangers, chance / n_strangers

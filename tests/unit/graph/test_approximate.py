@@ -7,10 +7,13 @@ import pytest
 
 import reference
 from cdp.graph import approximate, cluster_plan, neighbor_passes, search
-from cdp.graph.approximate import _search_clusters, approximate_graph
+from cdp.graph import clusters as clusters_module
+from cdp.graph.approximate import _clusters, _rounds, approximate_graph, search_homes, search_visits
 from cdp.graph.cluster_plan import Plan, choose_plan
 from cdp.graph.clusters import find_centroids, group, nearest_clusters
-from cdp.graph.exact import exact_graph
+from cdp.graph.exact import exact_graph, measure_lists, similarities
+from cdp.graph.neighbor_lists import best_of_rows, roughly_best_columns
+from cdp.graph.projection import Projected, project
 from cdp.graph.recall import find_true_neighbors, measure_recall
 from cdp.types import Embeddings, KnnGraph
 
@@ -21,14 +24,22 @@ K = 6
 def never_exact(monkeypatch):
     """The cheapest plan is taken, however few images there are."""
     monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
-    monkeypatch.setattr(cluster_plan, "CLUSTER_SIZE", 20)
-    monkeypatch.setattr(approximate, "CLUSTER_SIZE", 20)
+    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2, 3, 4, 6, 8, 12, 16)), (30, (17, 18, 20))))
 
 
 @pytest.fixture
 def planned(monkeypatch, never_exact):
     """Fix the plan."""
-    return lambda *plan: monkeypatch.setattr(approximate, "choose_plan", lambda *_, **__: Plan(*plan, 1.0))
+
+    def fix(clusters, passes):
+        def choose(embeddings, vectors, *_, **__):
+            n_clusters = embeddings.n_images // 20
+            centroids = find_centroids(vectors, n_clusters, seed=0, threads=1)
+            return Plan(centroids, min(clusters, len(centroids)), passes, 1.0)
+
+        monkeypatch.setattr(approximate, "choose_plan", choose)
+
+    return fix
 
 
 def _faces(n_images=600, dimensions=12, seed=0, dtype=np.float32):
@@ -55,14 +66,14 @@ def test_the_recall_asked_for_is_reached_whatever_the_threads(never_exact, recal
     embeddings = Embeddings(_faces(dtype=dtype))
     one, two, five = (approximate_graph(embeddings, K, recall, seed=3, threads=jobs) for jobs in (1, 2, 5))
     assert one.method == "approximate"
-    assert one.recall == measure_recall(embeddings, one, threads=1) >= recall
+    assert one.recall == measure_recall(embeddings, one, seed=3, threads=1) >= recall
     assert _same(one, two)
     assert _same(one, five)
 
 
 @pytest.mark.parametrize("vectors", [_faces(300), _signs()], ids=["faces", "ties"])
 def test_looking_into_all_clusters_is_exact_search(planned, vectors):
-    planned(15, 0)
+    planned(99, 0)
     embeddings = Embeddings(vectors)
     graph = approximate_graph(embeddings, K, 1.0, threads=1)
     truth = exact_graph(embeddings, K, threads=1)
@@ -115,41 +126,40 @@ def _lists(n_images):
     return np.full((n_images, K), -np.inf, np.float32), np.full((n_images, K), -1, np.int32)
 
 
-@pytest.mark.parametrize("rounds", [[(0, 3)], [(0, 1), (1, 3)], [(0, 1), (1, 2), (2, 3)]])
+@pytest.mark.parametrize("rounds", [[(0, 1), (1, 3)], [(0, 1), (1, 2), (2, 3)]])
 @pytest.mark.parametrize("tile_entries", [2**20, 50])
-def test_every_image_meets_those_at_home_in_its_clusters_once(monkeypatch, rounds, tile_entries):
+@pytest.mark.parametrize("n_images", [150, 500])
+def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, tile_entries, n_images):
     monkeypatch.setattr(approximate, "_TILE_ENTRIES", tile_entries)
-    n_images, n_clusters = 150, 9
+    n_clusters = 9
     generator = np.random.default_rng(0)
     table = generator.integers(0, 30, (n_images, n_images)).astype(np.float32)
     table += table.T
-    nearest = np.stack([generator.permutation(n_clusters)[:3] for _ in range(n_images)]).astype(np.int32)
+    nearest = np.stack([generator.permutation(n_clusters)[:3] for _ in range(n_images)]).astype(np.int16)
     nearest[:20, 2] = -1
     best, ids = _lists(n_images)
+    looking = SimpleNamespace(
+        product=lambda rows, columns: np.ascontiguousarray(table[np.ix_(rows, columns)])
+    )
     for first, last in rounds:
-        looking = SimpleNamespace(
-            product=lambda rows, columns: np.ascontiguousarray(table[np.ix_(rows, columns)]),
-            nearest=nearest,
-            first=first,
-            last=last,
-        )
-        for _ in _search_clusters(
-            looking,
-            n_clusters,
-            best,
-            ids,
-            threads=1,
-        ):
-            pass
+        search_round = search_homes if first == 0 else search_visits
+        clusters = _clusters(nearest, first, last, n_clusters, best)
+        shares = list(search_round(looking, clusters, best, ids, threads=1))
+        assert shares[-1] == 1
+    looks = (nearest[:, :, None] == nearest[None, None, :, 0]).any(axis=1)
+    met = (looks | looks.T) & ~np.eye(n_images, dtype=bool)
     for image in range(n_images):
-        met = [
-            other
-            for other in range(n_images)
-            if other != image and (nearest[other, 0] in nearest[image] or nearest[image, 0] in nearest[other])
-        ]
-        expected = sorted(met, key=lambda other: (-table[image, other], other))[:K]
+        others = np.flatnonzero(met[image])
+        expected = others[np.lexsort((others, -table[image, others]))][:K]
         np.testing.assert_array_equal(ids[image, : len(expected)], expected)
         np.testing.assert_array_equal(best[image, : len(expected)], table[image, expected])
+
+
+def test_rounds_cut_all_clusters_and_grow_no_further():
+    assert _rounds(0, 100) == [(0, 1), (1, 4), (4, 16), (16, 48), (48, 80), (80, 100)]
+    assert _rounds(0, 3) == [(0, 1), (1, 3)]
+    assert _rounds(3, 6) == [(3, 4), (4, 6)]
+    assert _rounds(50, 100) == [(50, 80), (80, 100)]
 
 
 def _one_pass(vectors, ids, fresh, nearest):
@@ -192,7 +202,9 @@ def test_a_pass_is_what_its_description_says(monkeypatch, dtype, block_rows):
     fresh = generator.random(ids.shape) < 0.5
     nearest = generator.integers(0, 12, (120, 2)).astype(np.int32)
     before = best.copy(), ids.copy(), fresh.copy()
-    new_best, new_ids, new_fresh = neighbor_passes.improve(embeddings, best, ids, fresh, nearest, 2)
+    new_best, new_ids, new_fresh = neighbor_passes.improve(
+        embeddings, best, ids, fresh, nearest, (K + 1) // 2, 2
+    )
     for image, expected in enumerate(_one_pass(vectors, ids, fresh, nearest)):
         np.testing.assert_array_equal(new_ids[image, : len(expected)], expected)
         np.testing.assert_array_equal(new_fresh[image, : len(expected)], ~np.isin(expected, ids[image]))
@@ -228,24 +240,130 @@ def test_the_nearest_clusters_are_those_with_the_most_similar_centers(n_clusters
     np.testing.assert_array_equal(nearest_clusters(embeddings, centroids, count, rows=rows), nearest[rows])
 
 
+@pytest.mark.parametrize("count", [1, 7, 40, 60])
+def test_many_nearest_clusters_are_the_best_but_for_a_thousandth(count):
+    generator = np.random.default_rng(count)
+    tile = generator.uniform(-1, 1, (50, 40)).astype(np.float32)
+    tile[:5] = np.float32(0.25)
+    tile[5:9, ::2] = tile[5:9, :1]
+    found = np.full((50, count), -1, np.int32)
+    roughly_best_columns(tile, found)
+    kept = min(count, 40)
+    for row in range(50):
+        assert found[row, 0] == np.argmax(tile[row])
+        assert len(set(found[row, :kept].tolist())) == kept
+        values, expected = tile[row, found[row, :kept]], -np.sort(-tile[row])[:kept]
+        np.testing.assert_allclose(values, expected, atol=2e-3)
+        assert np.all(found[row, kept:] == -1)
+
+
+def test_clusters_looked_for_in_all_cells_are_those_of_the_flat_search(monkeypatch):
+    embeddings = Embeddings(_faces())
+    centroids = find_centroids(embeddings, 9, seed=0, threads=1)
+    few = nearest_clusters(embeddings, centroids, 5, threads=1)
+    monkeypatch.setattr(clusters_module, "_FEW", 0)
+    many = nearest_clusters(embeddings, centroids, 5, threads=2)
+    table = embeddings.vectors @ centroids.vectors.T
+    np.testing.assert_array_equal(few[:, 0], many[:, 0])
+    np.testing.assert_allclose(
+        *(np.take_along_axis(table, found.astype(np.int64), axis=1) for found in (few, many)), atol=2e-3
+    )
+
+
+def test_the_best_of_rows_are_those_of_sorted_rows():
+    tile = np.random.default_rng(0).integers(0, 9, (30, 30)).astype(np.float32)
+    images = np.arange(100, 130, dtype=np.int32)
+    best, ids = best_of_rows(tile, images, 40)
+    for row in range(30):
+        others = sorted((-tile[row, column], images[column]) for column in range(30) if column != row)
+        np.testing.assert_array_equal(ids[row], [image for _, image in others] + [-1] * 11)
+        np.testing.assert_array_equal(best[row, :29], [-value for value, _ in others])
+
+
+def _flat(n_images=500, dimensions=64, directions=8, noise=0.0, seed=0):
+    """Vectors along few directions, and a little noise along all."""
+    generator = np.random.default_rng(seed)
+    flat = generator.normal(size=(n_images, directions)) @ generator.normal(size=(directions, dimensions))
+    return (flat + noise * generator.normal(size=flat.shape)).astype(np.float32)
+
+
+def test_few_directions_are_enough_where_there_are_no_more():
+    embeddings = Embeddings(_flat())
+    projected = project(embeddings, 0.01, seed=0, threads=2)
+    assert isinstance(projected, Projected)
+    assert (projected.n_images, projected.dimensions, projected.is_rounded) == (500, 16, False)
+    np.testing.assert_allclose(
+        projected.source @ projected.source.T, reference.cosines(embeddings.source), atol=1e-5
+    )
+    np.testing.assert_array_equal(projected.block(3, 7), projected.take(np.array([3, 4, 5, 6])))
+    order = np.random.default_rng(1).permutation(500)
+    np.testing.assert_array_equal(projected.reorder(order).source, projected.source[order])
+
+
+def test_what_directions_leave_out_is_as_large_as_they_say():
+    embeddings = Embeddings(_flat(noise=1.0))
+    projected = project(embeddings, 0.1, seed=0, threads=1)
+    lacking = reference.cosines(embeddings.source) - projected.source @ projected.source.T
+    between = lacking[np.triu_indices(500, 1)]
+    assert projected.is_rounded
+    assert between.std() == pytest.approx(projected.error, rel=0.2)
+    assert projected.error <= 0.05
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.01])
+def test_directions_that_all_matter_stay(gap):
+    embeddings = Embeddings(np.random.default_rng(0).normal(size=(400, 48)).astype(np.float32))
+    assert project(embeddings, gap, seed=0, threads=1) is embeddings
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_a_search_along_few_directions_measures_in_full(never_exact, noise, dtype):
+    embeddings = Embeddings(_flat(noise=noise).astype(dtype))
+    one, three = (approximate_graph(embeddings, K, 0.95, threads=threads) for threads in (1, 3))
+    assert _same(one, three)
+    assert one.recall == measure_recall(embeddings, one, threads=1) >= 0.95
+    ends = np.stack([np.repeat(np.arange(500), K), one.neighbors.ravel()], axis=1)
+    np.testing.assert_array_equal(one.similarity.ravel(), similarities(embeddings, ends))
+
+
+def test_lists_are_the_same_in_another_order_of_work():
+    embeddings = Embeddings(_faces(300))
+    given = np.random.default_rng(0).integers(0, 300, (300, 8)).astype(np.int32)
+    given[::7, 3:] = -1
+    one, two = given.copy(), given.copy()
+    order = np.random.default_rng(1).permutation(300).astype(np.int32)
+    np.testing.assert_array_equal(measure_lists(embeddings, one, 1), measure_lists(embeddings, two, 2, order))
+    np.testing.assert_array_equal(one, two)
+
+
+def _plan(embeddings, recall):
+    truth = find_true_neighbors(embeddings, K, seed=0, threads=1, device="cpu")
+    return choose_plan(embeddings, embeddings, truth, recall, seed=0, threads=1)
+
+
 def test_the_plan_without_passes_predicts_what_clusters_give(never_exact, monkeypatch):
     monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
     embeddings = Embeddings(_faces())
-    truth = find_true_neighbors(embeddings, K, seed=0, threads=1, device="cpu")
-    centroids = find_centroids(embeddings, 30, seed=0, threads=1)
-    plan = choose_plan(embeddings, truth, centroids, 0.6, threads=1)
+    plan = _plan(embeddings, 0.6)
     monkeypatch.setattr(approximate, "choose_plan", lambda *_, **__: plan)
+    monkeypatch.setattr(approximate, "project", lambda embeddings, *_, **__: embeddings)
     assert approximate_graph(embeddings, K, 0.6, threads=1).recall == pytest.approx(plan.recall, abs=1e-3)
 
 
 def test_a_higher_recall_is_never_cheaper(never_exact):
     embeddings = Embeddings(_faces())
-    truth = find_true_neighbors(embeddings, K, seed=0, threads=1, device="cpu")
-    centroids = find_centroids(embeddings, 30, seed=0, threads=1)
-    plans = [choose_plan(embeddings, truth, centroids, recall, threads=1) for recall in (0.3, 0.6, 0.9, 0.97)]
-    costs = [cluster_plan._cost(embeddings, plan) for plan in plans]
+    plans = [_plan(embeddings, recall) for recall in (0.3, 0.6, 0.9, 0.97)]
+    costs = [cluster_plan._cost(embeddings, 20, plan.clusters, plan.passes, K) for plan in plans]
     assert costs == sorted(costs)
     assert costs[0] < costs[-1]
+
+
+def test_larger_clusters_are_tried_where_small_ones_are_not_enough(never_exact, monkeypatch):
+    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2,)), (60, (10,))))
+    monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
+    plan = _plan(Embeddings(_faces()), 0.99)
+    assert (len(plan.centroids), plan.clusters) == (10, 10)
 
 
 def test_a_miss_is_a_warning_with_the_remedy(monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 import reference
 from cdp.errors import InputError
 from cdp.graph.exact import exact_graph
-from cdp.graph.recall import measure_recall
+from cdp.graph.recall import measure_recall, measure_same_identity_recall
 from cdp.graph.search import knn_graph, knn_graphs
 from cdp.types import Embeddings, KnnGraph
 
@@ -105,3 +105,24 @@ def test_one_image_has_no_neighbors():
     with pytest.raises(InputError) as caught:
         knn_graph(np.ones((1, 3), np.float32))
     assert str(caught.value) == "There is one image only, and neighbors are other images; give two or more."
+
+
+def test_recall_of_the_same_identity_counts_known_neighbors_that_show_it():
+    vectors = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
+    embeddings = Embeddings(vectors)
+    truth = knn_graph(vectors, 5, "exact", threads=1)
+    identities = np.random.default_rng(1).integers(-1, 9, 60)
+    identities[7] = 99  # alone: no neighbor can show it
+    neighbors = np.array(truth.neighbors)
+    neighbors[::2, 3:] = -1
+    graph = KnnGraph(neighbors, np.where(neighbors < 0, -np.inf, truth.similarity), "approximate")
+    same = [
+        other in neighbors[image]
+        for image in range(60)
+        for other in truth.neighbors[image]
+        if identities[image] >= 0 and identities[image] == identities[other]
+    ]
+    assert measure_same_identity_recall(embeddings, graph, identities) == np.mean(same)
+    assert measure_same_identity_recall(embeddings, truth, identities) == 1
+    assert measure_same_identity_recall(embeddings, graph, np.full(60, -1)) is None
+    assert measure_same_identity_recall(embeddings, graph, np.arange(60)) is None

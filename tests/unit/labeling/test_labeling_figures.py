@@ -10,6 +10,7 @@ from scipy import sparse
 
 from cdp import ConsensusGraph, KnnGraph, Labels, Mediator, Views, measure_labels
 from cdp.consensus.settings import ConsensusSettings
+from cdp.graph import cluster_plan
 from cdp.labeling.figures import measure_labeling
 from cdp.labeling.output import write_labeling
 from cdp.labeling.pipeline import label
@@ -91,3 +92,25 @@ def test_a_folder_holds_all_that_belongs_to_labels(labeled, tmp_path):
     lines = (folder / "labels.csv").read_text().splitlines()
     assert lines[0] == '"row","path","label","fate","confidence"'
     assert len(lines) == views.n_images + 1
+
+
+def test_what_approximate_graphs_found_is_said_overall_and_for_the_same_identity(
+    large_split, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
+    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2, 4, 8, 12)),))
+    settings = replace(SETTINGS, method="approximate", recall=0.8, mediator="vote", soft_depth=0)
+    labeling = label(large_split.unlabeled, settings, labeled=[large_split.labeled])
+    assert list(labeling.same_identity_recall) == list(large_split.unlabeled.names)
+    results = measure_labeling(labeling, large_split.unlabeled)
+    for member, graph in zip(results.committee.members, labeling.graphs.values(), strict=True):
+        assert member.graph_recall == graph.recall >= 0.8
+        # Images of one identity are nearer than others, and what is nearest is found first.
+        assert graph.recall < member.same_identity_recall <= 1
+    write_labeling(tmp_path, labeling, results)
+    card = json.loads((tmp_path / "card.json").read_text())
+    assert card["settings"]["graphs"]["base"] == {
+        "method": "approximate",
+        "recall": labeling.graphs["base"].recall,
+        "same_identity_recall": labeling.same_identity_recall["base"],
+    }

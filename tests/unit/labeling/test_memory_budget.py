@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from cdp.graph.search import knn_graph
 from cdp.lab.synthetic import synthetic_views
 from cdp.types import Views
 
@@ -50,6 +51,36 @@ def home(tmp_path_factory):
             half = views.base.source.astype(np.float16)
             Views(half, dict(views.committee), views.identities).save(folder / name / part)
     return folder
+
+
+SEARCH = """
+import resource, sys
+import numpy as np
+from cdp.data.views import read_views
+from cdp.graph.search import knn_graph
+from cdp.types import Embeddings
+
+knn_graph(np.eye(30, dtype=np.float16), 3, threads=1)
+held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData:"))
+limit = 1024 * held + int(sys.argv[2]) + 2**23
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+views = read_views(sys.argv[1])
+assert views.base.source.dtype == np.float16 and views.base.source.nbytes > int(sys.argv[2])
+graph = knn_graph(Embeddings(views.base.source[:1500]), 5, threads=1)
+np.save(sys.argv[1] + "/graph.npy", graph.neighbors)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits a process as Linux does")
+def test_float16_files_larger_than_memory_are_read_block_by_block(tmp_path):
+    vectors = np.random.default_rng(0).standard_normal((1500, 1024), np.float32).astype(np.float16)
+    np.save(tmp_path / "base.npy", np.concatenate([vectors] * 28))
+    code = [sys.executable, "-c", SEARCH, str(tmp_path), str(BUDGET)]
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    expected = knn_graph(vectors.astype(np.float32), 5, threads=1).neighbors
+    np.testing.assert_array_equal(np.load(tmp_path / "graph.npy"), expected)
 
 
 @pytest.mark.slow

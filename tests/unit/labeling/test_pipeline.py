@@ -10,7 +10,8 @@ from cdp.consensus.mediator import _PAIRS_PER_BLOCK, select_training_pairs, trai
 from cdp.consensus.pair_features import prepare_features
 from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
-from cdp.labeling.pipeline import fit, label
+from cdp.labeling.fitting import fit
+from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.types import Fate, KnnGraph
 

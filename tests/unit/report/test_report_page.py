@@ -14,7 +14,14 @@ from cdp import ConsensusGraph, Labels
 from cdp.consensus.mediator import Mediator
 from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.labeling.output import write_tables
-from cdp.report.artifacts import Artifacts, first_layer, read_label_artifacts, read_run_artifacts, thumbnails
+from cdp.report.artifacts import (
+    Artifacts,
+    SplitGroups,
+    first_layer,
+    read_label_artifacts,
+    read_run_artifacts,
+    thumbnails,
+)
 from cdp.report.graph_view import MOST_NODES
 from cdp.report.headline import verdict
 from cdp.report.page import build_page
@@ -197,6 +204,28 @@ def test_the_groups_say_what_is_wrong_with_them(full, artifacts):
         assert about.startswith("discarded: " if labels[row] < 0 else f"label {labels[row]}, confidence ")
     groups = re.findall(r"label (\d+) \d+ images?, confidence", full.text)
     assert len(groups) == len(set(groups))
+
+
+def test_groups_that_may_be_one_are_shown_the_most_probable_first(record, artifacts, tmp_path):
+    artifacts.labels.save(tmp_path / "labels")
+    table = tmp_path / "labels" / "split_groups.csv"
+    table.write_text("label,other_label,images,other_images,probability\n2,0,9,9,0.245\n1,3,9,9,0.1\n")
+    found = read_label_artifacts(tmp_path / "labels").split_groups
+    assert found == (SplitGroups(2, 0, 0.245), SplitGroups(1, 3, 0.1))
+    text = build_page(record, replace(artifacts, split_groups=found))
+    sizes = artifacts.labels.sizes
+    assert f"{sizes[2]} and {sizes[0]} images, probability 0.24" in text
+    assert text.index("labels 2 and 0") < text.index("labels 1 and 3")
+    assert "Groups most likely to be one identity" not in build_page(
+        record, replace(artifacts, split_groups=())
+    )
+    for wrong, why in (
+        ("label,other_label\n0,1\n", "not a table of pairs"),
+        ("label,other_label,probability\n0,99999,1\n", "names groups that the labels do not have"),
+    ):
+        table.write_text(wrong)
+        with pytest.raises(InputError, match=why):
+            read_label_artifacts(tmp_path / "labels")
 
 
 def test_the_same_run_gives_the_same_page_and_a_small_one(made_run, record):

@@ -98,6 +98,21 @@ def test_second_run_does_nothing(chain: Chain) -> None:
     assert chain.run() == []
 
 
+def test_what_a_stage_tells_is_told_before_the_next_one(chain: Chain) -> None:
+    heard: list[str] = []
+
+    class Hears(Listener):
+        def told(self, stage: Stage, sentence: str) -> None:
+            heard.append(f"{stage.name}: {sentence}")
+
+    first, *others = chain.stages()
+    stages = [replace(first, tell=lambda folder: [(folder / "a.txt").read_text(), *chain.ran]), *others]
+    for _ in range(2):  # made, then kept
+        run_stages(stages, Ledger(chain.folder), Hears(), {"source": "1"}, ENGINE)
+        assert heard[:2] == ["a: False", "a: a"]
+        heard.clear()
+
+
 def test_changed_setting_redoes_what_depends_on_it(chain: Chain) -> None:
     chain.run()
     chain.settings["b"] = Oil("sunflower")

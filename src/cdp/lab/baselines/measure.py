@@ -24,7 +24,10 @@ from cdp.lab.baselines.baseline import DEFAULT_K, Baseline
 from cdp.lab.baselines.fresh_process import MeasuredLabels, run_in_fresh_process
 from cdp.lab.baselines.methods import BASELINES
 from cdp.lab.synthetic import synthetic_views
-from cdp.labeling.pipeline import Fitted, Labeling, label, replace_identities
+from cdp.labeling.fitting import Fitted
+from cdp.labeling.judged import Labeling
+from cdp.labeling.known_images import replace_identities
+from cdp.labeling.pipeline import label
 from cdp.progress import Progress, no_progress
 from cdp.store import load, save
 from cdp.types import Embeddings, KnnGraph, Labels, Views

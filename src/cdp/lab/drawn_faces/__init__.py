@@ -4,6 +4,6 @@ Settings -> roster (who is on which picture) -> people (what stays) and moments 
 """
 
 from cdp.lab.drawn_faces.album import DrawnFaces, draw_faces, write_faces
-from cdp.lab.drawn_faces.roster import FaceSettings
+from cdp.lab.face_settings import FaceSettings
 
 __all__ = ["DrawnFaces", "FaceSettings", "draw_faces", "write_faces"]

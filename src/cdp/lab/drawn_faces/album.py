@@ -17,7 +17,8 @@ from cdp.files import writing_file
 from cdp.lab.drawn_faces.moments import make_moments, spoil
 from cdp.lab.drawn_faces.people import make_people, make_strangers
 from cdp.lab.drawn_faces.portrait import draw_portraits
-from cdp.lab.drawn_faces.roster import JUNK, FaceSettings, Roster, check_rows, make_roster
+from cdp.lab.drawn_faces.roster import JUNK, Roster, check_rows, make_roster
+from cdp.lab.face_settings import FaceSettings
 from cdp.parallel import map_blocks, spans
 from cdp.progress import Progress, no_progress
 from cdp.types.arrays import AnyArray, ByteArray, LongArray

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cdp.lab.drawn_faces.random_numbers import Columns, keys, uniforms
-from cdp.lab.drawn_faces.roster import FaceSettings
+from cdp.lab.face_settings import FaceSettings
 from cdp.types.arrays import AnyArray, DoubleArray, LongArray
 
 _MOMENTS, _JUNK, _GRAIN = 5, 6, 7

@@ -6,7 +6,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from cdp.lab.drawn_faces.random_numbers import Columns, keys, uniforms
-from cdp.lab.drawn_faces.roster import FaceSettings, find_families
+from cdp.lab.drawn_faces.roster import find_families
+from cdp.lab.face_settings import FaceSettings
 from cdp.types.arrays import AnyArray, DoubleArray, LongArray
 
 _PEOPLE, _STRANGERS = 3, 4

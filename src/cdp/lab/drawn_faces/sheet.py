@@ -11,7 +11,8 @@ from PIL import Image, ImageDraw, ImageFont
 from cdp.errors import InputError
 from cdp.files import writing_file
 from cdp.lab.drawn_faces.album import draw_faces, person_name
-from cdp.lab.drawn_faces.roster import JUNK, FaceSettings, Roster, find_families, make_roster
+from cdp.lab.drawn_faces.roster import JUNK, Roster, find_families, make_roster
+from cdp.lab.face_settings import FaceSettings
 from cdp.types.arrays import LongArray
 
 _MARGIN, _GAP, _HEADING = 92, 3, 22

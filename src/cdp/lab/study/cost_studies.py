@@ -21,7 +21,8 @@ from cdp.lab.study.label_studies import JUDGED_BY_F, has_validation
 from cdp.lab.study.paper_numbers import RUNTIME
 from cdp.lab.synthetic import synthetic_views
 from cdp.labeling.cache import Cache
-from cdp.labeling.pipeline import fit, label
+from cdp.labeling.fitting import fit
+from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.run.labeling import LabelSettings, make_labeling
 from cdp.run.peak_memory import PeakMemory

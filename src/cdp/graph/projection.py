@@ -1,0 +1,112 @@
+"""Fewer dimensions for the search: the principal directions of the embeddings, where few of them hold what tells images apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cdp.parallel import Workers, map_shared, spans
+from cdp.types import Embeddings
+from cdp.types.arrays import DoubleArray, FloatArray
+
+_SAMPLE_ROWS = 8192
+_BLOCK_ROWS = 8192
+_STEP = 16
+# Fewer directions that save less than this share of the work are not worth a copy of the vectors.
+_WORTH_IT = 0.75
+# What is left out may change similarities by so much of the gap behind the last neighbor: 0.994 of the neighbors stay among half
+# as many more (measured on structured embeddings of 200,000 images).
+_OF_THE_GAP = 0.5
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """Embeddings along a few directions: products of rows are nearly those of the embeddings.
+
+    Attributes:
+        source: float32 (n, directions); the rows are a little shorter than unit length.
+        error: standard deviation of what the product of two random rows lacks.
+    """
+
+    source: FloatArray
+    error: float
+
+    @property
+    def n_images(self) -> int:
+        """Number of rows."""
+        return int(self.source.shape[0])
+
+    @property
+    def dimensions(self) -> int:
+        """Number of directions."""
+        return int(self.source.shape[1])
+
+    @cached_property
+    def scale(self) -> DoubleArray:
+        """1 for every row: products are taken as they are."""
+        return np.ones(self.n_images)
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether products differ by more than float32 rounds."""
+        return self.error > _ROUNDING
+
+    def block(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop-1."""
+        return self.source[start:stop]
+
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> FloatArray:
+        """The given rows, a fresh array."""
+        return np.take(self.source, rows, axis=0)
+
+    def reorder(self, order: npt.NDArray[np.integer[Any]]) -> Projected:
+        """The same rows in another order."""
+        return Projected(self.source[order], self.error)
+
+
+Vectors: TypeAlias = Embeddings | Projected
+"""What a search compares: the embeddings, or the same along few directions."""
+
+
+def project(embeddings: Embeddings, gap: float, *, seed: int, threads: Workers) -> Vectors:
+    """The embeddings along the fewest principal directions that keep neighbors apart, or as they are.
+
+    Args:
+        embeddings: all images.
+        gap: how much less similar images behind the last neighbor are.
+        seed: of the sample that the directions are found on.
+        threads: 0 = all cores; or a pool.
+    """
+    size = min(_SAMPLE_ROWS, embeddings.n_images)
+    drawn = np.random.default_rng(seed).choice(embeddings.n_images, size, replace=False)
+    sample = embeddings.take(np.sort(drawn)).astype(np.float64)
+    values, directions = np.linalg.eigh(sample.T @ sample / size)
+    # Products of what two random rows have along a direction spread by its eigenvalue.
+    lacking = np.sqrt(np.append(np.cumsum(np.square(values))[::-1], 0.0))
+    allowed = max(_OF_THE_GAP * gap, _ROUNDING)
+    count = next(
+        number
+        for number in range(_STEP, embeddings.dimensions + _STEP, _STEP)
+        if number >= embeddings.dimensions or lacking[number] <= allowed
+    )
+    if count > _WORTH_IT * embeddings.dimensions:
+        return embeddings
+    basis = np.ascontiguousarray(directions[:, : -count - 1 : -1].astype(np.float32))
+    source = np.empty((embeddings.n_images, count), np.float32)
+    cut = spans(embeddings.n_images, _BLOCK_ROWS)
+    for (start, stop), rows in zip(
+        cut, map_shared(_project_block, (embeddings, basis), cut, threads), strict=True
+    ):
+        source[start:stop] = rows
+    return Projected(source, float(lacking[count]))
+
+
+def _project_block(shared: tuple[Embeddings, FloatArray], span: tuple[int, int]) -> FloatArray:
+    embeddings, basis = shared
+    rows: FloatArray = embeddings.block(*span) @ basis
+    return rows
