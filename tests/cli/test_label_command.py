@@ -2,6 +2,7 @@ import csv
 import json
 import re
 import time
+import warnings
 
 import numpy as np
 import pyarrow.parquet
@@ -287,3 +288,17 @@ def test_the_example_runs_and_its_commands_too(cdp, home):
     assert "mediator, preset best" in output
     assert (home / "example" / "labels" / "labels.csv").exists()
     assert "Labels:" in cdp("show", "example/labels")
+
+
+def test_a_budget_that_is_too_small_is_said_in_one_sentence_and_nothing_is_left_behind(cdp, home):
+    words = "label unlabeled --mediator vote --k 5 --threads 1 --out tight --quiet --memory-budget"
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("always")
+        patch.setenv("COLUMNS", "200")
+        said = " ".join(cdp(*words.split(), "1MB").split())
+        assert re.fullmatch(
+            r"Warning: memory_budget = 1MB is too little for \d+ images in 3 models: about 4\d MB will be needed\.",
+            said,
+        )
+        assert cdp(*words.split(), "1GB", "--force") == ""
+    assert not list(home.glob(".cdp-scratch*"))
