@@ -1,7 +1,7 @@
 """The bar where nobody is known, against the best bar that the truth allows: pairwise F, agreement, and how far off it is.
 
-LFW by each of three networks and by all; a made-up crowd; and the embeddings of finished runs (Omniglot, drawn faces), found as
-`benchmarks.presets` says. No identity is given to the labeling; the truth measures it, and finds the best of the same bars.
+LFW by each of three networks and by all; a made-up crowd; small parts of both; the embeddings of finished runs (Omniglot, drawn faces),
+found as `benchmarks.presets` says; and views with identities in the folders that $CDP_VIEWS names. No identity is given to the labeling; the truth measures it, and finds the best of the same bars.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from benchmarks.presets import made_up_crowd
 from cdp import Views, measure_labels
 from cdp.consensus.grouping import group
 from cdp.consensus.settings import ConsensusSettings
+from cdp.data.views import read_views
 from cdp.engine import Engine
-from cdp.labeling.unsupervised import BARS, agree_on_bar, compare_pairs
+from cdp.labeling.halves import compare_pairs
+from cdp.labeling.unsupervised import choose_bar
 from cdp.labeling.workspace import Workspace
 from cdp.run.labeling import LabelSettings, Round, read_part
 from cdp.store import read_run_record
 from cdp.types.run_record import Score
 
 FACES = ("mobilefacenet", "sface", "openface")
+BARS = tuple(round(1 + 0.3 * step, 1) for step in range(31))
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
@@ -48,32 +51,35 @@ def measure_bar(views: Views, k: int) -> dict[str, Any]:
     work = Workspace(Engine(threads=1))
     hidden = Views(views.base, views.committee)
     compared = compare_pairs(hidden, settings, work=work)
-    found = agree_on_bar(hidden, compared, settings, work=work)
+    found = choose_bar(hidden, compared, settings, work=work)
 
     def score(bar: float) -> Score:
         tried = replace(settings, similar_above=bar)
         return measure_labels(group(compared.at(tried), tried), views.identities).discards_kept.pairwise
 
-    curve = [score(bar) for bar in BARS]
+    curve = {bar: score(bar).f or 0.0 for bar in BARS}
+    best = max(curve, key=curve.__getitem__)
+    for step in (-0.2, -0.1, 0.1, 0.2):
+        bar = round(best + step, 1)
+        curve[bar] = score(bar).f or 0.0
     chosen = score(found.chosen)
-    best = int(np.argmax([one.f or 0.0 for one in curve]))
-    best_f = curve[best].f or 0.0
+    curve[found.chosen] = chosen.f or 0.0
+    best = max(curve, key=curve.__getitem__)
+    best_f = curve[best]
     return {
         "images": views.n_images,
         "identities": len(np.unique(views.identities)),
         "chosen": found.chosen,
-        "halves": found.halves,
         "agreement": found.agreement,
+        "estimated_precision": found.precision,
+        "estimated_recall": found.recall,
         "f": chosen.f or 0.0,
         "precision": chosen.precision,
         "recall": chosen.recall,
-        "best": BARS[best],
+        "best": best,
         "best_f": best_f,
         "off": best_f - (chosen.f or 0.0),
-        "curve": [
-            {"bar": bar, "f": one.f, "agreement": point.agreement}
-            for bar, one, point in zip(BARS, curve, found.curve, strict=True)
-        ],
+        "curve": {f"{bar:g}": round(curve[bar], 4) for bar in sorted(curve)},
     }
 
 
@@ -90,12 +96,41 @@ def data_sets(quick: bool) -> Iterator[tuple[str, Views, int]]:
             yield "lfw, all three", Views(models[base], {one: models[one] for one in others}, identities), 20
     for n_models in (1, 5):
         yield f"crowd, {n_models} models", made_up_crowd(60 if quick else 400, 1, n_models)[1], 20
+    if not quick:
+        yield from small_sets()
     folders = os.environ.get("CDP_RUNS", f"work/omniglot{os.pathsep}demo").split(os.pathsep)
     for run in map(Path, folders):
         if (run / "run.json").is_file():
             views, k = read_unlabeled(run)
-            yield f"{run.name}, base alone", Views(views.base, identities=views.identities), k
+            names = [read_run_record(run / "run.json").recipe["base"]["network"], *views.committee]
+            for model, one in zip(names, views, strict=True):
+                yield f"{run.name}, {model}", Views(one, identities=views.identities), k
             yield f"{run.name}, all models", views, k
+    for folder in map(Path, filter(None, os.environ.get("CDP_VIEWS", "").split(os.pathsep))):
+        views = read_views(folder)
+        for model, one in zip(("base", *views.committee), views, strict=True):
+            yield f"{folder.name}, {model}", Views(one, identities=views.identities), 20
+        yield f"{folder.name}, all models", views, 20
+
+
+def small_sets() -> Iterator[tuple[str, Views, int]]:
+    """Some people of the made-up crowd, and of LFW where it is at hand, one model: as few images as an album has."""
+    crowd = made_up_crowd(400, 1, 1)[1]
+    sets = {"crowd": (crowd.base.vectors, crowd.identities)}
+    folder = data_folder("lfw")
+    if folder is not None:
+        sets["lfw, mobilefacenet"] = (
+            np.load(folder / "mobilefacenet.npy"),
+            np.load(folder / "identities.npy"),
+        )
+    for name, (vectors, identities) in sets.items():
+        assert identities is not None
+        people, sizes = np.unique(identities, return_counts=True)
+        for n_people, most in ((5, 6), (12, 10), (40, 10), (100, 15)):
+            drawn = np.random.default_rng(n_people).choice(people[sizes > 1], n_people, replace=False)
+            rows = np.concatenate([np.flatnonzero(identities == one)[:most] for one in drawn])
+            views = Views(vectors[rows], identities=identities[rows])
+            yield f"{name}, {len(rows)} images of {n_people}", views, min(20, len(rows) - 1)
 
 
 def read_unlabeled(run: Path) -> tuple[Views, int]:

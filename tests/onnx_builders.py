@@ -44,13 +44,20 @@ def embedder(
     norm_output=False,
     channels_last=False,
     half=False,
+    cells=4,
+    contrast=False,
     metadata=None,
 ) -> Path:
-    """Average pooling to 4 x 4 and a random projection: enough to tell drawn patterns apart."""
+    """Average pooling to 4 x 4 and a random projection: enough to tell drawn patterns apart.
+
+    With `contrast` it does not see how bright a color is on the whole, only where.
+    """
     generator = np.random.default_rng(seed)
     number = np.float16 if half else np.float32
     kind = TensorProto.FLOAT16 if half else TensorProto.FLOAT
-    weights = {"w": generator.normal(size=(channels * 16, dimensions)).astype(number)}
+    weight = generator.normal(size=(channels, cells**2, dimensions))
+    weight -= contrast * weight.mean(axis=1, keepdims=True)
+    weights = {"w": weight.reshape(channels * cells**2, dimensions).astype(number)}
     if constant:
         weights["w"] *= 0
         weights["b"] = np.ones(dimensions, number)
@@ -65,7 +72,7 @@ def embedder(
         at = "scaled"
     nodes += [
         helper.make_node(
-            "AveragePool", [at], ["pool"], kernel_shape=[size // 4] * 2, strides=[size // 4] * 2
+            "AveragePool", [at], ["pool"], kernel_shape=[size // cells] * 2, strides=[size // cells] * 2
         ),
         helper.make_node("Flatten", ["pool"], ["flat"]),
         helper.make_node("MatMul", ["flat", "w"], ["product"]),

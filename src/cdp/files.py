@@ -182,9 +182,7 @@ def writing_folder(
             target.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
             yield folder
-            for file in folder.rglob("*"):
-                if file.is_file():
-                    _flush(file)
+            flush_files(folder)
             if force:  # hours may have passed
                 check_output(path, force=force, kind=kind, inputs=inputs)
             put_in_place(folder, target, force=force)
@@ -344,6 +342,13 @@ def _is_recent(path: Path) -> bool:
     with suppress(FileNotFoundError):  # its owner has just finished
         return any(one.lstat().st_mtime > since for one in (path, *path.rglob("*")))
     return True
+
+
+def flush_files(folder: Path) -> None:
+    """Make sure that all files of a folder are on disk."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            _flush(file)
 
 
 def _flush(path: Path) -> None:

@@ -79,22 +79,37 @@ def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
     assert first.exit_code == 0, first.output
     assert "19 new photos, 36 faces; 18 pairs of them are on one photo and kept apart." in said(first)
     assert "Nobody is known: similar_above = " in said(first)
-    assert "Next: cdp review album/people" in said(first)
+    assert "Look at album/report.html, or correct the groups: cdp review album/people" in said(first)
+    assert Path("album/report.html").read_text().count("data:image/jpeg;base64,") >= 6
+    table = read_some_columns(Path("album/labels.csv"), lambda _file, header: list(header))
+    assert len(table["path"]) == 36
+    assert all((Path("album") / one).is_file() for name in ("path", "photo") for one in table[name])
     people = open_collection("album/people")
     who = people_of(people)
     assert all(len(set(numbers)) == 1 for numbers in who.values()), who
     assert len({numbers[0] for numbers in who.values()} - {-1}) == 6
     assert len(people.constraints.cannot) == 18
-    # The review page finds the pictures from any folder.
+    # The review page finds the pictures from any folder, also when the album was moved.
+    Path("elsewhere").mkdir()
+    Path("album").rename("elsewhere/moved")
     monkeypatch.chdir(home / "models")
-    assert Pictures(open_collection(home / "album/people").paths).thumbnail(35)
+    assert Pictures(open_collection(home / "elsewhere/moved/people").paths).thumbnail(35)
     monkeypatch.chdir(home)
+    Path("elsewhere/moved").rename("album")
 
-    before = sorted((one, one.stat().st_mtime_ns) for one in Path("album").rglob("*"))
+    before = sorted((one, one.stat().st_mtime_ns) for one in Path("album/people").rglob("*"))
     nothing = call("people photos --models models --out album --threads 1")
     assert nothing.exit_code == 0, nothing.output
     assert said(nothing).startswith("No photo is new. Collection: 36 images, 6 identities")
-    assert sorted((one, one.stat().st_mtime_ns) for one in Path("album").rglob("*")) == before
+    assert sorted((one, one.stat().st_mtime_ns) for one in Path("album/people").rglob("*")) == before
+
+    # Photos without a face are looked at once.
+    photograph(Path("photos/sea.png"), (), 1)
+    for expected in ("1 new photos, 0 faces;", "No photo is new."):
+        faceless = call("people photos --models models --out album --threads 1")
+        assert faceless.exit_code == 0, faceless.output
+        assert said(faceless).startswith(expected)
+    assert "../photos/sea.png,no face was found" in Path("album/faceless.csv").read_text()
 
     photograph(Path("photos/05.png"), (0, 5), 99)
     photograph(Path("photos/13x.png"), (1, 3), 98)
@@ -140,12 +155,27 @@ def test_a_table_without_pairs_is_one_without_corrections(home):
     assert read_correction_table("faces/different.csv", 1, read_manifest("faces").locations) == []
 
 
-def test_too_few_faces_are_not_the_beginning_of_an_album(home):
-    photograph(Path("few/0.png"), (0, 1), 0)
+def test_one_face_is_not_the_beginning_of_an_album(home):
+    photograph(Path("few/0.png"), (0,), 0)
     result = call("people few --models models --out album --threads 1")
     assert result.exit_code == 2
-    assert "2 faces of 1 photos are too few to begin an album with" in said(result)
-    assert "give photos with 21 faces or more." in said(result)
+    assert "One face of 1 photos is too few to begin an album with" in said(result)
+    assert not Path("album/people").exists()
+
+
+@pytest.mark.slow
+def test_an_album_begins_small_and_its_bar_and_its_neighbors_grow(home):
+    for shot, people in enumerate([(0, 1), (0, 2), (1, 2), (2, 0)]):
+        photograph(Path(f"few/{shot}.png"), people, shot)
+    begun = call("people few --models models --out album --threads 1")
+    assert begun.exit_code == 0, begun.output
+    assert open_collection("album/people").settings.k == 7
+    grown = call("people photos --models models --out album --threads 1")
+    assert grown.exit_code == 0, grown.output
+    assert "Nobody is known: similar_above = " in said(grown)
+    people = open_collection("album/people")
+    assert (people.n_images, people.settings.k) == (44, 20)
+    assert people.n_identities == 6
 
 
 def test_models_are_told_by_what_they_are(home):

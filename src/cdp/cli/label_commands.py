@@ -111,7 +111,7 @@ def label(
     """Give every unlabeled image a pseudo-identity, or a reason why it has none.
 
     Settings that are not given come from --preset. Without --labeled nobody is known: then pairs are judged by their similarity,
-    and the bar is chosen where two halves of the models agree best.
+    and the bar is chosen where the best F is to be expected.
     """
     with plain_errors():
         engine = settings_from(Engine, given)

@@ -17,7 +17,7 @@ from cdp.errors import InputError
 from cdp.faces.align_settings import AlignSettings
 
 if TYPE_CHECKING:
-    from cdp.faces.align_photos import Face
+    from cdp.faces.face import Face
 
 
 @app.command()
@@ -110,12 +110,13 @@ def people(
 ) -> None:
     """Find out who is on photos: align faces, embed them, group them, ready for review.
 
-    OUT/people is the collection. Faces on one photo are kept apart. The same command with more photos adds those.
+    OUT/people is the collection, OUT/labels.csv says who is on which photo, OUT/report.html shows the groups. Faces on one photo are kept apart. The same command with more photos adds those.
     """
     from cdp.cli.signals import resumable
     from cdp.labeling.cache import Cache
     from cdp.labeling.workspace import Workspace
     from cdp.progress import progress_bars
+    from cdp.run.album_outputs import REPORT
     from cdp.run.photo_album import PEOPLE, add_photos, choose_models
 
     if Path(photos).is_dir() and out.resolve().is_relative_to(Path(photos).resolve()):
@@ -139,4 +140,4 @@ def people(
         )
     else:
         typer.echo("No photo is new.")
-    typer.echo(f"{album.people}\nNext: cdp review {out / PEOPLE}")
+    typer.echo(f"{album.people}\nLook at {out / REPORT}, or correct the groups: cdp review {out / PEOPLE}")

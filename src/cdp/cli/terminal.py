@@ -76,7 +76,12 @@ def print_labeling(labeling: Labeling, results: Results, out: Path) -> None:
     table.add_row(f"{settings.bar_key}, {how}", f"{settings.bar:g}")
     if labeling.unsupervised is not None:
         table.add_row("similar_above, chosen without labels", f"{settings.similar_above:g}")
-        table.add_row("agreement of two halves of the models", f"{labeling.unsupervised.agreement:.3f}")
+        if labeling.unsupervised.precision is not None:
+            table.add_row(
+                "share of pairs above it that is right, estimated", f"{labeling.unsupervised.precision:.3f}"
+            )
+        if labeling.unsupervised.agreement is not None:
+            table.add_row("agreement of two halves of the models", f"{labeling.unsupervised.agreement:.3f}")
     if labeling.expected is not None:
         for name in ("precision", "recall", "coverage"):
             table.add_row(f"expected {name}", with_interval(getattr(labeling.expected, name)))

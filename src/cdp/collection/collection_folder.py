@@ -50,6 +50,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         known_names: identity number of a known person -> name; the number itself where there is none.
         growth: settings of how it grows; those that are not there have their defaults.
         notes: what labeling said when the collection was made, such as how the bar was chosen and how sure that is.
+        bar_is_chosen: whether the bar was chosen without labels; then it is chosen anew when the collection has grown.
     """
 
     batches: tuple[int, ...]
@@ -63,6 +64,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     known_names: dict[str, str] = {}
     growth: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
+    bar_is_chosen: bool = False
 
     @property
     def growth_settings(self) -> GrowthSettings:
@@ -79,13 +81,15 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the card of a batch says: where its embeddings lie, from the batch's folder and from the root; and what they were.
 
     `models` has the hash of every model's embeddings, `files` the size and the time of change of every file they lie in: as long as
-    these are the same, nothing is read to compare hashes.
+    these are the same, nothing is read to compare hashes. `images_near` is where relative paths of images start, from the batch's
+    folder; empty = that is looked for.
     """
 
     n_images: int
     near: str
     far: str
     has_paths: bool = False
+    images_near: str = ""
     models: dict[str, str]
     files: dict[str, tuple[int, int]] = {}
 
@@ -93,7 +97,8 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Lines(Sequence[str]):
     """Lines of text that are read from disk when they are asked for: opening a million of them takes no time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, start: str = "") -> None:
+        self._start = start
         self._ends: LongArray = open_npy(folder / "path_ends.npy")
         self._bytes: ByteArray = open_npy(folder / "path_bytes.npy")
 
@@ -109,7 +114,7 @@ class Lines(Sequence[str]):
             return [self[one] for one in range(*row.indices(len(self)))]
         row = range(len(self))[row]
         start = int(self._ends[row - 1]) if row else 0
-        return bytes(self._bytes[start : int(self._ends[row])]).decode()
+        return os.path.join(self._start, bytes(self._bytes[start : int(self._ends[row])]).decode())
 
 
 class Chain(Sequence[str]):
@@ -187,7 +192,9 @@ class Batch:
     @property
     def paths(self) -> Lines | None:
         """Where the images lie, if known."""
-        return Lines(self.folder) if self.facts.has_paths else None
+        near = self.facts.images_near
+        start = os.path.normpath(os.path.join(os.path.realpath(self.folder), near)) if near else ""
+        return Lines(self.folder, start) if self.facts.has_paths else None
 
     @property
     def source(self) -> Path:
@@ -218,9 +225,20 @@ class Batch:
         return views
 
 
-def write_batch(folder: Path, number: int, views: Views, source: Path | None) -> Batch:
-    """Remember a batch: where it lies; views that lie nowhere are written into the collection."""
+def write_batch(
+    folder: Path, number: int, views: Views, source: Path | None, images: Path | None = None
+) -> Batch:
+    """Remember a batch: where it lies; views that lie nowhere are written into the collection.
+
+    Args:
+        folder: of the collection.
+        number: of the batch.
+        views: its embeddings.
+        source: where they lie.
+        images: the folder that relative paths of its images start from; they are found from the collection then, and may move with it.
+    """
     place = numbered(folder, "batches", number)
+    here = os.path.realpath(place)
     with writing_folder(place, force=True) as partial:
         if source is None:
             fill(partial / "views", views)
@@ -233,11 +251,10 @@ def write_batch(folder: Path, number: int, views: Views, source: Path | None) ->
                 np.save(partial / f"{name}.npy", array)
         facts = BatchFacts(
             n_images=views.n_images,
-            near="views"
-            if source is None
-            else os.path.relpath(os.path.realpath(source), os.path.realpath(place)),
+            near="views" if source is None else os.path.relpath(os.path.realpath(source), here),
             far="" if source is None else os.path.realpath(source),
             has_paths=views.paths is not None,
+            images_near="" if images is None else os.path.relpath(os.path.realpath(images), here),
             models=hash_views(views),
             files=_stamps(partial / "views" if source is None else source),
         )

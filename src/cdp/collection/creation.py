@@ -29,6 +29,7 @@ def create_collection(
     settings: ConsensusSettings | None = None,
     names: Mapping[int, str] | None = None,
     corrections: Iterable[Correction] = (),
+    images: Path | None = None,
     seed: int = 0,
     force: bool = False,
     workspace: Workspace | None = None,
@@ -43,6 +44,7 @@ def create_collection(
         names: identity number in `labeled` -> name. Where known and unknown images may show the same people (disjoint =
             false), groups that show a known person get these names.
         corrections: what is known of the images already.
+        images: the folder that the images' relative paths start from, if it is to move with the collection.
         seed: of everything random.
         force: replace a collection that is there.
         workspace: engine, cache and progress.
@@ -50,19 +52,19 @@ def create_collection(
     settings = settings or ConsensusSettings.of()
     inputs = [one for one in (views, *labeled) if not isinstance(one, Views)]
     with writing_folder(folder, force=force, kind=KIND, inputs=inputs) as partial:
-        images, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
+        unlabeled, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
         corrections = list(corrections)
         labeling = label(
-            images,
+            unlabeled,
             settings,
             labeled=parts,
-            constraints=to_constraints(corrections, images.n_images),
+            constraints=to_constraints(corrections, unlabeled.n_images),
             keep_judged=True,
             seed=seed,
             workspace=workspace,
         )
         assert labeling.judged is not None
-        write_batch(partial, 1, images, None if isinstance(views, Views) else Path(views))
+        write_batch(partial, 1, unlabeled, None if isinstance(views, Views) else Path(views), images)
         known = _write_known(partial, labeling.judged, labeled, parts)
         write_judged(numbered(partial, "judged", 1), labeling.judged, labeling.mediator)
         append_corrections(partial, corrections)
@@ -77,8 +79,9 @@ def create_collection(
             n_trained=labeling.judged.together.n_images,
             known_names={str(number): name for number, name in (names or {}).items()},
             notes=labeling.notes,
+            bar_is_chosen=labeling.unsupervised is not None,
         )
-        nothing = np.full(images.n_images, -1, np.int32)
+        nothing = np.full(unlabeled.n_images, -1, np.int32)
         write_groups(partial, start, nothing, {}, "created")
     return open_collection(folder)
 

@@ -4,6 +4,7 @@ Every new image is compared with all; old images are not compared again, but get
 judged anew where a list of one of its images changed, and in later passes where an answer about one of them did; by the trees or
 the mediator that are kept. What trees learned wears out as a collection grows, so they are trained anew when it has half as many
 images again as when they were trained; over many batches that costs a constant share per image. They learn from corrections then.
+So is a bar that was chosen without labels chosen anew.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from cdp.collection.all_views import read_all_views
 from cdp.collection.collection import Collection, ViewsSource, open_collection
-from cdp.collection.collection_folder import changing, numbered, write_batch
+from cdp.collection.collection_folder import Parts, changing, numbered, write_batch
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.judged_files import read_judged, write_judged
 from cdp.collection.numbering import Changes
@@ -36,7 +37,7 @@ from cdp.graph.exact import extend_graph
 from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.judged import Judged
 from cdp.labeling.tree_scoring import ask_trees
-from cdp.labeling.unsupervised import judge_by_similarity
+from cdp.labeling.unsupervised import judge_by_similarity, with_chosen_bar
 from cdp.labeling.workspace import Workspace
 from cdp.store import hash_array
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
@@ -50,6 +51,8 @@ def extend(
     views: ViewsSource,
     *,
     growth: GrowthSettings | None = None,
+    images: Path | None = None,
+    k: int = 0,
     workspace: Workspace | None = None,
 ) -> tuple[Collection, Changes]:
     """The collection with new images, after the old ones; its folder changes at once or not at all.
@@ -58,6 +61,9 @@ def extend(
         collection: whose folder is extended.
         views: new images, by the same models; a path is referred to, views in memory are written into the collection.
         growth: when identities are merged and trees trained anew; unless given, as before.
+        images: the folder that the new images' relative paths start from, if it is to move with the collection.
+        k: neighbors per image when the bar is chosen anew, if that is more than before: a collection that began with few images
+            compared each with fewer.
         workspace: engine and progress.
 
     Raises:
@@ -73,20 +79,40 @@ def extend(
         if growth is not None:
             parts = msgspec.structs.replace(parts, growth=plain(growth))
         with read_all_views(now, new, work) as whole:
-            write_batch(folder, number, new, None if isinstance(views, Views) else Path(views))
+            write_batch(folder, number, new, None if isinstance(views, Views) else Path(views), images)
             before, mediator = read_judged(numbered(folder, "judged", now.parts.judged), now.settings)
             retrain = whole.n_images / parts.n_trained >= parts.growth_settings.retrain_after
             steps = replace(work, cache=Cache(folder / _STEPS))
-            judged = _judge_new(whole, before, mediator, now, new, retrain, steps)
+            if retrain and parts.bar_is_chosen:
+                judged, parts = _choose_bar_anew(whole, now, parts, k, work)
+            else:
+                judged = _judge_new(whole, before, mediator, now, new, retrain, steps)
         write_judged(numbered(folder, "judged", number), judged, mediator)
         parts = msgspec.structs.replace(parts, batches=(*parts.batches, number), judged=number)
         if retrain and judged.answers is not None:
             parts = trained_anew(parts, judged, work)
+        elif retrain:
+            parts = msgspec.structs.replace(parts, n_trained=whole.n_images)
         identity = np.concatenate([now.identity, np.full(new.n_images, -1, np.int32)])
         with work.step("groups"):
             changes = write_groups(folder, parts, identity, now.named, "extended", now.describe)
         shutil.rmtree(folder / _STEPS, ignore_errors=True)
     return open_collection(folder), changes
+
+
+def _choose_bar_anew(
+    views: Views, collection: Collection, parts: Parts, k: int, work: Workspace
+) -> tuple[Judged, Parts]:
+    """All pairs judged anew by a bar that suits as many images as there are now; the bar and the note go into the parts.
+
+    More images have more pairs of two identities, and the bar of few images does not hold for many.
+    """
+    notes: list[str] = []
+    most = min(max(k, collection.settings.k), views.n_images - 1)
+    settings = replace(collection.settings, similar_above=0.0, k=most)
+    judged = judge_by_similarity(views, settings, None, seed=parts.seed, work=work, notes=notes)
+    settings = with_chosen_bar(settings, judged.unsupervised)
+    return judged, msgspec.structs.replace(parts, consensus=plain(settings), notes=tuple(notes))
 
 
 def _judge_new(

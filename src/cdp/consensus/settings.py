@@ -80,7 +80,7 @@ class MediatorSettings:
     similar_above: float = setting(
         0.0,
         "With mediator similarity: how far above random pairs a pair must be, in their standard deviations; 0 = chosen without "
-        "labels, where groups by two halves of the models agree best.",
+        "labels, where the best F is to be expected.",
         meaning="a number of standard deviations",
         low=0,
         high=100,

@@ -8,6 +8,7 @@ standardized in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,12 +50,22 @@ def standard_similarities(
 ) -> FloatArray:
     """Of every pair, in all models together, float32 (m,)."""
     out = (scratch or Scratch()).empty(len(pairs), np.float32)
-    center, spread = background.average
     for start in range(0, len(pairs), _PAIRS_PER_BLOCK):
         rows = slice(start, start + _PAIRS_PER_BLOCK)
-        seen = [similarities(model, pairs.ids[rows]) for model in views]
-        out[rows] = (_average(seen, background.models) - center) / spread
+        out[rows] = average_similarity([similarities(model, pairs.ids[rows]) for model in views], background)
     return out
+
+
+def average_similarity(seen: Sequence[AnyArray], background: Background) -> AnyArray:
+    """The standard similarity in all models together, of the cosines in each; arrays of one shape."""
+    center, spread = background.average
+    standard: AnyArray = (_average(seen, background.models) - center) / spread
+    return standard
+
+
+def similarity_to_itself(background: Background) -> float:
+    """The standard similarity of an image and itself, the greatest there is."""
+    return float(average_similarity([np.ones(1)] * len(background.models), background)[0])
 
 
 def soften(standard: FloatArray, bar: float) -> FloatArray:
@@ -77,8 +88,8 @@ def _center_and_spread(values: AnyArray) -> tuple[float, float]:
     return center, max(center - lower, _SMALLEST_SPREAD)
 
 
-def _average(seen: list[FloatArray], models: tuple[tuple[float, float], ...]) -> AnyArray:
-    total = np.zeros(len(seen[0]))
+def _average(seen: Sequence[AnyArray], models: tuple[tuple[float, float], ...]) -> AnyArray:
+    total = np.zeros(seen[0].shape)
     for values, (center, spread) in zip(seen, models, strict=True):
         total += (values - center) / spread
     return total / len(seen)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -16,12 +18,16 @@ import numpy as np
 from cdp.data.images import ImageReader, open_images
 from cdp.data.manifest_tables import Columns, locations_from, write_csv
 from cdp.errors import InputError
+from cdp.faces.align_log import AlignLog, open_log
 from cdp.faces.align_settings import AlignSettings
 from cdp.faces.alignment import CROP_SIZE, crop_face, similarity_transform
 from cdp.faces.detectors import Detector
+from cdp.faces.face import Face
 from cdp.faces.quality import face_size, head_pose, sharpness
-from cdp.files import writing_folder
+from cdp.files import check_output, disk_errors, flush_files, put_in_place, refuse_link, sweep
 from cdp.nets.pixels import fingerprint, stream_blocks
+from cdp.nets.recipe import key_of
+from cdp.parallel import spans
 from cdp.progress import Progress, no_progress
 from cdp.store import write_card
 from cdp.types.arrays import AnyArray, ByteArray, LongArray, read_only
@@ -31,35 +37,10 @@ KIND = "Faces"
 FACES, DROPPED, DIFFERENT = "faces.csv", "dropped.csv", "different.csv"
 NO_FACE = "no face was found"
 _WEAKEST = 0.3
+_BLOCK = 16
 _BOX = ("left", "top", "right", "bottom")
 _POINTS = ("left_eye", "right_eye", "nose", "left_mouth", "right_mouth")
 _MEASURES = ("score", "size", "sharpness", "pose")
-
-
-@dataclass(frozen=True, eq=False)
-class Face:
-    """One face of a photo; NaN and None where a photo is an aligned face already.
-
-    Attributes:
-        photo: row of the photo.
-        box: left, top, right, bottom.
-        landmarks: (5, 2) or None.
-        score: of the detector.
-        size: shorter side of the box.
-        sharpness, pose: see `cdp.faces.quality`.
-        path: of the crop, relative to the folder; empty if the face was dropped.
-        reason: why it was dropped; empty if it was kept. A photo without a face or one that cannot be read has one too.
-    """
-
-    photo: int
-    box: tuple[float, ...] = (math.nan,) * 4
-    landmarks: AnyArray | None = None
-    score: float = math.nan
-    size: float = math.nan
-    sharpness: float = math.nan
-    pose: float = math.nan
-    path: str = ""
-    reason: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +62,17 @@ class AlignedFaces:
     photos: tuple[str, ...] = field(repr=False, default=())
 
 
+class NoFacesError(InputError):
+    """Not one of the photos has a face that is taken; `dropped` says why, photo by photo."""
+
+    def __init__(self, dropped: Sequence[Face], n_photos: int) -> None:
+        super().__init__(
+            f"None of {n_photos:,} photos has a face that is taken (the first: {dropped[0].reason}); lower --min-score or "
+            "--min-face, or say --ready all if they are aligned faces already."
+        )
+        self.dropped = tuple(dropped)
+
+
 def align_faces(
     photos: Manifest,
     detector: str | Path | Detector | None,
@@ -97,7 +89,8 @@ def align_faces(
 
     Photos are turned as their EXIF note says. The folder holds `faces.csv` (path, identity, photo, box, landmarks, measures),
     `dropped.csv` (what was left out and why), `different.csv` (faces of one photo, which are two people) and the crops as PNG.
-    A crop's name depends on its photo and its number there alone.
+    A crop's name depends on its photo and its number there alone. What is half done is kept beside `out` and gone on with when the
+    same command runs again.
 
     Args:
         photos: the photos, and who is on them where that is known.
@@ -111,30 +104,53 @@ def align_faces(
         progress: called with how many photos are done.
 
     Raises:
-        InputError: the detector is of no known kind, or there is no face at all.
+        InputError: the detector is of no known kind.
+        NoFacesError: there is no face at all.
     """
-    settings = settings or AlignSettings()
+    settings, inputs = settings or AlignSettings(), tuple(inputs)
     path = None if isinstance(detector, Detector) else detector
-    with writing_folder(out, force=force, kind=KIND, inputs=[path, *inputs]) as folder:
-        opened = detector if isinstance(detector, Detector) else _open(detector, device, settings)
-        work = _Work(open_images(photos), opened, folder, settings)
-        found: list[Face] = []
-        blocks = [(row, row + 1) for row in range(len(photos))]
-        with closing(stream_blocks(blocks, work.faces_of, threads)) as stream:
-            for row, faces in stream:
-                found += faces
-                progress("photos", row + 1, len(photos))
-        made = _collect(photos, found, folder, settings.min_score)
-        write_tables(made, photos, folder, Path(out))
-        _write_card(made, photos, opened, settings, folder)
-    root = Path(out)
-    return AlignedFaces(
-        Manifest(made.manifest.locations, made.manifest.identities, made.manifest.names, str(root)),
-        made.faces,
-        made.dropped,
-        made.different,
-        made.photos,
-    )
+    target = Path(out).absolute()
+    sweep(target.parent, target.name)
+    refuse_link(target, out)
+    check_output(out, force=force, kind=KIND, inputs=[path, *inputs])
+    opened = detector if isinstance(detector, Detector) else _open(detector, device, settings)
+    work = target.with_name(f".{target.name}.aligning")
+    with disk_errors(out, f"what is done is kept in {work}"):
+        log = open_log(work, _key(photos, opened, settings))
+        found = _find_faces(
+            _Work(open_images(photos), opened, work, settings), log, len(photos), threads, progress
+        )
+        if not any(face.path for face in found):
+            shutil.rmtree(work)
+            raise NoFacesError(found, len(photos))
+        made = _collect(photos, found, out, settings.min_score)
+        write_tables(made, photos, work, Path(out))
+        _write_card(made, photos, opened, settings, work)
+        log.close()
+        flush_files(work)
+        if force:  # hours may have passed
+            check_output(out, force=force, kind=KIND, inputs=[path, *inputs])
+        put_in_place(work, target, force=force)
+    return made
+
+
+def _find_faces(work: _Work, log: AlignLog, n_photos: int, threads: int, progress: Progress) -> list[Face]:
+    """The faces of all photos in order: those that the log has, and the others, which it gets block by block."""
+    blocks = [span for span in spans(n_photos, _BLOCK) if span[0] not in log.done]
+    n_done = n_photos - sum(stop - start for start, stop in blocks)
+    with closing(stream_blocks(blocks, work.faces_of_block, threads)) as stream:
+        for start, faces in stream:
+            log.done[start] = faces
+            log.append(start, faces)
+            n_done += min(_BLOCK, n_photos - start)
+            progress("photos", n_done, n_photos)
+    return [face for start in sorted(log.done) for face in log.done[start]]
+
+
+def _key(photos: Manifest, detector: Detector | None, settings: AlignSettings) -> str:
+    """What the faces depend on; a file of the same name with other contents is not noticed."""
+    checksum = "none" if detector is None else detector.checksum
+    return key_of(fingerprint(photos), os.path.realpath(photos.root), checksum, asdict(settings), _BLOCK)
 
 
 def _open(file: str | Path | None, device: str, settings: AlignSettings) -> Detector | None:
@@ -156,7 +172,11 @@ class _Work:
     folder: Path
     settings: AlignSettings
 
-    def faces_of(self, row: int, _stop: int) -> list[Face]:
+    def faces_of_block(self, start: int, stop: int) -> list[Face]:
+        """The faces of some photos, in order."""
+        return [face for row in range(start, stop) for face in self.faces_of(row)]
+
+    def faces_of(self, row: int) -> list[Face]:
         """The faces of one photo, the dropped ones among them; the crops are written."""
         try:
             photo = self.reader.image(row)
@@ -224,15 +244,10 @@ def why_dropped(measures: dict[str, Any], settings: AlignSettings) -> str:
     return ""
 
 
-def _collect(photos: Manifest, found: Sequence[Face], folder: Path, least: float) -> AlignedFaces:
+def _collect(photos: Manifest, found: Sequence[Face], folder: str | Path, least: float) -> AlignedFaces:
     faces = tuple(face for face in found if face.path)
     dropped = tuple(face for face in found if not face.path)
-    if not faces:
-        raise InputError(
-            f"None of {len(photos):,} photos has a face that is taken (the first: {dropped[0].reason}); lower --min-score or "
-            "--min-face, or say --ready all if they are aligned faces already."
-        )
-    rows = np.array([face.photo for face in faces])
+    rows = np.array([face.photo for face in faces], np.int64)
     # A face too small or too blurred to be taken may still be the one that the photo's identity means.
     seen = [face.photo for face in found if face.path or face.score >= least]
     n_faces = np.bincount(seen, minlength=len(photos))

@@ -139,8 +139,11 @@ class _Search:
             before, reached = reached, self._reached()
             if reached < self.recall and reached - before < _LEAST_GAIN:
                 looked_into = self.nearest.shape[1]
-                self.nearest = self._find_nearest(2 * looked_into)
-                for _ in self._look_into(looked_into, 2 * looked_into):
+                wider = min(2 * looked_into, len(self.plan.centroids))
+                if wider == looked_into:
+                    break
+                self.nearest = self._find_nearest(wider)
+                for _ in self._look_into(looked_into, wider):
                     yield 1.0
                 fresh, reached = self.ids >= 0, self._reached()
 

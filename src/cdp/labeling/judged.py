@@ -12,7 +12,7 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import TreeAnswers
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Pairs, Views
 from cdp.types.arrays import BoolArray, LongArray
-from cdp.types.run_record import CalibrationBin, Expectation, HalvesAgreement, Tuning
+from cdp.types.run_record import CalibrationBin, Expectation, Tuning, UnsupervisedBar
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Judged:
     known: LongArray
     pairs: Pairs | None = None
     answers: TreeAnswers | None = None
-    unsupervised: HalvesAgreement | None = None
+    unsupervised: UnsupervisedBar | None = None
     others: Views | None = None
 
     @property
@@ -81,7 +81,7 @@ class Labeling:
     mediator: Mediator | None
     tuning: Tuning | None
     expected: Expectation | None
-    unsupervised: HalvesAgreement | None
+    unsupervised: UnsupervisedBar | None
     calibration: list[CalibrationBin]
     settings: ConsensusSettings
     candidates: KnnGraph

@@ -1,69 +1,35 @@
-"""Labels where no identity is known: pairs by their standard similarity, and a bar on which two halves of the models agree.
+"""Labels where no identity is known: pairs by their standard similarity, and a bar that needs no labels.
 
-Every model is cut into two: its even and its odd dimensions. Each half groups all images by itself, at every bar. Were the mistakes
-of the halves independent, a pair that is right would be found by both with probability recall², and a wrong one by both hardly
-ever; so the pairs that both found, relative to those that one found, would be precision · recall. The bar where the halves agree
-best is then about the bar with the best F, and nobody had to be known.
+Far more pairs are of two identities than of one, so how similar these are can be read off all pairs, and how many of them to expect
+above a bar (`cdp.consensus.null_distribution`). Whatever else lies above it is of one identity: so precision and recall of every bar
+are known well enough to take the one with the best F. Among few images this cannot be read off; there the bar is the one on which two
+halves of the models agree best (`cdp.labeling.halves`).
 
-The whole is sharper than its halves: pairs of one identity lie further above chance, so its best bar is a little higher. As many
-pairs pass in the whole as in the halves at a bar which is an upper end for it; the bar in the middle of the two is taken.
-
-Mistakes that both halves make (lookalikes, images that no model can tell) are not seen, so the agreement flatters: it is how stable
-the groups are, not how right.
+How sure that is, the halves say in both cases: their agreement is how stable the groups are. It is more than how right they are.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from cdp.consensus.evidence import search_together
-from cdp.consensus.grouping import group
-from cdp.consensus.pairs import candidate_pairs
+from cdp.consensus.null_distribution import EstimatedBars, count_similarities, estimate_bars
 from cdp.consensus.settings import ConsensusSettings
-from cdp.consensus.sharded_components import BYTES_PER_PAIR
-from cdp.consensus.standard_similarity import measure_background, soften, standard_similarities
+from cdp.consensus.standard_similarity import Background
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_agreement
+from cdp.labeling.halves import StandardPairs, agree_on_bar, compare_halves, compare_pairs, group_alone
 from cdp.labeling.judged import Judged
-from cdp.labeling.workspace import Graphs, Workspace, find_graphs
-from cdp.parallel import map_blocks, spans
-from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Pairs, Views
-from cdp.types.arrays import FloatArray
-from cdp.types.run_record import AgreementPoint, HalvesAgreement
+from cdp.labeling.workspace import Graphs, Workspace
+from cdp.types import Views
+from cdp.types.run_record import BarPoint, UnsupervisedBar
 
-BARS = tuple(round(1.5 + 0.25 * step, 2) for step in range(35))
-"""What is tried for similar_above, from low to high."""
+MANY = 2000
+"""From so many images on, the bar is read off all pairs."""
 
-_PAIRS_PER_BLOCK = 65_536
-_QUANTILE = 1.96
-
-
-@dataclass(frozen=True, eq=False)
-class StandardPairs:
-    """Candidate pairs and their standard similarity; the graphs that they come from."""
-
-    pairs: Pairs
-    standard: FloatArray
-    graphs: dict[str, KnnGraph]
-    together: KnnGraph
-
-    def at(self, settings: ConsensusSettings) -> ConsensusGraph:
-        """The pairs that count at the settings' bar, with the doubt about each."""
-        ids, doubts = [np.empty((0, 2), np.int32)], [np.empty(0, np.float32)]
-        for start, stop in spans(len(self.pairs), _PAIRS_PER_BLOCK):
-            doubt = soften(self.standard[start:stop], settings.similar_above)
-            kept = doubt < 1 - settings.kept_above
-            ids.append(self.pairs.ids[start:stop][kept])
-            doubts.append(doubt[kept])
-        return ConsensusGraph(np.concatenate(ids), np.concatenate(doubts), self.pairs.n_images)
-
-    def share_above(self, bar: float) -> float:
-        """Of the candidate pairs, those whose standard similarity is greater."""
-        return float((self.standard > bar).mean()) if len(self.pairs) else 0.0
+_LOWEST, _HIGHEST = 0.01, 100.0
+_STABLE = 0.9
 
 
 def judge_by_similarity(
@@ -78,131 +44,95 @@ def judge_by_similarity(
     """Judged pairs, and how the bar was chosen if it was not given; then `notes` gets a sentence."""
     whole, found = compare_pairs(views, settings, given, seed=seed, work=work), None
     if not settings.similar_above:
-        found = agree_on_bar(views, whole, settings, seed=seed, work=work)
+        found = choose_bar(views, whole, settings, seed=seed, work=work)
         settings = with_chosen_bar(settings, found)
-        notes.append(describe_agreement(found))
+        notes.append(describe_bar(found))
     nobody = np.full(views.n_images, -1, np.int64)
     return Judged(whole.at(settings), whole.graphs, whole.together, settings.k, nobody, unsupervised=found)
 
 
-def compare_pairs(
-    views: Views,
-    settings: ConsensusSettings,
-    given: Graphs | None = None,
-    *,
-    seed: int = 0,
-    work: Workspace | None = None,
-    part: str = "",
-) -> StandardPairs:
-    """Standard similarities of the pairs that are nearest neighbors in all models together."""
-    work = work or Workspace()
-    longer = replace(settings, k=min(2 * settings.k, views.n_images - 1))
-    lists = () if given is None else given.values() if isinstance(given, Mapping) else given
-    wanted = longer if all(graph.k >= longer.k for graph in lists) else settings
-    graphs = find_graphs(views, wanted, given, seed=seed, work=work, part=part)
-    with work.step(f"{part}all models"):
-        together = search_together(
-            views,
-            list(graphs.values()),
-            longer.k,
-            threads=work.engine.threads,
-            progress=work.progress,
-            scratch=work.scratch,
-        )
-        pairs = candidate_pairs(together.nearest(settings.k), work.scratch)
-        standard = standard_similarities(views, pairs, measure_background(views, seed), work.scratch)
-    return StandardPairs(pairs, standard, graphs, together)
-
-
-def agree_on_bar(
+def choose_bar(
     views: Views,
     whole: StandardPairs,
     settings: ConsensusSettings,
     *,
     seed: int = 0,
     work: Workspace | None = None,
-) -> HalvesAgreement:
-    """The bar for the whole, by the one at which the groups of two halves of every model agree best; and all that were tried.
-
-    Judged by the lower end of Wilson's 95 % interval over the images in groups, because a handful of near copies always agrees; of
-    equal ones the lowest is taken.
-    """
+) -> UnsupervisedBar:
+    """The bar with the best F to be expected, and how far two halves of the models agree."""
     work = work or Workspace()
-    halves = [
-        compare_pairs(half, settings, seed=seed, work=work, part=f"{name} half of ")
-        for name, half in zip(("first", "second"), cut_in_two(views), strict=True)
+    if views.n_images < MANY:
+        return agree_on_bar(views, whole, settings, seed=seed, work=work)
+    with work.step("bar"):
+        estimated = _estimate(views, whole.background, seed, work)
+    at = estimated.best
+    rows = zip(estimated.bars.tolist(), estimated.precision.tolist(), estimated.recall.tolist(), strict=True)
+    curve = [
+        BarPoint(threshold=round(bar, 3), precision=round(precision, 4), recall=round(recall, 4))
+        for bar, precision, recall in rows
+        if precision > 0
     ]
-
-    in_turn = replace(work.engine, engine="threads", threads=1)
-
-    def measure(bar: float) -> AgreementPoint:
-        tried = replace(settings, similar_above=bar)
-        first, second = (
-            group(half.at(tried), tried, engine=in_turn, scratch=work.scratch) for half in halves
-        )
-        return AgreementPoint(
-            threshold=bar, agreement=measure_agreement(first, second), coverage=_coverage(first, second)
-        )
-
-    size = 2 * BYTES_PER_PAIR * max(len(half.pairs) for half in halves)
-    workers = replace(work.engine, engine="threads").workers_for(size)
-    assert isinstance(workers, int)
-    curve = []
-    with work.step("agreement"):
-        for point in map_blocks(measure, BARS, workers):
-            curve.append(point)
-            work.progress("agreement of two halves", len(curve), len(BARS))
-    best = max(curve, key=lambda point: lower_end(point.agreement, point.coverage * views.n_images))
-    share = float(np.mean([half.share_above(best.threshold) for half in halves]))
-    as_many = float(np.quantile(whole.standard, 1 - share)) if len(whole.pairs) else best.threshold
-    chosen = round((best.threshold + max(as_many, best.threshold)) / 2, 2)
-    return HalvesAgreement(chosen=chosen, halves=best.threshold, agreement=best.agreement, curve=curve)
+    return UnsupervisedBar(
+        chosen=_as_setting(estimated),
+        precision=float(estimated.precision[at]),
+        recall=float(estimated.recall[at]),
+        agreement=_agreement_of_halves(views, settings, seed, work),
+        curve=curve,
+    )
 
 
-def lower_end(share: float, count: float) -> float:
-    """Of Wilson's 95 % interval for a share that was measured on so many; 0 for none."""
-    if not count:
-        return 0.0
-    square = _QUANTILE**2
-    spread = _QUANTILE * math.sqrt(share * (1 - share) / count + square / (4 * count**2))
-    return (share + square / (2 * count) - spread) / (1 + square / count)
+def _estimate(views: Views, background: Background, seed: int, work: Workspace) -> EstimatedBars:
+    return estimate_bars(count_similarities(views, background, seed, work.progress))
 
 
-def cut_in_two(views: Views) -> tuple[Views, Views]:
-    """Even and odd dimensions of every model; nothing is copied."""
-
-    def half(first: int) -> Views:
-        models = {
-            name: _every_other(name, model, first) for name, model in zip(views.names, views, strict=True)
-        }
-        return Views(models.pop("base"), models)
-
-    return half(0), half(1)
+def _as_setting(estimated: EstimatedBars) -> float:
+    """The best bar within what similar_above may be; 0 would mean that it is still to be chosen."""
+    return round(float(np.clip(estimated.bars[estimated.best], _LOWEST, _HIGHEST)), 2)
 
 
-def _every_other(name: str, model: Embeddings, first: int) -> Embeddings:
-    way_out = "set similar_above yourself (about 5), or leave the model out"
-    if model.dimensions < 2:
-        raise InputError(f"{name}: one dimension cannot be cut in two to choose the bar; {way_out}.")
+def _agreement_of_halves(
+    views: Views, settings: ConsensusSettings, seed: int, work: Workspace
+) -> float | None:
+    """Pairwise F between the groups of two halves, each with a bar of its own; None where a model cannot be cut in two."""
     try:
-        return Embeddings(model.source[:, first::2])
-    except InputError as error:
-        raise InputError(f"{name}, every other dimension: {error} To choose no bar, {way_out}.") from None
+        halves = compare_halves(views, settings, seed=seed, work=work)
+    except InputError:
+        return None
+    with work.step("agreement"):
+        bars = [_as_setting(_estimate(half.views, half.background, seed, work)) for half in halves]
+        first, second = (
+            group_alone(half, own, work)
+            for half, own in zip(halves, (replace(settings, similar_above=bar) for bar in bars), strict=True)
+        )
+        return measure_agreement(first, second)
 
 
-def _coverage(*groupings: Labels) -> float:
-    return float(np.mean([(one.labels >= 0).mean() for one in groupings]))
-
-
-def with_chosen_bar(settings: ConsensusSettings, found: HalvesAgreement | None) -> ConsensusSettings:
+def with_chosen_bar(settings: ConsensusSettings, found: UnsupervisedBar | None) -> ConsensusSettings:
     """The settings with the bar that was chosen, if one was."""
     return settings if found is None else replace(settings, similar_above=found.chosen)
 
 
-def describe_agreement(found: HalvesAgreement) -> str:
+def describe_bar(found: UnsupervisedBar) -> str:
     """The note: what was chosen, why, and how sure that is."""
+    text = f"Nobody is known: similar_above = {found.chosen:g} was chosen"
+    if found.precision is None:
+        return (
+            f"{text}, where the groups that two halves of the models make agree best (pairwise F {found.agreement:.3f} between "
+            "them). That is how stable the groups are, and more than how right they are: mistakes of both halves do not show."
+        )
+    if not found.curve:
+        return (
+            f"{text}, which joins copies only, because no pair is more similar than pairs of two identities are. Are there several "
+            "images of anybody, and does the model get its images as it wants them?"
+        )
+    text += (
+        f", where an estimated {found.precision:.0%} of the pairs above are of one identity, and {found.recall or 0:.0%} of those pairs "
+        "are above."
+    )
+    if found.agreement is None:
+        return text
+    care = "" if found.agreement >= _STABLE else " Look at the groups with care."
     return (
-        f"Nobody is known: similar_above = {found.chosen:g} was chosen, where the groups that two halves of the models make "
-        f"agree best (pairwise F {found.agreement:.3f} between them). That is how stable the groups are, and more than "
-        "how right they are: mistakes of both halves do not show."
+        f"{text} Two halves of the models, each with a bar of its own, agree to a pairwise F of {found.agreement:.3f}: that is how "
+        f"stable the groups are, and more than how right they are.{care}"
     )

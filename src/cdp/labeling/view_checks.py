@@ -26,7 +26,7 @@ _FIXED = 36 * 10**6
 _PER_THREAD = 12 * 10**6
 _PER_IMAGE = 250
 _PER_IMAGE_AND_MODEL = 30
-_PER_NEIGHBOR = 60
+_PER_NEIGHBOR = 100
 
 
 def check_views(

@@ -5,15 +5,18 @@
 album/faces-0001/    aligned faces of the photos of the first run, as `cdp align` writes them
 album/views-0001/    their embeddings
 album/people/        the collection of all faces, for `cdp review`, `cdp extend` and the others
+album/labels.csv     who is on which photo
+album/report.html    the groups with their pictures
+album/faceless.csv   photos of runs that gave no face at all, so that they are not looked at again
 
-A run counts once the collection has it; what a killed run left is made anew by the next.
+A run counts once the collection has it; what a killed run left is gone on with by the next. The folder may be moved as a whole.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +29,18 @@ from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
 from cdp.collection.regrouping import regroup
 from cdp.consensus.settings import ConsensusSettings
-from cdp.data.manifest_tables import read_some_columns
+from cdp.data.manifest_tables import locations_from, read_some_columns, write_csv
 from cdp.data.manifests import read_manifest
 from cdp.errors import InputError
-from cdp.faces.align_photos import DIFFERENT, DROPPED, FACES, align_faces
+from cdp.faces.align_photos import DIFFERENT, DROPPED, FACES, NoFacesError, align_faces
 from cdp.faces.align_settings import AlignSettings
 from cdp.faces.detectors import Detector
+from cdp.faces.face import Face
+from cdp.files import replacing
 from cdp.labeling.workspace import Workspace
 from cdp.nets.embed_images import Embedder, embed_images
 from cdp.nets.onnx_models import open_models
+from cdp.run.album_outputs import LABELS, REPORT, write_album_report, write_album_table
 from cdp.store import read_card
 from cdp.types.manifest import Manifest
 
@@ -42,10 +48,7 @@ PEOPLE = "people"
 NOT_EMBEDDINGS = ("1k3d68", "2d106det", "genderage")
 """Models of InsightFace's packs that lie beside the detector and the embedding model, and are neither."""
 
-ONE_MODEL = (
-    "There is one embedding model only, and a bar chosen without labels is not to be relied on then (docs/quality.md); begin the album "
-    "with two models or more, or look at the groups with care."
-)
+FACELESS = "faceless.csv"
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def add_photos(
 ) -> Album:
     """The album at `out` with those photos that it does not have yet; it is made if it is not there.
 
-    Photos are told by their paths. Nobody is known, so the bar is chosen without labels when the album is made, and stays.
+    Photos are told by their paths. Nobody is known, so the bar is chosen without labels, and anew when the album has grown by half.
 
     Args:
         photos: all photos, or the new ones.
@@ -134,7 +137,7 @@ def add_photos(
         workspace: engine and progress.
 
     Raises:
-        InputError: `out` is something else, the models are others than before, no new photo has a face, or there are too few to begin.
+        InputError: `out` is something else, the models are others than before, or there are too few faces to begin.
     """
     place, work = Path(out), workspace or Workspace()
     people = _open(place)
@@ -142,32 +145,59 @@ def add_photos(
     if people is not None:
         # A run that was killed between extending and this has it done now.
         people, _ = _keep_apart(people, _part(place, "faces", number - 1))
-        seen = _photos_of([_part(place, "faces", one) for one in range(1, number)])
+        seen = _photos_of(place, number)
         is_new = np.array([one not in seen for one in _full_paths(photos)])
         if not is_new.any():
-            return Album(people)
+            return _finish(place, Album(people))
         photos = photos.take(is_new)
     embedders = open_models(models.embedding, work.engine.device)
     if people is not None:
         _check_models(place, embedders)
     faces, views = _part(place, "faces", number), _part(place, "views", number)
     how: dict[str, Any] = {"threads": work.engine.threads, "force": True, "progress": work.progress}
-    made = align_faces(photos, models.detector, faces, settings, device=work.engine.device, **how)
+    try:
+        made = align_faces(photos, models.detector, faces, settings, device=work.engine.device, **how)
+    except NoFacesError as error:
+        if people is None:
+            raise
+        _remember_faceless(place, photos, error.dropped)
+        return _finish(place, Album(people, len(photos)))
     if people is None:
         _check_number(len(made.faces), len(photos))
-    # The review page looks for pictures from wherever it is started.
-    located = tuple(str(faces.absolute() / path) for path in made.manifest.locations)
-    notes = tuple(embed_images(replace(made.manifest, locations=located), embedders, views, **how).notes)
+    notes = tuple(embed_images(made.manifest, embedders, views, **how).notes)
     if people is None:
-        apart = _different_faces(faces, 0)
-        people = create_collection(place / PEOPLE, views, corrections=apart, seed=seed, workspace=work)
+        people, apart = _begin(place, seed, work)
         notes += people.parts.notes
-        if len(embedders) == 1:
-            notes += (ONE_MODEL,)
     else:
-        people, _ = extend(people, views, workspace=work)
-        people, apart = _keep_apart(people, faces)
-    return Album(people, len(photos), len(made.faces), len(apart), notes)
+        before = people.parts.notes
+        people, apart = _grow(people, place, work)
+        notes += people.parts.notes if people.parts.notes != before else ()
+    return _finish(place, Album(people, len(photos), len(made.faces), len(apart), notes))
+
+
+def _begin(place: Path, seed: int, work: Workspace) -> tuple[Collection, list[Correction]]:
+    """A collection of the first batch, each face compared with as many as there are, and the pairs that are kept apart."""
+    faces, views = _part(place, "faces", 1), _part(place, "views", 1)
+    apart = _different_faces(faces, 0)
+    settings = ConsensusSettings.of(k=min(ConsensusSettings.of().k, len(read_manifest(faces)) - 1))
+    options: dict[str, Any] = {"settings": settings, "corrections": apart, "images": faces, "seed": seed}
+    return create_collection(place / PEOPLE, views, **options, workspace=work), apart
+
+
+def _grow(people: Collection, place: Path, work: Workspace) -> tuple[Collection, list[Correction]]:
+    """The collection with the next batch, and the pairs of it that are kept apart."""
+    number = len(people.batches) + 1
+    faces, views = _part(place, "faces", number), _part(place, "views", number)
+    people, _ = extend(people, views, images=faces, k=ConsensusSettings.of().k, workspace=work)
+    return _keep_apart(people, faces)
+
+
+def _finish(place: Path, album: Album) -> Album:
+    """The table and the report, which follow the collection also where it was corrected since."""
+    faces = [_part(place, "faces", number + 1) for number in range(len(album.people.batches))]
+    write_album_table(place, album.people, faces)
+    write_album_report(place, album.people)
+    return album
 
 
 def _is_detector(file: Path) -> bool:
@@ -188,7 +218,7 @@ def _open(place: Path) -> Collection | None:
         return open_collection(place / PEOPLE)
     if place.exists() and not place.is_dir():
         raise InputError(f"{place}: a file; an album is a folder, choose another name.")
-    ours = (".", "faces-", "views-")
+    ours = (".", "faces-", "views-", REPORT, LABELS, FACELESS)
     foreign = (
         sorted(one.name for one in place.iterdir() if not one.name.startswith(ours)) if place.exists() else []
     )
@@ -198,11 +228,10 @@ def _open(place: Path) -> Collection | None:
 
 
 def _check_number(n_faces: int, n_photos: int) -> None:
-    k = ConsensusSettings.of().k
-    if n_faces <= k:
+    if n_faces < 2:
         raise InputError(
-            f"{n_faces} faces of {n_photos:,} photos are too few to begin an album with, because every face is compared with its "
-            f"{k} nearest; give photos with {k + 1} faces or more."
+            f"One face of {n_photos:,} photos is too few to begin an album with, because there is nobody to compare it with; give "
+            "photos with two faces or more."
         )
 
 
@@ -211,15 +240,27 @@ def _full_paths(photos: Manifest) -> list[str]:
     return [os.path.normpath(os.path.join(root, one)) for one in photos.locations]
 
 
-def _photos_of(folders: Sequence[Path]) -> set[str]:
-    """Where the photos lie that faces were cut from, and those that gave none."""
+def _photos_of(place: Path, number: int) -> set[str]:
+    """Where the photos lie that faces were cut from before the run of this number, and those that gave none."""
+    tables = [_part(place, "faces", one) / table for one in range(1, number) for table in (FACES, DROPPED)]
+    tables += [place / FACELESS] if (place / FACELESS).is_file() else []
     found: set[str] = set()
-    for folder in folders:
-        here = os.path.realpath(folder)
-        for table in (FACES, DROPPED):
-            photos = read_some_columns(folder / table, lambda _file, _header: ["photo"])["photo"]
-            found |= {os.path.normpath(os.path.join(here, str(one))) for one in photos}
+    for table in tables:
+        here = os.path.realpath(table.parent)
+        photos = read_some_columns(table, lambda _file, _header: ["photo"])["photo"]
+        found |= {os.path.normpath(os.path.join(here, str(one))) for one in photos}
     return found
+
+
+def _remember_faceless(place: Path, photos: Manifest, dropped: Sequence[Face]) -> None:
+    """Add photos that gave no face to the list of those."""
+    where = locations_from(photos, place)
+    rows = [(where[face.photo], face.reason) for face in dropped]
+    if (place / FACELESS).is_file():
+        before = read_some_columns(place / FACELESS, lambda _file, _header: ["photo", "reason"])
+        rows = [*zip(before["photo"], before["reason"], strict=True), *rows]
+    with replacing(place / FACELESS) as file:
+        write_csv(file, {"photo": [one for one, _ in rows], "reason": [one for _, one in rows]})
 
 
 def _check_models(place: Path, embedders: Sequence[Embedder]) -> None:

@@ -191,27 +191,40 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Figure = Figure()
 
 
-class AgreementPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What one bar gives where nobody is known: how far two halves of the models agree, and the share of images in groups."""
-
-    threshold: float
-    agreement: float
-    coverage: float
-
-
-class HalvesAgreement(msgspec.Struct, frozen=True, kw_only=True):
-    """The bars tried without labels and the one chosen.
+class BarPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be expected of one bar, where nobody is known.
 
     Attributes:
-        chosen: for the whole models.
-        halves: the bar at which two halves of the models agree best.
-        agreement: pairwise F between them at that bar.
+        threshold: the bar.
+        agreement: pairwise F between the groups of two halves of the models; None where it was not measured.
+        coverage: share of images in groups; likewise.
+        precision: the share of pairs above that are of one identity, as estimated; None where it was not.
+        recall: of the pairs of one identity, the share above; likewise.
+    """
+
+    threshold: float
+    agreement: float | None = None
+    coverage: float = 0.0
+    precision: float | None = None
+    recall: float | None = None
+
+
+class UnsupervisedBar(msgspec.Struct, frozen=True, kw_only=True):
+    """The bar that was chosen without labels, and how sure that is.
+
+    Attributes:
+        chosen: similar_above.
+        agreement: pairwise F between the groups of two halves of the models; None where a model cannot be cut in two.
+        precision: the share of pairs above the bar that are of one identity, as estimated; None where images are few.
+        recall: of the pairs of one identity, the share above it, as estimated; likewise.
+        curve: all bars of which something can be said.
     """
 
     chosen: float
-    halves: float
-    agreement: float
-    curve: list[AgreementPoint] = []
+    agreement: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    curve: list[BarPoint] = []
 
 
 class CalibrationBin(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,7 +325,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     headline: Headline | None = None
     tuning: Tuning | None = None
     expected: Expectation | None = None
-    unsupervised: HalvesAgreement | None = None
+    unsupervised: UnsupervisedBar | None = None
     calibration: list[CalibrationBin] = []
     mediator: MediatorFigures | None = None
     earlier_rounds: list[LabelFigures] = []

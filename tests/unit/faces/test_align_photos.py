@@ -178,3 +178,38 @@ def test_threads_do_not_matter(tmp_path, photos):
         for folder in (tmp_path / "faces1", tmp_path / "faces3")
     )
     assert one == other
+
+
+@pytest.mark.parametrize("cut", [0, 7])
+def test_a_killed_alignment_goes_on_where_it_was(tmp_path, photos, monkeypatch, cut):
+    """The last line of the log may be cut off too; then its block is made again, and nothing else."""
+    monkeypatch.setattr("cdp.faces.align_photos._BLOCK", 2)
+    detector = marker_detector(tmp_path / "detector.onnx", RELATIVE)
+    whole = align_faces(photos, detector, tmp_path / "whole", AlignSettings())
+    done = []
+
+    def stop_at_four(_name, count, _total):
+        done.append(count)
+        if count == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        align_faces(photos, detector, tmp_path / "faces", AlignSettings(), threads=1, progress=stop_at_four)
+    assert not (tmp_path / "faces").exists()
+    log = tmp_path / ".faces.aligning" / "done.jsonl"
+    log.write_bytes(log.read_bytes()[: -cut or None])
+    done.clear()
+    again = align_faces(
+        photos,
+        detector,
+        tmp_path / "faces",
+        AlignSettings(),
+        progress=lambda _, count, __: done.append(count),
+    )
+    assert done == ([4, 6] if cut else [6])
+    assert not log.parent.exists()
+    assert again.manifest.locations == whole.manifest.locations
+    for name in ("faces.csv", "dropped.csv", "different.csv"):
+        assert (tmp_path / "faces" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    listed = sorted(one.relative_to(tmp_path / "faces") for one in (tmp_path / "faces").rglob("*"))
+    assert listed == sorted(one.relative_to(tmp_path / "whole") for one in (tmp_path / "whole").rglob("*"))

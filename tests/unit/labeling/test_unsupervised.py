@@ -1,4 +1,4 @@
-"""Labels where nobody is known: the bar on which two halves of the models agree."""
+"""Labels where nobody is known: the bar that is read off all pairs, or on which two halves of the models agree."""
 
 from dataclasses import replace
 
@@ -13,8 +13,9 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_agreement
+from cdp.labeling.halves import BARS, cut_in_two, lower_end
 from cdp.labeling.pipeline import label
-from cdp.labeling.unsupervised import BARS, cut_in_two, lower_end
+from cdp.labeling.unsupervised import describe_bar
 from cdp.labeling.workspace import Workspace
 
 SETTINGS = ConsensusSettings.of(k=8)
@@ -78,15 +79,42 @@ def test_the_note_and_the_record_say_how_sure_that_is(labeling):
     found = labeling.unsupervised
     assert labeling.settings.similar_above == found.chosen
     assert labeling.settings.mediator == "similarity"
-    assert [point.threshold for point in found.curve] == list(BARS)
+    # The most similarity there is lies low here, and so do the bars.
+    bars = [point.threshold for point in found.curve]
+    assert bars == sorted(bars)
+    assert len(bars) == len(BARS)
+    assert bars[-1] < 3
     assert labeling.notes == (
         f"Nobody is known: similar_above = {found.chosen:g} was chosen, where the groups that two halves of the models make agree "
         f"best (pairwise F {found.agreement:.3f} between them). That is how stable the groups are, and more than how right "
         "they are: mistakes of both halves do not show.",
     )
-    assert found.halves <= found.chosen
+    assert (found.precision, found.recall) == (None, None)
     assert labeling.tuning is None
     assert labeling.expected is None
+
+
+@pytest.fixture(scope="module")
+def many():
+    return make_views(n_people=100, per_person=20, models=1)
+
+
+@pytest.mark.slow
+def test_of_many_images_the_bar_is_read_off_all_pairs(many):
+    one, four = (label(hide(many), SETTINGS, workspace=Workspace(Engine(threads=n))) for n in (1, 4))
+    assert one.unsupervised == four.unsupervised
+    found = one.unsupervised
+    assert 0 < found.agreement <= 1
+    assert found.precision == pytest.approx(
+        min(found.curve, key=lambda point: abs(point.threshold - found.chosen)).precision, abs=0.01
+    )
+    best = max(
+        pairwise_f(label(hide(many), replace(SETTINGS, mediator="similarity", similar_above=bar)), many)
+        for bar in (1.6, 1.9, 2.2, 2.5, 2.8)
+    )
+    assert pairwise_f(one, many) >= best - 0.03
+    assert one.notes == (describe_bar(found),)
+    assert f"where an estimated {found.precision:.0%} of the pairs above are of one identity" in one.notes[0]
 
 
 def test_the_same_for_any_number_of_threads(views):
@@ -125,6 +153,23 @@ def test_what_cannot_be_cut_in_two_is_said():
 def test_similarity_goes_with_average_linkage():
     with pytest.raises(InputError, match='mediator = "similarity" goes with grouping = "average"'):
         ConsensusSettings.of(mediator="similarity", grouping="components")
+
+
+@pytest.mark.slow
+def test_the_bar_of_a_collection_is_chosen_anew_when_it_has_grown_by_half(views, tmp_path):
+    from cdp.collection.creation import create_collection
+    from cdp.collection.extension import extend
+
+    rows = np.arange(views.n_images)
+    first, later = (hide(views.take(part)) for part in (rows < 150, rows >= 150))
+    grown = extend(create_collection(tmp_path / "album", first, settings=SETTINGS), later)[0]
+    whole = label(hide(views), SETTINGS)
+    assert grown.settings.similar_above == whole.settings.similar_above
+    assert grown.parts.notes == whole.notes
+    np.testing.assert_array_equal(grown.identity >= 0, whole.labels.labels >= 0)
+    given = replace(SETTINGS, mediator="similarity", similar_above=4.0)
+    kept = extend(create_collection(tmp_path / "given", first, settings=given), later)[0]
+    assert kept.settings.similar_above == 4
 
 
 def test_a_collection_of_nobody_known_is_extended_at_the_same_bar(views, tmp_path):

@@ -1,0 +1,39 @@
+"""docs/photos-to-people.md, typed as it is printed, but for installing, the browser and the user's own photos."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("onnxruntime", reason="models need the extra onnx")
+pytest.importorskip("onnx")
+
+from cdp.cli.main import app
+
+PAGE = Path(__file__).parents[2] / "docs" / "photos-to-people.md"
+
+
+@pytest.mark.slow
+def test_the_page_runs_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    lines = [line.split() for block in blocks for line in block.splitlines()]
+    said = []
+    for words in lines:
+        if words[:2] == ["python", "-m"]:
+            monkeypatch.setattr(sys, "argv", words[2:])
+            runpy.run_module(words[2], run_name="__main__")
+        elif words[0] == "cd":
+            monkeypatch.chdir(words[1])
+        elif words[0] == "cdp" and words[1] != "review":
+            result = CliRunner().invoke(app, words[1:])
+            assert result.exit_code == 0, result.output
+            said.append(" ".join(result.stdout.split()))
+    assert "61 new photos, 120 faces; 80 pairs of them are on one photo and kept apart." in said[0]
+    assert "Collection: 120 images, 12 identities, 0 images in no group" in said[0]
+    assert said[1].startswith("No photo is new.")
+    assert Path("album/report.html").is_file()
+    assert len([one for one in Path("sorted").iterdir() if one.is_dir()]) == 12
