@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,15 +55,9 @@ def create_collection(
     with writing_folder(folder, force=force, kind=KIND, inputs=inputs) as partial:
         unlabeled, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
         corrections = list(corrections)
-        labeling = label(
-            unlabeled,
-            settings,
-            labeled=parts,
-            constraints=to_constraints(corrections, unlabeled.n_images),
-            keep_judged=True,
-            seed=seed,
-            workspace=workspace,
-        )
+        said = to_constraints(corrections, unlabeled.n_images)
+        options: dict[str, Any] = {"constraints": said, "keep_judged": True, "seed": seed}
+        labeling = label(unlabeled, settings, labeled=parts, workspace=workspace, **options)
         assert labeling.judged is not None
         write_batch(partial, 1, unlabeled, None if isinstance(views, Views) else Path(views), images)
         known = _write_known(partial, labeling.judged, labeled, parts)
