@@ -1,10 +1,12 @@
-"""Collections: LFW fed in ten batches, and a simulated reviewer who answers from the truth.
+"""Collections: images fed in ten batches, a simulated reviewer, false names, and how fast a large collection opens.
 
-`python -m benchmarks collections --out docs/results/collections.json`; docs/collections.md has the tables.
+`python -m benchmarks collections --out docs/results/collections.json`; finished parts are kept (benchmarks/parts.py).
+`python -m benchmarks.collections PART …` measures only the parts whose names begin so. docs/collections.md has the tables.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,35 +17,63 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.data import data_folder
-from benchmarks.lfw import split_faces
+from benchmarks.collection_data import find_data_sets, read_data
+from benchmarks.collection_scale import measure_names, measure_opening
+from benchmarks.parts import Part, run_parts
+from benchmarks.simulated_reviewer import ORDERS as REVIEWS
+from benchmarks.simulated_reviewer import review
 from cdp import Labels, Views, measure_labels
-from cdp.collection.collection import Collection, create_collection
+from cdp.collection.collection import Collection
+from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
-from cdp.collection.questions import rank_questions
-from cdp.consensus.constraints import Constraints
-from cdp.consensus.grouping import group
 from cdp.consensus.settings import ConsensusSettings
-from cdp.labeling.pipeline import label
-from cdp.types import ConsensusGraph
 
 N_BATCHES = 10
 ORDERS = ("random", "by person", "rare first")
+MOST_QUESTIONS = 2000
 
 
-def measure(*, quick: bool) -> dict[str, Any]:
-    if data_folder("lfw") is None:
-        print("skipped: data/lfw is not there; docs/data.md says how to make it")
-        return {"skipped": True}
-    labeled, unlabeled = split_faces()
-    if quick:
-        unlabeled = unlabeled.take(slice(0, 2000))
-    figures: dict[str, Any] = {
-        "batches": feed_in_batches(labeled, unlabeled, ORDERS[:1] if quick else ORDERS)
-    }
-    weak = [Views(part.committee["openface"], {}, part.identities) for part in (labeled, unlabeled)]
-    figures["review, one weak model"] = review(*weak)
-    return figures
+def measure(*, quick: bool, only: list[str] | None = None) -> dict[str, Any]:
+    return run_parts("collections-quick" if quick else "collections", dict(_parts(quick)), only)
+
+
+def _parts(quick: bool) -> list[tuple[str, Part]]:
+    parts: list[tuple[str, Part]] = []
+    data_sets = find_data_sets()
+    for name, folder in data_sets.items():
+        orders = ORDERS[:1] if quick else ORDERS
+        parts += [(f"batches, {name}, {order}", partial(_batches, folder, order, quick)) for order in orders]
+    most = 100 if quick else MOST_QUESTIONS
+    for name, folder in data_sets.items():
+        parts += [
+            (f"review, {name}, {order}", partial(_review, folder, order, most, quick)) for order in REVIEWS
+        ]
+    if "lfw" in data_sets:
+        for order in REVIEWS:
+            weak = partial(_review, None, order, most, quick, weak=True)
+            parts.append((f"review, lfw by one weak model, {order}", weak))
+        parts.append(("names, lfw", partial(measure_names, 1 if quick else 5)))
+    parts.append(("opening", partial(measure_opening, 10_000 if quick else 1_000_000)))
+    return parts
+
+
+def _batches(folder: Path | None, order: str, quick: bool) -> dict[str, Any]:
+    labeled, unlabeled = read_data(folder, quick=quick)
+    views = unlabeled.take(order_of(unlabeled, order))
+    assert views.identities is not None
+    with tempfile.TemporaryDirectory() as place:
+        found = feed(Views(views.base, views.committee), views.identities, labeled, Path(place))
+    print({name: value for name, value in found.items() if name != "steps"}, flush=True)
+    return {"images": views.n_images, "identities": len(np.unique(views.identities)), **found}
+
+
+def _review(folder: Path | None, order: str, most: int, quick: bool, *, weak: bool = False) -> dict[str, Any]:
+    parts = read_data(folder, quick=quick)
+    if weak:
+        parts = tuple(Views(part.committee["openface"], {}, part.identities) for part in parts)  # type: ignore[assignment]
+    found = review(*parts, order, most)
+    print(found, flush=True)
+    return found
 
 
 def order_of(views: Views, order: str, seed: int = 0) -> np.ndarray:
@@ -73,21 +103,6 @@ def clocked(work: Callable[[], Any]) -> tuple[Any, float]:
     start = time.process_time()
     result = work()
     return result, round(time.process_time() - start, 2)
-
-
-def feed_in_batches(labeled: Views, unlabeled: Views, orders: tuple[str, ...]) -> dict[str, Any]:
-    """Figures after ten batches beside those of labeling all at once, numbers that lasted, and processor seconds."""
-    results: dict[str, Any] = {}
-    for order in orders:
-        rows = order_of(unlabeled, order)
-        views = unlabeled.take(rows)
-        truth = views.identities
-        assert truth is not None
-        bare = Views(views.base, views.committee)
-        with tempfile.TemporaryDirectory() as folder:
-            results[order] = feed(bare, truth, labeled, Path(folder))
-            print(f"{order}: {results[order]}", flush=True)
-    return results
 
 
 def feed(views: Views, truth: np.ndarray, labeled: Views, folder: Path) -> dict[str, Any]:
@@ -120,56 +135,10 @@ def feed(views: Views, truth: np.ndarray, labeled: Views, folder: Path) -> dict[
         "at_once": at_once,
         "seconds_at_once": seconds,
         "least_kept_numbers": min(step["kept_numbers"] for step in steps[1:]),
+        "mean_kept_numbers": round(float(np.mean([step["kept_numbers"] for step in steps[1:]])), 4),
         "steps": steps,
     }
 
 
-ROUND = 25
-MOST_QUESTIONS = 2000
-
-
-def review(labeled: Views, unlabeled: Views) -> dict[str, Any]:
-    """Questions that a reviewer who answers from the truth needs, in three orders; groups are made anew after every 25."""
-    truth = unlabeled.identities
-    assert truth is not None
-    settings = ConsensusSettings.of()
-    labeling = label(Views(unlabeled.base, unlabeled.committee), settings, labeled=[labeled])
-    results: dict[str, Any] = {}
-    for order in ("most valuable first", "least confident first", "random"):
-        results[order] = _ask(labeling.scored, labeling.settings, truth, order)
-        print(order, results[order], flush=True)
-    return results
-
-
-def _ask(
-    scored: ConsensusGraph, settings: ConsensusSettings, truth: np.ndarray, order: str
-) -> dict[str, Any]:
-    generator = np.random.default_rng(0)
-    answers: dict[bool, list[list[int]]] = {True: [], False: []}
-    reached: dict[str, Any] = {"precision 0.99": None, "f 0.99": None}
-    asked = 0
-    curve = []
-    while asked <= MOST_QUESTIONS:
-        constraints = Constraints(
-            scored.n_images, np.array(answers[True]).reshape(-1, 2), np.array(answers[False]).reshape(-1, 2)
-        )
-        labels = group(scored, settings, constraints)
-        figures = measure_labels(labels, truth).discards_kept.pairwise
-        curve.append(
-            (asked, round(figures.precision or 0, 4), round(figures.recall or 0, 4), round(figures.f or 0, 4))
-        )
-        for name, value in (("precision 0.99", figures.precision), ("f 0.99", figures.f)):
-            if reached[name] is None and (value or 0) >= 0.99:
-                reached[name] = asked
-        questions = rank_questions(scored, labels.labels, labels.confidence, settings, constraints)
-        if None not in reached.values() or not len(questions):
-            break
-        rows = np.arange(len(questions))
-        if order == "random":
-            rows = generator.permutation(rows)
-        elif order == "least confident first":
-            rows = np.argsort(labels.confidence[questions.images].min(axis=1), kind="stable")
-        for one, other in questions.images[rows[:ROUND]].tolist():
-            answers[bool(truth[one] == truth[other])].append([one, other])
-        asked += ROUND
-    return {**reached, "asked": asked, "curve": curve[:: max(1, len(curve) // 12)]}
+if __name__ == "__main__":
+    measure(quick=False, only=sys.argv[1:])

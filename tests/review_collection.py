@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 import numpy as np
 from PIL import Image
 
-from cdp.collection.collection import Collection, create_collection
+from cdp.collection.collection import Collection
+from cdp.collection.creation import create_collection
 from cdp.consensus.settings import ConsensusSettings
 from cdp.types import Views
 

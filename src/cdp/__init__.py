@@ -33,7 +33,7 @@ _HOMES = {
     "append_corrections": "cdp.collection.corrections",
     "candidate_pairs": "cdp.consensus.pairs",
     "collect_opinions": "cdp.consensus.pair_features",
-    "create_collection": "cdp.collection.collection",
+    "create_collection": "cdp.collection.creation",
     "diffuse": "cdp.consensus.soft_labels",
     "extend": "cdp.collection.extension",
     "knn_graph": "cdp.graph.search",
@@ -42,7 +42,8 @@ _HOMES = {
     "open_collection": "cdp.collection.collection",
     "propagate": "cdp.consensus.propagation",
     "read_manifest": "cdp.data.manifests",
-    "regroup": "cdp.collection.collection",
+    "regroup": "cdp.collection.regrouping",
+    "retrain": "cdp.collection.retraining",
     "split_by_identity": "cdp.data.split",
 }
 
@@ -50,11 +51,12 @@ __all__ = ["__version__", *sorted(_HOMES)]
 
 if TYPE_CHECKING:
     from cdp.collection.collection import Collection as Collection
-    from cdp.collection.collection import create_collection as create_collection
     from cdp.collection.collection import open_collection as open_collection
-    from cdp.collection.collection import regroup as regroup
     from cdp.collection.corrections import append_corrections as append_corrections
+    from cdp.collection.creation import create_collection as create_collection
     from cdp.collection.extension import extend as extend
+    from cdp.collection.regrouping import regroup as regroup
+    from cdp.collection.retraining import retrain as retrain
     from cdp.consensus.agglomeration import agglomerate as agglomerate
     from cdp.consensus.mediator import Mediator as Mediator
     from cdp.consensus.mlp import PaperMLP as PaperMLP

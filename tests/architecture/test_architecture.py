@@ -41,8 +41,9 @@ FORBIDDEN = {
 LATE = {
     "types": {"data", "store"},
     "data": {"store"},
+    "labeling": {"collection"},
 }
-"""Imports inside functions that the layers would refuse: `save` and `load` of data classes, and readers of artifacts."""
+"""Imports inside functions that the layers would refuse: `save` and `load` of data classes, readers of artifacts, `CDP.extend`."""
 
 
 def package_of(file: Path) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,11 +13,14 @@ import typer
 from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.label_commands import CorrectionsOption, check_teacher
+from cdp.collection.collection_settings import GrowthSettings
 from cdp.consensus.settings import ConsensusSettings, GroupingSettings
 from cdp.engine import Engine
+from cdp.settings import settings_of
 
 if TYPE_CHECKING:
     from cdp.collection.collection import Collection
+    from cdp.collection.corrections import Correction
     from cdp.collection.numbering import Changes
 
 CollectionArgument = Annotated[Path, typer.Argument(help="A collection, as `cdp collect` makes it.")]
@@ -31,6 +36,12 @@ def collect(
         Path | None, typer.Option(help="Views of the labeled part, with identities, to learn from.")
     ] = None,
     corrections: CorrectionsOption = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            help="A table with the columns name and identity (a known person's number in the labeled part), path or row (of an image)."
+        ),
+    ] = None,
     seed: SeedOption = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
@@ -41,8 +52,8 @@ def collect(
     The embeddings are referred to, not copied: leave them where they are.
     """
     with plain_errors():
-        from cdp.collection.collection import create_collection
-        from cdp.collection.correction_tables import read_correction_table
+        from cdp.collection.correction_tables import read_correction_table, read_name_table
+        from cdp.collection.creation import create_collection
         from cdp.data.views import read_views
         from cdp.labeling.cache import Cache
         from cdp.labeling.workspace import Workspace
@@ -51,16 +62,22 @@ def collect(
         engine = settings_from(Engine, given)
         settings = settings_from(ConsensusSettings, given, ConsensusSettings.of)
         check_teacher(labeled, None, settings)
-        known = []
-        if corrections is not None:
+        known: list[Correction] = []
+        people: dict[int, str] = {}
+        if corrections is not None or names is not None:
             images = read_views(views)
-            known = read_correction_table(corrections, images.n_images, images.paths)
+            if corrections is not None:
+                known = read_correction_table(corrections, images.n_images, images.paths)
+            if names is not None:
+                people, said = read_name_table(names, images.n_images, images.paths)
+                known += said
         with progress_bars(not quiet) as progress:
             collection = create_collection(
                 out,
                 views,
                 labeled=[] if labeled is None else [labeled],
                 settings=settings,
+                names=people,
                 corrections=known,
                 seed=seed,
                 force=force,
@@ -71,7 +88,7 @@ def collect(
 
 
 @app.command()
-@with_settings(Engine)
+@with_settings(GrowthSettings, Engine)
 def extend(
     collection: CollectionArgument,
     views: Annotated[Path, typer.Argument(help="Views of new images by the same models.")],
@@ -97,18 +114,23 @@ def extend(
 
         target = _copy(collection, out, views, force=force)
         with progress_bars(not quiet) as progress:
-            workspace = Workspace(Engine(**given), Cache(), progress)
-            grown, changes = extend_collection(open_collection(target), views, workspace=workspace)
+            workspace = Workspace(settings_from(Engine, given), Cache(), progress)
+            opened = open_collection(target)
+            growth = settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings))
+            grown, changes = extend_collection(opened, views, growth=growth, workspace=workspace)
         if not quiet:
             _print_changes(grown, changes)
 
 
 @app.command()
-@with_settings(GroupingSettings, without=("quorum",))
+@with_settings(GroupingSettings, GrowthSettings, without=("quorum", "retrain_after"))
 def regroup(
     collection: CollectionArgument,
     *,
     corrections: CorrectionsOption = None,
+    retrain: Annotated[
+        bool, typer.Option("--retrain", help="Train trees anew first: they learn from the corrections.")
+    ] = False,
     quiet: QuietOption = False,
     given: Given,
 ) -> None:
@@ -117,20 +139,33 @@ def regroup(
     Corrections of a table are added to the collection's journal first. Other settings of how groups are made count from now on.
     """
     with plain_errors():
-        from dataclasses import replace
-
         from cdp.collection.collection import open_collection
-        from cdp.collection.collection import regroup as make_groups
         from cdp.collection.correction_tables import read_correction_table
         from cdp.collection.corrections import append_corrections
+        from cdp.collection.regrouping import regroup as make_groups
+        from cdp.collection.retraining import retrain as retrain_trees
+        from cdp.labeling.workspace import Workspace
+        from cdp.progress import progress_bars
 
         opened = open_collection(collection)
         if corrections is not None:
             known = read_correction_table(corrections, opened.n_images, opened.paths)
             append_corrections(collection, known, source="table")
-        regrouped, changes = make_groups(opened, settings=replace(opened.settings, **given))
+        if retrain:
+            with progress_bars(not quiet) as progress:
+                opened, _ = retrain_trees(opened, workspace=Workspace(progress=progress))
+        regrouped, changes = make_groups(
+            opened,
+            settings=replace(opened.settings, **_only(GroupingSettings, given)),
+            growth=settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings)),
+        )
         if not quiet:
             _print_changes(regrouped, changes)
+
+
+def _only(owner: type, given: Given) -> Given:
+    """Those of the given values that are settings of a class."""
+    return {name: given[name] for name in settings_of(owner) if name in given}
 
 
 def _copy(collection: Path, out: Path | None, views: Path, *, force: bool) -> Path:

@@ -22,6 +22,7 @@ from typing import Any, overload
 import msgspec
 import numpy as np
 
+from cdp.collection.collection_settings import GrowthSettings
 from cdp.data.array_files import open_npy
 from cdp.data.views import read_views
 from cdp.errors import InputError, StoreError
@@ -47,6 +48,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         seed: of everything random.
         n_trained: images among which trees were trained.
         known_names: identity number of a known person -> name; the number itself where there is none.
+        growth: settings of how it grows; those that are not there have their defaults.
         notes: what labeling said when the collection was made, such as how the bar was chosen and how sure that is.
         bar_is_chosen: whether the bar was chosen without labels; then it is chosen anew when the collection has grown.
     """
@@ -60,8 +62,14 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     n_trained: int
     known_names: dict[str, str] = {}
+    growth: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
     bar_is_chosen: bool = False
+
+    @property
+    def growth_settings(self) -> GrowthSettings:
+        """How it grows."""
+        return GrowthSettings(**self.growth)
 
     @property
     def newest(self) -> int:
@@ -70,10 +78,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the card of a batch says: where its embeddings lie, from the batch's folder and from the root.
+    """What the card of a batch says: where its embeddings lie, from the batch's folder and from the root; and what they were.
 
-    Attributes:
-        images_near: where relative paths of images start, from the batch's folder; empty = where the command is started.
+    `models` has the hash of every model's embeddings, `files` the size and the time of change of every file they lie in: as long as
+    these are the same, nothing is read to compare hashes. `images_near` is where relative paths of images start, from the batch's
+    folder; empty = that is looked for.
     """
 
     n_images: int
@@ -82,6 +91,7 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     has_paths: bool = False
     images_near: str = ""
     models: dict[str, str]
+    files: dict[str, tuple[int, int]] = {}
 
 
 class Lines(Sequence[str]):
@@ -186,21 +196,27 @@ class Batch:
         start = os.path.normpath(os.path.join(os.path.realpath(self.folder), near)) if near else ""
         return Lines(self.folder, start) if self.facts.has_paths else None
 
+    @property
+    def source(self) -> Path:
+        """Where the embeddings lie; where they lay, if they are gone."""
+        near = self.folder / self.facts.near
+        return near.resolve() if near.exists() or not self.facts.far else Path(self.facts.far)
+
     def read(self, *, check: bool = False) -> Views:
-        """The embeddings; with `check` they are compared with their hashes.
+        """The embeddings; compared with their hashes if their files are not those that were seen, or always with `check`.
 
         Raises:
             InputError: they are gone, or not what they were.
         """
-        places = [self.folder / self.facts.near, *([Path(self.facts.far)] if self.facts.far else [])]
-        source = next((one for one in places if one.exists()), None)
-        if source is None:
+        source = self.source
+        if not source.exists():
             raise InputError(
-                f"{self.facts.far or places[0]}: embeddings of this collection were there and are gone; put them back, or "
+                f"{source}: embeddings of this collection were there and are gone; put them back, or "
                 "link them there."
             )
         views = read_views(source)
         is_same = list(views.names) == list(self.facts.models) and views.n_images == self.facts.n_images
+        check = check or _stamps(source) != self.facts.files
         if not is_same or (check and hash_views(views) != self.facts.models):
             raise InputError(
                 f"{source}: these embeddings are not those that the collection was made of; put the old ones back, or "
@@ -240,10 +256,22 @@ def write_batch(
             has_paths=views.paths is not None,
             images_near="" if images is None else os.path.relpath(os.path.realpath(images), here),
             models=hash_views(views),
+            files=_stamps(partial / "views" if source is None else source),
         )
         settings: Mapping[str, Any] = msgspec.to_builtins(facts)
         write_card(partial, "CollectionBatch", repr(views), settings, facts.models, arrays)
     return Batch(place, facts)
+
+
+def _stamps(source: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of change of every file of embeddings."""
+    files = sorted(one for one in source.rglob("*") if one.is_file()) if source.is_dir() else [source]
+    stamps = {}
+    for file in files:
+        about = file.stat()
+        name = file.relative_to(source).as_posix() if source.is_dir() else file.name
+        stamps[name] = (about.st_size, about.st_mtime_ns)
+    return stamps
 
 
 def open_batch(folder: Path, number: int) -> Batch:

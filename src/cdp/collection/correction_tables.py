@@ -68,6 +68,49 @@ def read_correction_table(
     return found
 
 
+def read_name_table(
+    file: str | Path, n_images: int, paths: Sequence[str] | None = None
+) -> tuple[dict[int, str], list[Correction]]:
+    """The names in a table with the columns `name` and one of `identity`, `path` and `row`.
+
+    Returns:
+        Names of known identities by their number, and corrections that give names to images by path or row.
+
+    Raises:
+        InputError: a column is missing, or a line names no image or identity.
+    """
+    table = Path(file)
+    columns = read_some_columns(table, _choose_name_columns)
+    by = next(one for one in columns if one != "name")
+    find = None if by == "identity" else _finder(n_images, paths if by == "path" else None)
+    if by == "path" and paths is None:
+        raise InputError(f"{table} names images by path, and these have none; name them by row.")
+    names: dict[int, str] = {}
+    corrections = []
+    for line, (said, name) in enumerate(zip(columns[by], columns["name"], strict=True), 2):
+        where = f"{table}: line {line}"
+        if not name:
+            raise InputError(f"{where} gives no name.")
+        if find is not None:
+            corrections.append(named(str(name), find(said, where)))
+        elif not str(said).isdigit():
+            raise InputError(f"{where} names the identity {said!r}; give its number.")
+        else:
+            names[int(said)] = str(name)
+    return names, corrections
+
+
+def _choose_name_columns(file: Path, header: list[str]) -> list[str]:
+    refuse_repeats(file, header)
+    by = [one for one in ("identity", "path", "row") if one in header]
+    if "name" not in header or len(by) != 1:
+        raise InputError(
+            f"{file}: a table of names has the column name, and one of identity, path and row; the columns are "
+            f"{', '.join(header) or 'none'}."
+        )
+    return ["name", *by]
+
+
 def _choose_columns(file: Path, header: list[str]) -> list[str]:
     refuse_repeats(file, header)
     if "kind" not in header or ("path" in header) == ("row" in header):

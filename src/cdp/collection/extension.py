@@ -3,51 +3,54 @@
 Every new image is compared with all; old images are not compared again, but get new neighbors where those are nearer. A pair is
 judged anew where a list of one of its images changed, and in later passes where an answer about one of them did; by the trees or
 the mediator that are kept. What trees learned wears out as a collection grows, so they are trained anew when it has half as many
-images again as when they were trained; over many batches that costs a constant share per image. So is a bar that was chosen without
-labels chosen anew.
+images again as when they were trained; over many batches that costs a constant share per image. They learn from corrections then.
+So is a bar that was chosen without labels chosen anew.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from cdp.collection.collection import Collection, ViewsSource, open_collection, write_groups
-from cdp.collection.collection_folder import Parts, changing, numbered, open_batch, write_batch
+from cdp.collection.all_views import read_all_views
+from cdp.collection.collection import Collection, ViewsSource, open_collection
+from cdp.collection.collection_folder import Parts, changing, numbered, write_batch
+from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.judged_files import read_judged, write_judged
 from cdp.collection.numbering import Changes
+from cdp.collection.regrouping import write_groups
+from cdp.collection.retraining import as_judged, trained_anew
 from cdp.consensus.evidence import search_together
-from cdp.consensus.mediator import Mediator, is_more_probable
+from cdp.consensus.mediator import Mediator
 from cdp.consensus.pair_features import prepare_features
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.scoring import score_pairs
 from cdp.consensus.settings import ConsensusSettings, GroupingSettings, plain, slice_of
 from cdp.consensus.trees import TreeAnswers
 from cdp.data.views import read_views
-from cdp.errors import InputError
 from cdp.graph.exact import extend_graph
+from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.judged import Judged
 from cdp.labeling.tree_scoring import ask_trees
 from cdp.labeling.unsupervised import judge_by_similarity, with_chosen_bar
 from cdp.labeling.workspace import Workspace
-from cdp.memory import parse_bytes
+from cdp.store import hash_array
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 
-RETRAIN_AFTER = 1.5
-"""Trees are trained anew when a collection has so many times the images that it had when they were."""
+_STEPS = ".steps"
 
 
 def extend(
     collection: Collection,
     views: ViewsSource,
     *,
-    retrain_after: float = RETRAIN_AFTER,
+    growth: GrowthSettings | None = None,
     images: Path | None = None,
     k: int = 0,
     workspace: Workspace | None = None,
@@ -57,7 +60,7 @@ def extend(
     Args:
         collection: whose folder is extended.
         views: new images, by the same models; a path is referred to, views in memory are written into the collection.
-        retrain_after: trees are trained anew when there are so many times as many images as when they were.
+        growth: when identities are merged and trees trained anew; unless given, as before.
         images: the folder that the new images' relative paths start from, if it is to move with the collection.
         k: neighbors per image when the bar is chosen anew, if that is more than before: a collection that began with few images
             compared each with fewer.
@@ -71,54 +74,35 @@ def extend(
     with changing(folder):
         now = open_collection(folder)
         new = views if isinstance(views, Views) else read_views(views)
-        old = [batch.read(check=True) for batch in now.batches]
-        known = [open_batch(folder, number).read(check=True) for number in now.parts.known]
-        _check_models(old[0], new)
         number = now.parts.newest + 1
-        write_batch(folder, number, new, None if isinstance(views, Views) else Path(views), images)
-        with tempfile.TemporaryDirectory(prefix=".views-", dir=folder) as temporary:
-            whole = _concatenate([*old, new, *known], Path(temporary), work)
+        parts = now.parts
+        if growth is not None:
+            parts = msgspec.structs.replace(parts, growth=plain(growth))
+        with read_all_views(now, new, work) as whole:
+            write_batch(folder, number, new, None if isinstance(views, Views) else Path(views), images)
             before, mediator = read_judged(numbered(folder, "judged", now.parts.judged), now.settings)
-            growth = whole.n_images / now.parts.n_trained
-            retrain = growth >= retrain_after
-            if retrain and now.parts.bar_is_chosen:
-                judged, standing = _choose_bar_anew(whole, now, k, work)
+            retrain = whole.n_images / parts.n_trained >= parts.growth_settings.retrain_after
+            steps = replace(work, cache=Cache(folder / _STEPS))
+            if retrain and parts.bar_is_chosen:
+                judged, parts = _choose_bar_anew(whole, now, parts, k, work)
             else:
-                judged = _judge_new(whole, before, mediator, now, new.n_images, retrain, work)
-                standing = now.parts
+                judged = _judge_new(whole, before, mediator, now, new, retrain, steps)
         write_judged(numbered(folder, "judged", number), judged, mediator)
-        parts = msgspec.structs.replace(
-            standing,
-            batches=(*now.parts.batches, number),
-            judged=number,
-            n_trained=whole.n_images if retrain else now.parts.n_trained,
-        )
+        parts = msgspec.structs.replace(parts, batches=(*parts.batches, number), judged=number)
+        if retrain and judged.answers is not None:
+            parts = trained_anew(parts, judged, work)
+        elif retrain:
+            parts = msgspec.structs.replace(parts, n_trained=whole.n_images)
         identity = np.concatenate([now.identity, np.full(new.n_images, -1, np.int32)])
         with work.step("groups"):
             changes = write_groups(folder, parts, identity, now.named, "extended", now.describe)
+        shutil.rmtree(folder / _STEPS, ignore_errors=True)
     return open_collection(folder), changes
 
 
-def _check_models(old: Views, new: Views) -> None:
-    theirs, ours = (
-        {name: model.dimensions for name, model in zip(views.names, views, strict=True)}
-        for views in (new, old)
-    )
-    if theirs != ours:
-        raise InputError(
-            f"The new images have the models {theirs} (name: dimensions), the collection has {ours}; embed them with the "
-            "same models."
-        )
-
-
-def _concatenate(parts: Sequence[Views], folder: Path, work: Workspace) -> Views:
-    """All images as one, on disk where they are larger than the memory budget."""
-    size = sum(model.source.nbytes for views in parts for model in views)
-    bare = [Views(part.base, part.committee) for part in parts]
-    return Views.concatenate(bare, None if size <= parse_bytes(work.engine.memory_budget) else folder)
-
-
-def _choose_bar_anew(views: Views, collection: Collection, k: int, work: Workspace) -> tuple[Judged, Parts]:
+def _choose_bar_anew(
+    views: Views, collection: Collection, parts: Parts, k: int, work: Workspace
+) -> tuple[Judged, Parts]:
     """All pairs judged anew by a bar that suits as many images as there are now; the bar and the note go into the parts.
 
     More images have more pairs of two identities, and the bar of few images does not hold for many.
@@ -126,10 +110,9 @@ def _choose_bar_anew(views: Views, collection: Collection, k: int, work: Workspa
     notes: list[str] = []
     most = min(max(k, collection.settings.k), views.n_images - 1)
     settings = replace(collection.settings, similar_above=0.0, k=most)
-    judged = judge_by_similarity(views, settings, None, seed=collection.parts.seed, work=work, notes=notes)
+    judged = judge_by_similarity(views, settings, None, seed=parts.seed, work=work, notes=notes)
     settings = with_chosen_bar(settings, judged.unsupervised)
-    parts = msgspec.structs.replace(collection.parts, consensus=plain(settings), notes=tuple(notes))
-    return judged, parts
+    return judged, msgspec.structs.replace(parts, consensus=plain(settings), notes=tuple(notes))
 
 
 def _judge_new(
@@ -137,27 +120,17 @@ def _judge_new(
     before: Judged,
     mediator: Mediator | None,
     collection: Collection,
-    n_new: int,
+    added: Views,
     retrain: bool,
     work: Workspace,
 ) -> Judged:
     """What is known of all pairs now; rows of new images follow the collection's, and known images follow them."""
     start, settings, seed = collection.n_images, collection.settings, collection.parts.seed
+    n_new = added.n_images
     new = (start, start + n_new)
     known = np.concatenate([before.known[:start], np.full(n_new, -1), before.known[start:]])
     old = {name: graph.make_room(start, n_new) for name, graph in before.graphs.items()}
-    with work.step("graphs"):
-        graphs = {
-            name: extend_graph(
-                old[name],
-                model,
-                new,
-                threads=work.engine.threads,
-                progress=work.progress,
-                step=f"neighbors of new images: {name}",
-            )
-            for name, model in zip(views.names, views, strict=True)
-        }
+    graphs = _extend_graphs(views, old, new, added, collection, work)
     changed = _changed_rows(old.values(), graphs.values())
     if settings.mediator == "similarity":
         # As cheap as finding out which pairs changed; the bar stays.
@@ -183,12 +156,47 @@ def _judge_new(
     if not retrain:
         earlier = _kept_answers(pairs, move_up(before.pairs.ids, start, n_new), before.answers, changed)
     answers = ask_trees(
-        views, graphs, together, pairs, known, settings, seed=seed, work=work, earlier=earlier
+        views,
+        graphs,
+        together,
+        pairs,
+        known,
+        settings,
+        seed=seed,
+        work=work,
+        earlier=earlier,
+        constraints=collection.constraints,
     )
-    doubt = 1 - answers.probability
-    kept = is_more_probable(doubt, settings.kept_above)
-    scored = ConsensusGraph(pairs.ids[kept], doubt[kept], views.n_images)
-    return Judged(scored, graphs, together, before.k, known, pairs, answers)
+    return as_judged(replace(before, graphs=graphs, together=together, known=known), pairs, answers, settings)
+
+
+def _extend_graphs(
+    views: Views,
+    old: Mapping[str, KnnGraph],
+    new: tuple[int, int],
+    added: Views,
+    collection: Collection,
+    work: Workspace,
+) -> dict[str, KnnGraph]:
+    """The graphs of all models with the new images; each is kept until all is done, so that a killed command loses one at most."""
+    graphs = {}
+    for (name, model), part in zip(zip(views.names, views, strict=True), added, strict=True):
+        inputs = [name, list(collection.parts.batches), collection.parts.judged, hash_array(part.source)]
+        key = step_key("extended graph", 1, None, inputs)
+        graph = work.cache.get("graph", key, KnnGraph)
+        if graph is None:
+            with work.step("graphs"):
+                graph = extend_graph(
+                    old[name],
+                    model,
+                    new,
+                    threads=work.engine.threads,
+                    progress=work.progress,
+                    step=f"neighbors of new images: {name}",
+                )
+            work.cache.put("graph", key, graph)
+        graphs[name] = graph
+    return graphs
 
 
 def _changed_rows(old: Iterable[KnnGraph], new: Iterable[KnnGraph]) -> BoolArray:

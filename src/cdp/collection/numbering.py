@@ -23,7 +23,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened to identities.
 
     Attributes:
-        kind: `created`, `extended`, `regrouped` (a whole step; `images` counts what changed); `merged` (`identity` went up in
+        kind: `created`, `extended`, `regrouped`, `retrained` (a whole step; `images` counts what changed); `merged` (`identity` went up in
             `other`), `split` (images of `identity` are now `other`, a new one), `moved` (images of `identity` went to `other`,
             which was there), `dissolved` (no image of `identity` is in a group any more), `named`.
         identity: its number; -1 for a whole step.
@@ -36,7 +36,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     kind: Literal[
-        "created", "extended", "regrouped", "merged", "split", "moved", "dissolved", "named", "renamed"
+        "created",
+        "extended",
+        "regrouped",
+        "retrained",
+        "merged",
+        "split",
+        "moved",
+        "dissolved",
+        "named",
+        "renamed",
     ]
     identity: int = -1
     other: int = -1

@@ -72,8 +72,17 @@ class BoostedTrees:
         return total
 
 
-def grow_trees(matrix: FloatArray, same: BoolArray, seed: int) -> BoostedTrees:
-    """Trees that tell pairs of one identity from others; the same on any number of threads."""
+def grow_trees(
+    matrix: FloatArray, same: BoolArray, seed: int, weight: FloatArray | None = None
+) -> BoostedTrees:
+    """Trees that tell pairs of one identity from others; the same on any number of threads.
+
+    Args:
+        matrix: float32 (m, columns), what is known of every pair.
+        same: bool (m,), whether it is one identity.
+        seed: of everything random.
+        weight: float32 (m,), for how many pairs each counts; None = all alike.
+    """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     if same.all() or not same.any():
@@ -92,7 +101,7 @@ def grow_trees(matrix: FloatArray, same: BoolArray, seed: int) -> BoostedTrees:
     # One thread: sums over pairs would else be rounded by the number of threads. OpenMP's limit is that of the calling thread
     # alone, so several trees may be grown at once.
     with threadpool_limits(limits=1, user_api="openmp"):
-        model.fit(matrix, same)
+        model.fit(matrix, same, sample_weight=weight)
     return _as_arrays(model)
 
 

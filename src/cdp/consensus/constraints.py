@@ -181,6 +181,32 @@ def check_constraints(
         )
 
 
+def said_of_pairs(ids: IntArray, constraints: Constraints) -> IntArray:
+    """What the constraints say of pairs of images, int32 (m,): 1 = one identity, -1 = two, 0 = nothing.
+
+    What follows from them counts too: of a = b and b = c also a = c, of a = b and b != c also a != c.
+    """
+    return what_is_said(constraints)(ids)
+
+
+def what_is_said(constraints: Constraints) -> Callable[[IntArray], IntArray]:
+    """`said_of_pairs` for many blocks of pairs."""
+    atom = join_certain(constraints).astype(np.int64)
+    rows = list(constraints.named)
+    name = np.full(int(atom.max(initial=-1)) + 1, -1, np.int64)
+    name[atom[rows]] = constraints.name_of[rows]
+    cannot = np.sort(atom[constraints.cannot], axis=1)
+
+    def say(ids: IntArray) -> IntArray:
+        ends = np.sort(atom[ids], axis=1)
+        names = name[ends]
+        apart = _are_among(ends, cannot)
+        apart |= (names >= 0).all(axis=1) & (names[:, 0] != names[:, 1])
+        return np.where(ends[:, 0] == ends[:, 1], 1, np.where(apart, -1, 0)).astype(np.int32)
+
+    return say
+
+
 def leave_out(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
     """The scored pairs but for those that cannot be, and those of rejected images."""
     is_rejected = np.zeros(graph.n_images, np.bool_)
@@ -198,10 +224,10 @@ def confirm(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
     return ConsensusGraph(np.concatenate([graph.ids, links]), doubt, graph.n_images)
 
 
-def _are_among(ids: IntArray, pairs: IntArray) -> BoolArray:
+def _are_among(ids: AnyArray, pairs: AnyArray) -> BoolArray:
     """Whether each pair is one of others; all have the smaller image first."""
 
-    def keys(of: IntArray) -> AnyArray:
+    def keys(of: AnyArray) -> AnyArray:
         return of[:, 0].astype(np.int64) << 32 | of[:, 1]
 
     found: BoolArray = np.isin(keys(ids), keys(pairs))

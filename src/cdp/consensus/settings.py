@@ -69,6 +69,14 @@ class MediatorSettings:
         "Known and unknown images show different people, so that a pair of both is a negative training pair of trees, and a mistake "
         "while tuning; false = some people may be among both.",
     )
+    correction_weight: float = setting(
+        10.0,
+        "With trees: for how many training pairs a pair counts that corrections say is one identity or two; 0 = corrections bind "
+        "groups, and nothing is learned from them.",
+        meaning="a weight",
+        low=0,
+        high=1000,
+    )
     similar_above: float = setting(
         0.0,
         "With mediator similarity: how far above random pairs a pair must be, in their standard deviations; 0 = chosen without "

@@ -4,6 +4,9 @@ Known and unknown images are in one graph. A candidate pair of two known images 
 an unknown image, as a negative, where the known identities are complete, that is, no unknown image shows a known person.
 The probabilities of pairs with a known end are cross-fitted: they come from classifiers that did not see the identity's
 fold, so that bars and later passes are not misled by what was learned by heart.
+
+Pairs that corrections speak of are training pairs too, with a weight; what people look at are the doubtful pairs, which the
+known images have few of.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cdp.consensus.boosted_trees import BoostedTrees, grow_trees
+from cdp.consensus.constraints import Constraints, what_is_said
 from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
@@ -42,18 +46,39 @@ class KnownPairs:
         first, second: int8 (m,), the fold of either end's identity; -1 = unknown.
         same: bool (m,), both ends are known and one identity.
         is_training: bool (m,), a training pair.
+        confirmed: int64, rows of the training pairs of which corrections say what they are.
+        weight: for how many training pairs a confirmed one counts.
     """
 
     first: FoldArray
     second: FoldArray
     same: BoolArray
     is_training: BoolArray
+    confirmed: LongArray
+    weight: float = 1.0
 
 
 def known_pairs(
-    pairs: Pairs, identities: LongArray, *, complete: bool, seed: int, scratch: Scratch | None = None
+    pairs: Pairs,
+    identities: LongArray,
+    *,
+    complete: bool,
+    seed: int,
+    constraints: Constraints | None = None,
+    weight: float = 1.0,
+    scratch: Scratch | None = None,
 ) -> KnownPairs:
-    """Folds and truth of the candidate pairs; `identities` are negative where unknown."""
+    """Folds and truth of the candidate pairs.
+
+    Args:
+        pairs: candidates.
+        identities: int64 (n,), negative where unknown.
+        complete: no unknown image shows a known person.
+        seed: of the folds.
+        constraints: corrections of the images; pairs of which they say what they are become training pairs.
+        weight: for how many training pairs such a pair counts; 0 = they do not become any.
+        scratch: where arrays as long as the pairs lie.
+    """
     scratch = scratch or Scratch()
     people = np.unique(identities[identities >= 0])
     fold_of = np.random.default_rng([seed, 6]).permutation(len(people)) % FOLDS
@@ -62,13 +87,21 @@ def known_pairs(
     fold[known] = fold_of[np.searchsorted(people, identities[known])]
     first, second = (scratch.empty(len(pairs), np.int8) for _ in range(2))
     same, is_training = (scratch.empty(len(pairs), np.bool_) for _ in range(2))
+    are_said = constraints is not None and len(constraints) > 0 and weight > 0
+    say = what_is_said(constraints.among(pairs.n_images)) if constraints is not None and are_said else None
+    confirmed: list[LongArray] = [np.empty(0, np.int64)]
     for start, stop in spans(len(pairs), _PAIRS_PER_BLOCK):
         one, other = pairs.ids[start:stop].T
         first[start:stop], second[start:stop] = fold[one], fold[other]
         both = (fold[one] >= 0) & (fold[other] >= 0)
         same[start:stop] = both & (identities[one] == identities[other])
         is_training[start:stop] = (fold[one] >= 0) | (fold[other] >= 0) if complete else both
-    return KnownPairs(first, second, same, is_training)
+        if say is not None:
+            said = say(pairs.ids[start:stop])
+            rows = start + np.flatnonzero(said)
+            same[rows], is_training[rows] = said[said != 0] > 0, True
+            confirmed.append(rows)
+    return KnownPairs(first, second, same, is_training, np.concatenate(confirmed), weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +255,13 @@ def _train(evidence: _Evidence, known: KnownPairs, seed: int, fold: int) -> Boos
             ),
         ]
     )
-    return grow_trees(evidence.rows(rows), known.same[rows], seed)
+    if not len(known.confirmed):
+        return grow_trees(evidence.rows(rows), known.same[rows], seed)
+    # What people said is seldom much, and not left to chance.
+    said = known.confirmed[(known.first[known.confirmed] != fold) & (known.second[known.confirmed] != fold)]
+    rows = np.union1d(rows, said[:: max(1, len(said) // _MOST_TRAINING_PAIRS)])
+    weight = np.where(np.isin(rows, said), known.weight, 1).astype(np.float32)
+    return grow_trees(evidence.rows(rows), known.same[rows], seed, weight)
 
 
 def _rows_outside(known: KnownPairs, fold: int) -> Iterator[LongArray]:

@@ -94,11 +94,11 @@ def read_grouped_images(folder: Path) -> GroupedImages:
 
 def _from_collection(folder: Path) -> GroupedImages:
     from cdp.collection.collection import open_collection
+    from cdp.collection.image_root import find_image_root
 
     opened = open_collection(folder)
-    # As the views had them: relative paths start from the working folder.
     paths = None if opened.paths is None else tuple(opened.paths)
-    images = None if paths is None else Manifest(paths, np.full(len(paths), -1))
+    images = None if paths is None else Manifest(paths, np.full(len(paths), -1), root=find_image_root(opened))
     return GroupedImages(opened.identity.astype(np.int64), opened.confidence, opened.names, images)
 
 

@@ -210,13 +210,13 @@ def _owners(exported: Exported, folders: Mapping[str, list[int]]) -> dict[str, i
 def _apart(
     exported: Exported, rows: list[int], left: Mapping[int, str], stayed: Mapping[str, list[int]], place: str
 ) -> list[Correction]:
-    """That images which went to a folder are not those who stayed where they came from: one pair per old folder."""
+    """That images which went to a folder are not those who stayed where they came from: of each old folder the surest few."""
     made = []
     for person in sorted({exported.identity[row] for row in rows} - {-1}):
         behind = stayed.get(left.get(person, ""), [])
         first = next(row for row in rows if exported.identity[row] == person)
         if behind and left[person] != place:
-            made.append(different(first, behind[0]))
+            made += [different(first, anchor) for anchor in behind[:_ANCHORS]]
     return made
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
+from cdp.consensus.constraints import Constraints
 from cdp.consensus.mediator import Mediator, PairClassifier
 from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
@@ -25,6 +28,12 @@ from cdp.progress import Progress, progress_bars
 from cdp.settings import did_you_mean, settings_of
 from cdp.types import Embeddings, Labels, Views
 from cdp.types.arrays import BoolArray
+
+if TYPE_CHECKING:
+    from cdp.collection.collection import Collection
+    from cdp.collection.corrections import Correction
+
+    Corrections = Constraints | Iterable[Correction]
 
 _SETTINGS = {name: one for name, one in settings_of(ConsensusSettings).items() if name != "preset"}
 _ENGINE = settings_of(Engine)
@@ -106,8 +115,9 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             graphs: k-NN graphs of the labeled part, if they are there already; the bar is not tuned then.
             progress: called as the work goes on; bars are drawn if `verbose`.
         """
+        self._labeled = _as_views(labeled, y)
         with self._progress(progress) as shown:
-            self._fit(_as_views(labeled, y), graphs, shown)
+            self._fit(self._labeled, graphs, shown)
         return self
 
     def predict(
@@ -115,6 +125,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         unlabeled: Views | npt.ArrayLike,
         *,
         graphs: Graphs | None = None,
+        corrections: Corrections | None = None,
         progress: Progress | None = None,
     ) -> Labels:
         """Pseudo-identities of the unlabeled part; its identities, if any, are not looked at.
@@ -123,6 +134,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             unlabeled: views by the same base and committee, in the same order, or one model's array.
             graphs: k-NN graphs of the unlabeled part, if they are there already: base first, or by name; the bar is
                 not tuned then.
+            corrections: what people said about the images (`cdp.collection.corrections`); groups keep it, and trees learn from it.
             progress: called as the work goes on; bars are drawn if `verbose`.
         """
         fitted: Fitted | None = getattr(self, "_fitted", None)
@@ -134,14 +146,26 @@ class CDP(BaseEstimator):  # type: ignore[misc]
                 )
             fitted = Fitted(self.mediator if isinstance(self.mediator, Mediator) else None)
         with self._progress(progress) as shown:
-            return self._label(_as_views(unlabeled, None), fitted, shown, graphs=graphs)
+            views = _as_views(unlabeled, None)
+            return self._label(views, fitted, shown, graphs=graphs, corrections=corrections)
 
     def fit_predict(
-        self, X: Views | npt.ArrayLike, y: npt.ArrayLike | None = None, *, progress: Progress | None = None
+        self,
+        X: Views | npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        *,
+        corrections: Corrections | None = None,
+        progress: Progress | None = None,
     ) -> Labels:
         """Pseudo-identities of all images, learned from those whose identity is known; negative = unknown.
 
         All images of a known identity should be known: while the bar is tuned, others in its groups count as mistakes.
+
+        Args:
+            X: views of all images, or one model's array.
+            y: identities, if the views do not carry them.
+            corrections: what people said about the images (`cdp.collection.corrections`); groups keep it, and trees learn from it.
+            progress: called as the work goes on; bars are drawn if `verbose`.
 
         Returns `Labels`, which serves wherever a plain array of labels is expected; `labels_` is that array.
         """
@@ -164,9 +188,38 @@ class CDP(BaseEstimator):  # type: ignore[misc]
                 # Held-out images are among these already, so their rows are given instead of their views.
                 mask = np.isin(identities, fitted.validation.identities)
                 fitted = replace(fitted, validation=None)
-            labels = self._label(views, fitted, shown, validation=mask)
+            labels = self._label(views, fitted, shown, validation=mask, corrections=corrections)
         self.labels_ = np.array(labels.labels)
         return labels
+
+    def extend(
+        self, folder: str | Path, new: Views | str | Path, *, progress: Progress | None = None
+    ) -> Collection:
+        """The collection in a folder with new images, which join its identities or found new ones.
+
+            model = CDP().fit(labeled)
+            model.extend("faces", first)        # there is none yet: it is made
+            grown = model.extend("faces", more)
+            grown.identity                      # numbers that last
+
+        Args:
+            folder: of the collection; one that is not there is made, with this estimator's settings and what `fit` was given.
+            new: views of the new images by the same models; a path is referred to.
+            progress: called as the work goes on; bars are drawn if `verbose`.
+        """
+        from cdp.collection.collection import open_collection
+        from cdp.collection.creation import create_collection
+        from cdp.collection.extension import extend
+
+        labeled: Views | None = getattr(self, "_labeled", None)
+        with self._progress(progress) as shown:
+            work = Workspace(self.engine_settings, Cache(), shown)
+            if Path(folder).exists():
+                return extend(open_collection(folder), new, workspace=work)[0]
+            parts = [] if labeled is None else [labeled]
+            return create_collection(
+                folder, new, labeled=parts, settings=self.settings, seed=self.seed, workspace=work
+            )
 
     @property
     def _must_learn(self) -> bool:
@@ -205,13 +258,19 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         *,
         validation: BoolArray | None = None,
         graphs: Graphs | None = None,
+        corrections: Corrections | None = None,
     ) -> Labels:
+        if corrections is not None and not isinstance(corrections, Constraints):
+            from cdp.collection.corrections import to_constraints
+
+            corrections = to_constraints(corrections, views.n_images)
         self.labeling_: Labeling = label(
             views,
             self.settings,
             fitted=fitted,
             validation=validation,
             graphs=graphs,
+            constraints=corrections,
             seed=self.seed,
             workspace=Workspace(self.engine_settings, Cache(), progress),
         )

@@ -152,7 +152,7 @@ def _label_views(
         settings = replace(settings, inputs=mediator.inputs)
     known = _validation_identities(views, mask, settings, notes)
     scoring = settings if known is None else lowest_bar(settings)
-    judged = _judge(views, scoring, fitted, given, mask, notes, seed, work, keep)
+    judged = _judge(views, scoring, fitted, given, mask, notes, seed, work, extras)
     scored, settings = judged.scored, with_chosen_bar(settings, judged.unsupervised)
     tuning, expected, calibration = None, None, []
     if known is not None:
@@ -204,11 +204,14 @@ def _judge(
     notes: list[str],
     seed: int,
     work: Workspace,
-    keep: bool,
+    extras: tuple[Constraints | None, bool],
 ) -> Judged:
     """Judged pairs, the models' graphs, and the graph whose edges are the candidates."""
     if judges_by_trees(settings, fitted):
-        return score_by_trees(views, settings, mask, given, seed=seed, work=work, notes=notes, keep=keep)
+        said, keep = extras
+        return score_by_trees(
+            views, settings, mask, given, seed=seed, work=work, notes=notes, keep=keep, constraints=said
+        )
     if settings.mediator == "similarity":
         return judge_by_similarity(views, settings, given, seed=seed, work=work, notes=notes)
     known = (

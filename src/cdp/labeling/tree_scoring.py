@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from cdp.consensus.constraints import Constraints
 from cdp.consensus.evidence import prepare_evidence, search_together
 from cdp.consensus.mediator import is_more_probable
 from cdp.consensus.pairs import candidate_pairs, keep_pairs
@@ -47,6 +48,7 @@ def score_by_trees(
     work: Workspace,
     notes: list[str],
     keep: bool = False,
+    constraints: Constraints | None = None,
 ) -> Judged:
     """Judged pairs, the models' graphs, and the graph whose edges are the candidates.
 
@@ -62,10 +64,9 @@ def score_by_trees(
         work: engine, cache and progress.
         notes: gets a sentence if known and unknown images seem to show the same people, or look unlike each other.
         keep: also return the trees and all their answers; those that are in the cache have none.
+        constraints: corrections, which trees learn from.
     """
-    known = np.full(views.n_images, -1, np.int64)
-    if mask is not None and views.identities is not None:
-        known[mask] = views.identities[mask]
+    known = _known_identities(views, mask)
     longer = replace(settings, k=min(2 * settings.k, views.n_images - 1))
     wanted = longer if given is None else settings
     graphs = find_graphs(views, wanted, given, seed=seed, work=work, known=known)
@@ -81,21 +82,39 @@ def score_by_trees(
     candidates = together.nearest(settings.k)
     pairs = candidate_pairs(candidates, work.scratch)
     notes += _compare_parts(candidates, known, disjoint=settings.disjoint)
-    inputs = [work.cache.hash_views(views), work.cache.hash(known), work.cache.hash(pairs.ids)]
+    hashes = [work.cache.hash_views(views), work.cache.hash(known), work.cache.hash(pairs.ids)]
+    inputs = [*hashes, *_what_is_learned(constraints, settings, work)]
     key = step_key("trees", 2, slice_of(settings, MediatorSettings), inputs, seed)
     judged = work.cache.get("trees", key, ConsensusGraph) if given is None and not keep else None
     answers = None
     if judged is None:
-        answers = ask_trees(views, graphs, together, pairs, known, settings, seed=seed, work=work)
+        about = (views, graphs, together, pairs, known, settings)
+        answers = ask_trees(*about, seed=seed, work=work, constraints=constraints)
         doubt = work.scratch.copy(answers.probability)
         np.subtract(1, doubt, out=doubt)
         judged = ConsensusGraph(pairs.ids, work.scratch.done(doubt), views.n_images)
         work.cache.put("trees", key, judged)
         answers = answers if keep else None
     scored = keep_pairs(judged, partial(_is_above, settings.kept_above), work.scratch)
-    return Judged(
-        scored, graphs, together, settings.k, known, pairs if keep else None, answers if keep else None
-    )
+    return Judged(scored, graphs, together, settings.k, known, pairs if keep else None, answers)
+
+
+def _known_identities(views: Views, mask: BoolArray | None) -> LongArray:
+    """Identities of the masked images, -1 elsewhere."""
+    known = np.full(views.n_images, -1, np.int64)
+    if mask is not None and views.identities is not None:
+        known[mask] = views.identities[mask]
+    return known
+
+
+def _what_is_learned(
+    constraints: Constraints | None, settings: ConsensusSettings, work: Workspace
+) -> list[object]:
+    """The corrections that trees learn from, for the key of what they say."""
+    if constraints is None or not len(constraints) or not settings.correction_weight:
+        return []
+    names = [[row, name] for row, name in constraints.named.items()]
+    return [work.cache.hash(constraints.must), work.cache.hash(constraints.cannot), names]
 
 
 def ask_trees(
@@ -109,13 +128,22 @@ def ask_trees(
     seed: int,
     work: Workspace,
     earlier: TreeAnswers | None = None,
+    constraints: Constraints | None = None,
 ) -> TreeAnswers:
-    """What trees say about the candidate pairs: trained now, or `earlier`, and then asked where no answer is kept."""
+    """What trees say about the candidate pairs: trained now, also on corrections, or `earlier`, and then asked where no answer is kept."""
     with work.step("consensus"):
         return estimate_probabilities(
             prepare_evidence(views, list(graphs.values()), together, settings.evidence),
             pairs,
-            known_pairs(pairs, known, complete=settings.disjoint, seed=seed, scratch=work.scratch),
+            known_pairs(
+                pairs,
+                known,
+                complete=settings.disjoint,
+                seed=seed,
+                constraints=constraints,
+                weight=settings.correction_weight,
+                scratch=work.scratch,
+            ),
             passes=settings.passes,
             earlier=earlier,
             seed=seed,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cdp.collection.collection import Collection, open_collection, regroup
+from cdp.collection.collection import Collection, open_collection
 from cdp.collection.corrections import (
     JOURNAL,
     Correction,
@@ -19,7 +19,9 @@ from cdp.collection.corrections import (
     read_journal,
     undo_corrections,
 )
+from cdp.collection.image_root import find_image_root
 from cdp.collection.numbering import Changes
+from cdp.collection.regrouping import regroup
 from cdp.errors import InputError
 from cdp.report.words import counted
 from cdp.review.answers import stamped
@@ -62,7 +64,8 @@ class Session:
         self._journal: tuple[tuple[int, int], list[Correction]] = ((-1, -1), [])
         self._changes: tuple[str, Changes | None] = ("Nothing was applied yet.", None)
         self._loaded = self._load(open_collection(self.folder))
-        self.pictures = Pictures(self._loaded.collection.paths)
+        opened = self._loaded.collection
+        self.pictures = Pictures(opened.paths, find_image_root(opened), kept_in=self.folder / ".thumbnails")
         self.has_pictures = self.pictures.can_show()
 
     def _load(self, collection: Collection) -> _Loaded:

@@ -1,18 +1,24 @@
-"""Pictures of a collection's images, made when they are asked for and kept in memory for a while."""
+"""Pictures of a collection's images, made when they are asked for, and kept in memory and on disk for a while."""
 
 from __future__ import annotations
 
+import hashlib
 import io
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from cdp.data.images import Source, decode
 from cdp.errors import InputError
+from cdp.files import write_bytes
 
 THUMBNAIL = 96
 LARGE = 1400
 _CACHE_BYTES = 96_000_000
+_DISK_BYTES = 1_000_000_000
 # An image may take hundreds of megabytes once it is decoded, so not every thread may do it at once.
 _DECODERS = 3
 
@@ -23,8 +29,16 @@ class Pictures:
     Only what the collection itself lists is ever opened: a request names a row, never a path.
     """
 
-    def __init__(self, paths: Sequence[str] | None, root: str = ".", cache_bytes: int = _CACHE_BYTES) -> None:
-        self._paths, self._source = paths, Source(root)
+    def __init__(
+        self,
+        paths: Sequence[str] | None,
+        root: str = ".",
+        cache_bytes: int = _CACHE_BYTES,
+        kept_in: Path | None = None,
+        disk_bytes: int = _DISK_BYTES,
+    ) -> None:
+        self._paths, self._source, self._root = paths, Source(root), Path(root)
+        self._disk = None if kept_in is None else _Shelf(kept_in, disk_bytes)
         self._most, self._used = cache_bytes, 0
         self._cache: OrderedDict[int, bytes] = OrderedDict()
         self._lock, self._decoders = threading.Lock(), threading.Semaphore(_DECODERS)
@@ -39,7 +53,7 @@ class Pictures:
             if row in self._cache:
                 self._cache.move_to_end(row)
                 return self._cache[row]
-        made = self._jpeg(row, THUMBNAIL)
+        made = self._kept(row)
         with self._lock:
             if row not in self._cache:
                 self._cache[row] = made
@@ -47,6 +61,26 @@ class Pictures:
             while self._used > self._most and len(self._cache) > 1:
                 self._used -= len(self._cache.popitem(last=False)[1])
         return made
+
+    def _kept(self, row: int) -> bytes:
+        """The thumbnail from disk, or made now and kept there."""
+        if self._disk is None or self._paths is None or not 0 <= row < len(self._paths):
+            return self._jpeg(row, THUMBNAIL)
+        key = self._key(self._paths[row])
+        found = self._disk.get(key)
+        if found is None:
+            found = self._jpeg(row, THUMBNAIL)
+            self._disk.put(key, found)
+        return found
+
+    def _key(self, path: str) -> str:
+        """A name for the picture of a path as its file is now."""
+        file = self._root / path.partition("!")[0]
+        stamp: tuple[int, ...] = ()
+        with suppress(OSError):
+            about = file.stat()
+            stamp = (about.st_size, about.st_mtime_ns)
+        return hashlib.sha256(f"{file}\0{path}\0{stamp}\0{THUMBNAIL}".encode()).hexdigest()[:32]
 
     def large(self, row: int) -> bytes:
         """The whole picture of a row, at most 1,400 pixels wide and high.
@@ -82,3 +116,47 @@ class Pictures:
                 continue
             return True
         return False
+
+
+class _Shelf:
+    """Files by key, up to a number of bytes: above it, those not read for the longest time go. A disk that refuses is left alone."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self._folder, self._most = folder, most
+        self._used = -1
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> bytes | None:
+        """What is kept under a key."""
+        file = self._folder / key[:2] / key
+        try:
+            content = file.read_bytes()
+        except OSError:
+            return None
+        with suppress(OSError):
+            os.utime(file)
+        return content
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keep something."""
+        with self._lock, suppress(OSError):
+            if self._used < 0:
+                self._used = sum(size for _, size, _ in self._files())
+            place = self._folder / key[:2]
+            place.mkdir(parents=True, exist_ok=True)
+            write_bytes(place / key, content)
+            self._used += len(content)
+            if self._used > self._most:
+                self._make_room()
+
+    def _files(self) -> list[tuple[int, int, Path]]:
+        files = [one for one in self._folder.glob("*/*") if one.is_file()]
+        return [((about := one.stat()).st_mtime_ns, about.st_size, one) for one in files]
+
+    def _make_room(self) -> None:
+        """Remove the oldest quarter, so that it is not done for every picture."""
+        for _, size, file in sorted(self._files()):
+            if self._used <= 3 * self._most // 4:
+                break
+            file.unlink(missing_ok=True)
+            self._used -= size

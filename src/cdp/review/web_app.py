@@ -34,6 +34,7 @@ _NO_PICTURE = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 96"><rect width="96" height="96" fill="#8884"/>'
     '<text x="48" y="60" font-size="34" text-anchor="middle" font-family="sans-serif" fill="#888">?</text></svg>'
 )
+_BACK = b' <a href="./">Review these groups</a>'
 _MOST_FIELDS = 250_000
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -118,7 +119,8 @@ class Routes:
         if file is None:
             return PlainTextResponse("There is no report here; cdp report writes one.\n", 404)
         headers = {"Content-Security-Policy": _REPORT_POLICY}
-        return HTMLResponse(file.read_bytes(), headers=headers)
+        page = file.read_bytes().replace(b"</footer>", _BACK + b"</footer>", 1)
+        return HTMLResponse(page, headers=headers)
 
     def style(self, _: Request) -> Response:
         """How it looks."""

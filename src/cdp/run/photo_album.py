@@ -22,10 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from cdp.collection.collection import Collection, create_collection, open_collection, regroup
+from cdp.collection.collection import Collection, open_collection
 from cdp.collection.correction_tables import read_correction_table
 from cdp.collection.corrections import Correction, append_corrections, read_journal
+from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
+from cdp.collection.regrouping import regroup
 from cdp.consensus.settings import ConsensusSettings
 from cdp.data.manifest_tables import locations_from, read_some_columns, write_csv
 from cdp.data.manifests import read_manifest

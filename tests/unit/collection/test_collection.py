@@ -5,14 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cdp import Views, measure_labels
+from cdp import CDP, Views, measure_labels
 from cdp.collection import extension
-from cdp.collection.collection import create_collection, open_collection, regroup
+from cdp.collection.collection import open_collection
 from cdp.collection.collection_folder import numbered
+from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.corrections import append_corrections, different, named, rejected, same, undo_corrections
+from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
+from cdp.collection.image_root import find_image_root
 from cdp.collection.judged_files import read_judged
 from cdp.collection.questions import KINDS, questions_left, rank_questions
+from cdp.collection.regrouping import regroup
+from cdp.collection.retraining import retrain
+from cdp.consensus.constraints import said_of_pairs
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import TreeAnswers
 from cdp.errors import InputError, StoreError
@@ -111,7 +117,7 @@ def test_an_extended_graph_is_that_of_all_images(small_views):
 @pytest.mark.slow
 def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(halves, faces, tmp_path):
     known, first, second = halves
-    grown, changes = extend(faces, bare(second), retrain_after=1)
+    grown, changes = extend(faces, bare(second), growth=GrowthSettings(retrain_after=1, merge_above=0.01))
     everything = Views.concatenate([bare(first), bare(second)])
     whole = create_collection(tmp_path / "whole", everything, labeled=[known], settings=SETTINGS)
     found, wanted = (
@@ -131,7 +137,7 @@ def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(h
 def test_answers_that_are_kept_are_those_that_would_be_given(halves, faces, monkeypatch):
     _, _, second = halves
     few = bare(second.take(slice(0, 2)))
-    grown, _ = extend(faces, few, retrain_after=9)
+    grown, _ = extend(faces, few, growth=GrowthSettings(retrain_after=9))
     kept = read_judged(numbered(grown.folder, "judged", grown.parts.judged), grown.settings)[0]
     reused = []
 
@@ -145,7 +151,7 @@ def test_answers_that_are_kept_are_those_that_would_be_given(halves, faces, monk
     _kept_answers = extension._kept_answers
     monkeypatch.setattr(extension, "_kept_answers", forget)
     # The same two images once more, from the same state: all pairs are asked about again.
-    asked, _ = extend(open_at(faces), few, retrain_after=9)
+    asked, _ = extend(open_at(faces), few, growth=GrowthSettings(retrain_after=9))
     again = read_judged(numbered(asked.folder, "judged", asked.parts.judged), asked.settings)[0]
     np.testing.assert_array_equal(kept.pairs.ids, again.pairs.ids)
     for one, other in zip(kept.answers.passes, again.answers.passes, strict=True):
@@ -183,7 +189,7 @@ def test_corrections_hold_in_later_batches(halves, faces):
     _, _, second = halves
     append_corrections(faces.folder, [named("Anna", 0), rejected(5), same(1, 2)])
     corrected, _ = regroup(faces)
-    grown, _ = extend(corrected, bare(second), retrain_after=9)
+    grown, _ = extend(corrected, bare(second), growth=GrowthSettings(retrain_after=9))
     assert grown.names[grown.identity[0]] == "Anna"
     assert grown.identity[0] == corrected.identity[0]
     assert grown.identity[5] == -1
@@ -200,11 +206,94 @@ def test_a_killed_extension_changes_nothing_and_can_be_done_again(halves, faces,
     with monkeypatch.context() as patched:
         patched.setattr(extension, "write_groups", killed)
         with pytest.raises(KeyboardInterrupt):
-            extend(faces, bare(second), retrain_after=9)
+            extend(faces, bare(second), growth=GrowthSettings(retrain_after=9))
     assert open_collection(faces.folder).parts == faces.parts
     np.testing.assert_array_equal(open_collection(faces.folder).identity, before)
-    grown, _ = extend(faces, bare(second), retrain_after=9)
+    grown, _ = extend(faces, bare(second), growth=GrowthSettings(retrain_after=9))
     assert grown.n_images == len(before) + second.n_images
+
+
+def test_identities_with_numbers_are_merged_only_on_strong_evidence(faces):
+    assert faces.n_identities > 3
+    free, changes = regroup(
+        faces, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(merge_above=0.01)
+    )
+    assert changes.kept < 1
+    start = faces.identity
+    again, _ = regroup(free, settings=faces.settings)
+    held, changes = regroup(
+        again, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(merge_above=1.0)
+    )
+    assert changes.kept == 1
+    one, other = (int(np.flatnonzero(held.identity == number)[0]) for number in np.unique(start)[1:3])
+    append_corrections(held.folder, [same(one, other)])
+    said, _ = regroup(held)
+    assert said.identity[one] == said.identity[other]
+
+
+def test_retrained_trees_learn_from_corrections(halves, faces):
+    _, first, _ = halves
+    truth = first.identities
+    pairs = faces.scored.ids
+    wrong = pairs[(truth[pairs[:, 0]] == truth[pairs[:, 1]])][:40]
+    append_corrections(faces.folder, [same(*pair) for pair in wrong.tolist()])
+
+    def probability(collection):
+        judged, _ = read_judged(numbered(collection.folder, "judged", collection.parts.judged), SETTINGS)
+        said = said_of_pairs(judged.pairs.ids, collection.constraints.among(judged.pairs.n_images))
+        return judged.answers.passes[0][said > 0].mean()
+
+    before = probability(faces)
+    taught, changes = retrain(faces)
+    assert probability(taught) > before
+    assert changes.events[0].kind == "retrained"
+    assert taught.parts.judged > faces.parts.judged
+    none, _ = retrain(taught, settings=replace(taught.settings, correction_weight=0.0))
+    assert probability(none) == pytest.approx(before, abs=1e-6)
+
+
+def test_only_trees_are_retrained(halves, tmp_path):
+    _, first, _ = halves
+    collection = create_collection(tmp_path / "faces", bare(first), settings=SETTINGS)
+    with pytest.raises(InputError, match="only trees learn from corrections"):
+        retrain(collection)
+
+
+@pytest.mark.slow
+def test_the_estimator_makes_and_extends_a_collection(halves, tmp_path):
+    known, first, second = halves
+    model = CDP(k=8).fit(known)
+    made = model.extend(tmp_path / "faces", bare(first))
+    grown = model.extend(tmp_path / "faces", bare(second))
+    assert grown.n_images == made.n_images + second.n_images
+    assert model.predict(bare(first), corrections=[rejected(0)]).fate[0] == Fate.REJECTED
+    np.testing.assert_array_equal(made.identity, model.predict(bare(first)).labels)
+
+
+def test_relative_paths_start_from_the_collection(halves, tmp_path, monkeypatch):
+    _, first, _ = halves
+    views = Views(first.base, first.committee, None, [f"photos/{row}.jpg" for row in range(first.n_images)])
+    made = create_collection(tmp_path / "album" / "faces", views, settings=SETTINGS)
+    assert find_image_root(made) == "."
+    (tmp_path / "album" / "photos").mkdir()
+    (tmp_path / "album" / "photos" / "0.jpg").touch()
+    monkeypatch.chdir(tmp_path)
+    assert find_image_root(made) == str(tmp_path / "album")
+
+
+def test_embeddings_are_read_again_only_if_their_files_changed(halves, tmp_path, monkeypatch):
+    _, first, _ = halves
+    bare(first).save(tmp_path / "first")
+    batch = create_collection(tmp_path / "faces", tmp_path / "first", settings=SETTINGS).batches[0]
+    hashed = []
+    monkeypatch.setattr(
+        "cdp.collection.collection_folder.hash_views", lambda views: hashed.append(1) or batch.facts.models
+    )
+    batch.read()
+    assert not hashed
+    (tmp_path / "first" / "base.npy").touch()
+    batch.read()
+    assert hashed
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cdp import Views
-from cdp.collection.collection import create_collection
+from cdp.collection.creation import create_collection
 from cdp.collection.known_people import look_up_people
 from cdp.consensus.settings import ConsensusSettings
 from cdp.types import ConsensusGraph

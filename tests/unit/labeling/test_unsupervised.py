@@ -157,7 +157,7 @@ def test_similarity_goes_with_average_linkage():
 
 @pytest.mark.slow
 def test_the_bar_of_a_collection_is_chosen_anew_when_it_has_grown_by_half(views, tmp_path):
-    from cdp.collection.collection import create_collection
+    from cdp.collection.creation import create_collection
     from cdp.collection.extension import extend
 
     rows = np.arange(views.n_images)
@@ -173,7 +173,7 @@ def test_the_bar_of_a_collection_is_chosen_anew_when_it_has_grown_by_half(views,
 
 
 def test_a_collection_of_nobody_known_is_extended_at_the_same_bar(views, tmp_path):
-    from cdp.collection.collection import create_collection
+    from cdp.collection.creation import create_collection
     from cdp.collection.extension import extend
 
     rows = np.arange(views.n_images)

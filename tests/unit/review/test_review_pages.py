@@ -318,11 +318,11 @@ def test_embeddings_alone_are_reviewed_by_row_number(tmp_path):
 
 
 def test_the_report_beside_the_collection_is_linked(folder):
-    (folder.parent / "report.html").write_text("<title>report</title>")
+    (folder.parent / "report.html").write_text("<title>report</title><footer></footer>")
     browser = Browser(web_app(Session(folder), TOKEN))
     assert f'href="/{TOKEN}/report"' in browser.get().text
     answer = browser.get("report")
-    assert answer.text == "<title>report</title>"
+    assert answer.text == '<title>report</title><footer> <a href="./">Review these groups</a></footer>'
     assert "script-src" not in answer.headers["content-security-policy"]
 
 

@@ -1,0 +1,26 @@
+"""Where relative paths of a collection's images start: from the collection or its embeddings, wherever a command is typed."""
+
+from __future__ import annotations
+
+from cdp.collection.collection import Collection
+
+_N_TRIED = 8
+
+
+def find_image_root(collection: Collection) -> str:
+    """The folder that relative paths are relative to: the first one under which some of the images lie.
+
+    The collection's own folder and the one around it come first, then those of its embeddings and the two around them, and the
+    working folder last; it is the answer where the images lie nowhere.
+    """
+    paths = collection.paths
+    if paths is None or not len(paths):
+        return "."
+    step = max(1, len(paths) // _N_TRIED)
+    tried = [paths[row].partition("!")[0] for row in range(0, len(paths), step)]
+    home = collection.folder.resolve()
+    roots = [home, home.parent]
+    for batch in collection.batches:
+        roots += [batch.source, *list(batch.source.parents)[:2]]
+    found = next((root for root in roots if any((root / path).exists() for path in tried)), None)
+    return "." if found is None else str(found)

@@ -1,0 +1,203 @@
+"""Groups of a collection made anew: from the probabilities that are there, under the corrections that count, with numbers that last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from cdp.collection.collection import GROUPS_KIND, Collection, Name, as_settings, open_collection
+from cdp.collection.collection_folder import Parts, changing, numbered, switch_to
+from cdp.collection.collection_settings import GrowthSettings
+from cdp.collection.corrections import active_corrections, read_journal, to_constraints
+from cdp.collection.holding import Held, hold_identities
+from cdp.collection.judged_files import read_known, read_scored
+from cdp.collection.known_people import look_up_people
+from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
+from cdp.consensus.constraints import Constraints, check_constraints
+from cdp.consensus.grouping import group
+from cdp.consensus.settings import ConsensusSettings, plain
+from cdp.errors import InputError
+from cdp.files import write_bytes, writing_folder
+from cdp.labeling.expectation import calibrate
+from cdp.store import write_card
+from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types.arrays import AnyArray, IntArray, LongArray
+from cdp.types.labels import number_by_first_appearance
+
+
+def regroup(
+    collection: Collection,
+    *,
+    settings: ConsensusSettings | None = None,
+    growth: GrowthSettings | None = None,
+) -> tuple[Collection, Changes]:
+    """Make groups anew from the probabilities that are there, under the corrections that count now.
+
+    Args:
+        collection: whose folder gets new groups.
+        settings: other settings of how groups are made (bars, grouping, max_size); those of how pairs are judged must
+            be the same, or nothing that was kept would fit.
+        growth: when identities are merged; unless given, as before.
+
+    Raises:
+        InputError: the corrections contradict each other, or the settings need pairs to be judged anew.
+    """
+    with changing(collection.folder):
+        # Another process may have changed the folder since.
+        now = open_collection(collection.folder)
+        parts = now.parts
+        if settings is not None:
+            _check_regroupable(now.settings, settings)
+            parts = msgspec.structs.replace(parts, consensus=plain(settings))
+        if growth is not None:
+            parts = msgspec.structs.replace(parts, growth=plain(growth))
+        changes = write_groups(now.folder, parts, now.identity, now.named, "regrouped", now.describe)
+    return open_collection(collection.folder), changes
+
+
+_GROUPING = ("threshold", "vote_threshold", "grouping", "join_above", "max_size", "step")
+
+
+def _check_regroupable(old: ConsensusSettings, new: ConsensusSettings) -> None:
+    others = [
+        name for name, value in plain(new).items() if name not in _GROUPING and value != plain(old)[name]
+    ]
+    if others:
+        raise InputError(
+            f"{', '.join(others)}: with another value all pairs must be judged anew; make a new collection, and give it "
+            "this one's corrections."
+        )
+
+
+def write_groups(
+    folder: Path,
+    parts: Parts,
+    before: IntArray,
+    named: Mapping[int, Name],
+    kind: str,
+    describe: Any = None,
+) -> Changes:
+    """Make groups, give them numbers, write them and what changed, and make them count.
+
+    Args:
+        folder: of the collection.
+        parts: its parts but for the groups, which are written here.
+        before: int32 (n,), identities so far; -1 for new images.
+        named: names so far.
+        kind: of the event of the whole step.
+        describe: what messages call an image.
+    """
+    settings = as_settings(parts.consensus)
+    judged = numbered(folder, "judged", parts.judged)
+    scored, known = read_scored(judged, settings), read_known(judged)
+    journal = read_journal(folder)
+    constraints = to_constraints(active_corrections(journal), len(before))
+    check_constraints(constraints, settings.max_size, describe or (lambda row: f"image {row}"))
+    images = ConsensusGraph(*_first(scored, len(before)), len(before))
+    number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
+
+    def make(under: Constraints) -> Held:
+        labels = _group_images(scored, known, settings, under)
+        called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
+        preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
+        return Held(
+            labels, *carry_numbers(before, labels.labels, parts.next_identity, preferred), constraints=under
+        )
+
+    held = hold_identities(
+        make, before, images, constraints, settings.k, settings.bar, parts.growth_settings.merge_above
+    )
+    labels, identity, next_identity = held.labels, held.identity, held.next_identity
+    changes = describe_changes(before, identity, images, settings.k, settings.bar, constraints)
+    names = {} if settings.disjoint else _known_names(scored, labels, known, identity, parts)
+    names |= {int(identity[row]): Name(name) for row, name in constraints.named.items()}
+    number = parts.newest + 1
+    whole = Event(kind=kind, images=int((identity != before).sum()), why=_summary(changes))  # type: ignore[arg-type]
+    events = _all_events(whole, changes, names, named, number)
+    _write_group_files(numbered(folder, "groups", number), identity, labels, names, len(journal))
+    (folder / "events").mkdir(exist_ok=True)
+    log = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
+    write_bytes(folder / "events" / f"{number:04d}.jsonl", log)
+    parts = msgspec.structs.replace(parts, groups=number, next_identity=next_identity)
+    switch_to(
+        folder, parts, f"{len(identity):,} images, {len(np.unique(identity[identity >= 0])):,} identities"
+    )
+    return replace(changes, events=tuple(events))
+
+
+def _all_events(
+    whole: Event, changes: Changes, names: Mapping[int, Name], before: Mapping[int, Name], number: int
+) -> list[Event]:
+    """What is written into the log: the step, what changed, and who got a name."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    called = [
+        Event(kind="named", identity=one, name=name.name, why=name.source)
+        for one, name in sorted(names.items())
+        if before.get(one) != name
+    ]
+    events = [whole, *changes.events, *called]
+    return [msgspec.structs.replace(event, step=number, when=now) for event in events]
+
+
+def _known_names(
+    scored: ConsensusGraph, labels: Labels, known: LongArray, identity: IntArray, parts: Parts
+) -> dict[int, Name]:
+    """Names of the known people that groups show."""
+    found = look_up_people(scored, labels.labels, known, as_settings(parts.consensus).k, seed=parts.seed)
+    kept = labels.labels >= 0
+    number_of = dict(zip(labels.labels[kept].tolist(), identity[kept].tolist(), strict=True))
+    return {
+        number_of[label]: Name(
+            parts.known_names.get(str(person), str(person)),
+            round(float(found.probability[label]), 4),
+            "known",
+        )
+        for label, person in enumerate(found.person.tolist())
+        if person >= 0
+    }
+
+
+def _write_group_files(
+    place: Path, identity: IntArray, labels: Labels, names: Mapping[int, Name], entries: int
+) -> None:
+    arrays: dict[str, AnyArray] = {"identity": identity, "confidence": labels.confidence, "fate": labels.fate}
+    with writing_folder(place, force=True) as partial:
+        for name, array in arrays.items():
+            np.save(partial / f"{name}.npy", array)
+        (partial / "names.json").write_bytes(msgspec.json.encode(names))
+        write_card(partial, GROUPS_KIND, repr(labels), {"entries": entries}, {}, arrays)
+
+
+def _group_images(
+    scored: ConsensusGraph, known: LongArray, settings: ConsensusSettings, constraints: Constraints
+) -> Labels:
+    """Labels of the images, which were grouped with the known ones among them."""
+    labels = group(scored, settings, constraints.among(len(known)))
+    if (known >= 0).any() and settings.grouping == "average":
+        labels = calibrate(scored, labels, known, settings.k, disjoint=settings.disjoint)
+    n_images = constraints.n_images
+    number, fate = np.array(labels.labels[:n_images]), np.array(labels.fate[:n_images])
+    confidence = np.array(labels.confidence[:n_images])
+    alone = (number >= 0) & (np.bincount(number[number >= 0], minlength=1)[np.maximum(number, 0)] < 2)
+    alone[list(constraints.named)] = False
+    number[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
+    return Labels(number_by_first_appearance(number), fate, confidence)
+
+
+def _first(scored: ConsensusGraph, n_images: int) -> tuple[IntArray, Any]:
+    kept = (scored.ids < n_images).all(axis=1)
+    return scored.ids[kept], scored.doubt[kept]
+
+
+def _summary(changes: Changes) -> str:
+    counts = {
+        kind: sum(event.kind == kind for event in changes.events) for kind in ("merged", "split", "moved")
+    }
+    parts = [f"{count} {kind}" for kind, count in counts.items() if count]
+    return ", ".join([f"{changes.joined} images joined, {changes.founded} identities new", *parts])
