@@ -2,7 +2,11 @@
 
 LFW as in `benchmarks.lfw`, over splits; a made-up crowd without structure beyond identities; and the embeddings of finished
 runs, labeled again with each preset: the folders of `cdp run recipes/omniglot.toml` and `cdp demo`, found in `work/omniglot`
-and `demo`, or as $CDP_RUNS says (folders separated by colons). What is not there is left out.
+and `demo`, or as $CDP_RUNS says (folders separated by colons). What is not there is left out. $CDP_ONLY names the data sets to measure
+(`lfw:crowd`), so that several processes can share the work.
+
+Beside them other methods on the concatenated embeddings of all models, tuned on the same known images among the others. k-means and
+HDBSCAN take minutes for every number of clusters or images; they are in the study *baselines*.
 """
 
 from __future__ import annotations
@@ -21,11 +25,14 @@ from benchmarks.data import data_folder
 from benchmarks.lfw import split_faces
 from cdp import Views, measure_labels
 from cdp.consensus.settings import ConsensusSettings
+from cdp.graph.search import knn_graph
 from cdp.input_blocks import EVIDENCE, PAPER_INPUTS
+from cdp.lab.baselines.methods import make_baselines, tune
 from cdp.labeling.cache import Cache
 from cdp.labeling.judged import Labeling
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
+from cdp.nets.ensemble import ensemble
 from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
 from cdp.store import read_run_record
 from cdp.types.arrays import LongArray
@@ -44,6 +51,8 @@ WAYS = {
     },
 }
 """Each way adds to the one before it, up to `best`; then what else was tried, and `best` without one block of evidence."""
+
+OTHER_METHODS = ("hierarchical_average", "dbscan", "rank_order", "chinese_whispers", "finch")
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
@@ -67,19 +76,26 @@ class Outcome(NamedTuple):
 
 
 def _data_sets(quick: bool) -> Iterator[tuple[str, dict[str, list[Outcome]]]]:
+    only = os.environ.get("CDP_ONLY", "")
+
+    def wanted(name: str) -> bool:
+        return not only or name in only.split(os.pathsep)
+
     if data_folder("lfw") is not None:
         parts = [split_faces(split) for split in range(2 if quick else 3)]
-        yield "lfw", _label_all(parts)
+        if wanted("lfw"):
+            yield "lfw", _label_all(parts)
         for base in () if quick else ("openface", "sface"):
-            yield f"lfw, {base}", _label_all([tuple(with_base(part, base) for part in parts[0])])
-    yield (
-        "crowd",
-        _label_all([made_up_crowd(150 if quick else 400, seed) for seed in range(1, 2 if quick else 3)]),
-    )
+            if wanted(f"lfw, {base}"):
+                labeled, unlabeled = parts[0]
+                yield f"lfw, {base}", _label_all([(with_base(labeled, base), with_base(unlabeled, base))])
+    if wanted("crowd"):
+        crowds = [made_up_crowd(150 if quick else 400, seed) for seed in range(1, 2 if quick else 3)]
+        yield "crowd", _label_all(crowds)
     folders = os.environ.get("CDP_RUNS", f"work/omniglot{os.pathsep}demo").split(os.pathsep)
     for folder in map(Path, folders):
-        if (folder / "run.json").is_file():
-            yield folder.name, {way: _label_run(way, folder, 1 if quick else 2) for way in WAYS}
+        if (folder / "run.json").is_file() and wanted(folder.name):
+            yield folder.name, _label_run_all(folder, 1 if quick else 2)
 
 
 def with_base(views: Views, base: str) -> Views:
@@ -92,7 +108,38 @@ def _label_all(parts: Sequence[tuple[Views, Views]]) -> dict[str, list[Outcome]]
     """The labels of unlabeled parts, by every way; graphs are searched once."""
     with tempfile.TemporaryDirectory() as steps:
         work = Workspace(cache=Cache(Path(steps)))
-        return {way: [_label(way, *part, work) for part in parts] for way in WAYS}
+        found = {way: [_label(way, *part, work) for part in parts] for way in WAYS}
+    others = [_other_methods(*put_together(*part)) for part in parts]
+    return found | {name: [one[name] for one in others] for name in OTHER_METHODS}
+
+
+def put_together(labeled: Views, unlabeled: Views) -> tuple[Views, LongArray, LongArray]:
+    """Both parts as one, the identities known in it, and those to measure by; -1 = not known, not counted."""
+    assert labeled.identities is not None
+    assert unlabeled.identities is not None
+    models = [
+        np.concatenate([first.vectors, second.vectors])
+        for first, second in zip(labeled, unlabeled, strict=True)
+    ]
+    views = Views(models[0], dict(zip(unlabeled.committee, models[1:], strict=True)))
+    unknown, not_counted = np.full(unlabeled.n_images, -1), np.full(labeled.n_images, -1)
+    return (
+        views,
+        np.concatenate([labeled.identities, unknown]),
+        np.concatenate([not_counted, unlabeled.identities]),
+    )
+
+
+def _other_methods(views: Views, known: LongArray, counted: LongArray) -> dict[str, Outcome]:
+    embeddings = ensemble(views, views.names).base
+    graph = knn_graph(embeddings, 20, method="exact")
+    found = {}
+    for method in make_baselines(OTHER_METHODS):
+        tuned = tune(method, embeddings, graph, known, among_others=True)
+        found[method.name] = Outcome(
+            measure_labels(tuned.label(embeddings, graph), counted).discards_kept.pairwise.f or 0.0, None
+        )
+    return found
 
 
 def _label(way: str, labeled: Views, unlabeled: Views, work: Workspace) -> Outcome:
@@ -108,23 +155,36 @@ def _outcome(found: Labeling, counted: LongArray) -> Outcome:
     return Outcome(score.f or 0.0, wrong)
 
 
-def _label_run(way: str, folder: Path, n_seeds: int) -> list[Outcome]:
+def _label_run_all(folder: Path, n_seeds: int) -> dict[str, list[Outcome]]:
     """The labels of a finished run's embeddings, by several seeds of the mediator; validation images do not count."""
     record = read_run_record(folder / "run.json")
     members = record.recipe["committee"]["networks"]
     models = tuple(name.replace(":", "-") for name in (record.recipe["base"]["network"], *members))
-    settings = replace(WAYS[way], k=record.recipe["consensus"]["k"])
-    seen = LabelSettings(settings, models, Round(), folds=0, from_views=False, seed=0)
+    k = record.recipe["consensus"]["k"]
+    seen = LabelSettings(ConsensusSettings.of(k=k), models, Round(), folds=0, from_views=False, seed=0)
     labeled, unlabeled = read_part(seen, folder, "labeled"), read_part(seen, folder, "unlabeled")
     rows = validation_rows(folder, unlabeled.n_images)
     assert unlabeled.identities is not None
-    counted = unlabeled.identities if rows is None else np.where(rows, -1, unlabeled.identities)
+    identities = unlabeled.identities
+    counted = identities if rows is None else np.where(rows, -1, identities)
     work = Workspace(cache=Cache(folder / "steps"))
-    options = {"labeled": [labeled], "validation": rows, "networks_saw_labeled": True, "workspace": work}
-    return [
-        _outcome(label(unlabeled, settings, seed=seed, **options), counted)  # type: ignore[arg-type]
-        for seed in range(n_seeds)
-    ]
+    options: dict[str, Any] = {
+        "labeled": [labeled],
+        "validation": rows,
+        "networks_saw_labeled": True,
+        "workspace": work,
+    }
+    found = {
+        way: [
+            _outcome(label(unlabeled, replace(settings, k=k), seed=seed, **options), counted)
+            for seed in range(n_seeds)
+        ]
+        for way, settings in WAYS.items()
+    }
+    if rows is not None:
+        others = _other_methods(unlabeled, np.where(rows, identities, -1), counted)
+        found |= {name: [one] for name, one in others.items()}
+    return found
 
 
 def made_up_crowd(n_people: int, seed: int, models: int = 5, dimensions: int = 256) -> tuple[Views, Views]:
