@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from cdp.cli.main import app
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.lab.synthetic import synthetic_views
-from cdp.labeling import pipeline, workspace
+from cdp.labeling import fitting, workspace
 from cdp.store import read_run_record
 from cdp.types import Labels, Views
 from cdp.types.run_record import RunRecord
@@ -240,7 +240,7 @@ def test_parts_that_are_too_small_are_used_as_far_as_they_go(given, tmp_path):
 def test_another_bar_searches_no_graph_and_trains_no_mediator_again(given, tmp_path, monkeypatch):
     """Steps inside the stage are kept by their own keys."""
     searched, trained = [], []
-    search, train = workspace.each_knn_graph, pipeline.train_mediator
+    search, train = workspace.each_knn_graph, fitting.train_mediator
 
     def count_models(models, *args, **named):
         searched.extend(models)
@@ -251,7 +251,7 @@ def test_another_bar_searches_no_graph_and_trains_no_mediator_again(given, tmp_p
         return train(*args, **named)
 
     monkeypatch.setattr(workspace, "each_knn_graph", count_models)
-    monkeypatch.setattr(pipeline, "train_mediator", count_mediators)
+    monkeypatch.setattr(fitting, "train_mediator", count_mediators)
     words = (*PARTS, "--validation", "validation", "--mediator", "mlp")
     call(given, tmp_path, *words)
     assert (len(searched), len(trained)) == (6, 1), "three models of the unlabeled and of the labeled part"
