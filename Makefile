@@ -5,7 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 # The tests of a file in one process: what they share is made once. Whole commands, which take longest, come first.
-SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# A process that dies ends the run with its name: handing its tests to another one can wait forever.
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: install demo test check bench docs docs-pictures clean
 

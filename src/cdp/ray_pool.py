@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
@@ -66,26 +65,23 @@ class RayPool:
         reference = ray.put(pack(shared))
         waiting, running, load = iter(items), deque[Any](), _Load(parse_bytes(self.memory_budget) // 2)
         cores = _Cores(ray)
-        try:
-            while True:
-                while len(running) < _TASKS_PER_CORE * cores.count() and load.has_room(len(running)):
-                    if not (group := list(islice(waiting, load.n_blocks))):
-                        break
-                    packed = pack(group)
-                    load.see_blocks(packed.n_bytes)
-                    running.append(run.remote(function, reference, packed))
-                if not running:
-                    return
-                seconds, packed = _fetch(ray, running[0], cores)
-                running.popleft()
-                results = unpack(packed, copy=True)
-                load.see_results(seconds, len(results), packed.n_bytes)
-                del packed
-                yield from results
-        finally:
-            for left in running:
-                with suppress(ray.exceptions.RayError):
-                    ray.cancel(left)
+        # Blocks that nobody waits for any more, after an error, run to their end: `ray.cancel` can meet a task that
+        # ends just then, and Ray (2.60: "Tried to complete task that was not pending") then ends this whole process.
+        while True:
+            while len(running) < _TASKS_PER_CORE * cores.count() and load.has_room(len(running)):
+                if not (group := list(islice(waiting, load.n_blocks))):
+                    break
+                packed = pack(group)
+                load.see_blocks(packed.n_bytes)
+                running.append(run.remote(function, reference, packed))
+            if not running:
+                return
+            seconds, packed = _fetch(ray, running[0], cores)
+            running.popleft()
+            results = unpack(packed, copy=True)
+            load.see_results(seconds, len(results), packed.n_bytes)
+            del packed
+            yield from results
 
     def _connect(self) -> Any:
         import ray
