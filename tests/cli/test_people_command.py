@@ -78,7 +78,7 @@ def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
     first = call("people photos --models models --out album --threads 1")
     assert first.exit_code == 0, first.output
     assert "19 new photos, 36 faces; 18 pairs of them are on one photo and kept apart." in said(first)
-    assert "Nobody is known: similar_above = " in said(first)
+    assert "Nobody is known, so how similar two images of one identity must be was chosen" in said(first)
     assert "Look at album/report.html, or correct the groups: cdp review album/people" in said(first)
     assert Path("album/report.html").read_text().count("data:image/jpeg;base64,") >= 6
     table = read_some_columns(Path("album/labels.csv"), lambda _file, header: list(header))
@@ -172,7 +172,7 @@ def test_an_album_begins_small_and_its_bar_and_its_neighbors_grow(home):
     assert open_collection("album/people").settings.k == 7
     grown = call("people photos --models models --out album --threads 1")
     assert grown.exit_code == 0, grown.output
-    assert "Nobody is known: similar_above = " in said(grown)
+    assert "Nobody is known, so how similar two images of one identity must be was chosen" in said(grown)
     people = open_collection("album/people")
     assert (people.n_images, people.settings.k) == (44, 20)
     assert people.n_identities == 6
