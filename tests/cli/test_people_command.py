@@ -1,5 +1,7 @@
 """`cdp people`: from photos to people in one command, and more photos later."""
 
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 pytest.importorskip("onnxruntime", reason="models need the extra onnx")
 pytest.importorskip("onnx")
 
+from tests.killed_commands import kill_at
 from tests.onnx_builders import embedder, marker_detector
 
 from cdp.cli.main import app
@@ -129,6 +132,37 @@ def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
         "album was made with other models: arcface, sface, base arcface; now they are arcface, sface"
         in said(other)
     )
+
+
+def contents(folder):
+    """All files of a folder by name, without the times that are written down in them."""
+    times = re.compile(rb'"when":"[^"]*"|\b\d{19}\b')
+    return {
+        str(one.relative_to(folder)): times.sub(b"", one.read_bytes())
+        for one in Path(folder).rglob("*")
+        if one.is_file()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "moments"),
+    [
+        ("align photos --detector models/scrfd.onnx --out album --threads 1", (1,)),
+        ("people photos --models models --out album --threads 1", (2, 12)),
+    ],
+)
+def test_a_killed_command_typed_again_gives_the_same_bytes(home, command, moments):
+    assert call(f"{command} --quiet").exit_code == 0
+    whole = contents("album")
+    shutil.rmtree("album")
+    # At moment after moment, without tidying up between them.
+    assert all(kill_at(command.split(), moment) for moment in moments)
+    assert not Path("album/labels.csv").exists()
+    again = call(f"{command} --quiet")
+    assert again.exit_code == 0, again.output
+    assert contents("album") == whole
+    assert {one.name for one in home.iterdir()} == {"photos", "models", "album"}
 
 
 @pytest.mark.slow

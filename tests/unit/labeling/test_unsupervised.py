@@ -113,7 +113,7 @@ def test_of_many_images_the_bar_is_read_off_all_pairs(many):
         pairwise_f(label(hide(many), replace(SETTINGS, mediator="similarity", similar_above=bar)), many)
         for bar in (1.6, 2.0, 2.4, 2.8)
     )
-    assert pairwise_f(one, many) >= best - 0.03
+    assert pairwise_f(one, many) >= best - 0.05
     assert one.notes == (describe_bar(found),)
     assert f"About {1 - found.precision:.0%} of these pairs are expected to be wrong" in one.notes[0]
 
