@@ -97,7 +97,15 @@ def each_knn_graph(
             )
             continue
         graph = approximate_graph(
-            embeddings, k, recall, seed=seed, threads=threads, device=device, progress=progress, step=step
+            embeddings,
+            k,
+            recall,
+            seed=seed,
+            threads=threads,
+            device=device,
+            progress=progress,
+            step=step,
+            scratch=scratch,
         )
         if graph.recall is not None and graph.recall < recall:
             warnings.warn(
@@ -105,13 +113,7 @@ def each_knn_graph(
                 f"the {recall:.1%} asked for; use method='exact', or ask for a lower recall.",
                 stacklevel=2,
             )
-        yield graph if scratch is None else _put_into(scratch, graph)
-
-
-def _put_into(scratch: Scratch, graph: KnnGraph) -> KnnGraph:
-    """The same graph, in memory only if there is room."""
-    neighbors, similarity = scratch.copy(graph.neighbors), scratch.copy(graph.similarity)
-    return KnnGraph(scratch.done(neighbors), scratch.done(similarity), graph.method, graph.recall)
+        yield graph
 
 
 def choose_method(method: str, n_images: int) -> str:
