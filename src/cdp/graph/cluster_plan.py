@@ -23,7 +23,7 @@ LAYOUTS = (
     (125, (40, 56, 72, 88, *range(104, 496, 24), *range(496, 1025, 48))),
 )
 _PASSES = (0, 1, 2, 3)
-_SAMPLES_PER_BLOCK = 100
+_BLOCK_PAIRS = 2**17
 # Passes miss more than the neighbors of a sample among themselves tell, by this factor (measured).
 _MISSED_BY_PASSES = 1.45
 # What fewer directions lose beside it (measured).
@@ -98,46 +98,60 @@ def _predict(
     """All plans with so many clusters, with the share of the sample's true neighbors that each would find."""
     if not counts:
         return []
-    near, nearer, rank = _neighborhoods(embeddings, vectors, truth, centroids, counts[-1], threads)
+    k = truth.neighbors.shape[1]
+    n_linked = np.zeros((len(counts), len(_PASSES)), np.int64)
+    for span in spans(len(truth.rows), max(1, _BLOCK_PAIRS // (k + 1) ** 2)):
+        near, nearer, rank = _neighborhoods(
+            embeddings, vectors, truth, slice(*span), centroids, counts[-1], threads
+        )
+        for row, count in enumerate(counts):
+            linked = near & ((rank < count) | (rank < count).transpose(0, 2, 1))
+            for passes in _PASSES:
+                n_linked[row, passes] += np.count_nonzero(linked[:, 0, 1:])
+                if passes < _PASSES[-1]:
+                    hop = (linked & nearer).astype(np.float32)
+                    linked |= near & (np.matmul(hop, hop) > 0)
+    found = n_linked / (len(truth.rows) * k)
     lost = 0.0 if isinstance(vectors, Embeddings) or not vectors.is_rounded else _LOST_BY_PROJECTION
-    plans = []
-    for count in counts:
-        linked = near & ((rank < count) | (rank < count).transpose(0, 2, 1))
-        for passes in _PASSES:
-            missed = (1 - float(linked[:, 0, 1:].mean())) * (_MISSED_BY_PASSES if passes else 1)
-            plans.append(Plan(centroids, count, passes, 1 - missed - lost))
-            hop = (linked & nearer).astype(np.float32)
-            linked |= near & (np.matmul(hop, hop) > 0)
-    return plans
+    return [
+        Plan(
+            centroids,
+            count,
+            passes,
+            1 - (1 - float(found[row, passes])) * (_MISSED_BY_PASSES if passes else 1) - lost,
+        )
+        for row, count in enumerate(counts)
+        for passes in _PASSES
+    ]
 
 
 def _neighborhoods(
     embeddings: Embeddings,
     vectors: Vectors,
     truth: TrueNeighbors,
+    some: slice,
     centroids: Centroids,
     count: int,
     threads: Workers,
 ) -> tuple[BoolArray, BoolArray, AnyArray]:
-    """For every image of the sample with its k neighbors: which of them are near one another, and by which cluster.
+    """For some images of the sample with their k neighbors: which of them are near one another, and by which cluster.
 
     Returns:
-        bool (sample, 1 + k, 1 + k): at least as similar as the image and its k-th neighbor;
+        bool (some, 1 + k, 1 + k): at least as similar as the image and its k-th neighbor;
         bool, the same shape: so similar that a pass most likely goes from one to the other;
         int16, the same shape: at which place among the nearest clusters of the first that of the second is.
     """
     k = truth.neighbors.shape[1]
-    images = np.concatenate([truth.rows[:, None], truth.neighbors], axis=1)
+    images = np.concatenate([truth.rows[some, None], truth.neighbors[some]], axis=1)
     rank = np.full((*images.shape, images.shape[1]), count, np.int16)
-    for start, stop in spans(len(images), _SAMPLES_PER_BLOCK):
-        some = images[start:stop]
-        clusters = nearest_clusters(vectors, centroids, count, rows=some.ravel(), threads=threads)
-        _find_ranks(clusters.reshape(*some.shape, count), rank[start:stop])
+    clusters = nearest_clusters(vectors, centroids, count, rows=images.ravel(), threads=threads)
+    _find_ranks(clusters.reshape(*images.shape, count), rank)
     similarity = np.empty(rank.shape, np.float32)
     for row in range(len(images)):
         around = embeddings.take(images[row])
         np.matmul(around, around.T, out=similarity[row])
-    far, farther = (truth.similarity[:, place - 1, None, None] - 1e-6 for place in (k, (3 * k + 3) // 4))
+    bars = truth.similarity[some]
+    far, farther = (bars[:, place - 1, None, None] - 1e-6 for place in (k, (3 * k + 3) // 4))
     return similarity >= far, similarity >= farther, rank
 
 

@@ -13,6 +13,7 @@ from cdp.scratch import Scratch
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
 _BLOCK_ROWS = 1024
+_BLOCK_CANDIDATES = 2**21
 # To see whether two images met in one of so many clusters costs less than to compare them again.
 _CLUSTERS_SEEN = 8
 
@@ -54,7 +55,8 @@ def improve(
     order = cluster_order(nearest)  # so that blocks share candidates
     nearest = scratch.done(scratch.copy(nearest[:, :_CLUSTERS_SEEN]))
 
-    blocks = [order[slice(*span)] for span in spans(len(order), _BLOCK_ROWS)]
+    n_rows = max(1, min(_BLOCK_ROWS, _BLOCK_CANDIDATES // (2 * width) ** 2))
+    blocks = [order[slice(*span)] for span in spans(len(order), n_rows)]
     shared = (vectors, best, ids, near, is_fresh, nearest)
     for rows, lists in zip(blocks, map_shared(_search, shared, blocks, threads), strict=True):
         improved[rows], found[rows], entered[rows] = lists
