@@ -157,9 +157,7 @@ def group(labels: IntArray, n_groups: int) -> tuple[IntArray, LongArray]:
     return order, bounds
 
 
-def group_rows(
-    labels: AnyArray, n_groups: int, scratch: Scratch | None = None
-) -> tuple[IntArray, LongArray]:
+def group_rows(labels: AnyArray, n_groups: int, scratch: Scratch | None = None) -> tuple[IntArray, LongArray]:
     """Rows of a table by the labels in them, ascending inside each, and where each label's begin; labels below 0 are left out."""
     bounds = np.zeros(n_groups + 1, np.int64)
     _count_labels(labels, bounds)

@@ -80,7 +80,9 @@ def insert_rows_and_columns(
                 values = line[start : start + _CHUNK]
                 others = bars[start : start + _CHUNK]
                 for column in range(_CHUNK):
-                    is_hit = np.int32(np.int32(values[column] > bar) | np.int32(values[column] > others[column]))
+                    is_hit = np.int32(
+                        np.int32(values[column] > bar) | np.int32(values[column] > others[column])
+                    )
                     hits = np.int32(hits | is_hit)
                 if hits == 0:
                     continue
