@@ -18,13 +18,13 @@ from cdp.graph.exact import exact_graph, measure_lists
 from cdp.graph.neighbor_lists import best_of_rows, insert_hits
 from cdp.graph.neighbor_passes import cluster_order, improve
 from cdp.graph.projection import Vectors, project
-from cdp.graph.recall import TrueNeighbors, find_true_neighbors
+from cdp.graph.recall import TrueNeighbors, find_same_identity_neighbors, find_true_neighbors
 from cdp.kernels import kernel
 from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import BoolArray, FloatArray, IntArray
+from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 
 # Goes up when other neighbors are found than before, so that graphs that were kept are made anew.
 APPROXIMATE_VERSION = 3
@@ -37,6 +37,8 @@ _ROUNDS = (1, 4, 16, 48)
 _MOST_PASSES = 10
 _LEAST_GAIN = 0.002
 _RENUMBERED_ROWS = 8192
+# Fewer neighbors of the same identity say too little about a plan.
+_FEWEST_COUNTED = 200
 
 Product: TypeAlias = Callable[[IntArray, IntArray, FloatArray | None], FloatArray]
 """From the ids of two sets of images to the table of their similarities; the memory given, if any, may become the table's."""
@@ -55,26 +57,34 @@ def approximate_graph(
     progress: Progress = no_progress,
     step: str = "k-NN graph",
     scratch: Scratch | None = None,
+    identities: LongArray | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image, but for a few; the graph's recall is measured on a sample.
 
     Along how many directions images are compared, how many clusters are looked into, and how many passes follow, is chosen
     beforehand as the cheapest way to the recall asked for; exact search answers if none is cheaper. Images, not threads,
-    decide what is compared with what. All that grows with their number lies in `scratch`.
+    decide what is compared with what. All that grows with their number lies in `scratch`. Where `identities` are known (0 or more),
+    the recall asked for is that among neighbors of the same identity.
     """
     scratch = scratch or Scratch()
     progress(step, 0, 0)
     truth = find_true_neighbors(embeddings, k, seed=seed, threads=threads, device=device)
+    goal = truth
+    if identities is not None:
+        same = find_same_identity_neighbors(
+            embeddings, k, identities, seed=seed, threads=threads, device=device
+        )
+        goal = same if same is not None and same.n_counted >= _FEWEST_COUNTED else truth
     # The rounding of a product depends on how many threads it has.
     with threadpool_limits(limits=1, user_api="blas"):
         vectors = project(embeddings, truth.gap, seed=seed, threads=threads, scratch=scratch)
-        plan = choose_plan(embeddings, vectors, truth, recall, seed=seed, threads=threads, scratch=scratch)
+        plan = choose_plan(embeddings, vectors, goal, recall, seed=seed, threads=threads, scratch=scratch)
     if plan is None:
         del vectors
         return exact_graph(
             embeddings, k, threads=threads, device=device, progress=progress, step=step, scratch=scratch
         )
-    searching = _Search(embeddings, vectors, truth, plan, recall, threads, device, scratch)
+    searching = _Search(embeddings, vectors, goal, plan, recall, threads, device, scratch)
     del vectors  # those in another order take their place
     n_images = embeddings.n_images
     for share in searching.run():

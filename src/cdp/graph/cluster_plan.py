@@ -99,6 +99,7 @@ def _predict(
     if not counts:
         return []
     k = truth.neighbors.shape[1]
+    counted = np.ones(truth.neighbors.shape, np.bool_) if truth.counted is None else truth.counted
     n_linked = np.zeros((len(counts), len(_PASSES)), np.int64)
     for span in spans(len(truth.rows), max(1, _BLOCK_PAIRS // (k + 1) ** 2)):
         near, nearer, rank = _neighborhoods(
@@ -107,11 +108,11 @@ def _predict(
         for row, count in enumerate(counts):
             linked = near & ((rank < count) | (rank < count).transpose(0, 2, 1))
             for passes in _PASSES:
-                n_linked[row, passes] += np.count_nonzero(linked[:, 0, 1:])
+                n_linked[row, passes] += np.count_nonzero(linked[:, 0, 1:] & counted[slice(*span)])
                 if passes < _PASSES[-1]:
                     hop = (linked & nearer).astype(np.float32)
                     linked |= near & (np.matmul(hop, hop) > 0)
-    found = n_linked / (len(truth.rows) * k)
+    found = n_linked / truth.n_counted
     lost = 0.0 if isinstance(vectors, Embeddings) or not vectors.is_rounded else _LOST_BY_PROJECTION
     return [
         Plan(

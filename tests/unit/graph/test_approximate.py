@@ -21,7 +21,7 @@ from cdp.graph.clusters import find_centroids, group, group_rows, nearest_cluste
 from cdp.graph.exact import exact_graph, measure_lists, similarities
 from cdp.graph.neighbor_lists import best_of_rows, roughly_best_columns
 from cdp.graph.projection import Projected, project
-from cdp.graph.recall import find_true_neighbors, measure_recall
+from cdp.graph.recall import find_true_neighbors, measure_recall, measure_same_identity_recall
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
 
@@ -393,3 +393,21 @@ def test_a_miss_is_a_warning_with_the_remedy(monkeypatch):
         "k-NN graph base: the approximate search found 85.0% of the nearest neighbors on a sample, less than the "
         "97.0% asked for; use method='exact', or ask for a lower recall."
     )
+
+
+def test_where_identities_are_known_the_recall_is_that_of_the_same_identity(never_exact, monkeypatch):
+    monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
+    generator = np.random.default_rng(0)
+    people = np.repeat(np.arange(120), 5)
+    vectors = generator.standard_normal((120, 12))[people] + 0.4 * generator.standard_normal((600, 12))
+    embeddings, identities = Embeddings(vectors.astype(np.float32)), np.where(people < 100, people, -1)
+    blind = approximate_graph(embeddings, 14, 0.9, threads=1)
+    one, two = (
+        approximate_graph(embeddings, 14, 0.9, threads=threads, identities=identities) for threads in (1, 3)
+    )
+    assert _same(one, two)
+    assert 0.9 <= measure_same_identity_recall(embeddings, one, identities) < 1
+    assert one.recall < 0.9 <= blind.recall
+    # Of too few it is not known what they need.
+    few = np.where(people < 3, people, -1)
+    assert _same(approximate_graph(embeddings, 14, 0.9, threads=1, identities=few), blind)
