@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.collection_data import find_data_sets, read_data
+from benchmarks.collection_data import find_data_sets, read_data, some_identities
 from benchmarks.collection_scale import measure_names, measure_opening
 from benchmarks.parts import Part, run_parts
 from benchmarks.simulated_reviewer import ORDERS as REVIEWS
@@ -31,6 +31,7 @@ from cdp.consensus.settings import ConsensusSettings
 N_BATCHES = 10
 ORDERS = ("random", "by person", "rare first")
 MOST_QUESTIONS = 2000
+MOST_REVIEWED = 3000
 
 
 def measure(*, quick: bool, only: list[str] | None = None) -> dict[str, Any]:
@@ -68,7 +69,8 @@ def _batches(folder: Path | None, order: str, quick: bool) -> dict[str, Any]:
 
 
 def _review(folder: Path | None, order: str, most: int, quick: bool, *, weak: bool = False) -> dict[str, Any]:
-    parts = read_data(folder, quick=quick)
+    labeled, unlabeled = read_data(folder, quick=quick, shown=True)
+    parts = labeled, some_identities(unlabeled, MOST_REVIEWED) if folder else unlabeled
     if weak:
         parts = tuple(Views(part.committee["openface"], {}, part.identities) for part in parts)  # type: ignore[assignment]
     found = review(*parts, order, most)
@@ -79,10 +81,11 @@ def _review(folder: Path | None, order: str, most: int, quick: bool, *, weak: bo
 def order_of(views: Views, order: str, seed: int = 0) -> np.ndarray:
     """Rows of the images in the order in which they arrive.
 
-    `random`; `by person`: a person's images come together, persons at random; `rare first`: people with few images first.
+    `random`; `by person`: a person's images come together, persons at random; `rare first`: people with few images first, which is
+    another random order where all have as many.
     """
     assert views.identities is not None
-    shuffled = np.random.default_rng(seed).permutation(views.n_images)
+    shuffled = np.random.default_rng(seed + ORDERS.index(order)).permutation(views.n_images)
     people, counts = np.unique(views.identities, return_counts=True)
     person = np.searchsorted(people, views.identities[shuffled])
     if order == "by person":

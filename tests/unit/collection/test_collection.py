@@ -117,7 +117,7 @@ def test_an_extended_graph_is_that_of_all_images(small_views):
 @pytest.mark.slow
 def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(halves, faces, tmp_path):
     known, first, second = halves
-    grown, changes = extend(faces, bare(second), growth=GrowthSettings(retrain_after=1, merge_above=0.01))
+    grown, changes = extend(faces, bare(second), growth=GrowthSettings(retrain_after=1, keep_numbers=0))
     everything = Views.concatenate([bare(first), bare(second)])
     whole = create_collection(tmp_path / "whole", everything, labeled=[known], settings=SETTINGS)
     found, wanted = (
@@ -213,16 +213,16 @@ def test_a_killed_extension_changes_nothing_and_can_be_done_again(halves, faces,
     assert grown.n_images == len(before) + second.n_images
 
 
-def test_identities_with_numbers_are_merged_only_on_strong_evidence(faces):
+def test_identities_with_numbers_keep_them(faces):
     assert faces.n_identities > 3
     free, changes = regroup(
-        faces, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(merge_above=0.01)
+        faces, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(keep_numbers=0)
     )
     assert changes.kept < 1
     start = faces.identity
     again, _ = regroup(free, settings=faces.settings)
     held, changes = regroup(
-        again, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(merge_above=1.0)
+        again, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(keep_numbers=1)
     )
     assert changes.kept == 1
     one, other = (int(np.flatnonzero(held.identity == number)[0]) for number in np.unique(start)[1:3])
