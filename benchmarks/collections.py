@@ -30,8 +30,8 @@ from cdp.consensus.settings import ConsensusSettings
 
 N_BATCHES = 10
 ORDERS = ("random", "by person", "rare first")
-MOST_QUESTIONS = 2000
-MOST_REVIEWED = 3000
+MOST_QUESTIONS = 3000
+MOST_REVIEWED = 1500
 
 
 def measure(*, quick: bool, only: list[str] | None = None) -> dict[str, Any]:

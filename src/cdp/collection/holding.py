@@ -90,7 +90,8 @@ def _find_breaks(before: IntArray, after: IntArray, evidence: Evidence) -> list[
     for old, parts in by_old.items():
         own, whole = home.get(old), int(cells.images[parts].sum())
         parts.sort(key=lambda cell: (cell != own, -int(cells.images[cell]), cell))
-        held, value, n_held = [], 0.0, 0
+        held: list[int] = []
+        value, n_held = 0.0, 0
         for cell in parts:
             images, other = int(cells.images[cell]), home.get(int(cells.new[cell]))
             value += sum((1 - tie(cell, one)) * images * cells.images[one] for one in held)

@@ -162,7 +162,8 @@ def _are_apart(ends: IntArray, identity: IntArray, constraints: Constraints) -> 
     said = np.sort(identity[constraints.cannot].astype(np.int64), axis=1)
     keys = np.sort(ends.astype(np.int64), axis=1)
     apart: BoolArray = np.isin(keys[:, 0] * n_groups + keys[:, 1], said[:, 0] * n_groups + said[:, 1])
-    return apart & (keys[:, 0] >= 0) & (keys[:, 0] != keys[:, 1])
+    apart &= (keys[:, 0] >= 0) & (keys[:, 0] != keys[:, 1])
+    return apart
 
 
 def _stricter_parts(
