@@ -25,7 +25,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
     n_people, runs = (
         (500, [("best", "64MB")])
         if quick
-        else (5000, [("best", "64MB"), ("paper", "64MB"), ("best", "256MB")])
+        else (5000, [("best", "64MB"), ("paper", "64MB"), ("best", "256MB"), ("best", "1GB")])
     )
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="cdp-memory-") as home:

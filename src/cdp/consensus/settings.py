@@ -29,7 +29,8 @@ class SearchSettings:
     )
     recall: float = setting(
         0.97,
-        "Share of the true neighbors that an approximate search shall find, on a sample; it takes the cheapest way there.",
+        "Share of the true neighbors that an approximate search shall find, on a sample, of the same identity where identities are "
+        "known; it takes the cheapest way there.",
         meaning="a share",
         above=0,
         high=1,

@@ -13,32 +13,35 @@ from threadpoolctl import threadpool_limits
 
 from cdp.devices import find_accelerator
 from cdp.graph.cluster_plan import Plan, choose_plan
-from cdp.graph.clusters import group, nearest_clusters
+from cdp.graph.clusters import group_rows, in_order, nearest_clusters
 from cdp.graph.exact import exact_graph, measure_lists
 from cdp.graph.neighbor_lists import best_of_rows, insert_hits
 from cdp.graph.neighbor_passes import cluster_order, improve
 from cdp.graph.projection import Vectors, project
-from cdp.graph.recall import TrueNeighbors, find_true_neighbors
+from cdp.graph.recall import TrueNeighbors, find_same_identity_neighbors, find_true_neighbors
 from cdp.kernels import kernel
 from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
+from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import FloatArray, IntArray
+from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 
 # Goes up when other neighbors are found than before, so that graphs that were kept are made anew.
-APPROXIMATE_VERSION = 2
+APPROXIMATE_VERSION = 3
 # A tile stays in the processor's cache while it is looked through.
 _TILE_ENTRIES = 2**17
-_CHUNK = 32
 # Nearest clusters first: lists are then nearly right, and few images of the others are better. No round has more clusters
 # than the last step, so that the list of who looks into which stays small.
 _ROUNDS = (1, 4, 16, 48)
 # If the plan was too hopeful, passes go on while they help, and then more clusters are looked into.
 _MOST_PASSES = 10
 _LEAST_GAIN = 0.002
+_RENUMBERED_ROWS = 8192
+# Fewer neighbors of the same identity say too little about a plan.
+_FEWEST_COUNTED = 200
 
-Product: TypeAlias = Callable[[IntArray, IntArray], FloatArray]
-"""From the ids of two sets of images to the table of their similarities."""
+Product: TypeAlias = Callable[[IntArray, IntArray, FloatArray | None], FloatArray]
+"""From the ids of two sets of images to the table of their similarities; the memory given, if any, may become the table's."""
 Hits: TypeAlias = tuple[IntArray, IntArray, FloatArray]
 """Images, for each another that may belong into its list, and their similarity."""
 
@@ -53,30 +56,47 @@ def approximate_graph(
     device: str = "auto",
     progress: Progress = no_progress,
     step: str = "k-NN graph",
+    scratch: Scratch | None = None,
+    identities: LongArray | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image, but for a few; the graph's recall is measured on a sample.
 
     Along how many directions images are compared, how many clusters are looked into, and how many passes follow, is chosen
     beforehand as the cheapest way to the recall asked for; exact search answers if none is cheaper. Images, not threads,
-    decide what is compared with what.
+    decide what is compared with what. All that grows with their number lies in `scratch`. Where `identities` are known (0 or more),
+    the recall asked for is that among neighbors of the same identity.
     """
+    scratch = scratch or Scratch()
     progress(step, 0, 0)
     truth = find_true_neighbors(embeddings, k, seed=seed, threads=threads, device=device)
+    goal = truth
+    if identities is not None:
+        same = find_same_identity_neighbors(
+            embeddings, k, identities, seed=seed, threads=threads, device=device
+        )
+        goal = same if same is not None and same.n_counted >= _FEWEST_COUNTED else truth
     # The rounding of a product depends on how many threads it has.
     with threadpool_limits(limits=1, user_api="blas"):
-        vectors = project(embeddings, truth.gap, seed=seed, threads=threads)
-        plan = choose_plan(embeddings, vectors, truth, recall, seed=seed, threads=threads)
+        vectors = project(embeddings, truth.gap, seed=seed, threads=threads, scratch=scratch)
+        plan = choose_plan(embeddings, vectors, goal, recall, seed=seed, threads=threads, scratch=scratch)
     if plan is None:
-        return exact_graph(embeddings, k, threads=threads, device=device, progress=progress, step=step)
-    searching = _Search(embeddings, vectors, truth, plan, recall, threads, device)
+        del vectors
+        return exact_graph(
+            embeddings, k, threads=threads, device=device, progress=progress, step=step, scratch=scratch
+        )
+    searching = _Search(embeddings, vectors, goal, plan, recall, threads, device, scratch)
+    del vectors  # those in another order take their place
     n_images = embeddings.n_images
     for share in searching.run():
         progress(step, int(0.99 * n_images * share), n_images)
-    neighbors = searching.lists()
-    similarity = measure_lists(embeddings, neighbors, threads, searching.order)
-    neighbors, similarity = neighbors[:, :k].copy(), similarity[:, :k].copy()
+    neighbors, order = searching.lists(), searching.order
+    del searching
+    similarity = measure_lists(embeddings, neighbors, threads, order, scratch)
+    if neighbors.shape[1] > k:
+        neighbors, similarity = scratch.copy(neighbors[:, :k]), scratch.copy(similarity[:, :k])
     progress(step, n_images, n_images)
-    return KnnGraph(neighbors, similarity, "approximate", truth.recall(similarity))
+    reached = truth.recall(similarity)
+    return KnnGraph(scratch.done(neighbors), scratch.done(similarity), "approximate", reached)
 
 
 class _Search:
@@ -95,28 +115,31 @@ class _Search:
         recall: float,
         threads: Workers,
         device: str,
+        scratch: Scratch,
     ) -> None:
         self.embeddings, self.vectors, self.truth, self.plan = embeddings, vectors, truth, plan
-        self.recall, self.threads, self.device = recall, threads, device
+        self.recall, self.threads, self.device, self.scratch = recall, threads, device, scratch
         # Where products are not quite those of the embeddings, more are kept than are asked for, and measured at the end.
         k = truth.neighbors.shape[1]
         self.width = (k + 1) // 2
         is_rounded = not isinstance(vectors, Embeddings) and vectors.is_rounded
         keep = min(k + (k + 1) // 2, embeddings.n_images - 1) if is_rounded else k
-        self.best = np.full((embeddings.n_images, keep), -np.inf, np.float32)
-        self.ids = np.full((embeddings.n_images, keep), -1, np.int32)
+        self.best = scratch.full((embeddings.n_images, keep), -np.inf, np.float32)
+        self.ids = scratch.full((embeddings.n_images, keep), -1, np.int32)
         self.nearest = self._find_nearest(plan.clusters)
         self.order = cluster_order(self.nearest)
         self.is_moved = not isinstance(vectors, Embeddings)
         if not isinstance(vectors, Embeddings):
-            self.vectors, self.nearest = vectors.reorder(self.order), self.nearest[self.order]
+            self.vectors = vectors.reorder(self.order, scratch)
+            self.nearest = in_order(self.nearest, self.order, scratch)
 
     def lists(self) -> IntArray:
         """Of every image the others in its list, by their own numbers."""
         if not self.is_moved:
             return self.ids
-        ids = np.empty_like(self.ids)
-        ids[self.order] = self._named(self.ids)
+        ids: IntArray = self.scratch.empty(self.ids.shape, np.int32)
+        for start, stop in spans(len(ids), _RENUMBERED_ROWS):
+            ids[self.order[start:stop]] = self._named(self.ids[start:stop])
         return ids
 
     def _named(self, ids: IntArray) -> IntArray:
@@ -128,12 +151,20 @@ class _Search:
         clusters, passes = self.plan.clusters, self.plan.passes
         for looked in self._look_into(0, clusters):
             yield looked / (clusters + 8 * passes)
-        fresh, reached = self.ids >= 0, self._reached()
+        fresh, reached = None, self._reached()
         for number in range(_MOST_PASSES):
             if reached >= self.recall:
                 break
+            fresh = self._filled() if fresh is None else fresh
             self.best, self.ids, fresh = improve(
-                self.vectors, self.best, self.ids, fresh, self.nearest, self.width, self.threads
+                self.vectors,
+                self.best,
+                self.ids,
+                fresh,
+                self.nearest,
+                self.width,
+                self.threads,
+                self.scratch,
             )
             yield min(1.0, (clusters + 8 * (number + 1)) / (clusters + 8 * passes))
             before, reached = reached, self._reached()
@@ -145,10 +176,17 @@ class _Search:
                 self.nearest = self._find_nearest(wider)
                 for _ in self._look_into(looked_into, wider):
                     yield 1.0
-                fresh, reached = self.ids >= 0, self._reached()
+                fresh, reached = None, self._reached()
 
     def _find_nearest(self, count: int) -> IntArray:
-        return nearest_clusters(self.vectors, self.plan.centroids, count, threads=self.threads)
+        return nearest_clusters(
+            self.vectors, self.plan.centroids, count, threads=self.threads, scratch=self.scratch
+        )
+
+    def _filled(self) -> BoolArray:
+        filled: BoolArray = self.scratch.empty(self.ids.shape, np.bool_)
+        np.greater_equal(self.ids, 0, out=filled)
+        return filled
 
     def _reached(self) -> float:
         rows, ids = self.truth.rows, self.ids
@@ -163,10 +201,13 @@ class _Search:
         looking = _Looking(self.vectors, self.device)
         if isinstance(self.threads, int):
             looking.product  # noqa: B018 (made once, before threads want it)
+        lists = Lists(self.best, self.ids, self.best[:, -1].copy())
         for start, stop in _rounds(first, last):
-            clusters = _clusters(self.nearest, start, stop, len(self.plan.centroids), self.best)
+            clusters = _clusters(
+                self.nearest, start, stop, len(self.plan.centroids), lists.bars, self.scratch
+            )
             search = search_homes if start == 0 else search_visits
-            for share in search(looking, clusters, self.best, self.ids, self.threads):
+            for share in search(looking, clusters, lists, self.threads):
                 yield start + share * (stop - start)
 
 
@@ -176,6 +217,15 @@ def _rounds(first: int, last: int) -> list[tuple[int, int]]:
     bounds = [*_ROUNDS, *range(_ROUNDS[-1] + step, last, step)]
     inside = [first, *(bound for bound in bounds if first < bound < last), last]
     return list(pairwise(inside))
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """The best of every image as they grow: similarities and ids (n, keep), best first, and the last similarity of each (n,)."""
+
+    best: FloatArray
+    ids: IntArray
+    bars: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,54 +257,46 @@ class _Cluster:
 
 
 def _clusters(
-    nearest: IntArray, first: int, last: int, n_clusters: int, best: FloatArray
+    nearest: IntArray, first: int, last: int, n_clusters: int, bars: FloatArray, scratch: Scratch
 ) -> tuple[int, Iterator[_Cluster]]:
     """How many clusters there are, and each when its turn comes.
 
     A bar that is out of date lets too many pass, never too few; lists take what is better than their last one at the time.
     """
-    home, home_bounds = group(np.ascontiguousarray(nearest[:, 0], np.int32), n_clusters)
+    home, home_bounds = group_rows(nearest[:, :1], n_clusters, scratch)
     visits, visit_bounds = home, np.zeros_like(home_bounds)
     if first > 0:
-        visits, visit_bounds = group(nearest[:, first:last].ravel().astype(np.int32), n_clusters)
+        visits, visit_bounds = group_rows(nearest[:, first:last], n_clusters, scratch)
 
     def clusters() -> Iterator[_Cluster]:
         for number in range(n_clusters):
             gallery = home[home_bounds[number] : home_bounds[number + 1]]
-            visitors = visits[visit_bounds[number] : visit_bounds[number + 1]] // max(1, last - first)
-            yield _Cluster(gallery, visitors, best[gallery, -1], best[visitors, -1])
+            visitors = visits[visit_bounds[number] : visit_bounds[number + 1]]
+            yield _Cluster(gallery, visitors, bars[gallery], bars[visitors])
 
     return n_clusters, clusters()
 
 
 def search_homes(
-    looking: _Looking,
-    clusters: tuple[int, Iterator[_Cluster]],
-    best: FloatArray,
-    ids: IntArray,
-    threads: Workers,
+    looking: _Looking, clusters: tuple[int, Iterator[_Cluster]], lists: Lists, threads: Workers
 ) -> Iterator[float]:
     """Fill the lists, which are empty, with the best of every image's own cluster; yields the share that is done."""
     n_clusters, each = clusters
     for done, (images, similarity, others) in enumerate(
-        map_shared(_look_at_home, (looking, best.shape[1]), each, threads), 1
+        map_shared(_look_at_home, (looking, lists.best.shape[1]), each, threads), 1
     ):
-        best[images], ids[images] = similarity, others
+        lists.best[images], lists.ids[images], lists.bars[images] = similarity, others, similarity[:, -1]
         yield done / n_clusters
 
 
 def _look_at_home(shared: tuple[_Looking, int], cluster: _Cluster) -> tuple[IntArray, FloatArray, IntArray]:
     looking, keep = shared
     images = cluster.gallery
-    return images, *best_of_rows(looking.product(images, images), images, keep)
+    return images, *best_of_rows(looking.product(images, images, None), images, keep)
 
 
 def search_visits(
-    looking: _Looking,
-    clusters: tuple[int, Iterator[_Cluster]],
-    best: FloatArray,
-    ids: IntArray,
-    threads: Workers,
+    looking: _Looking, clusters: tuple[int, Iterator[_Cluster]], lists: Lists, threads: Workers
 ) -> Iterator[float]:
     """Compare every image with those at home in the clusters that it looks into, for the lists of both.
 
@@ -263,7 +305,7 @@ def search_visits(
     n_clusters, each = clusters
     for done, found in enumerate(map_shared(_look_into, looking, each, threads), 1):
         for hits in found:
-            insert_hits(*hits, best, ids)
+            insert_hits(*hits, lists.best, lists.ids, lists.bars)
         yield done / n_clusters
 
 
@@ -271,15 +313,17 @@ def _look_into(looking: _Looking, cluster: _Cluster) -> list[Hits]:
     """What may belong into the lists of a cluster's images and its visitors."""
     if len(cluster.gallery) == 0:
         return []
+    rows_per_tile = max(1, _TILE_ENTRIES // len(cluster.gallery))
+    memory = np.empty((min(rows_per_tile, len(cluster.visitors)), len(cluster.gallery)), np.float32)
     return [
         _find_hits(
-            looking.product(cluster.visitors[start:stop], cluster.gallery),
+            looking.product(cluster.visitors[start:stop], cluster.gallery, memory[: stop - start]),
             cluster.visitors[start:stop],
             cluster.visitor_bars[start:stop],
             cluster.gallery,
             cluster.gallery_bars,
         )
-        for start, stop in spans(len(cluster.visitors), max(1, _TILE_ENTRIES // len(cluster.gallery)))
+        for start, stop in spans(len(cluster.visitors), rows_per_tile)
     ]
 
 
@@ -292,28 +336,27 @@ def _find_hits(
     rows = np.empty(2 * tile.size, np.int32)
     images = np.empty(2 * tile.size, np.int32)
     values = np.empty(2 * tile.size, np.float32)
-    is_hit = np.empty(width, np.uint8)
     n_hits = 0
+    words = np.zeros((width + 7) // 8, np.uint64)
+    is_hit = words.view(np.uint8)
     for query in range(len(queries)):
         image = queries[query]
         bar = query_bars[query]
         line = tile[query]
-        # By itself, so that the processor compares many at a time; nearly always none of a chunk is good enough.
+        # Loops without branches, so that the processor compares many at a time; mostly no image of a row is good enough. What
+        # is found is cast to 32 bits each time, because the compiler would make 64 of them, of which half as many fit.
+        hits = np.int32(0)
+        for column in range(width):
+            good = np.int32(np.int32(line[column] >= bar) | np.int32(line[column] >= bars[column]))
+            hits = np.int32(hits | good)
+        if hits == 0:
+            continue
         for column in range(width):
             is_hit[column] = np.uint8(line[column] >= bar) | np.uint8(line[column] >= bars[column])
-        any_hit = np.uint8(0)
-        for column in range(width):
-            any_hit |= is_hit[column]
-        if any_hit == 0:
-            continue
-        for start in range(0, width, _CHUNK):
-            stop = min(start + _CHUNK, width)
-            hits = np.uint8(0)
-            for column in range(start, stop):
-                hits |= is_hit[column]
-            if hits == 0:
+        for word in range(len(words)):
+            if words[word] == 0:
                 continue
-            for column in range(start, stop):
+            for column in range(8 * word, min(8 * word + 8, width)):
                 value = line[column]
                 if value >= bar:
                     rows[n_hits], images[n_hits], values[n_hits] = image, gallery[column], value
@@ -325,6 +368,8 @@ def _find_hits(
     return rows[:n_hits].copy(), images[:n_hits].copy(), values[:n_hits].copy()
 
 
-def _multiply(vectors: Vectors, queries: IntArray, gallery: IntArray) -> FloatArray:
-    tile: FloatArray = vectors.take(queries) @ vectors.take(gallery).T
+def _multiply(
+    vectors: Vectors, queries: IntArray, gallery: IntArray, memory: FloatArray | None
+) -> FloatArray:
+    tile: FloatArray = np.matmul(vectors.take(queries), vectors.take(gallery).T, out=memory)
     return tile

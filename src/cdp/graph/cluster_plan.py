@@ -10,7 +10,9 @@ import numpy as np
 from cdp.graph.clusters import Centroids, find_centroids, nearest_clusters
 from cdp.graph.projection import Vectors
 from cdp.graph.recall import TrueNeighbors
-from cdp.parallel import Workers
+from cdp.kernels import kernel
+from cdp.parallel import Workers, spans
+from cdp.scratch import Scratch
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray
 
@@ -18,9 +20,10 @@ from cdp.types.arrays import AnyArray, BoolArray
 # where they are in many, fewer and larger ones are looked through faster. The second are tried if the first are not enough.
 LAYOUTS = (
     (100, (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32)),
-    (250, (40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 512)),
+    (125, (40, 56, 72, 88, *range(104, 496, 24), *range(496, 1025, 48))),
 )
 _PASSES = (0, 1, 2, 3)
+_BLOCK_PAIRS = 2**17
 # Passes miss more than the neighbors of a sample among themselves tell, by this factor (measured).
 _MISSED_BY_PASSES = 1.45
 # What fewer directions lose beside it (measured).
@@ -53,6 +56,7 @@ def choose_plan(
     *,
     seed: int,
     threads: Workers,
+    scratch: Scratch | None = None,
 ) -> Plan | None:
     """The cheapest plan that reaches the recall on a sample; None if exact search is cheaper than all that do.
 
@@ -63,6 +67,7 @@ def choose_plan(
         recall: to reach.
         seed: of the clusters.
         threads: 0 = all cores; or a pool.
+        scratch: where samples lie.
     """
     limit, k = _exact_cost(embeddings), truth.neighbors.shape[1]
     for size, choice in LAYOUTS:
@@ -70,7 +75,7 @@ def choose_plan(
         counts = [count for count in choice if count <= n_clusters]
         if not counts or _cost(vectors, size, counts[0], 0, k) > limit:
             continue
-        centroids = find_centroids(vectors, n_clusters, seed=seed, threads=threads)
+        centroids = find_centroids(vectors, n_clusters, seed=seed, threads=threads, scratch=scratch)
         counts = [count for count in counts if count <= len(centroids)]
         affordable = [
             (cost, plan)
@@ -93,47 +98,76 @@ def _predict(
     """All plans with so many clusters, with the share of the sample's true neighbors that each would find."""
     if not counts:
         return []
-    near, nearer, rank = _neighborhoods(embeddings, vectors, truth, centroids, counts[-1], threads)
+    k = truth.neighbors.shape[1]
+    counted = np.ones(truth.neighbors.shape, np.bool_) if truth.counted is None else truth.counted
+    n_linked = np.zeros((len(counts), len(_PASSES)), np.int64)
+    for span in spans(len(truth.rows), max(1, _BLOCK_PAIRS // (k + 1) ** 2)):
+        near, nearer, rank = _neighborhoods(
+            embeddings, vectors, truth, slice(*span), centroids, counts[-1], threads
+        )
+        for row, count in enumerate(counts):
+            linked = near & ((rank < count) | (rank < count).transpose(0, 2, 1))
+            for passes in _PASSES:
+                n_linked[row, passes] += np.count_nonzero(linked[:, 0, 1:] & counted[slice(*span)])
+                if passes < _PASSES[-1]:
+                    hop = (linked & nearer).astype(np.float32)
+                    linked |= near & (np.matmul(hop, hop) > 0)
+    found = n_linked / truth.n_counted
     lost = 0.0 if isinstance(vectors, Embeddings) or not vectors.is_rounded else _LOST_BY_PROJECTION
-    plans = []
-    for count in counts:
-        linked = near & ((rank < count) | (rank < count).transpose(0, 2, 1))
-        for passes in _PASSES:
-            missed = (1 - float(linked[:, 0, 1:].mean())) * (_MISSED_BY_PASSES if passes else 1)
-            plans.append(Plan(centroids, count, passes, 1 - missed - lost))
-            hop = (linked & nearer).astype(np.float32)
-            linked |= near & (np.matmul(hop, hop) > 0)
-    return plans
+    return [
+        Plan(
+            centroids,
+            count,
+            passes,
+            1 - (1 - float(found[row, passes])) * (_MISSED_BY_PASSES if passes else 1) - lost,
+        )
+        for row, count in enumerate(counts)
+        for passes in _PASSES
+    ]
 
 
 def _neighborhoods(
     embeddings: Embeddings,
     vectors: Vectors,
     truth: TrueNeighbors,
+    some: slice,
     centroids: Centroids,
     count: int,
     threads: Workers,
 ) -> tuple[BoolArray, BoolArray, AnyArray]:
-    """For every image of the sample with its k neighbors: which of them are near one another, and by which cluster.
+    """For some images of the sample with their k neighbors: which of them are near one another, and by which cluster.
 
     Returns:
-        bool (sample, 1 + k, 1 + k): at least as similar as the image and its k-th neighbor;
+        bool (some, 1 + k, 1 + k): at least as similar as the image and its k-th neighbor;
         bool, the same shape: so similar that a pass most likely goes from one to the other;
         int16, the same shape: at which place among the nearest clusters of the first that of the second is.
     """
     k = truth.neighbors.shape[1]
-    images = np.concatenate([truth.rows[:, None], truth.neighbors], axis=1)
-    clusters = nearest_clusters(vectors, centroids, count, rows=images.ravel(), threads=threads)
-    clusters = clusters.reshape(*images.shape, count)
+    images = np.concatenate([truth.rows[some, None], truth.neighbors[some]], axis=1)
     rank = np.full((*images.shape, images.shape[1]), count, np.int16)
-    for place in reversed(range(count)):
-        rank[clusters[:, :, None, place] == clusters[:, None, :, 0]] = place
+    clusters = nearest_clusters(vectors, centroids, count, rows=images.ravel(), threads=threads)
+    _find_ranks(clusters.reshape(*images.shape, count), rank)
     similarity = np.empty(rank.shape, np.float32)
     for row in range(len(images)):
         around = embeddings.take(images[row])
         np.matmul(around, around.T, out=similarity[row])
-    far, farther = (truth.similarity[:, place - 1, None, None] - 1e-6 for place in (k, (3 * k + 3) // 4))
+    bars = truth.similarity[some]
+    far, farther = (bars[:, place - 1, None, None] - 1e-6 for place in (k, (3 * k + 3) // 4))
     return similarity >= far, similarity >= farther, rank
+
+
+@kernel
+def _find_ranks(clusters: AnyArray, rank: AnyArray) -> None:
+    """Fill in at which place of one image's clusters, (samples, images, count), that of another is: its first; where it is."""
+    n_samples, n_images, count = clusters.shape
+    for sample in range(n_samples):
+        for one in range(n_images):
+            for other in range(n_images):
+                home = clusters[sample, other, 0]
+                for place in range(count):
+                    if clusters[sample, one, place] == home:
+                        rank[sample, one, other] = place
+                        break
 
 
 def _cost(vectors: Vectors, size: int, clusters: int, passes: int, k: int) -> float:

@@ -341,14 +341,18 @@ def graph_from_neighbors(
 
 
 def measure_lists(
-    embeddings: Embeddings, ids: IntArray, threads: Workers, order: IntArray | None = None
+    embeddings: Embeddings,
+    ids: IntArray,
+    threads: Workers,
+    order: IntArray | None = None,
+    scratch: Scratch | None = None,
 ) -> FloatArray:
     """The similarities of every image and those in its list, float32 (n, width); `ids` are sorted, best first.
 
     `order` says in which order images are measured: where those that follow one another have neighbors in common, it is faster.
     """
     n_images, width = ids.shape
-    similarity = np.full(ids.shape, -np.inf, np.float32)
+    similarity = (scratch or Scratch()).full(ids.shape, -np.inf, np.float32)
     rows = np.arange(n_images, dtype=np.int32) if order is None else order
     cut = [rows[start:stop] for start, stop in spans(n_images, max(1, 2**18 // width))]
     blocks = ((some, ids[some]) for some in cut)

@@ -7,7 +7,8 @@ import numpy as np
 from cdp.kernels import kernel
 from cdp.types.arrays import FloatArray, IntArray
 
-# So many entries are looked at together, eight at a time by the processor: nearly always none of them is good enough.
+# So many entries are looked at together, eight at a time by the processor: nearly always none of them is good enough. What is
+# found must be cast to 32 bits again and again: the compiler makes 64 of them otherwise, and half as many fit.
 _CHUNK = 64
 _BINS = 2048
 
@@ -37,7 +38,7 @@ def insert_rows(tile: FloatArray, queries: IntArray, offset: int, best: FloatArr
                 hits = np.int32(0)
                 values = line[start : start + _CHUNK]
                 for column in range(_CHUNK):
-                    hits |= np.int32(values[column] > bar)
+                    hits = np.int32(hits | np.int32(values[column] > bar))
                 if hits == 0:
                     continue
             for column in range(start, min(start + _CHUNK, width)):
@@ -79,7 +80,10 @@ def insert_rows_and_columns(
                 values = line[start : start + _CHUNK]
                 others = bars[start : start + _CHUNK]
                 for column in range(_CHUNK):
-                    hits |= np.int32(values[column] > bar) | np.int32(values[column] > others[column])
+                    is_hit = np.int32(
+                        np.int32(values[column] > bar) | np.int32(values[column] > others[column])
+                    )
+                    hits = np.int32(hits | is_hit)
                 if hits == 0:
                     continue
             for column in range(start, min(start + _CHUNK, width)):
@@ -166,14 +170,20 @@ def insert_in_order(best: FloatArray, ids: IntArray, value: float, image: int) -
 
 @kernel
 def insert_hits(
-    rows: IntArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray
+    rows: IntArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray, bars: FloatArray
 ) -> None:
-    """Put images into the lists of rows, one per entry, unless they are there."""
+    """Put images into the lists of rows, one per entry, unless they are there; `bars` are the last ones of all lists."""
     last = best.shape[1] - 1
     for hit in range(len(rows)):
         row = rows[hit]
-        if values[hit] >= best[row, last] and images[hit] not in ids[row]:
+        if values[hit] < bars[row]:
+            continue
+        is_there = np.int32(0)
+        for place in range(last + 1):
+            is_there = np.int32(is_there | np.int32(ids[row, place] == images[hit]))
+        if is_there == 0:
             insert_in_order(best[row], ids[row], values[hit], images[hit])
+            bars[row] = best[row, last]
 
 
 @kernel

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from cdp.graph.clusters import group
+from cdp.graph.clusters import group_rows
 from cdp.graph.neighbor_lists import insert_in_order
 from cdp.graph.projection import Vectors
 from cdp.kernels import kernel, sum_kernel
 from cdp.parallel import Workers, map_shared, spans
+from cdp.scratch import Scratch
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
 _BLOCK_ROWS = 1024
+_BLOCK_CANDIDATES = 2**21
 # To see whether two images met in one of so many clusters costs less than to compare them again.
 _CLUSTERS_SEEN = 8
 
@@ -24,6 +26,7 @@ def improve(
     nearest: IntArray,
     width: int,
     threads: Workers,
+    scratch: Scratch | None = None,
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """The lists after one pass, and which of their entries are new.
 
@@ -40,13 +43,20 @@ def improve(
         nearest: the clusters that every image looked into, its own first.
         width: how many of the first in a list lead on.
         threads: 0 = all cores; or a pool.
+        scratch: where the lists lie.
     """
-    near, is_fresh = _both_directions(ids, fresh, width)
-    improved, found, entered = best.copy(), ids.copy(), np.zeros_like(fresh)
-    nearest = nearest[:, :_CLUSTERS_SEEN].astype(np.int32)
+    scratch = scratch or Scratch()
+    near = scratch.full((len(ids), 2 * width), -1, np.int32)
+    is_fresh = scratch.full(near.shape, 0, np.bool_)
+    _both_directions(ids, fresh, near, is_fresh)
+    near, is_fresh = scratch.done(near), scratch.done(is_fresh)
+    improved, found = scratch.copy(best), scratch.copy(ids)
+    entered = scratch.full(fresh.shape, 0, np.bool_)
     order = cluster_order(nearest)  # so that blocks share candidates
+    nearest = scratch.done(scratch.copy(nearest[:, :_CLUSTERS_SEEN]))
 
-    blocks = [order[slice(*span)] for span in spans(len(order), _BLOCK_ROWS)]
+    n_rows = max(1, min(_BLOCK_ROWS, _BLOCK_CANDIDATES // (2 * width) ** 2))
+    blocks = [order[slice(*span)] for span in spans(len(order), n_rows)]
     shared = (vectors, best, ids, near, is_fresh, nearest)
     for rows, lists in zip(blocks, map_shared(_search, shared, blocks, threads), strict=True):
         improved[rows], found[rows], entered[rows] = lists
@@ -55,8 +65,7 @@ def improve(
 
 def cluster_order(nearest: IntArray) -> IntArray:
     """All images, those at home in one cluster together."""
-    home = np.ascontiguousarray(nearest[:, 0], np.int32)
-    return group(home, int(home.max()) + 1)[0]
+    return group_rows(nearest[:, :1], int(nearest[:, 0].max()) + 1)[0]
 
 
 def _search(
@@ -104,11 +113,9 @@ def _dots(
 
 
 @kernel
-def _both_directions(ids: IntArray, fresh: BoolArray, width: int) -> tuple[IntArray, BoolArray]:
-    """Up to 2 x width neighbors of every image: its best ones, then images that have it among theirs, by rank there."""
-    n_images = ids.shape[0]
-    near = np.full((n_images, 2 * width), -1, np.int32)
-    is_fresh = np.zeros((n_images, 2 * width), np.bool_)
+def _both_directions(ids: IntArray, fresh: BoolArray, near: IntArray, is_fresh: BoolArray) -> None:
+    """Fill in up to 2 x width neighbors of every image: its best ones, then images that have it among theirs, by rank there."""
+    n_images, width = ids.shape[0], near.shape[1] // 2
     near[:, :width] = ids[:, :width]
     is_fresh[:, :width] = fresh[:, :width]
     count = np.full(n_images, width, np.int32)
@@ -119,7 +126,6 @@ def _both_directions(ids: IntArray, fresh: BoolArray, width: int) -> tuple[IntAr
                 near[other, count[other]] = image
                 is_fresh[other, count[other]] = fresh[image, rank]
                 count[other] += 1
-    return near, is_fresh
 
 
 @kernel

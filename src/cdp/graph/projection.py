@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cdp.parallel import Workers, map_shared, spans
+from cdp.scratch import Scratch
 from cdp.types import Embeddings
 from cdp.types.arrays import DoubleArray, FloatArray
 
 _SAMPLE_ROWS = 8192
-_BLOCK_ROWS = 8192
+_BLOCK_ROWS = 2048
+_SAMPLE_BLOCK = 1024
 _STEP = 16
 # Fewer directions that save less than this share of the work are not worth a copy of the vectors.
 _WORTH_IT = 0.75
@@ -64,16 +66,21 @@ class Projected:
         """The given rows, a fresh array."""
         return np.take(self.source, rows, axis=0)
 
-    def reorder(self, order: npt.NDArray[np.integer[Any]]) -> Projected:
+    def reorder(self, order: npt.NDArray[np.integer[Any]], scratch: Scratch) -> Projected:
         """The same rows in another order."""
-        return Projected(self.source[order], self.error)
+        source = scratch.empty(self.source.shape, np.float32)
+        for start, stop in spans(len(order), _BLOCK_ROWS):
+            source[start:stop] = self.source[order[start:stop]]
+        return Projected(scratch.done(source), self.error)
 
 
 Vectors: TypeAlias = Embeddings | Projected
 """What a search compares: the embeddings, or the same along few directions."""
 
 
-def project(embeddings: Embeddings, gap: float, *, seed: int, threads: Workers) -> Vectors:
+def project(
+    embeddings: Embeddings, gap: float, *, seed: int, threads: Workers, scratch: Scratch | None = None
+) -> Vectors:
     """The embeddings along the fewest principal directions that keep neighbors apart, or as they are.
 
     Args:
@@ -81,11 +88,12 @@ def project(embeddings: Embeddings, gap: float, *, seed: int, threads: Workers) 
         gap: how much less similar images behind the last neighbor are.
         seed: of the sample that the directions are found on.
         threads: 0 = all cores; or a pool.
+        scratch: where the embeddings along fewer directions lie.
     """
+    scratch = scratch or Scratch()
     size = min(_SAMPLE_ROWS, embeddings.n_images)
     drawn = np.random.default_rng(seed).choice(embeddings.n_images, size, replace=False)
-    sample = embeddings.take(np.sort(drawn)).astype(np.float64)
-    values, directions = np.linalg.eigh(sample.T @ sample / size)
+    values, directions = np.linalg.eigh(_second_moments(embeddings, np.sort(drawn)))
     # Products of what two random rows have along a direction spread by its eigenvalue.
     lacking = np.sqrt(np.append(np.cumsum(np.square(values))[::-1], 0.0))
     allowed = max(_OF_THE_GAP * gap, _ROUNDING)
@@ -97,13 +105,22 @@ def project(embeddings: Embeddings, gap: float, *, seed: int, threads: Workers) 
     if count > _WORTH_IT * embeddings.dimensions:
         return embeddings
     basis = np.ascontiguousarray(directions[:, : -count - 1 : -1].astype(np.float32))
-    source = np.empty((embeddings.n_images, count), np.float32)
+    source = scratch.empty((embeddings.n_images, count), np.float32)
     cut = spans(embeddings.n_images, _BLOCK_ROWS)
     for (start, stop), rows in zip(
         cut, map_shared(_project_block, (embeddings, basis), cut, threads), strict=True
     ):
         source[start:stop] = rows
-    return Projected(source, float(lacking[count]))
+    return Projected(scratch.done(source), float(lacking[count]))
+
+
+def _second_moments(embeddings: Embeddings, rows: npt.NDArray[np.integer[Any]]) -> DoubleArray:
+    """The mean of the outer products of some rows with themselves, float64 (d, d)."""
+    total = np.zeros((embeddings.dimensions, embeddings.dimensions))
+    for start, stop in spans(len(rows), _SAMPLE_BLOCK):
+        block = embeddings.take(rows[start:stop]).astype(np.float64)
+        total += block.T @ block
+    return total / len(rows)
 
 
 def _project_block(shared: tuple[Embeddings, FloatArray], span: tuple[int, int]) -> FloatArray:

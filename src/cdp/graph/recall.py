@@ -9,7 +9,7 @@ import numpy as np
 from cdp.graph.exact import measure_lists_of, search_rows
 from cdp.parallel import Workers
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import FloatArray, IntArray, LongArray
+from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 
 SAMPLE_ROWS = 500
 _SAME_IDENTITY_ROWS = 300
@@ -24,12 +24,19 @@ class TrueNeighbors:
         neighbors: int32 (len(rows), k).
         similarity: float32 (len(rows), k).
         gap: how much less similar than the k-th neighbor the one half as far behind it is, in the median.
+        counted: bool (len(rows), k), the neighbors that count; None = all.
     """
 
     rows: IntArray
     neighbors: IntArray
     similarity: FloatArray
     gap: float
+    counted: BoolArray | None = None
+
+    @property
+    def n_counted(self) -> int:
+        """How many neighbors count."""
+        return self.neighbors.size if self.counted is None else int(np.count_nonzero(self.counted))
 
     def recall(self, similarity: FloatArray) -> float:
         """Share of them in lists with these similarities, (n, k) of all images.
@@ -39,9 +46,12 @@ class TrueNeighbors:
         return self._share(similarity[self.rows])
 
     def recall_of_lists(self, embeddings: Embeddings, ids: IntArray) -> float:
-        """The same for the lists of these images, (len(rows), k or more), that are not measured yet."""
-        _, similarity = measure_lists_of(embeddings, self.rows, ids)
-        return self._share(similarity)
+        """The same for the lists of these images, (len(rows), k or more), that are not measured yet; of those that count."""
+        ids, similarity = measure_lists_of(embeddings, self.rows, ids)
+        if self.counted is None:
+            return self._share(similarity)
+        is_found = (self.neighbors[:, :, None] == ids[:, None, : self.neighbors.shape[1]]).any(axis=2)
+        return float(is_found[self.counted].mean())
 
     def _share(self, similarity: FloatArray) -> float:
         k = self.similarity.shape[1]
@@ -61,6 +71,27 @@ def find_true_neighbors(
     return TrueNeighbors(rows, neighbors[:, :k], similarity[:, :k], gap)
 
 
+def find_same_identity_neighbors(
+    embeddings: Embeddings, k: int, identities: LongArray, *, seed: int, threads: Workers, device: str
+) -> TrueNeighbors | None:
+    """The neighbors of a random sample of the images whose identities are known (0 or more) and shared.
+
+    Those of the same identity count; None if there are none.
+    """
+    known = np.flatnonzero(identities >= 0)
+    _, number, count = np.unique(identities[known], return_inverse=True, return_counts=True)
+    shared = known[count[number] > 1]
+    drawn = np.random.default_rng((seed, 1)).choice(
+        shared, min(_SAME_IDENTITY_ROWS, len(shared)), replace=False
+    )
+    rows: IntArray = np.sort(drawn).astype(np.int32)
+    if len(rows) == 0:
+        return None
+    neighbors, similarity = search_rows(embeddings, rows, k, threads=threads, device=device)
+    is_same = identities[neighbors] == identities[rows][:, None]
+    return TrueNeighbors(rows, neighbors, similarity, 0.0, is_same) if is_same.any() else None
+
+
 def measure_same_identity_recall(
     embeddings: Embeddings,
     graph: KnnGraph,
@@ -74,19 +105,10 @@ def measure_same_identity_recall(
 
     On a random sample of the images whose identities are known (0 or more) and shared.
     """
-    known = np.flatnonzero(identities >= 0)
-    _, number, count = np.unique(identities[known], return_inverse=True, return_counts=True)
-    shared = known[count[number] > 1]
-    drawn = np.random.default_rng((seed, 1)).choice(
-        shared, min(_SAME_IDENTITY_ROWS, len(shared)), replace=False
+    truth = find_same_identity_neighbors(
+        embeddings, graph.k, identities, seed=seed, threads=threads, device=device
     )
-    rows: IntArray = np.sort(drawn).astype(np.int32)
-    if len(rows) == 0:
-        return None
-    neighbors, _ = search_rows(embeddings, rows, graph.k, threads=threads, device=device)
-    is_same = identities[neighbors] == identities[rows][:, None]
-    is_found = (neighbors[:, :, None] == graph.neighbors[rows][:, None, :]).any(axis=2)
-    return float(is_found[is_same].mean()) if is_same.any() else None
+    return None if truth is None else truth.recall_of_lists(embeddings, graph.neighbors[truth.rows])
 
 
 def measure_recall(

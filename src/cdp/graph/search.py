@@ -16,6 +16,7 @@ from cdp.parallel import Workers
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
+from cdp.types.arrays import LongArray
 
 METHODS = ("auto", "exact", "approximate")
 # Up to here an exact search takes seconds.
@@ -72,10 +73,12 @@ def each_knn_graph(
     device: str = "auto",
     progress: Progress = no_progress,
     scratch: Scratch | None = None,
+    identities: LongArray | None = None,
 ) -> Iterator[KnnGraph]:
     """`knn_graph` for several models of the same images, one at a time: each can be saved before the next is begun.
 
-    Graphs lie in `scratch`, if it is given.
+    Graphs lie in `scratch`, if it is given. Where `identities` are known (0 or more), the recall asked for is that among neighbors
+    of the same identity; whoever gives them sees to it that a miss is said.
 
     Warns:
         UserWarning: an approximate graph has a lower recall than was asked for.
@@ -97,21 +100,30 @@ def each_knn_graph(
             )
             continue
         graph = approximate_graph(
-            embeddings, k, recall, seed=seed, threads=threads, device=device, progress=progress, step=step
+            embeddings,
+            k,
+            recall,
+            seed=seed,
+            threads=threads,
+            device=device,
+            progress=progress,
+            step=step,
+            scratch=scratch,
+            identities=identities,
         )
-        if graph.recall is not None and graph.recall < recall:
-            warnings.warn(
-                f"{step}: the approximate search found {graph.recall:.1%} of the nearest neighbors on a sample, less than "
-                f"the {recall:.1%} asked for; use method='exact', or ask for a lower recall.",
-                stacklevel=2,
-            )
-        yield graph if scratch is None else _put_into(scratch, graph)
+        if identities is None and graph.recall is not None:
+            warn_of_recall(step, graph.recall, recall)
+        yield graph
 
 
-def _put_into(scratch: Scratch, graph: KnnGraph) -> KnnGraph:
-    """The same graph, in memory only if there is room."""
-    neighbors, similarity = scratch.copy(graph.neighbors), scratch.copy(graph.similarity)
-    return KnnGraph(scratch.done(neighbors), scratch.done(similarity), graph.method, graph.recall)
+def warn_of_recall(step: str, reached: float, asked: float, among: str = "the nearest neighbors") -> None:
+    """Warn where an approximate search found fewer neighbors than it was asked for."""
+    if reached < asked:
+        warnings.warn(
+            f"{step}: the approximate search found {reached:.1%} of {among} on a sample, less than the {asked:.1%} asked for; "
+            "use method='exact', or ask for a lower recall.",
+            stacklevel=3,
+        )
 
 
 def choose_method(method: str, n_images: int) -> str:

@@ -70,8 +70,10 @@ def join_blocks(
     return best.cpu().numpy(), ids.to(torch.int32).cpu().numpy()
 
 
-def make_product(embeddings: Vectors, device: torch.device) -> Callable[[IntArray, IntArray], FloatArray]:
-    """From the ids of two sets of images to the table of their similarities, computed on the device."""
+def make_product(
+    embeddings: Vectors, device: torch.device
+) -> Callable[[IntArray, IntArray, FloatArray | None], FloatArray]:
+    """From the ids of two sets of images to the table of their similarities, computed on the device; memory given is not needed."""
     resident = _resident_blocks(embeddings, device)
     everything = None if resident is None else torch.cat(resident)
 
@@ -80,7 +82,7 @@ def make_product(embeddings: Vectors, device: torch.device) -> Callable[[IntArra
             return torch.from_numpy(embeddings.take(rows)).to(device)
         return everything[torch.from_numpy(rows).to(device, torch.int64)]
 
-    def product(queries: IntArray, gallery: IntArray) -> FloatArray:
+    def product(queries: IntArray, gallery: IntArray, memory: FloatArray | None = None) -> FloatArray:  # noqa: ARG001
         tile: FloatArray = (vectors(queries) @ vectors(gallery).T).cpu().numpy()
         return tile
 

@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from cdp.consensus.settings import SearchSettings
 from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.graph.approximate import APPROXIMATE_VERSION
 from cdp.graph.exact import BLOCK_ROWS
 from cdp.graph.recall import measure_same_identity_recall
-from cdp.graph.search import choose_method, each_knn_graph
+from cdp.graph.search import choose_method, each_knn_graph, warn_of_recall
 from cdp.labeling.cache import Cache, step_key
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
@@ -85,14 +87,20 @@ def find_graphs(
 ) -> dict[str, KnnGraph]:
     """The k-NN graphs of all models, base first: given, from the cache, or searched now.
 
-    Where identities are `known` (0 or more), what approximate graphs have of the neighbors of the same identity is measured.
+    Where identities are `known` (0 or more), the recall asked for is that among neighbors of the same identity, and what approximate
+    graphs have of them is measured.
     """
     work = work or Workspace()
+    if known is not None and not has_shared(known):
+        known = None
     graphs = _by_name(views, given, settings.k)
     keys = {}
     for name, model in zip(views.names, views, strict=True):
         if name not in graphs and work.cache.folder is not None:
-            inputs = [work.cache.hash(model.source), search_inputs(settings, model.n_images, seed)]
+            about = search_inputs(settings, model.n_images, seed)
+            if known is not None and "approximate" in about:
+                about.append(work.cache.hash(known))
+            inputs = [work.cache.hash(model.source), about]
             keys[name] = step_key("graph", 2, None, inputs)
             kept = work.cache.get("graph", keys[name], KnnGraph)
             graphs |= {} if kept is None else {name: kept}
@@ -110,6 +118,7 @@ def find_graphs(
             device=work.engine.search_device,
             progress=work.progress,
             scratch=work.scratch,
+            identities=known,
         )
         for name, graph in zip(missing, searched, strict=True):
             graphs[name] = graph
@@ -119,7 +128,7 @@ def find_graphs(
                 graphs[name] = work.cache.get("graph", keys[name], KnnGraph) or graph
             del graph
         if known is not None:
-            _measure_same_identity(views, graphs, known, seed, work)
+            _measure_same_identity(views, graphs, known, settings.recall, seed, work)
     return {name: graphs[name] for name in views.names}
 
 
@@ -128,10 +137,21 @@ def search_bytes(models: Sequence[Embeddings]) -> int:
     return BLOCK_ROWS * max((model.dimensions for model in models), default=1) * 4 + 2**22
 
 
+def has_shared(known: LongArray) -> bool:
+    """Whether two images are of one known identity."""
+    numbers = known[known >= 0]
+    return len(np.unique(numbers)) < len(numbers)
+
+
 def _measure_same_identity(
-    views: Views, graphs: Mapping[str, KnnGraph], known: LongArray, seed: int, work: Workspace
+    views: Views,
+    graphs: Mapping[str, KnnGraph],
+    known: LongArray,
+    recall: float,
+    seed: int,
+    work: Workspace,
 ) -> None:
-    """Keep it in the workspace; not with the graph, which does not depend on what is known."""
+    """Keep it in the workspace, and warn where it is less than was asked for."""
     for name, model in zip(views.names, views, strict=True):
         if graphs[name].method != "approximate":
             continue
@@ -145,6 +165,7 @@ def _measure_same_identity(
         )
         if found is not None:
             work.same_identity_recall[name] = found
+            warn_of_recall(f"k-NN graph {name}", found, recall, "the neighbors of the same identity")
 
 
 def search_inputs(settings: SearchSettings, n_images: int, seed: int) -> list[object]:

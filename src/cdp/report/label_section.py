@@ -63,14 +63,14 @@ def _sentence(labels: LabelFigures) -> str:
 
 
 def _tiles(labels: LabelFigures) -> Html:
-    true = labels.true
-    found, note = labels.identities_found, ""
+    true, note = labels.true, ""
     if true is not None:
-        found = found if true.identities_found is None else true.identities_found
         note = f"{true.identities_true:,} true ones, {true.identities_true_shared:,} of them with two images or more"
+        if true.identities_found not in (None, labels.identities_found):
+            note = f"{true.identities_found:,} among the images that count (no validation image does): {note}"
     tiles = [
         tile(percent(labels.coverage), "coverage: images with a label"),
-        tile(f"{found:,}", "pseudo-identities found", note),
+        tile(f"{labels.identities_found:,}", "pseudo-identities found", note),
     ]
     if labels.threshold is not None:
         words = _SETTINGS.get(labels.setting, labels.setting.replace("_", " "))

@@ -8,13 +8,21 @@ import pytest
 import reference
 from cdp.graph import approximate, cluster_plan, neighbor_passes, search
 from cdp.graph import clusters as clusters_module
-from cdp.graph.approximate import _clusters, _rounds, approximate_graph, search_homes, search_visits
+from cdp.graph.approximate import (
+    Lists,
+    _clusters,
+    _rounds,
+    approximate_graph,
+    search_homes,
+    search_visits,
+)
 from cdp.graph.cluster_plan import Plan, choose_plan
-from cdp.graph.clusters import find_centroids, group, nearest_clusters
+from cdp.graph.clusters import find_centroids, group, group_rows, nearest_clusters
 from cdp.graph.exact import exact_graph, measure_lists, similarities
 from cdp.graph.neighbor_lists import best_of_rows, roughly_best_columns
 from cdp.graph.projection import Projected, project
-from cdp.graph.recall import find_true_neighbors, measure_recall
+from cdp.graph.recall import find_true_neighbors, measure_recall, measure_same_identity_recall
+from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
 
 K = 6
@@ -138,13 +146,14 @@ def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, ti
     nearest = np.stack([generator.permutation(n_clusters)[:3] for _ in range(n_images)]).astype(np.int16)
     nearest[:20, 2] = -1
     best, ids = _lists(n_images)
+    lists = Lists(best, ids, best[:, -1].copy())
     looking = SimpleNamespace(
-        product=lambda rows, columns: np.ascontiguousarray(table[np.ix_(rows, columns)])
+        product=lambda rows, columns, _: np.ascontiguousarray(table[np.ix_(rows, columns)])
     )
     for first, last in rounds:
         search_round = search_homes if first == 0 else search_visits
-        clusters = _clusters(nearest, first, last, n_clusters, best)
-        shares = list(search_round(looking, clusters, best, ids, threads=1))
+        clusters = _clusters(nearest, first, last, n_clusters, lists.bars, Scratch())
+        shares = list(search_round(looking, clusters, lists, threads=1))
         assert shares[-1] == 1
     looks = (nearest[:, :, None] == nearest[None, None, :, 0]).any(axis=1)
     met = (looks | looks.T) & ~np.eye(n_images, dtype=bool)
@@ -211,6 +220,14 @@ def test_a_pass_is_what_its_description_says(monkeypatch, dtype, block_rows):
     assert np.all(np.diff(new_best, axis=1)[np.isfinite(new_best[:, 1:])] <= 0)
     for array, copy in zip((best, ids, fresh), before, strict=True):
         np.testing.assert_array_equal(array, copy)
+
+
+def test_grouped_rows_are_those_with_the_label():
+    labels = np.random.default_rng(0).integers(-1, 7, (90, 3)).astype(np.int16)
+    rows, bounds = group_rows(labels, 8)
+    for label in range(8):
+        expected = np.nonzero(labels == label)[0]
+        np.testing.assert_array_equal(rows[bounds[label] : bounds[label + 1]], expected)
 
 
 def test_groups_are_positions_by_label():
@@ -297,7 +314,7 @@ def test_few_directions_are_enough_where_there_are_no_more():
     )
     np.testing.assert_array_equal(projected.block(3, 7), projected.take(np.array([3, 4, 5, 6])))
     order = np.random.default_rng(1).permutation(500)
-    np.testing.assert_array_equal(projected.reorder(order).source, projected.source[order])
+    np.testing.assert_array_equal(projected.reorder(order, Scratch()).source, projected.source[order])
 
 
 def test_what_directions_leave_out_is_as_large_as_they_say():
@@ -376,3 +393,21 @@ def test_a_miss_is_a_warning_with_the_remedy(monkeypatch):
         "k-NN graph base: the approximate search found 85.0% of the nearest neighbors on a sample, less than the "
         "97.0% asked for; use method='exact', or ask for a lower recall."
     )
+
+
+def test_where_identities_are_known_the_recall_is_that_of_the_same_identity(never_exact, monkeypatch):
+    monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
+    generator = np.random.default_rng(0)
+    people = np.repeat(np.arange(120), 5)
+    vectors = generator.standard_normal((120, 12))[people] + 0.4 * generator.standard_normal((600, 12))
+    embeddings, identities = Embeddings(vectors.astype(np.float32)), np.where(people < 100, people, -1)
+    blind = approximate_graph(embeddings, 14, 0.9, threads=1)
+    one, two = (
+        approximate_graph(embeddings, 14, 0.9, threads=threads, identities=identities) for threads in (1, 3)
+    )
+    assert _same(one, two)
+    assert 0.9 <= measure_same_identity_recall(embeddings, one, identities) < 1
+    assert one.recall < 0.9 <= blind.recall
+    # Of too few it is not known what they need.
+    few = np.where(people < 3, people, -1)
+    assert _same(approximate_graph(embeddings, 14, 0.9, threads=1, identities=few), blind)

