@@ -50,9 +50,6 @@ def _parts(quick: bool) -> list[tuple[str, Part]]:
             (f"review, {name}, {order}", partial(_review, folder, order, most, quick)) for order in REVIEWS
         ]
     if "lfw" in data_sets:
-        for order in REVIEWS:
-            weak = partial(_review, None, order, most, quick, weak=True)
-            parts.append((f"review, lfw by one weak model, {order}", weak))
         parts.append(("names, lfw", partial(measure_names, 1 if quick else 5)))
     parts.append(("opening", partial(measure_opening, 10_000 if quick else 1_000_000)))
     return parts
@@ -68,12 +65,10 @@ def _batches(folder: Path | None, order: str, quick: bool) -> dict[str, Any]:
     return {"images": views.n_images, "identities": len(np.unique(views.identities)), **found}
 
 
-def _review(folder: Path | None, order: str, most: int, quick: bool, *, weak: bool = False) -> dict[str, Any]:
+def _review(folder: Path | None, order: str, most: int, quick: bool) -> dict[str, Any]:
     labeled, unlabeled = read_data(folder, quick=quick, shown=True)
-    parts = labeled, some_identities(unlabeled, MOST_REVIEWED) if folder else unlabeled
-    if weak:
-        parts = tuple(Views(part.committee["openface"], {}, part.identities) for part in parts)  # type: ignore[assignment]
-    found = review(*parts, order, most)
+    reviewed = unlabeled if folder is None else some_identities(unlabeled, MOST_REVIEWED)
+    found = review(labeled, reviewed, order, most)
     print(found, flush=True)
     return found
 

@@ -76,7 +76,7 @@ def test_the_pages_run_as_printed(home):
     faces = open_collection("faces")
     assert faces.names[int(faces.identity[row])] == "Anna"
 
-    run(["label", "views/unlabeled", "--labeled", "views/labeled", "--quiet", "--out", "labels"])
+    run(["label", "views/unlabeled", "--quiet", "--out", "labels"])
     for words in commands("export.md", "console"):
         run([*words, "--force"])
     assert (
