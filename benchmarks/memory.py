@@ -39,7 +39,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
             figures[f"{preset} {budget}"] = run
             print(
                 f"{n_images:,} x 128 x 3, {preset:5} budget {budget:>6}: {run['most_mb']:4} MB kept, most in the step "
-                f"{run['step']!r}; {run['base_mb']} MB before; {run['cpu']:.0f} CPU seconds",
+                f"{run['step']!r}, {run['steps'].get('graphs', 0)} MB in 'graphs'; {run['base_mb']} MB before; {run['cpu']:.0f} CPU seconds",
                 flush=True,
             )
     return figures

@@ -17,7 +17,7 @@ from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray
 
 # Images per cluster, and how many clusters are looked into. Many small ones are best where neighbors are in few of them;
-# where they are in many, fewer and larger ones are looked through faster. The second are tried if the first are not enough.
+# where they are in many, fewer and larger ones are looked through faster. The second are tried where they might be cheaper.
 LAYOUTS = (
     (100, (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32)),
     (125, (40, 56, 72, 88, *range(104, 496, 24), *range(496, 1025, 48))),
@@ -31,10 +31,10 @@ _LOST_BY_PROJECTION = 0.003
 # Nanoseconds on one core of a common processor; only their ratios matter. One multiplication and addition in a product, one
 # similarity that is looked at, a cluster that an image looks into, a neighbor's neighbor in a pass, and what is before and after
 # all.
-_PER_PRODUCT = 0.024
-_PER_ENTRY = 0.6
-_PER_CLUSTER = 400
-_PER_HOP = 30
+_PER_PRODUCT = 0.031
+_PER_ENTRY = 0.54
+_PER_CLUSTER = 200
+_PER_HOP = 45
 _BEFORE = 20000
 
 
@@ -69,7 +69,7 @@ def choose_plan(
         threads: 0 = all cores; or a pool.
         scratch: where samples lie.
     """
-    limit, k = _exact_cost(embeddings), truth.neighbors.shape[1]
+    limit, k, cheapest = _exact_cost(embeddings), truth.neighbors.shape[1], None
     for size, choice in LAYOUTS:
         n_clusters = max(1, embeddings.n_images // size)
         counts = [count for count in choice if count <= n_clusters]
@@ -77,14 +77,11 @@ def choose_plan(
             continue
         centroids = find_centroids(vectors, n_clusters, seed=seed, threads=threads, scratch=scratch)
         counts = [count for count in counts if count <= len(centroids)]
-        affordable = [
-            (cost, plan)
-            for plan in _predict(embeddings, vectors, truth, centroids, counts, threads)
-            if plan.recall >= recall and (cost := _cost(vectors, size, plan.clusters, plan.passes, k)) < limit
-        ]
-        if affordable:
-            return min(affordable, key=lambda priced: priced[0])[1]
-    return None
+        for plan in _predict(embeddings, vectors, truth, centroids, counts, threads):
+            cost = _cost(vectors, size, plan.clusters, plan.passes, k)
+            if plan.recall >= recall and cost < limit:
+                limit, cheapest = cost, plan
+    return cheapest
 
 
 def _predict(

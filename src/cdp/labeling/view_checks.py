@@ -14,7 +14,7 @@ from cdp.consensus.vote import check_quorum
 from cdp.engine import Engine
 from cdp.errors import InputError, name_rows
 from cdp.graph.exact import BLOCK_ROWS
-from cdp.graph.search import check_k, choose_method
+from cdp.graph.search import check_k
 from cdp.memory import parse_bytes
 from cdp.parallel import count_threads
 from cdp.types import Embeddings, Views
@@ -26,7 +26,6 @@ _FIXED = 36 * 10**6
 _PER_THREAD = 12 * 10**6
 _PER_IMAGE = 250
 _PER_IMAGE_AND_MODEL = 30
-_PER_NEIGHBOR = 100
 
 
 def check_views(
@@ -37,7 +36,7 @@ def check_views(
 ) -> None:
     """Refuse settings that these images or this committee cannot meet; warn where memory is too little for them and the others."""
     if engine is not None:
-        check_memory([views, *others], settings, engine)
+        check_memory([views, *others], engine)
     check_k(settings.k, views.n_images)
     check_quorum(settings.quorum, len(views.committee))
     if settings.inputs == ("relationship",) and not views.committee and settings.mediator != "vote":
@@ -72,13 +71,11 @@ def check_mask(mask: BoolArray | None, views: Views) -> BoolArray | None:
     return mask if mask.any() else None
 
 
-def check_memory(
-    parts: Sequence[Views | BoolArray | None], settings: ConsensusSettings, engine: Engine
-) -> None:
+def check_memory(parts: Sequence[Views | BoolArray | None], engine: Engine) -> None:
     """Warn of a memory budget that the images of these parts do not fit into: the promise is not silently broken."""
     views, *others = [part for part in parts if isinstance(part, Views)]
     n_images = views.n_images + sum(part.n_images for part in others)
-    needed = least_memory(n_images, views, settings, count_threads(engine.workers))
+    needed = least_memory(n_images, views, count_threads(engine.workers))
     if parse_bytes(engine.memory_budget) < needed:
         warnings.warn(
             f"memory_budget = {engine.memory_budget} is too little for {n_images:,} images in {len(views)} models: "
@@ -87,18 +84,15 @@ def check_memory(
         )
 
 
-def least_memory(n_images: int, views: Views, settings: ConsensusSettings, threads: int) -> int:
+def least_memory(n_images: int, views: Views, threads: int) -> int:
     """The smallest memory budget that labeling keeps to, in bytes.
 
-    Measured (`python -m benchmarks memory`): blocks under way, of which there is at least one however small the budget is; numbers
-    per image that are held whatever the budget is; and while an approximate search runs, its lists.
+    Measured (`python -m benchmarks memory`): blocks under way, of which there is at least one however small the budget is, and numbers
+    per image that are held whatever the budget is.
     """
     widest = max(model.dimensions for model in views)
     fixed = _FIXED + threads * (_PER_THREAD + 8 * BLOCK_ROWS * widest)
-    per_image = _PER_IMAGE + _PER_IMAGE_AND_MODEL * len(views)
-    if choose_method(settings.method, n_images) == "approximate":
-        per_image += _PER_NEIGHBOR * (2 if settings.mediator in ("trees", "similarity") else 1) * settings.k
-    return fixed + per_image * n_images
+    return fixed + (_PER_IMAGE + _PER_IMAGE_AND_MODEL * len(views)) * n_images
 
 
 def check_mediator(mediator: Mediator | None, views: Views, settings: ConsensusSettings) -> None:
