@@ -6,6 +6,7 @@ LFW as in `benchmarks.lfw`. The others are embeddings of finished runs, found in
 
 from __future__ import annotations
 
+import csv
 import os
 from pathlib import Path
 
@@ -35,14 +36,18 @@ def find_data_sets() -> dict[str, Path | None]:
     return found
 
 
-def read_data(folder: Path | None, *, quick: bool = False) -> tuple[Views, Views]:
-    """The known part and the other images; of runs no more than `MOST_IMAGES` of these, whole identities drawn at random."""
+def read_data(folder: Path | None, *, quick: bool = False, shown: bool = False) -> tuple[Views, Views]:
+    """The known part and the other images; of runs no more than `MOST_IMAGES` of these, whole identities drawn at random.
+
+    With `shown` the others of drawn faces have the identity of who is on the picture, and not of the folder that it lies in, which is
+    wrong for one in fifty: one that shows nobody is an identity of its own.
+    """
     most = 1500 if quick else MOST_IMAGES
     if folder is None:
         labeled, unlabeled = split_faces()
         return labeled, some_identities(unlabeled, most) if quick else unlabeled
     if (folder / "parts").is_dir():
-        known, others = _read_run(folder)
+        known, others = _read_run(folder, shown=shown)
     else:
         views = read_views(folder)
         assert views.identities is not None
@@ -51,7 +56,7 @@ def read_data(folder: Path | None, *, quick: bool = False) -> tuple[Views, Views
     return known, some_identities(others, most)
 
 
-def _read_run(folder: Path) -> tuple[Views, Views]:
+def _read_run(folder: Path, *, shown: bool = False) -> tuple[Views, Views]:
     """The validation part, which no network saw, and the other unlabeled images."""
     recipe = read_recipe(folder / "recipe.toml")
     names = (recipe.base.network, *recipe.committee.networks)
@@ -62,7 +67,20 @@ def _read_run(folder: Path) -> tuple[Views, Views]:
     assert views.identities is not None
     if rows is None:
         rows = _drawn(views.identities, KNOWN_SHARE * views.n_images)
-    return views.take(rows), views.take(~rows)
+    known, others = views.take(rows), views.take(~rows)
+    if shown and (folder / "drawn").is_dir():
+        others = Views(others.base, others.committee, _shown(folder)[~rows])
+    return known, others
+
+
+def _shown(folder: Path) -> np.ndarray:
+    """Who is on every unlabeled picture of a run on drawn faces."""
+    with (folder / "drawn" / "faces.truth.csv").open() as file:
+        truth = {row["path"]: row["true_identity"] for row in csv.DictReader(file)}
+    with (folder / "parts" / "unlabeled.csv").open() as file:
+        paths = [row["path"].rpartition("/drawn/")[2].removeprefix("drawn/") for row in csv.DictReader(file)]
+    names = [truth[path] or path for path in paths]
+    return np.unique(names, return_inverse=True)[1]
 
 
 def some_identities(views: Views, most: int) -> Views:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.collection_data import find_data_sets, read_data
+from benchmarks.collection_data import find_data_sets, read_data, some_identities
 from benchmarks.collection_scale import measure_names, measure_opening
 from benchmarks.parts import Part, run_parts
 from benchmarks.simulated_reviewer import ORDERS as REVIEWS
@@ -30,7 +30,8 @@ from cdp.consensus.settings import ConsensusSettings
 
 N_BATCHES = 10
 ORDERS = ("random", "by person", "rare first")
-MOST_QUESTIONS = 2000
+MOST_QUESTIONS = 3000
+MOST_REVIEWED = 1500
 
 
 def measure(*, quick: bool, only: list[str] | None = None) -> dict[str, Any]:
@@ -49,9 +50,6 @@ def _parts(quick: bool) -> list[tuple[str, Part]]:
             (f"review, {name}, {order}", partial(_review, folder, order, most, quick)) for order in REVIEWS
         ]
     if "lfw" in data_sets:
-        for order in REVIEWS:
-            weak = partial(_review, None, order, most, quick, weak=True)
-            parts.append((f"review, lfw by one weak model, {order}", weak))
         parts.append(("names, lfw", partial(measure_names, 1 if quick else 5)))
     parts.append(("opening", partial(measure_opening, 10_000 if quick else 1_000_000)))
     return parts
@@ -67,11 +65,10 @@ def _batches(folder: Path | None, order: str, quick: bool) -> dict[str, Any]:
     return {"images": views.n_images, "identities": len(np.unique(views.identities)), **found}
 
 
-def _review(folder: Path | None, order: str, most: int, quick: bool, *, weak: bool = False) -> dict[str, Any]:
-    parts = read_data(folder, quick=quick)
-    if weak:
-        parts = tuple(Views(part.committee["openface"], {}, part.identities) for part in parts)  # type: ignore[assignment]
-    found = review(*parts, order, most)
+def _review(folder: Path | None, order: str, most: int, quick: bool) -> dict[str, Any]:
+    labeled, unlabeled = read_data(folder, quick=quick, shown=True)
+    reviewed = unlabeled if folder is None else some_identities(unlabeled, MOST_REVIEWED)
+    found = review(labeled, reviewed, order, most)
     print(found, flush=True)
     return found
 
@@ -79,10 +76,11 @@ def _review(folder: Path | None, order: str, most: int, quick: bool, *, weak: bo
 def order_of(views: Views, order: str, seed: int = 0) -> np.ndarray:
     """Rows of the images in the order in which they arrive.
 
-    `random`; `by person`: a person's images come together, persons at random; `rare first`: people with few images first.
+    `random`; `by person`: a person's images come together, persons at random; `rare first`: people with few images first, which is
+    another random order where all have as many.
     """
     assert views.identities is not None
-    shuffled = np.random.default_rng(seed).permutation(views.n_images)
+    shuffled = np.random.default_rng(seed + ORDERS.index(order)).permutation(views.n_images)
     people, counts = np.unique(views.identities, return_counts=True)
     person = np.searchsorted(people, views.identities[shuffled])
     if order == "by person":

@@ -57,7 +57,7 @@ def _ask(collection: Collection, truth: np.ndarray, order: str, most_questions: 
             collection.settings,
             collection.constraints,
         )
-        images = _choose(questions, collection, order, generator)[:ROUND]
+        images = _choose(questions, collection, order, generator, max(ROUND, asked // 10))
         if not len(images):
             break
         said = [same(*pair) if truth[pair[0]] == truth[pair[1]] else different(*pair) for pair in images]
@@ -79,7 +79,7 @@ def _ask(collection: Collection, truth: np.ndarray, order: str, most_questions: 
 
 
 def _choose(
-    questions: Questions, collection: Collection, order: str, generator: np.random.Generator
+    questions: Questions, collection: Collection, order: str, generator: np.random.Generator, most: int
 ) -> list[list[int]]:
     """Pairs of images, in the order in which they are asked about; an image is asked about once in a round."""
     rows = np.arange(len(questions))
@@ -89,8 +89,10 @@ def _choose(
         rows = np.argsort(collection.confidence[questions.images].min(axis=1), kind="stable")
     chosen: list[list[int]] = []
     seen: set[int] = set()
-    for one, other in questions.images[rows[: 20 * ROUND]].tolist():
-        if len(chosen) < ROUND and one not in seen and other not in seen:
+    for one, other in questions.images[rows].tolist():
+        if len(chosen) == most:
+            break
+        if one not in seen and other not in seen:
             chosen.append([one, other])
             seen |= {one, other}
     return chosen

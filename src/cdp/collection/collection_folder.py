@@ -27,6 +27,7 @@ from cdp.data.array_files import open_npy
 from cdp.data.views import read_views
 from cdp.errors import InputError, StoreError
 from cdp.files import writing_folder
+from cdp.settings import settings_of
 from cdp.store import fill, hash_views, read_card, read_settings, write_card
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, LongArray
@@ -68,8 +69,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def growth_settings(self) -> GrowthSettings:
-        """How it grows."""
-        return GrowthSettings(**self.growth)
+        """How it grows; what earlier versions had, such as `merge_above`, is passed over."""
+        known = settings_of(GrowthSettings)
+        return GrowthSettings(**{name: value for name, value in self.growth.items() if name in known})
 
     @property
     def newest(self) -> int:

@@ -9,14 +9,14 @@ from cdp.settings import check_settings, setting
 
 @dataclass(frozen=True)
 class GrowthSettings:
-    """When identities that have numbers may be merged, and when trees are trained anew."""
+    """How many identities keep their numbers, and when trees are trained anew."""
 
-    merge_above: float = setting(
-        0.9,
-        "Two identities that have numbers already are merged where the mean probability between them is greater, and stay two "
-        "otherwise, to be asked about; with join_above or less they are merged as freely as new groups.",
-        meaning="a probability",
-        above=0,
+    keep_numbers: float = setting(
+        0.99,
+        "Share of the identities that keep their numbers in every step, at least: of the merges and splits that would take one away, "
+        "those come first that put the most pairs of images right, and the others wait; 0 = none does.",
+        meaning="a share",
+        low=0,
         high=1,
     )
     retrain_after: float = setting(

@@ -1,137 +1,126 @@
-"""Identities that have numbers are held: what would merge or dissolve them without strong evidence is taken back.
+"""Identities that have numbers are held: no more of them lose theirs in a step than is allowed, and those first where it helps most.
 
-Groups are made freely first. An identity is gone if it went up in another one, or if none of its images is in a group any more.
-Where the evidence for that is not strong, groups are made once more with the identity held together, and apart from the other
-one. It is left to a person then, who is asked about it among the first.
+Groups are made freely. An identity is broken if less than half of its images are still under its number: it went up in another one,
+fell apart, or its images are in no group any more. Where more are broken than may be, those are let go that put the most pairs of
+images right, as far as the probabilities say. Of each of the others the largest parts, half of its images at least, get their number
+back and are a group of their own again; everything else stays as it was made. So an identity that is held against the evidence gets no
+new images: they are with the one that it would have gone up in. It is left to a later step, or to a person, who is asked about it
+among the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
-from cdp.collection.numbering import Cells, count_cells
-from cdp.consensus.constraints import Constraints, find_contradiction
-from cdp.consensus.group_ties import tie_groups, tie_to_group
+from cdp.collection.numbering import Cells, count_cells, find_broken
+from cdp.consensus.constraints import Constraints, what_is_said
+from cdp.consensus.group_ties import as_probability, tie_groups
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import IntArray, LongArray
 
-_DISSOLVED_BELOW = 0.1
 _ROUNDS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """Groups, the identity of every image, the number that the next identity gets, and the constraints they were made under."""
+class Evidence:
+    """What says whether identities are right: the pairs of the images, the corrections, neighbors per image, the bar, the largest size."""
 
-    labels: Labels
-    identity: IntArray
-    next_identity: int
+    scored: ConsensusGraph
     constraints: Constraints
+    k: int
+    bar: float
+    max_size: int
 
 
-def hold_identities(
-    make: Callable[[Constraints], Held],
-    before: IntArray,
-    scored: ConsensusGraph,
-    constraints: Constraints,
-    k: int,
-    bar: float,
-    merge_above: float,
-) -> Held:
-    """Groups in which identities with numbers last.
+def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, keep_numbers: float) -> IntArray:
+    """The identity of every image, int32 (n,), such that identities with numbers last.
+
+    What corrections break is broken, whatever is to be kept.
 
     Args:
-        make: groups and numbers under constraints.
         before: int32 (n,), the identity of every image before; -1 = none, or new.
-        scored: pairs of these images.
-        constraints: corrections, which come first.
-        k: neighbors per image.
-        bar: groups are joined above this mean probability; an identity whose images are tied by less than a tenth of it may dissolve.
-        merge_above: two identities are merged above this mean probability.
+        after: int32 (n,), the same after groups were made freely.
+        evidence: what they were made from.
+        keep_numbers: share of the identities that keep their numbers at least; 0 = all may lose them.
     """
-    found = make(constraints)
-    if merge_above <= bar:
-        return found
-    for _ in range(_ROUNDS):
-        more = _hold(found, before, scored, k, bar, merge_above)
-        tried = _together(found.constraints, more)
-        if more is None or find_contradiction(tried) is not None:
+    allowed = int((1 - keep_numbers) * len(np.unique(before[before >= 0])) + 1e-9)
+    let_go: set[int] = set()
+    held = np.array(after)
+    for _ in range(_ROUNDS if keep_numbers else 0):
+        breaks = [one for one in _find_breaks(before, held, evidence) if one.identity not in let_go]
+        breaks.sort(key=lambda one: (-one.value, one.identity))
+        n_free = max(0, allowed - len(let_go))
+        let_go |= {one.identity for one in breaks[:n_free]}
+        if len(breaks) <= n_free:
             break
-        found = make(tried)
-    return found
+        for one in breaks[n_free:]:
+            held[one.rows] = one.identity
+        held = _without_lone_images(held, evidence.constraints)
+    return held
 
 
-def _together(one: Constraints, more: Constraints | None) -> Constraints:
-    if more is None:
-        return one
-    must, cannot = np.concatenate([one.must, more.must]), np.concatenate([one.cannot, more.cannot])
-    return Constraints(one.n_images, must, cannot, one.named, one.rejected)
+@dataclass(frozen=True, eq=False)
+class _Break:
+    """A broken identity, the pairs of images that breaking it is expected to put right, and the images that would hold it."""
+
+    identity: int
+    value: float
+    rows: LongArray
 
 
-def _hold(
-    found: Held, before: IntArray, scored: ConsensusGraph, k: int, bar: float, merge_above: float
-) -> Constraints | None:
-    """What holds the identities that are gone without strong evidence; None if there are none."""
-    gone = np.setdiff1d(before[before >= 0], found.identity[found.identity >= 0])
+def _find_breaks(before: IntArray, after: IntArray, evidence: Evidence) -> list[_Break]:
+    """The broken identities, but for those that corrections break."""
+    gone = find_broken(before, after)
     if not len(gone):
-        return None
-    cells = count_cells(before, found.labels.labels)
-    must, cannot = _merged(found, cells, gone, scored, k, merge_above)
-    must += _dissolved(found, before, gone, scored, k, _DISSOLVED_BELOW * bar)
-    if not must:
-        return None
-    return Constraints(
-        len(before), np.concatenate([_chain(rows) for rows in must]), np.array(cannot).reshape(-1, 2)
+        return []
+    cells = count_cells(before, after)
+    rows_of, tie, contradicts = (
+        _rows_of(cells),
+        _ties(cells, evidence),
+        _contradicted_by(evidence.constraints),
     )
+    by_old: dict[int, list[int]] = {}
+    for cell in np.flatnonzero(np.isin(cells.old, gone)).tolist():
+        by_old.setdefault(int(cells.old[cell]), []).append(cell)
+    home = {int(cells.new[cell]): cell for cell in np.flatnonzero(cells.old == cells.new).tolist()}
+    breaks = []
+    for old, parts in by_old.items():
+        own, whole = home.get(old), int(cells.images[parts].sum())
+        parts.sort(key=lambda cell: (cell != own, -int(cells.images[cell]), cell))
+        held: list[int] = []
+        value, n_held = 0.0, 0
+        for cell in parts:
+            images, other = int(cells.images[cell]), home.get(int(cells.new[cell]))
+            value += sum((1 - tie(cell, one)) * images * cells.images[one] for one in held)
+            if other is not None and other != cell:
+                value += tie(cell, other) * images * cells.images[other]
+            held, n_held = [*held, cell], n_held + images
+            if n_held >= max(2, whole / 2):
+                break
+        rows = np.concatenate([rows_of(cell) for cell in held])
+        there = np.flatnonzero(after == old)
+        if len(there) + len(rows) <= evidence.max_size and not contradicts(rows, there):
+            breaks.append(_Break(old, float(value), rows))
+    return breaks
 
 
-def _merged(
-    found: Held, cells: Cells, gone: IntArray, scored: ConsensusGraph, k: int, merge_above: float
-) -> tuple[list[LongArray], list[tuple[int, int]]]:
-    """Images to hold together, and pairs to hold apart, of identities that went up in another one."""
+def _rows_of(cells: Cells) -> Callable[[int], LongArray]:
     order = np.argsort(cells.cell_of, kind="stable")
     bounds = np.searchsorted(cells.cell_of[order], np.arange(len(cells.old) + 1))
-
-    def rows_of(cell: int) -> LongArray:
-        return order[bounds[cell] : bounds[cell + 1]]
-
-    largest: dict[int, int] = {}
-    home: dict[int, int] = {}
-    for cell in np.lexsort((cells.new, cells.images)).tolist():
-        old, new = int(cells.old[cell]), int(cells.new[cell])
-        if old >= 0 and new >= 0:
-            largest[old] = cell
-            if int(found.identity[rows_of(cell)[0]]) == old:
-                home[new] = cell
-    merged: dict[int, list[int]] = {}
-    for cell in (largest[old] for old in gone.tolist() if old in largest):
-        if int(cells.new[cell]) in home:
-            merged.setdefault(int(cells.new[cell]), []).append(cell)
-    if not merged:
-        return [], []
-    tie = _ties(cells, scored, k)
-    must: list[LongArray] = []
-    cannot: list[tuple[int, int]] = []
-    for new, parts in merged.items():
-        held = [cell for cell in parts if tie(cell, home[new]) <= merge_above]
-        if held:
-            must += [rows_of(cell) for cell in (home[new], *held)]
-            first = [int(rows_of(cell)[0]) for cell in (home[new], *held)]
-            cannot += combinations(first, 2)
-    return must, cannot
+    return lambda cell: order[bounds[cell] : bounds[cell + 1]]
 
 
-def _ties(cells: Cells, scored: ConsensusGraph, k: int) -> Callable[[int, int], float]:
-    """The mean probability between two cells."""
+def _ties(cells: Cells, evidence: Evidence) -> Callable[[int, int], float]:
+    """How probable it is that two cells are one identity."""
     labels = Labels.from_array(cells.cell_of)
     number = np.full(len(cells.old), -1, np.int64)
     number[cells.cell_of[cells.cell_of >= 0]] = labels.labels[cells.cell_of >= 0]
-    ties = tie_groups(scored, labels, k)
-    mean = dict(zip(map(tuple, ties.ids.tolist()), ties.probability.tolist(), strict=True))
+    ties = tie_groups(evidence.scored, labels, evidence.k)
+    probability = as_probability(ties.probability, evidence.bar)
+    mean = dict(zip(map(tuple, ties.ids.tolist()), probability.tolist(), strict=True))
 
     def between(one: int, other: int) -> float:
         low, high = sorted((int(number[one]), int(number[other])))
@@ -140,27 +129,32 @@ def _ties(cells: Cells, scored: ConsensusGraph, k: int) -> Callable[[int, int], 
     return between
 
 
-def _dissolved(
-    found: Held, before: IntArray, gone: IntArray, scored: ConsensusGraph, k: int, weak: float
-) -> list[LongArray]:
-    """Images to hold together, of identities that have no image in a group any more."""
-    rejected = np.zeros(len(before), np.bool_)
-    rejected[found.constraints.rejected] = True
-    rows = np.flatnonzero(np.isin(before, gone) & (found.labels.labels < 0) & ~rejected)
-    whole = np.isin(before[rows], before[np.isin(before, gone) & (found.labels.labels >= 0)], invert=True)
-    rows = rows[whole]
-    if not len(rows):
-        return []
-    cell = np.full(len(before), -1, np.int64)
-    cell[rows] = before[rows]
-    tie = tie_to_group(scored, Labels.from_array(cell), k)
-    parts = np.split(
-        rows[np.argsort(before[rows], kind="stable")],
-        np.cumsum(np.unique(before[rows], return_counts=True)[1])[:-1],
-    )
-    return [part for part in parts if len(part) > 1 and tie[part].mean() > weak]
+def _contradicted_by(constraints: Constraints) -> Callable[[LongArray, LongArray], bool]:
+    """Whether corrections say otherwise than that images are together, and apart from everybody else."""
+    if not len(constraints):
+        return lambda rows, others: False
+    say = what_is_said(constraints)
+    spoken, rejected = (np.zeros(constraints.n_images, np.bool_) for _ in range(2))
+    spoken[[*constraints.links.ravel(), *constraints.cannot.ravel(), *constraints.named]] = True
+    rejected[constraints.rejected] = True
+    links = constraints.links
+
+    def is_contradicted(rows: LongArray, others: LongArray) -> bool:
+        together = np.union1d(rows, others)
+        some = together[spoken[together]]
+        if rejected[rows].any() or not len(some):
+            return bool(rejected[rows].any())
+        first, second = np.triu_indices(len(some), 1)
+        if (say(np.stack([some[first], some[second]], axis=1).astype(np.int32)) < 0).any():
+            return True
+        return bool((np.isin(links, rows).any(axis=1) & ~np.isin(links, together).all(axis=1)).any())
+
+    return is_contradicted
 
 
-def _chain(rows: LongArray) -> LongArray:
-    """Every image with the next, so that all of them are one."""
-    return np.stack([rows[:-1], rows[1:]], axis=1)
+def _without_lone_images(after: IntArray, constraints: Constraints) -> IntArray:
+    """Identities of one image that is not named are none."""
+    sizes = np.bincount(after[after >= 0], minlength=1)
+    alone = (after >= 0) & (sizes[np.maximum(after, 0)] < 2)
+    alone[list(constraints.named)] = False
+    return np.where(alone, np.int32(-1), after)

@@ -3,6 +3,8 @@
 A group and a known person are tied as two groups are: by the mean probability of the pairs between them. How high a tie must be is
 chosen on the known people: their images are cut in halves, and one half is looked up among the other halves. The best tie to
 somebody else is what a person who is not known would get, so the bar is where no more than a given share of these would be named.
+There may be many more people who are not known, and groups of several of them, so it is higher still: halfway to where the same
+share of the known ones would be missed.
 """
 
 from __future__ import annotations
@@ -68,6 +70,9 @@ def look_up_people(
     right = who[shown] == shown
     other = _best(scored, cell, len(people), k, without_own=True)[1][shown]
     bar = float(np.quantile(other, 1 - false_names, method="higher"))
+    if right.any():
+        lowest = float(np.quantile(tie[shown][right], false_names, method="lower"))
+        bar = max(bar, (bar + lowest) / 2)
     from sklearn.isotonic import IsotonicRegression
 
     ties = np.concatenate([tie[shown][right], other])

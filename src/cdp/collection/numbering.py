@@ -66,7 +66,7 @@ class Changes:
         joined: images that came into an identity that was there.
         founded: identities that are new and no part of an old one.
         left: images that are in no group any more.
-        kept: share of the identities before that still have their number.
+        kept: share of the identities before that kept their number: at least half of their images are still under it.
     """
 
     events: tuple[Event, ...]
@@ -123,6 +123,16 @@ def count_cells(before: IntArray, after: IntArray) -> Cells:
     return Cells(cells[:, 0], cells[:, 1], images, cell_of)
 
 
+def find_broken(before: IntArray, after: IntArray) -> LongArray:
+    """Identities that did not keep their number: less than half of the images that were under it still are."""
+    numbers, images = np.unique(before[before >= 0], return_counts=True)
+    stayed = np.bincount(
+        before[(before >= 0) & (before == after)], minlength=int(numbers.max(initial=-1)) + 1
+    )
+    broken: LongArray = numbers[2 * stayed[numbers] < images].astype(np.int64)
+    return broken
+
+
 def describe_changes(
     before: IntArray,
     after: IntArray,
@@ -167,7 +177,7 @@ def describe_changes(
         joined=int((is_old & (before < 0)).sum()),
         founded=len(now - was - split_off),
         left=int(((before >= 0) & (after < 0)).sum()),
-        kept=len(was & now) / len(was) if was else 1.0,
+        kept=1 - len(find_broken(before, after)) / len(was) if was else 1.0,
     )
 
 

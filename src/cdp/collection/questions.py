@@ -8,6 +8,10 @@ the probability that the groups are wrong about the two parts, times the pairs b
 - `doubtful`: a single image of a group and another part of it
 - `split`: parts of two groups, likely one person
 - `lone`: an image without a group, and a group or another such image
+
+Where no answer is expected to put half a pair right any more, what nobody doubts is asked about too: of every part the piece that belongs
+to its group least surely, and that nobody has confirmed, is a part of its own then, and images without a group are held against groups that
+nothing ties them to.
 """
 
 from __future__ import annotations
@@ -16,8 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cdp.consensus.constraints import Constraints, confirm
-from cdp.consensus.group_ties import GroupTies, tie_groups
+from cdp.consensus.constraints import Constraints, are_among, confirm, join_certain
+from cdp.consensus.group_ties import GroupTies, as_probability, tie_groups
 from cdp.consensus.grouping import group
 from cdp.consensus.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Labels
@@ -26,6 +30,8 @@ from cdp.types.labels import number_by_first_appearance
 
 KINDS = ("mixed", "doubtful", "split", "lone")
 _STRICTER = 0.5
+_WORTH_ASKING = 0.5
+_MOST_FAR_PAIRS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,27 +85,52 @@ def rank_questions(
         settings: how groups are made.
         constraints: corrections so far.
     """
-    constraints = constraints or Constraints(scored.n_images)
-    part = _stricter_parts(scored, identity, settings, constraints)
-    pairs = confirm(scored, constraints)
-    ties = tie_groups(pairs, Labels.from_array(part), settings.k)
+    given = constraints or Constraints(scored.n_images)
+    part = _stricter_parts(scored, identity, settings, given)
+    found = _rank_parts(part, scored, identity, confidence, settings, given, far=False)
+    if len(found) and found.value[0] >= _WORTH_ASKING:
+        return found
+    part = _without_weakest(part, confidence, join_certain(given))
+    return _rank_parts(part, scored, identity, confidence, settings, given, far=True)
+
+
+def _rank_parts(
+    part: IntArray,
+    scored: ConsensusGraph,
+    identity: IntArray,
+    confidence: FloatArray,
+    settings: ConsensusSettings,
+    constraints: Constraints,
+    *,
+    far: bool,
+) -> Questions:
+    """Questions about given parts; with `far` also about images and groups that nothing ties."""
     sizes = np.bincount(part, minlength=1)
+    ties = tie_groups(confirm(scored, constraints), Labels.from_array(part), settings.k)
     ids, tie = _with_untied(ties, part, identity, sizes)
+    probability = as_probability(tie, settings.bar if settings.grouping == "average" else 0.5)
+    if far:
+        more, chance = _far_pairs(part, identity, sizes)
+        is_new = ~are_among(more, ids)
+        ids, probability = np.concatenate([ids, more[is_new]]), np.append(probability, chance[is_new])
     order = np.lexsort((np.arange(len(part)), -confidence))
     _, first = np.unique(part[order], return_index=True)
-    speaker = order[first]
-    images = speaker[ids]
+    images = order[first][ids]
     ends = identity[images]
     together = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
-    probability = _as_probability(tie, settings.bar if settings.grouping == "average" else 0.5)
-    wrong = np.where(together, 1 - probability, probability)
+    sure = (np.bincount(part, confidence, minlength=1) / np.maximum(sizes, 1))[ids]
+    if far:
+        # How surely images belong to their group was measured, where people are known; that of a weak piece is all there is to say.
+        probability = np.where(together, np.maximum(probability, sure.min(axis=1)), probability)
+    # If either part shows whom its group shows, and the groups are known to be two, so are the parts.
+    apart = _are_apart(ends, identity, constraints)
+    probability = np.where(apart, probability * (1 - sure.prod(axis=1)), probability)
     asked = sizes[ids]
     single = (asked == 1).any(axis=1)
     kind = np.where(together, np.where(single, 1, 0), np.where((ends < 0).any(axis=1), 3, 2))
-    value = wrong * asked.prod(axis=1)
-    is_open = ~_are_answered(ids, part, constraints)
+    value = np.where(together, 1 - probability, probability) * asked.prod(axis=1)
     best = np.lexsort((images[:, 1], images[:, 0], -value))
-    best = best[is_open[best]]
+    best = best[~_are_answered(ids, part, constraints)[best]]
     return Questions(
         kind[best].astype(np.int32),
         images[best].astype(np.int32),
@@ -108,6 +139,31 @@ def rank_questions(
         value[best],
         part,
     )
+
+
+def _far_pairs(part: IntArray, identity: IntArray, sizes: LongArray) -> tuple[IntArray, DoubleArray]:
+    """Images without a group, each with the largest part of every group, the largest groups first; and the chance that it is theirs."""
+    lone = part[identity < 0]
+    grouped = np.flatnonzero(identity >= 0)
+    if not len(lone) or not len(grouped):
+        return np.empty((0, 2), np.int32), np.empty(0)
+    order = grouped[np.lexsort((-sizes[part[grouped]], identity[grouped]))]
+    starts = np.concatenate([[True], np.diff(identity[order]) > 0])
+    largest = part[order[starts]]
+    n_groups = len(largest)
+    largest = largest[np.argsort(-sizes[largest], kind="stable")][: max(1, _MOST_FAR_PAIRS // len(lone))]
+    pairs = np.stack(np.meshgrid(lone[:_MOST_FAR_PAIRS], largest, indexing="ij"), axis=-1).reshape(-1, 2)
+    return np.sort(pairs, axis=1).astype(np.int32), np.full(len(pairs), 0.5 / n_groups)
+
+
+def _are_apart(ends: IntArray, identity: IntArray, constraints: Constraints) -> BoolArray:
+    """Whether corrections say of two groups that an image of one is not who an image of the other is."""
+    n_groups = int(identity.max(initial=0)) + 1
+    said = np.sort(identity[constraints.cannot].astype(np.int64), axis=1)
+    keys = np.sort(ends.astype(np.int64), axis=1)
+    apart: BoolArray = np.isin(keys[:, 0] * n_groups + keys[:, 1], said[:, 0] * n_groups + said[:, 1])
+    apart &= (keys[:, 0] >= 0) & (keys[:, 0] != keys[:, 1])
+    return apart
 
 
 def _stricter_parts(
@@ -126,6 +182,24 @@ def _stricter_parts(
     return number_by_first_appearance(part)
 
 
+def _without_weakest(part: IntArray, confidence: FloatArray, certain: IntArray) -> IntArray:
+    """Parts whose weakest piece is a part of its own; a piece is one image, or images of which somebody said that they are one person."""
+    pieces, piece, images = np.unique(
+        np.stack([part, certain], axis=1), axis=0, return_inverse=True, return_counts=True
+    )
+    piece = piece.ravel()
+    sure = np.bincount(piece, confidence, minlength=1) / images
+    # The largest piece of a part stays, of equal ones the surest.
+    order = np.lexsort((-sure, -images, pieces[:, 0]))
+    is_first = np.concatenate([[True], np.diff(pieces[order, 0]) > 0])
+    others = order[~is_first]
+    others = others[np.lexsort((sure[others], pieces[others, 0]))]
+    weakest = others[np.concatenate([[True], np.diff(pieces[others, 0]) > 0])[: len(others)]]
+    of_own = np.full(len(pieces), -1, np.int64)
+    of_own[weakest] = int(part.max(initial=-1)) + 1 + np.arange(len(weakest))
+    return number_by_first_appearance(np.where(of_own[piece] >= 0, of_own[piece], part))
+
+
 def _with_untied(
     ties: GroupTies, part: IntArray, identity: IntArray, sizes: LongArray
 ) -> tuple[IntArray, DoubleArray]:
@@ -140,13 +214,6 @@ def _with_untied(
     ids, first_at = np.unique(np.concatenate([ties.ids, more]), axis=0, return_index=True)
     tie = np.concatenate([ties.probability, np.zeros(len(more))])[first_at]
     return ids.astype(np.int32), tie
-
-
-def _as_probability(tie: DoubleArray, bar: float) -> DoubleArray:
-    """The probability that two parts are one person: even where their tie is the bar, which was chosen so, 0 and 1 at the ends."""
-    below, above = tie / (2 * bar), 0.5 + (tie - bar) / (2 * (1 - bar))
-    probability: DoubleArray = np.clip(np.where(tie < bar, below, above), 0, 1)
-    return probability
 
 
 def _are_answered(parts: IntArray, part: IntArray, constraints: Constraints) -> BoolArray:

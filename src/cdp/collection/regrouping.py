@@ -15,7 +15,7 @@ from cdp.collection.collection import GROUPS_KIND, Collection, Name, as_settings
 from cdp.collection.collection_folder import Parts, changing, numbered, switch_to
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.corrections import active_corrections, read_journal, to_constraints
-from cdp.collection.holding import Held, hold_identities
+from cdp.collection.holding import Evidence, hold_identities
 from cdp.collection.judged_files import read_known, read_scored
 from cdp.collection.known_people import look_up_people
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
@@ -102,18 +102,13 @@ def write_groups(
     images = ConsensusGraph(*_first(scored, len(before)), len(before))
     number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
 
-    def make(under: Constraints) -> Held:
-        labels = _group_images(scored, known, settings, under)
-        called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
-        preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
-        return Held(
-            labels, *carry_numbers(before, labels.labels, parts.next_identity, preferred), constraints=under
-        )
-
-    held = hold_identities(
-        make, before, images, constraints, settings.k, settings.bar, parts.growth_settings.merge_above
-    )
-    labels, identity, next_identity = held.labels, held.identity, held.next_identity
+    labels = _group_images(scored, known, settings, constraints)
+    called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
+    preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
+    free, next_identity = carry_numbers(before, labels.labels, parts.next_identity, preferred)
+    evidence = Evidence(images, constraints, settings.k, settings.bar, settings.max_size)
+    identity = hold_identities(before, free, evidence, parts.growth_settings.keep_numbers)
+    labels = _with_held(labels, free, identity)
     changes = describe_changes(before, identity, images, settings.k, settings.bar, constraints)
     names = {} if settings.disjoint else _known_names(scored, labels, known, identity, parts)
     names |= {int(identity[row]): Name(name) for row, name in constraints.named.items()}
@@ -188,6 +183,18 @@ def _group_images(
     alone[list(constraints.named)] = False
     number[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
     return Labels(number_by_first_appearance(number), fate, confidence)
+
+
+def _with_held(labels: Labels, free: IntArray, identity: IntArray) -> Labels:
+    """The labels where identities that are held are groups of their own."""
+    moved = free != identity
+    if not moved.any():
+        return labels
+    fate, confidence = np.array(labels.fate), np.array(labels.confidence)
+    fate[moved & (free < 0)] = Fate.LABELED
+    gone = moved & (identity < 0)
+    fate[gone], confidence[gone] = Fate.ISOLATED, 0
+    return Labels(number_by_first_appearance(identity), fate, confidence)
 
 
 def _first(scored: ConsensusGraph, n_images: int) -> tuple[IntArray, Any]:

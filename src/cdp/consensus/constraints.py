@@ -200,7 +200,7 @@ def what_is_said(constraints: Constraints) -> Callable[[IntArray], IntArray]:
     def say(ids: IntArray) -> IntArray:
         ends = np.sort(atom[ids], axis=1)
         names = name[ends]
-        apart = _are_among(ends, cannot)
+        apart = are_among(ends, cannot)
         apart |= (names >= 0).all(axis=1) & (names[:, 0] != names[:, 1])
         return np.where(ends[:, 0] == ends[:, 1], 1, np.where(apart, -1, 0)).astype(np.int32)
 
@@ -211,7 +211,7 @@ def leave_out(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph
     """The scored pairs but for those that cannot be, and those of rejected images."""
     is_rejected = np.zeros(graph.n_images, np.bool_)
     is_rejected[constraints.rejected] = True
-    kept = ~(_are_among(graph.ids, constraints.cannot) | is_rejected[graph.ids].any(axis=1))
+    kept = ~(are_among(graph.ids, constraints.cannot) | is_rejected[graph.ids].any(axis=1))
     return ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images)
 
 
@@ -224,7 +224,7 @@ def confirm(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
     return ConsensusGraph(np.concatenate([graph.ids, links]), doubt, graph.n_images)
 
 
-def _are_among(ids: AnyArray, pairs: AnyArray) -> BoolArray:
+def are_among(ids: AnyArray, pairs: AnyArray) -> BoolArray:
     """Whether each pair is one of others; all have the smaller image first."""
 
     def keys(of: AnyArray) -> AnyArray:

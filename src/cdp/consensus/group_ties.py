@@ -74,6 +74,13 @@ def tie_groups(scored: ConsensusGraph, labels: Labels, k: int) -> GroupTies:
     return GroupTies(ids[order].astype(np.int32), mean[order])
 
 
+def as_probability(tie: DoubleArray, bar: float) -> DoubleArray:
+    """The probability that two groups are one identity: even where their tie is the bar, which was chosen so, 0 and 1 at the ends."""
+    below, above = tie / (2 * bar), 0.5 + (tie - bar) / (2 * (1 - bar))
+    probability: DoubleArray = np.clip(np.where(tie < bar, below, above), 0, 1)
+    return probability
+
+
 def _between(scored: ConsensusGraph, labels: Labels) -> Iterator[tuple[LongArray, DoubleArray]]:
     """Labels and probabilities of the pairs between two groups, block by block."""
     for start, stop in spans(len(scored), _PAIRS_PER_BLOCK):

@@ -93,7 +93,8 @@ def _side(view: View, asked: Asked, side: int) -> Html:
     if group < 0:
         heading: str = "In no group"
     elif asked.within:
-        heading = "The rest of the group" if side == 1 and asked.sizes[0] == 1 else counted(size, "image")
+        others = "Others of the group" if size > 1 else "Another of the group"
+        heading = others if side == 1 and asked.sizes[0] == 1 else counted(size, "image")
     else:
         heading = person_link(view, group)
     more = None

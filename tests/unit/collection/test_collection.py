@@ -117,7 +117,7 @@ def test_an_extended_graph_is_that_of_all_images(small_views):
 @pytest.mark.slow
 def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(halves, faces, tmp_path):
     known, first, second = halves
-    grown, changes = extend(faces, bare(second), growth=GrowthSettings(retrain_after=1, merge_above=0.01))
+    grown, changes = extend(faces, bare(second), growth=GrowthSettings(retrain_after=1, keep_numbers=0))
     everything = Views.concatenate([bare(first), bare(second)])
     whole = create_collection(tmp_path / "whole", everything, labeled=[known], settings=SETTINGS)
     found, wanted = (
@@ -209,20 +209,22 @@ def test_a_killed_extension_changes_nothing_and_can_be_done_again(halves, faces,
             extend(faces, bare(second), growth=GrowthSettings(retrain_after=9))
     assert open_collection(faces.folder).parts == faces.parts
     np.testing.assert_array_equal(open_collection(faces.folder).identity, before)
+    monkeypatch.setattr(extension, "extend_graph", killed)  # the graphs that were finished are found again
     grown, _ = extend(faces, bare(second), growth=GrowthSettings(retrain_after=9))
     assert grown.n_images == len(before) + second.n_images
+    assert not (faces.folder / ".steps").exists()
 
 
-def test_identities_with_numbers_are_merged_only_on_strong_evidence(faces):
+def test_identities_with_numbers_keep_them(faces):
     assert faces.n_identities > 3
     free, changes = regroup(
-        faces, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(merge_above=0.01)
+        faces, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(keep_numbers=0)
     )
     assert changes.kept < 1
     start = faces.identity
     again, _ = regroup(free, settings=faces.settings)
     held, changes = regroup(
-        again, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(merge_above=1.0)
+        again, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(keep_numbers=1)
     )
     assert changes.kept == 1
     one, other = (int(np.flatnonzero(held.identity == number)[0]) for number in np.unique(start)[1:3])
