@@ -83,7 +83,10 @@ def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
     assert "19 new photos, 36 faces; 18 pairs of them are on one photo and kept apart." in said(first)
     assert "Nobody is known, so how similar two images of one identity must be was chosen" in said(first)
     assert "Look at album/report.html, or correct the groups: cdp review album/people" in said(first)
-    assert Path("album/report.html").read_text().count("data:image/jpeg;base64,") >= 6
+    page = Path("album/report.html").read_text()
+    assert page.count("data:image/jpeg;base64,") >= 6
+    assert 'title="faces-0001/crops/' in page
+    assert str(home) not in page
     table = read_some_columns(Path("album/labels.csv"), lambda _file, header: list(header))
     assert len(table["path"]) == 36
     assert all((Path("album") / one).is_file() for name in ("path", "photo") for one in table[name])
