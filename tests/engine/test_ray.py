@@ -20,13 +20,14 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.sharded_components import find_components
 from cdp.engine import Engine
 from cdp.errors import CdpError, InputError, MissingExtraError
+from cdp.graph.exact import extend_graph
 from cdp.graph.search import knn_graph
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.parallel import map_shared
 from cdp.ray_pool import RayPool
 from cdp.scratch import Scratch
-from cdp.types import ConsensusGraph
+from cdp.types import ConsensusGraph, Embeddings
 
 pytestmark = [
     pytest.mark.slow,
@@ -131,6 +132,14 @@ def test_threads_and_ray_give_the_same_bytes(cluster, small_views, name):
     expected = label_small(small_views, name, Engine(threads=1))
     assert label_small(small_views, name, Engine(threads=4)) == expected
     assert label_small(small_views, name, RAY) == expected
+
+
+def test_a_graph_is_extended_on_the_nodes_with_the_same_bytes(cluster, small_views):
+    model = next(iter(small_views))
+    before = knn_graph(Embeddings(np.asarray(model.source)[:250]), 8, threads=1).make_room(250, 50)
+    here, there = (extend_graph(before, model, (250, 300), threads=workers) for workers in (1, RAY.workers))
+    assert here.neighbors.tobytes() == there.neighbors.tobytes()
+    assert here.similarity.tobytes() == there.similarity.tobytes()
 
 
 def test_components_are_grouped_on_the_nodes_with_the_same_bytes(cluster, tmp_path):

@@ -38,7 +38,7 @@ from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.judged import Judged
 from cdp.labeling.tree_scoring import ask_trees
 from cdp.labeling.unsupervised import judge_by_similarity, with_chosen_bar
-from cdp.labeling.workspace import Workspace
+from cdp.labeling.workspace import Workspace, search_bytes
 from cdp.store import hash_array
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
@@ -148,7 +148,7 @@ def _judge_new(
             before.together.k,
             before=before.together.make_room(start, n_new),
             changed=np.flatnonzero(changed),
-            threads=work.engine.threads,
+            threads=work.engine.workers,
             progress=work.progress,
         )
     pairs = candidate_pairs(together.nearest(before.k))
@@ -190,7 +190,8 @@ def _extend_graphs(
                     old[name],
                     model,
                     new,
-                    threads=work.engine.threads,
+                    threads=work.engine.workers_for(search_bytes([model])),
+                    device=work.engine.search_device,
                     progress=work.progress,
                     step=f"neighbors of new images: {name}",
                 )

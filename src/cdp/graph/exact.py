@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -14,14 +13,13 @@ from cdp.devices import find_accelerator
 from cdp.errors import InputError
 from cdp.graph.neighbor_lists import (
     drop_repeats,
-    insert_new_pairs,
     insert_rows,
     insert_rows_and_columns,
     merge_lists,
     sort_rows,
 )
 from cdp.kernels import sum_kernel
-from cdp.parallel import Workers, map_blocks, map_shared, spans
+from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
@@ -63,22 +61,20 @@ def exact_graph(
     n_images = embeddings.n_images
     scratch = scratch or Scratch()
     keep = min(k + _SPARE, n_images - 1)
-    accelerator = find_accelerator(device)
-    if accelerator is None:
-        best, ids = _join_blocks(embeddings, keep, threads, progress, step, scratch)
-    else:
-        from cdp.graph.tiles_torch import join_blocks
-
-        best, ids = join_blocks(embeddings, keep, accelerator, progress, step)
+    best = scratch.full((n_images, keep), -np.inf, np.float32)
+    ids = scratch.full((n_images, keep), -1, np.int32)
+    blocks = spans(n_images, BLOCK_ROWS)
+    _join_blocks(
+        embeddings, (best, ids), k, blocks, pairs_of_blocks(len(blocks)), threads, device, progress, step
+    )
     neighbors = scratch.empty((n_images, k), np.int32)
     similarity = scratch.empty((n_images, k), np.float32)
 
-    blocks = (
-        (np.arange(start, stop, dtype=np.int32), best[start:stop], ids[start:stop])
-        for start, stop in spans(n_images, BLOCK_ROWS)
+    lists = (
+        (np.arange(start, stop, dtype=np.int32), best[start:stop], ids[start:stop]) for start, stop in blocks
     )
     start = 0
-    for found, measured in map_shared(_settle_block, (embeddings, k), blocks, threads):
+    for found, measured in map_shared(_settle_block, (embeddings, k), lists, threads):
         rows = slice(start, start + len(found))
         neighbors[rows], similarity[rows] = found, measured
         start = rows.stop
@@ -106,7 +102,8 @@ def extend_graph(
     embeddings: Embeddings,
     new: tuple[int, int],
     *,
-    threads: int = 0,
+    threads: Workers = 0,
+    device: str = "auto",
     progress: Progress = no_progress,
     step: str = "new neighbors",
 ) -> KnnGraph:
@@ -119,7 +116,8 @@ def extend_graph(
         graph: of all images, new ones with empty lists (`KnnGraph.make_room`).
         embeddings: of all images.
         new: first row of the new images, and the row after the last.
-        threads: 0 = all cores.
+        threads: 0 = all cores; or a pool of other workers.
+        device: where products are computed.
         progress: called as the work goes on.
         step: what progress calls this.
     """
@@ -128,64 +126,76 @@ def extend_graph(
     best, ids = np.full((n_images, keep), -np.inf, np.float32), np.full((n_images, keep), -1, np.int32)
     width = min(k, keep)
     best[:, :width], ids[:, :width] = graph.similarity[:, :width], graph.neighbors[:, :width]
-    blocks = spans(n_images, BLOCK_ROWS)
-    lock = threading.Lock()
-
-    def join(tile_span: tuple[int, int]) -> int:
-        low, high = tile_span[0] + new[0], tile_span[1] + new[0]
-        queries = embeddings.block(low, high)
-        for start, stop in blocks:
-            # Pairs of two new images are met once, in the tile of the earlier one.
-            for left, right in ((start, min(stop, new[0])), (max(start, low), stop)):
-                if left < right:
-                    tile = queries @ embeddings.block(left, right).T
-                    with lock:
-                        insert_new_pairs(tile, low, left, best, ids)
-        return tile_span[1]
-
-    n_new = new[1] - new[0]
-    for done in map_blocks(join, spans(n_new, TILE_ROWS), threads):
-        progress(step, done, n_new)
+    blocks, pairs = _new_pairs_of_blocks(n_images, new)
+    _join_blocks(embeddings, (best, ids), width, blocks, pairs, threads, device, progress, step)
     is_changed = (ids[:, :width] != graph.neighbors[:, :width]).any(axis=1)
     if width < keep:  # a new image that rounding may have put behind the last neighbor
         is_changed |= np.isfinite(best[:, width]) & (best[:, width - 1] < best[:, width] + _ROUNDING)
     changed = np.flatnonzero(is_changed).astype(np.int32)
     neighbors, similarity = np.array(graph.neighbors), np.array(graph.similarity)
 
-    def settle(span: tuple[int, int]) -> None:
-        rows = changed[slice(*span)]
-        neighbors[rows, :width], similarity[rows, :width] = _settle(
-            embeddings, rows, width, best[rows], ids[rows]
-        )
-
-    for _ in map_blocks(settle, spans(len(changed), BLOCK_ROWS), threads):
-        pass
+    each = [changed[start:stop] for start, stop in spans(len(changed), BLOCK_ROWS)]
+    lists = ((rows, best[rows], ids[rows]) for rows in each)
+    settled = map_shared(_settle_block, (embeddings, width), lists, threads)
+    for rows, (found, measured) in zip(each, settled, strict=True):
+        neighbors[rows, :width], similarity[rows, :width] = found, measured
     return KnnGraph(neighbors, similarity, graph.method, graph.recall)
 
 
 def _join_blocks(
-    embeddings: Embeddings, keep: int, threads: Workers, progress: Progress, step: str, scratch: Scratch
-) -> Candidates:
-    """The candidates of every image: all pairs of blocks, each tile for its rows and its columns."""
-    n_images = embeddings.n_images
-    best = scratch.full((n_images, keep), -np.inf, np.float32)
-    ids = scratch.full((n_images, keep), -1, np.int32)
-    blocks = spans(n_images, BLOCK_ROWS)
-    pairs = pairs_of_blocks(len(blocks))
+    embeddings: Embeddings,
+    lists: Candidates,
+    k: int,
+    blocks: Sequence[tuple[int, int]],
+    pairs: Sequence[tuple[int, int]],
+    threads: Workers,
+    device: str,
+    progress: Progress,
+    step: str,
+) -> None:
+    """Put into the lists what pairs of blocks have for them, of which k are wanted; each tile serves its rows and its columns."""
+    best, ids = lists
+    n_images, keep = best.shape
+    accelerator = find_accelerator(device)
+    if accelerator is not None:
+        from cdp.graph.tiles_torch import join_blocks
+
+        best[:], ids[:] = join_blocks(embeddings, lists, blocks, pairs, accelerator, progress, step)
+        return
 
     def with_bars() -> Iterator[_Join]:
-        """What the lists hold when a pair's turn comes: only better images can enter them."""
+        """What the lists hold when a pair's turn comes: only better images can enter them, or be the k-th by rounding."""
         for first, second in pairs:
-            bars = [best[slice(*blocks[block]), -1].copy() for block in dict.fromkeys((first, second))]
+            held = [best[slice(*blocks[block])] for block in dict.fromkeys((first, second))]
+            bars = [np.maximum(rows[:, -1], rows[:, k - 1] - _ROUNDING) for rows in held]
             yield _Join(blocks[first], blocks[second], bars)
 
     found = map_shared(_join_pair, (embeddings, keep), with_bars(), threads)
-    for done, ((first, second), lists) in enumerate(zip(pairs, found, strict=True), 1):
-        for block, (values, images) in zip(dict.fromkeys((first, second)), lists, strict=True):
+    for done, ((first, second), joined) in enumerate(zip(pairs, found, strict=True), 1):
+        for block, (values, images) in zip(dict.fromkeys((first, second)), joined, strict=True):
             rows = slice(*blocks[block])
             merge_lists(values, images, best[rows], ids[rows])
         progress(step, done * n_images // len(pairs), n_images)
-    return best, ids
+
+
+def _new_pairs_of_blocks(
+    n_images: int, new: tuple[int, int]
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Blocks that hold only new images or none, and the pairs of them in which one is new, each once."""
+    blocks = [
+        (start + shift, stop + shift)
+        for shift, count in ((0, new[0]), (new[0], new[1] - new[0]), (new[1], n_images - new[1]))
+        for start, stop in spans(count, BLOCK_ROWS)
+    ]
+    is_new = [new[0] <= start < new[1] for start, _ in blocks]
+    pairs = [
+        (first, second)
+        for first in range(len(blocks))
+        if is_new[first]
+        for second in range(len(blocks))
+        if not is_new[second] or first <= second
+    ]
+    return blocks, pairs
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,26 +96,6 @@ def insert_rows_and_columns(
 
 
 @kernel
-def insert_new_pairs(tile: FloatArray, first: int, second: int, best: FloatArray, ids: IntArray) -> None:
-    """Put a tile's entries into the lists of its rows (from `first` on) and of its columns (from `second` on).
-
-    Where rows and columns are the same images only entries above the diagonal are used.
-    """
-    last = best.shape[1] - 1
-    for row in range(tile.shape[0]):
-        image = first + row
-        for column in range(tile.shape[1]):
-            other = second + column
-            if first <= other <= image:
-                continue
-            value = tile[row, column]
-            if value > best[image, last]:
-                insert(best[image], ids[image], value, other)
-            if value > best[other, last]:
-                insert(best[other], ids[other], value, image)
-
-
-@kernel
 def sort_rows(similarity: FloatArray, ids: IntArray) -> None:
     """Insertion sort of every row: most similar first, ties by id, missing ones (-1) last."""
     for row in range(similarity.shape[0]):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from cdp.graph.exact import BLOCK_ROWS, Candidates, CandidateSearch, pairs_of_blocks
+from cdp.graph.exact import BLOCK_ROWS, Candidates, CandidateSearch
 from cdp.graph.projection import Vectors
 from cdp.parallel import spans
 from cdp.progress import Progress
@@ -24,7 +24,7 @@ def make_candidate_search(embeddings: Embeddings, keep: int, device: torch.devic
 
     Which of equally similar images are kept is left open: the caller measures them again and settles ties by id.
     """
-    resident = _resident_blocks(embeddings, device)
+    resident = _resident_blocks(embeddings, device, spans(embeddings.n_images, BLOCK_ROWS))
 
     def search(queries: IntArray) -> Candidates:
         vectors = torch.from_numpy(embeddings.take(queries)).to(device)
@@ -46,14 +46,18 @@ def make_candidate_search(embeddings: Embeddings, keep: int, device: torch.devic
 
 
 def join_blocks(
-    embeddings: Embeddings, keep: int, device: torch.device, progress: Progress, step: str
+    embeddings: Embeddings,
+    lists: Candidates,
+    blocks: Sequence[tuple[int, int]],
+    pairs: Sequence[tuple[int, int]],
+    device: torch.device,
+    progress: Progress,
+    step: str,
 ) -> Candidates:
-    """The candidates of every image: all pairs of blocks, each tile for its rows and its columns."""
+    """The lists after pairs of blocks were compared; each tile serves its rows and its columns."""
     n_images = embeddings.n_images
-    blocks = spans(n_images, BLOCK_ROWS)
-    resident = _resident_blocks(embeddings, device)
-    best, ids = _empty_lists(n_images, keep, device)
-    pairs = pairs_of_blocks(len(blocks))
+    resident = _resident_blocks(embeddings, device, blocks)
+    best, ids = torch.from_numpy(lists[0]).to(device), torch.from_numpy(lists[1]).to(device, torch.int64)
     for done, (first, second) in enumerate(pairs, 1):
         queries, gallery = (
             resident[block] if resident else _send(embeddings, blocks[block], device)
@@ -74,7 +78,7 @@ def make_product(
     embeddings: Vectors, device: torch.device
 ) -> Callable[[IntArray, IntArray, FloatArray | None], FloatArray]:
     """From the ids of two sets of images to the table of their similarities, computed on the device; memory given is not needed."""
-    resident = _resident_blocks(embeddings, device)
+    resident = _resident_blocks(embeddings, device, spans(embeddings.n_images, BLOCK_ROWS))
     everything = None if resident is None else torch.cat(resident)
 
     def vectors(rows: IntArray) -> Tensor:
@@ -102,12 +106,14 @@ def _empty_lists(n_rows: int, keep: int, device: torch.device) -> tuple[Tensor, 
     return best, torch.full((n_rows, keep), -1, dtype=torch.int64, device=device)
 
 
-def _resident_blocks(embeddings: Vectors, device: torch.device) -> list[Tensor] | None:
+def _resident_blocks(
+    embeddings: Vectors, device: torch.device, blocks: Sequence[tuple[int, int]]
+) -> list[Tensor] | None:
     """All blocks on the device, or None if they would take more than a quarter of its free memory."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _FREE_BYTES
     if 4 * embeddings.n_images * embeddings.dimensions > free // 4:
         return None
-    return [_send(embeddings, span, device) for span in spans(embeddings.n_images, BLOCK_ROWS)]
+    return [_send(embeddings, span, device) for span in blocks]
 
 
 def _send(embeddings: Vectors, span: tuple[int, int], device: torch.device) -> Tensor:

@@ -64,6 +64,24 @@ def test_the_same_neighbors_and_similarities(monkeypatch, small_tiles, through_t
         np.testing.assert_allclose(there.similarity, here.similarity, atol=1e-6)
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("make", [_faces, _signs, _copies])
+def test_a_graph_is_extended_to_that_of_all_images(small_tiles, through_torch, make, device):
+    vectors = make(np.float32)
+    wanted = knn_graph(vectors, 9, threads=1, device="cpu")
+    for start, stop in ((0, 70), (120, 300), (332, 333)):
+        before = knn_graph(np.delete(vectors, slice(start, stop), axis=0), 9, threads=1, device="cpu")
+        found = exact.extend_graph(
+            before.make_room(start, stop - start),
+            Embeddings(vectors),
+            (start, stop),
+            threads=2,
+            device=device,
+        )
+        np.testing.assert_array_equal(found.neighbors, wanted.neighbors)
+        np.testing.assert_array_equal(found.similarity, wanted.similarity)
+
+
 def test_some_rows_and_two_images(through_torch):
     embeddings = Embeddings(_faces(np.float32))
     rows = np.array([5, 300, 17], np.int32)
