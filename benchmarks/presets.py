@@ -187,13 +187,21 @@ def _label_run_all(folder: Path, n_seeds: int) -> dict[str, list[Outcome]]:
     return found
 
 
-def made_up_crowd(n_people: int, seed: int, models: int = 5, dimensions: int = 256) -> tuple[Views, Views]:
+def made_up_crowd(
+    n_people: int,
+    seed: int,
+    models: int = 5,
+    dimensions: int = 256,
+    *,
+    spread: float = 0.65,
+    largest: int = 160,
+) -> tuple[Views, Views]:
     """A labeled tenth and the rest of people with 1 to 160 images (16 in the median), seen by several models.
 
     Images differ in difficulty with a heavy tail; most of the noise is a model's own, some is shared by all.
     """
     generator = np.random.default_rng(seed)
-    sizes = np.clip(generator.lognormal(np.log(16), 0.65, n_people).astype(int), 1, 160)
+    sizes = np.clip(generator.lognormal(np.log(16), spread, n_people).astype(int), 1, largest)
     people = np.repeat(np.arange(n_people), sizes)
     labeled = np.isin(people, generator.permutation(n_people)[: n_people // 10])
     latent = 64

@@ -3,12 +3,14 @@
 They are forked from a process that has imported everything already, and done nothing else: so a start takes no time.
 """
 
+import itertools
 import json
 import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from multiprocessing.connection import Connection
 
 _PROCESSES = multiprocessing.get_context("forkserver")
@@ -37,3 +39,26 @@ def _run(words: Sequence[str], output: Connection) -> None:
     from cdp.cli.main import app
 
     app(words)
+
+
+def kill_at(words: Sequence[str], moment: int) -> bool:
+    """Run `cdp WORDS`, killed as by `kill -9` when it tells of its progress the `moment`-th time; whether it came to that."""
+    process = _PROCESSES.Process(target=_run_until, args=(list(words), moment))
+    process.start()
+    process.join()
+    assert process.exitcode in {0, -signal.SIGKILL}
+    return process.exitcode != 0
+
+
+def _run_until(words: Sequence[str], moment: int) -> None:
+    from cdp import progress
+    from cdp.cli.main import app
+
+    moments = itertools.count(1)
+
+    def tell(*_: object) -> None:
+        if next(moments) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    progress.progress_bars = lambda _is_shown: nullcontext(tell)
+    app([*words, "--quiet"], standalone_mode=False)

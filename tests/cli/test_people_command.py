@@ -1,5 +1,7 @@
 """`cdp people`: from photos to people in one command, and more photos later."""
 
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 pytest.importorskip("onnxruntime", reason="models need the extra onnx")
 pytest.importorskip("onnx")
 
+from tests.killed_commands import kill_at
 from tests.onnx_builders import embedder, marker_detector
 
 from cdp.cli.main import app
@@ -78,9 +81,12 @@ def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
     first = call("people photos --models models --out album --threads 1")
     assert first.exit_code == 0, first.output
     assert "19 new photos, 36 faces; 18 pairs of them are on one photo and kept apart." in said(first)
-    assert "Nobody is known: similar_above = " in said(first)
+    assert "Nobody is known, so how similar two images of one identity must be was chosen" in said(first)
     assert "Look at album/report.html, or correct the groups: cdp review album/people" in said(first)
-    assert Path("album/report.html").read_text().count("data:image/jpeg;base64,") >= 6
+    page = Path("album/report.html").read_text()
+    assert page.count("data:image/jpeg;base64,") >= 6
+    assert 'title="faces-0001/crops/' in page
+    assert str(home) not in page
     table = read_some_columns(Path("album/labels.csv"), lambda _file, header: list(header))
     assert len(table["path"]) == 36
     assert all((Path("album") / one).is_file() for name in ("path", "photo") for one in table[name])
@@ -131,6 +137,37 @@ def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
     )
 
 
+def contents(folder):
+    """All files of a folder by name, without the times that are written down in them."""
+    times = re.compile(rb'"when":"[^"]*"|\b\d{19}\b')
+    return {
+        str(one.relative_to(folder)): times.sub(b"", one.read_bytes())
+        for one in Path(folder).rglob("*")
+        if one.is_file()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "moments"),
+    [
+        ("align photos --detector models/scrfd.onnx --out album --threads 1", (1,)),
+        ("people photos --models models --out album --threads 1", (2, 12)),
+    ],
+)
+def test_a_killed_command_typed_again_gives_the_same_bytes(home, command, moments):
+    assert call(f"{command} --quiet").exit_code == 0
+    whole = contents("album")
+    shutil.rmtree("album")
+    # At moment after moment, without tidying up between them.
+    assert all(kill_at(command.split(), moment) for moment in moments)
+    assert not Path("album/labels.csv").exists()
+    again = call(f"{command} --quiet")
+    assert again.exit_code == 0, again.output
+    assert contents("album") == whole
+    assert {one.name for one in home.iterdir()} == {"photos", "models", "album"}
+
+
 @pytest.mark.slow
 def test_the_pairs_that_align_writes_are_corrections_that_groups_keep(home):
     """By hand, the same steps: `different.csv` of `cdp align` is a table for --corrections."""
@@ -172,7 +209,7 @@ def test_an_album_begins_small_and_its_bar_and_its_neighbors_grow(home):
     assert open_collection("album/people").settings.k == 7
     grown = call("people photos --models models --out album --threads 1")
     assert grown.exit_code == 0, grown.output
-    assert "Nobody is known: similar_above = " in said(grown)
+    assert "Nobody is known, so how similar two images of one identity must be was chosen" in said(grown)
     people = open_collection("album/people")
     assert (people.n_images, people.settings.k) == (44, 20)
     assert people.n_identities == 6

@@ -19,14 +19,16 @@ from cdp.faces.align_settings import AlignSettings
 if TYPE_CHECKING:
     from cdp.faces.face import Face
 
-
-@app.command()
-@with_settings(
+_with_photo_options = with_settings(
     AlignSettings,
     Engine,
     RunOptions,
     only=(*AlignSettings.__dataclass_fields__, "device", "threads", "root", "skip"),
 )
+
+
+@app.command()
+@_with_photo_options
 @plain_errors()
 def align(
     photos: ManifestArgument,
@@ -83,12 +85,7 @@ def _kind_of(face: Face) -> str:
 
 
 @app.command()
-@with_settings(
-    AlignSettings,
-    Engine,
-    RunOptions,
-    only=(*AlignSettings.__dataclass_fields__, "device", "threads", "root", "skip"),
-)
+@_with_photo_options
 @plain_errors()
 def people(
     photos: ManifestArgument,

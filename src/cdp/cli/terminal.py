@@ -76,6 +76,8 @@ def print_labeling(labeling: Labeling, results: Results, out: Path) -> None:
     table.add_row(f"{settings.bar_key}, {how}", f"{settings.bar:g}")
     if labeling.unsupervised is not None:
         table.add_row("similar_above, chosen without labels", f"{settings.similar_above:g}")
+        if share := labeling.unsupervised.share_above:
+            table.add_row("pairs of images that are as similar", f"1 of {round(1 / share):,}")
         if labeling.unsupervised.precision is not None:
             table.add_row(
                 "share of pairs above it that is right, estimated", f"{labeling.unsupervised.precision:.3f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ N_TREES = 40
 N_LEAVES = 15
 N_BINS = 63
 RATE = 0.2
+
+_BINNING = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +101,27 @@ def grow_trees(
         early_stopping=False,
         random_state=seed,
     )
+    _bin_one_at_a_time(model)
     # One thread: sums over pairs would else be rounded by the number of threads. OpenMP's limit is that of the calling thread
     # alone, so several trees may be grown at once.
     with threadpool_limits(limits=1, user_api="openmp"):
         model.fit(matrix, same, sample_weight=weight)
     return _as_arrays(model)
+
+
+def _bin_one_at_a_time(model: Any) -> None:
+    """Where several trees are grown at once, their values are put into bins one after the other.
+
+    The library empties and refills Python's list of warning filters meanwhile, which all threads share: another one that
+    looks at it then warns, for no reason a user could see.
+    """
+    put_into_bins = model._bin_data
+
+    def alone(*positional: Any, **named: Any) -> Any:
+        with _BINNING:
+            return put_into_bins(*positional, **named)
+
+    model._bin_data = alone
 
 
 def _as_arrays(model: Any) -> BoostedTrees:

@@ -34,8 +34,12 @@ _WIDEST, _NARROWEST = 0.9, 0.1
 _COARSE, _CAREFUL = 1.3, 1.05
 """The fit stops climbing where there are so many times the pairs it expects in the next step."""
 
-_TIE = 0.003
+_NEARLY = 0.98
+"""Of the best F: what counts as nearly as good."""
+
 _LEAST_PRECISION = 0.1
+_LEAST_TOP = 1e-9
+"""Where all images are copies, an image and itself are no more similar than any other pair."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +55,11 @@ class SimilarityCounts:
     counts: DoubleArray
     edges: DoubleArray
     n_images: int
+
+    def share_above(self, bar: float) -> float:
+        """Of all pairs, those that are more similar."""
+        first = int(np.searchsorted(self.edges[:-1], bar))
+        return float(self.counts[first:].sum() / max(1.0, self.counts.sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,18 +84,18 @@ class EstimatedBars:
 
     @property
     def best(self) -> int:
-        """The highest bar whose F is the best there is, but for 0.003; the last where no pair is to be expected.
+        """The highest bar whose F is nearly the best there is; the last where no pair is to be expected.
 
-        The highest, because images that are wrongly joined are harder to find than groups that are still apart.
+        The highest, because this is the F of pairs: where groups are joined by them, a wrong pair brings others with it.
         """
-        return int(np.flatnonzero(self.f >= self.f.max() - _TIE)[-1])
+        return int(np.flatnonzero(self.f >= _NEARLY * self.f.max())[-1])
 
 
 def count_similarities(
     views: Views, background: Background, seed: int = 0, progress: Progress = no_progress
 ) -> SimilarityCounts:
     """Pairs of a sample of images with all images, counted by their standard similarity."""
-    n_images, top = views.n_images, similarity_to_itself(background)
+    n_images, top = views.n_images, max(similarity_to_itself(background), _LEAST_TOP)
     n_rows = min(n_images, max(_FEWEST_ROWS, _PAIRS // n_images))
     rows = np.sort(np.random.default_rng([seed, 9]).permutation(n_images)[:n_rows])
     counts = np.zeros(N_BINS)

@@ -18,8 +18,16 @@ from cdp.scratch import Scratch
 from cdp.types import Embeddings, Pairs, Views
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
-SOFTNESS = 0.3
-"""Standard similarity over which the doubt about a pair falls from 0.73 to 0.27, around the bar."""
+SOFTNESS = 0.7
+"""Standard similarity over which the doubt about a pair falls from 0.73 to 0.27, on either side of the bar.
+
+Wide, so that the average between two groups weighs how similar their pairs are, and not only how many pass; the F of groups then
+depends less on the bar.
+"""
+
+_SOFTEST = 1 / 6
+"""Of the similarity of an image and itself: wider than that, doubt would not tell copies from others."""
+
 
 _RANDOM_PAIRS = 200_000
 _LOWER = 0.1587
@@ -68,13 +76,14 @@ def similarity_to_itself(background: Background) -> float:
     return float(average_similarity([np.ones(1)] * len(background.models), background)[0])
 
 
-def soften(standard: FloatArray, bar: float) -> FloatArray:
-    """The doubt about pairs: one half at the bar, and soon nothing above it, float32 (m,).
+def soften(standard: FloatArray, bar: float, top: float) -> FloatArray:
+    """The doubt about pairs: one half at the bar, and soon nothing above it, float32 (m,); `top` as `similarity_to_itself`.
 
     Soft, because average linkage of a hard yes or no could not tell close groups from closer ones.
     """
+    softness = min(SOFTNESS, _SOFTEST * top)
     with np.errstate(over="ignore"):
-        doubt = 1 / (1 + np.exp((standard.astype(np.float64) - bar) / SOFTNESS))
+        doubt = 1 / (1 + np.exp((standard.astype(np.float64) - bar) / max(softness, _SMALLEST_SPREAD)))
     return doubt.astype(np.float32)
 
 

@@ -63,8 +63,9 @@ class StandardPairs:
     def at(self, settings: ConsensusSettings) -> ConsensusGraph:
         """The pairs that count at the settings' bar, with the doubt about each."""
         ids, doubts = [np.empty((0, 2), np.int32)], [np.empty(0, np.float32)]
+        top = similarity_to_itself(self.background)
         for start, stop in spans(len(self.pairs), _PAIRS_PER_BLOCK):
-            doubt = soften(self.standard[start:stop], settings.similar_above)
+            doubt = soften(self.standard[start:stop], settings.similar_above, top)
             kept = doubt < 1 - settings.kept_above
             ids.append(self.pairs.ids[start:stop][kept])
             doubts.append(doubt[kept])
@@ -143,7 +144,7 @@ def agree_on_bar(
     """The bar for the whole, by the one at which the groups of two halves of every model agree best; and all that were tried.
 
     Judged by the lower end of Wilson's 95 % interval over the images in groups, because a handful of near copies always agrees; of
-    equal ones the lowest is taken.
+    equal ones the middle one is taken.
     """
     work = work or Workspace()
     halves = compare_halves(views, settings, seed=seed, work=work)
@@ -164,7 +165,9 @@ def agree_on_bar(
         for point in map_blocks(measure, bars, workers):
             curve.append(point)
             work.progress("agreement of two halves", len(curve), len(bars))
-    best = max(curve, key=lambda point: lower_end(point.agreement or 0.0, point.coverage * views.n_images))
+    ends = [lower_end(point.agreement or 0.0, point.coverage * views.n_images) for point in curve]
+    equal = [point for point, end in zip(curve, ends, strict=True) if end == max(ends)]
+    best = equal[len(equal) // 2]
     share = float(np.mean([half.share_above(best.threshold) for half in halves]))
     as_many = float(np.quantile(whole.standard, 1 - share)) if len(whole.pairs) else best.threshold
     chosen = round((best.threshold + max(as_many, best.threshold)) / 2, 2)

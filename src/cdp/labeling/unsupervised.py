@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from cdp.consensus.null_distribution import EstimatedBars, count_similarities, estimate_bars
 from cdp.consensus.settings import ConsensusSettings
-from cdp.consensus.standard_similarity import Background
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_agreement
 from cdp.labeling.halves import StandardPairs, agree_on_bar, compare_halves, compare_pairs, group_alone
@@ -25,7 +25,7 @@ from cdp.labeling.workspace import Graphs, Workspace
 from cdp.types import Views
 from cdp.types.run_record import BarPoint, UnsupervisedBar
 
-MANY = 2000
+MANY = 1000
 """From so many images on, the bar is read off all pairs."""
 
 _LOWEST, _HIGHEST = 0.01, 100.0
@@ -61,11 +61,13 @@ def choose_bar(
 ) -> UnsupervisedBar:
     """The bar with the best F to be expected, and how far two halves of the models agree."""
     work = work or Workspace()
-    if views.n_images < MANY:
-        return agree_on_bar(views, whole, settings, seed=seed, work=work)
+    agreed = agree_on_bar(views, whole, settings, seed=seed, work=work) if views.n_images < MANY else None
     with work.step("bar"):
-        estimated = _estimate(views, whole.background, seed, work)
-    at = estimated.best
+        counts = count_similarities(views, whole.background, seed, work.progress)
+    if agreed is not None:
+        return msgspec.structs.replace(agreed, share_above=counts.share_above(agreed.chosen))
+    estimated = estimate_bars(counts)
+    at, chosen = estimated.best, _as_setting(estimated)
     rows = zip(estimated.bars.tolist(), estimated.precision.tolist(), estimated.recall.tolist(), strict=True)
     curve = [
         BarPoint(threshold=round(bar, 3), precision=round(precision, 4), recall=round(recall, 4))
@@ -73,16 +75,13 @@ def choose_bar(
         if precision > 0
     ]
     return UnsupervisedBar(
-        chosen=_as_setting(estimated),
+        chosen=chosen,
+        share_above=counts.share_above(chosen),
         precision=float(estimated.precision[at]),
         recall=float(estimated.recall[at]),
         agreement=_agreement_of_halves(views, settings, seed, work),
         curve=curve,
     )
-
-
-def _estimate(views: Views, background: Background, seed: int, work: Workspace) -> EstimatedBars:
-    return estimate_bars(count_similarities(views, background, seed, work.progress))
 
 
 def _as_setting(estimated: EstimatedBars) -> float:
@@ -99,7 +98,8 @@ def _agreement_of_halves(
     except InputError:
         return None
     with work.step("agreement"):
-        bars = [_as_setting(_estimate(half.views, half.background, seed, work)) for half in halves]
+        counted = [count_similarities(half.views, half.background, seed, work.progress) for half in halves]
+        bars = [_as_setting(estimate_bars(counts)) for counts in counted]
         first, second = (
             group_alone(half, own, work)
             for half, own in zip(halves, (replace(settings, similar_above=bar) for bar in bars), strict=True)
@@ -113,26 +113,30 @@ def with_chosen_bar(settings: ConsensusSettings, found: UnsupervisedBar | None) 
 
 
 def describe_bar(found: UnsupervisedBar) -> str:
-    """The note: what was chosen, why, and how sure that is."""
-    text = f"Nobody is known: similar_above = {found.chosen:g} was chosen"
-    if found.precision is None:
+    """The note: what was chosen, in words, and how sure that is."""
+    text = "Nobody is known, so how similar two images of one identity must be was chosen without labels"
+    if found.precision is not None and not found.curve:
         return (
-            f"{text}, where the groups that two halves of the models make agree best (pairwise F {found.agreement:.3f} between "
-            "them). That is how stable the groups are, and more than how right they are: mistakes of both halves do not show."
-        )
-    if not found.curve:
-        return (
-            f"{text}, which joins copies only, because no pair is more similar than pairs of two identities are. Are there several "
+            f"{text}: only copies are joined, because no pair is more similar than pairs of two identities are. Are there several "
             "images of anybody, and does the model get its images as it wants them?"
         )
-    text += (
-        f", where an estimated {found.precision:.0%} of the pairs above are of one identity, and {found.recall or 0:.0%} of those pairs "
-        "are above."
-    )
+    text += f": {describe_share(found)} (similar_above = {found.chosen:g})."
+    if found.precision is not None:
+        text += (
+            f" About {1 - found.precision:.0%} of these pairs are expected to be wrong, and {1 - (found.recall or 0):.0%} of the right "
+            "ones to be missed."
+        )
     if found.agreement is None:
         return text
     care = "" if found.agreement >= _STABLE else " Look at the groups with care."
     return (
-        f"{text} Two halves of the models, each with a bar of its own, agree to a pairwise F of {found.agreement:.3f}: that is how "
+        f"{text} Two halves of the models, each by itself, make the same groups to a pairwise F of {found.agreement:.3f}: that is how "
         f"stable the groups are, and more than how right they are.{care}"
     )
+
+
+def describe_share(found: UnsupervisedBar) -> str:
+    """Where the bar stands among all pairs, as words."""
+    if not found.share_above:
+        return "more than any two images that were compared"
+    return f"as only 1 of {round(1 / found.share_above):,} pairs of images is"

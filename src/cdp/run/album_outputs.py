@@ -67,11 +67,12 @@ def write_album_report(album: Path, people: Collection) -> None:
         results=Results(labels=measure_label_figures(labels, unknown, settings.bar_key, settings.bar)),
         notes=list(people.parts.notes),
     )
-    paths = people.paths
+    # From the album, so that the page is the same wherever the album lies, and tells nobody's folders.
+    paths = None if people.paths is None else tuple(os.path.relpath(one, album) for one in people.paths)
     artifacts = Artifacts(
         labels=labels,
         consensus=accepted_pairs(people.scored, labels, settings),
         base_graph=next(iter(judged.graphs.values())),
-        images=None if paths is None else Manifest(tuple(paths), unknown),
+        images=None if paths is None else Manifest(paths, unknown, root=str(album)),
     )
     write_page(record, artifacts, album / REPORT)

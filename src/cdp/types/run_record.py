@@ -214,6 +214,7 @@ class UnsupervisedBar(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         chosen: similar_above.
+        share_above: of all pairs of images, those that are more similar; None in records of earlier versions.
         agreement: pairwise F between the groups of two halves of the models; None where a model cannot be cut in two.
         precision: the share of pairs above the bar that are of one identity, as estimated; None where images are few.
         recall: of the pairs of one identity, the share above it, as estimated; likewise.
@@ -221,6 +222,7 @@ class UnsupervisedBar(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     chosen: float
+    share_above: float | None = None
     agreement: float | None = None
     precision: float | None = None
     recall: float | None = None

@@ -34,6 +34,8 @@ def test_all_pairs_are_counted_but_those_of_an_image_and_itself():
     # Pairs on an edge may round either way.
     np.testing.assert_allclose(found.counts[1:], 2 * expected[1:], atol=6)
     assert found.counts.sum() == pytest.approx(150 * 149, abs=4)
+    for edge in found.edges[[210, 260, 300]]:
+        assert found.share_above(edge) == pytest.approx((standard > edge).mean(), abs=1e-3)
 
 
 @pytest.mark.parametrize(("people", "images"), [(4, 250), (100, 20), (500, 4)])

@@ -119,6 +119,22 @@ def test_trees_without_two_classes_know_the_share_only():
     assert (grow_trees(matrix, np.zeros(5, bool), 0).log_odds(matrix) < -5).all()
 
 
+def test_only_one_thread_at_a_time_is_where_the_library_changes_the_warning_filters(monkeypatch):
+    """Without the lock another thread finds the list empty now and then, and warns."""
+    from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
+
+    seen, fit = [], _BinMapper.fit
+
+    def look(*positional, **named):
+        seen.append(boosted_trees._BINNING.locked())
+        return fit(*positional, **named)
+
+    monkeypatch.setattr(_BinMapper, "fit", look)
+    matrix = np.random.default_rng(0).random((60, 2)).astype(np.float32)
+    grow_trees(matrix, matrix[:, 0] > 0.5, 0)
+    assert seen == [True]
+
+
 def slow_second_order(table, one, other):
     """The columns of a pair from a dictionary of dictionaries of probabilities."""
     mine, theirs = table[one], table[other]

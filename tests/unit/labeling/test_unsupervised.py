@@ -85,9 +85,10 @@ def test_the_note_and_the_record_say_how_sure_that_is(labeling):
     assert len(bars) == len(BARS)
     assert bars[-1] < 3
     assert labeling.notes == (
-        f"Nobody is known: similar_above = {found.chosen:g} was chosen, where the groups that two halves of the models make agree "
-        f"best (pairwise F {found.agreement:.3f} between them). That is how stable the groups are, and more than how right "
-        "they are: mistakes of both halves do not show.",
+        "Nobody is known, so how similar two images of one identity must be was chosen without labels: as only 1 of "
+        f"{round(1 / found.share_above)} pairs of images is (similar_above = {found.chosen:g}). Two halves of the models, each by itself, "
+        f"make the same groups to a pairwise F of {found.agreement:.3f}: that is how stable the groups are, and more than how right "
+        "they are." + (" Look at the groups with care." if found.agreement < 0.9 else ""),
     )
     assert (found.precision, found.recall) == (None, None)
     assert labeling.tuning is None
@@ -110,11 +111,11 @@ def test_of_many_images_the_bar_is_read_off_all_pairs(many):
     )
     best = max(
         pairwise_f(label(hide(many), replace(SETTINGS, mediator="similarity", similar_above=bar)), many)
-        for bar in (1.6, 1.9, 2.2, 2.5, 2.8)
+        for bar in (1.6, 2.0, 2.4, 2.8)
     )
-    assert pairwise_f(one, many) >= best - 0.03
+    assert pairwise_f(one, many) >= best - 0.05
     assert one.notes == (describe_bar(found),)
-    assert f"where an estimated {found.precision:.0%} of the pairs above are of one identity" in one.notes[0]
+    assert f"About {1 - found.precision:.0%} of these pairs are expected to be wrong" in one.notes[0]
 
 
 def test_the_same_for_any_number_of_threads(views):
