@@ -4,8 +4,11 @@ Groups are made freely. An identity is broken if less than half of its images ar
 fell apart, or its images are in no group any more. Where more are broken than may be, those are let go that put the most pairs of
 images right, as far as the probabilities say. Of each of the others the largest parts, half of its images at least, get their number
 back and are a group of their own again; everything else stays as it was made. So an identity that is held against the evidence gets no
-new images: they are with the one that it would have gone up in. It is left to a later step, or to a person, who is asked about it
-among the first.
+new images: they are with the one that it would have gone up in, so that all of them are in one place. It is left to a later step, or to a
+person, who is asked about it among the first.
+
+Most identities that are broken were founded by two images of which one more turned out to belong elsewhere. So where identities have
+numbers already, two new images that nothing else joins wait until they are sure or more: to join an identity later costs no number.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ import numpy as np
 from cdp.collection.numbering import Cells, count_cells, find_broken
 from cdp.consensus.constraints import Constraints, what_is_said
 from cdp.consensus.group_ties import as_probability, tie_groups
-from cdp.types import ConsensusGraph, Labels
+from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import IntArray, LongArray
+from cdp.types.labels import number_by_first_appearance
 
 _ROUNDS = 4
+_SURE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +65,35 @@ def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, keep_
             held[one.rows] = one.identity
         held = _without_lone_images(held, evidence.constraints)
     return held
+
+
+def let_pairs_wait(before: IntArray, labels: Labels, evidence: Evidence) -> Labels:
+    """The labels without groups of two images that had no identity, unless their probability is nearer to 1 than to the bar.
+
+    Pairs that somebody spoke of do not wait.
+
+    Args:
+        before: int32 (n,), the identity of every image before; -1 = none, or new.
+        labels: groups that were made freely.
+        evidence: what they were made from.
+    """
+    if not (before >= 0).any():
+        return labels
+    found, constraints = labels.labels, evidence.constraints
+    is_pair = np.bincount(found[found >= 0], minlength=labels.n_identities) == 2
+    spoken = np.concatenate([constraints.links.ravel(), [*constraints.named]]).astype(np.int64)
+    for rows in (np.flatnonzero(before >= 0), spoken):
+        is_pair[found[rows][found[rows] >= 0]] = False
+    ends = found[evidence.scored.ids]
+    sure = evidence.bar + _SURE * (1 - evidence.bar)
+    inside = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0) & (1 - evidence.scored.doubt > sure)
+    is_pair[ends[inside, 0]] = False
+    waits = (found >= 0) & is_pair[np.maximum(found, 0)] if len(is_pair) else np.zeros(len(found), np.bool_)
+    if not waits.any():
+        return labels
+    number, fate, confidence = np.array(found), np.array(labels.fate), np.array(labels.confidence)
+    number[waits], fate[waits], confidence[waits] = -1, Fate.ISOLATED, 0
+    return Labels(number_by_first_appearance(number), fate, confidence)
 
 
 @dataclass(frozen=True, eq=False)
