@@ -7,8 +7,8 @@ back and are a group of their own again; everything else stays as it was made. S
 new images: they are with the one that it would have gone up in, so that all of them are in one place. It is left to a later step, or to a
 person, who is asked about it among the first.
 
-Most identities that are broken were founded by two images of which one more turned out to belong elsewhere. So where identities have
-numbers already, two new images that nothing else joins wait until they are sure or more: to join an identity later costs no number.
+Most identities that are broken are pieces of others: small groups of images that were not recognized at first. So where identities have
+numbers already, a new group that is small beside the others waits until it is sure or larger: to join an identity later costs no number.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import numpy as np
 
 from cdp.collection.numbering import Cells, count_cells, find_broken
 from cdp.consensus.constraints import Constraints, what_is_said
-from cdp.consensus.group_ties import as_probability, tie_groups
+from cdp.consensus.group_ties import as_probability, tie_groups, tie_to_group
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import IntArray, LongArray
 from cdp.types.labels import number_by_first_appearance
 
 _ROUNDS = 4
-_SURE = 0.5
+_LARGE = 2 / 3
+_SURE = 0.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,32 +68,35 @@ def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, keep_
     return held
 
 
-def let_pairs_wait(before: IntArray, labels: Labels, evidence: Evidence) -> Labels:
-    """The labels without groups of two images that had no identity, unless their probability is nearer to 1 than to the bar.
+def let_small_groups_wait(before: IntArray, labels: Labels, evidence: Evidence) -> Labels:
+    """The labels without new groups that are neither large enough nor sure; their images have no group.
 
-    Pairs that somebody spoke of do not wait.
+    A group is new if none of its images had an identity. It is large enough with two thirds of the images that half of all groups have at
+    least, three or more, and sure if its images' mean tie is 0.7 of the way from the bar to 1. Groups that somebody spoke of do not wait.
 
     Args:
         before: int32 (n,), the identity of every image before; -1 = none, or new.
         labels: groups that were made freely.
         evidence: what they were made from.
     """
-    if not (before >= 0).any():
-        return labels
     found, constraints = labels.labels, evidence.constraints
-    is_pair = np.bincount(found[found >= 0], minlength=labels.n_identities) == 2
+    if not (before >= 0).any() or not labels.n_identities:
+        return labels
+    grouped = found >= 0
+    sizes = np.bincount(found[grouped], minlength=labels.n_identities)
+    tie = tie_to_group(evidence.scored, labels, evidence.k)
+    mean = np.bincount(found[grouped], tie[grouped], labels.n_identities) / np.maximum(sizes, 1)
+    waits = (sizes < max(3.0, _LARGE * float(np.median(sizes)))) & (
+        mean <= evidence.bar + _SURE * (1 - evidence.bar)
+    )
     spoken = np.concatenate([constraints.links.ravel(), [*constraints.named]]).astype(np.int64)
     for rows in (np.flatnonzero(before >= 0), spoken):
-        is_pair[found[rows][found[rows] >= 0]] = False
-    ends = found[evidence.scored.ids]
-    sure = evidence.bar + _SURE * (1 - evidence.bar)
-    inside = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0) & (1 - evidence.scored.doubt > sure)
-    is_pair[ends[inside, 0]] = False
-    waits = (found >= 0) & is_pair[np.maximum(found, 0)] if len(is_pair) else np.zeros(len(found), np.bool_)
-    if not waits.any():
+        waits[found[rows][found[rows] >= 0]] = False
+    alone = grouped & waits[np.maximum(found, 0)]
+    if not alone.any():
         return labels
     number, fate, confidence = np.array(found), np.array(labels.fate), np.array(labels.confidence)
-    number[waits], fate[waits], confidence[waits] = -1, Fate.ISOLATED, 0
+    number[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
     return Labels(number_by_first_appearance(number), fate, confidence)
 
 

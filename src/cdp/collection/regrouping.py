@@ -15,7 +15,7 @@ from cdp.collection.collection import GROUPS_KIND, Collection, Name, as_settings
 from cdp.collection.collection_folder import Parts, changing, numbered, switch_to
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.corrections import active_corrections, read_journal, to_constraints
-from cdp.collection.holding import Evidence, hold_identities, let_pairs_wait
+from cdp.collection.holding import Evidence, hold_identities, let_small_groups_wait
 from cdp.collection.judged_files import read_known, read_scored
 from cdp.collection.known_people import look_up_people
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
@@ -105,7 +105,7 @@ def write_groups(
     labels = _group_images(scored, known, settings, constraints)
     evidence = Evidence(images, constraints, settings.k, settings.bar, settings.max_size)
     if parts.growth_settings.keep_numbers and settings.is_trained:
-        labels = let_pairs_wait(before, labels, evidence)
+        labels = let_small_groups_wait(before, labels, evidence)
     called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
     preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
     free, next_identity = carry_numbers(before, labels.labels, parts.next_identity, preferred)
