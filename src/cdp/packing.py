@@ -56,7 +56,7 @@ def unpack(packed: Packed, *, copy: bool = False) -> Any:
     """The object again; without a copy its large arrays are read-only, and lie where the buffers lie."""
     views = [buffer.data for buffer in packed.buffers]
     return pickle.loads(
-        packed.content, buffers=[bytearray(view) if copy else view.toreadonly() for view in views]
+        packed.content.data, buffers=[bytearray(view) if copy else view.toreadonly() for view in views]
     )
 
 
