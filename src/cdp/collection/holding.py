@@ -22,7 +22,7 @@ from cdp.collection.numbering import Cells, count_cells, find_broken
 from cdp.consensus.constraints import Constraints, what_is_said
 from cdp.consensus.group_ties import as_probability, tie_groups, tie_to_group
 from cdp.types import ConsensusGraph, Fate, Labels
-from cdp.types.arrays import IntArray, LongArray
+from cdp.types.arrays import BoolArray, IntArray, LongArray
 from cdp.types.labels import number_by_first_appearance
 
 _ROUNDS = 4
@@ -68,19 +68,19 @@ def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, keep_
     return held
 
 
-def let_small_groups_wait(before: IntArray, labels: Labels, evidence: Evidence) -> Labels:
+def let_small_groups_wait(is_new: BoolArray, labels: Labels, evidence: Evidence) -> Labels:
     """The labels without new groups that are neither large enough nor sure; their images have no group.
 
-    A group is new if none of its images had an identity. It is large enough with two thirds of the images that half of all groups have at
+    What splits off an identity is new, too. A group is large enough with two thirds of the images that half of all groups have at
     least, three or more, and sure if its images' mean tie is 0.7 of the way from the bar to 1. Groups that somebody spoke of do not wait.
 
     Args:
-        before: int32 (n,), the identity of every image before; -1 = none, or new.
+        is_new: bool (n,), which images are in groups that would get new numbers.
         labels: groups that were made freely.
         evidence: what they were made from.
     """
     found, constraints = labels.labels, evidence.constraints
-    if not (before >= 0).any() or not labels.n_identities:
+    if not is_new.any():
         return labels
     grouped = found >= 0
     sizes = np.bincount(found[grouped], minlength=labels.n_identities)
@@ -89,10 +89,10 @@ def let_small_groups_wait(before: IntArray, labels: Labels, evidence: Evidence) 
     waits = (sizes < max(3.0, _LARGE * float(np.median(sizes)))) & (
         mean <= evidence.bar + _SURE * (1 - evidence.bar)
     )
-    spoken = np.concatenate([constraints.links.ravel(), [*constraints.named]]).astype(np.int64)
-    for rows in (np.flatnonzero(before >= 0), spoken):
-        waits[found[rows][found[rows] >= 0]] = False
-    alone = grouped & waits[np.maximum(found, 0)]
+    pairs = (constraints.links.ravel(), constraints.cannot.ravel())
+    spoken = np.concatenate([*pairs, [*constraints.named]]).astype(np.int64)
+    waits[found[spoken][found[spoken] >= 0]] = False
+    alone = grouped & is_new & waits[np.maximum(found, 0)]
     if not alone.any():
         return labels
     number, fate, confidence = np.array(found), np.array(labels.fate), np.array(labels.confidence)

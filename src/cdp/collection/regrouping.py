@@ -104,11 +104,20 @@ def write_groups(
 
     labels = _group_images(scored, known, settings, constraints)
     evidence = Evidence(images, constraints, settings.k, settings.bar, settings.max_size)
-    if parts.growth_settings.keep_numbers and settings.is_trained:
-        labels = let_small_groups_wait(before, labels, evidence)
-    called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
-    preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
-    free, next_identity = carry_numbers(before, labels.labels, parts.next_identity, preferred)
+
+    def give_numbers(labels: Labels) -> tuple[IntArray, int]:
+        called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
+        preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
+        return carry_numbers(before, labels.labels, parts.next_identity, preferred)
+
+    free, next_identity = give_numbers(labels)
+    if parts.growth_settings.keep_numbers and settings.is_trained and (before >= 0).any():
+        is_new = free >= parts.next_identity
+        if kind != "extended":
+            # What people take apart is a group at once, however small; what waits goes on waiting.
+            is_new &= ~np.isin(free, free[before >= 0])
+        labels = let_small_groups_wait(is_new, labels, evidence)
+        free, next_identity = give_numbers(labels)
     identity = hold_identities(before, free, evidence, parts.growth_settings.keep_numbers)
     labels = _with_held(labels, free, identity)
     changes = describe_changes(before, identity, images, settings.k, settings.bar, constraints)

@@ -53,28 +53,24 @@ def test_what_corrections_break_is_broken():
 
 
 def test_small_new_groups_wait_until_they_are_sure_or_larger():
-    before = np.array([0, 0, -1, -1, -1, -1, -1, -1, -1])
+    is_new = np.arange(9) > 1
     labels = Labels.from_array(np.array([0, 0, 1, 1, 2, 2, 3, 3, 3]))
     pairs = [(0, 1, 0.4), (2, 3, 0.78), (4, 5, 0.8), (6, 7, 0.4), (7, 8, 0.4)]
-    waiting = let_small_groups_wait(before, labels, evidence(9, pairs))
+    waiting = let_small_groups_wait(is_new, labels, evidence(9, pairs))
     assert waiting.labels.tolist() == [0, 0, -1, -1, 1, 1, 2, 2, 2], (
         "the bar is 0.3, 0.7 of the way to 1 is 0.79"
     )
     assert (waiting.fate[2:4] == Fate.ISOLATED).all()
     for said in (
         Constraints(9, must=np.array([[2, 3]])),
+        Constraints(9, cannot=np.array([[0, 3]])),
         Constraints(9, named={3: "Anna"}),
     ):
-        assert let_small_groups_wait(before, labels, evidence(9, pairs, said)) is labels
-    nobody = np.full(9, -1)
-    assert let_small_groups_wait(nobody, labels, evidence(9, pairs)) is labels, (
-        "there is no number to lose yet"
-    )
+        assert let_small_groups_wait(is_new, labels, evidence(9, pairs, said)) is labels
+    assert let_small_groups_wait(np.zeros(9, bool), labels, evidence(9, pairs)) is labels
     large = Labels.from_array(np.repeat(np.arange(4), [9, 9, 9, 5]))
-    old = np.where(np.arange(32) < 27, 0, -1)
-    assert (let_small_groups_wait(old, large, evidence(32)).labels[27:] < 0).all(), (
-        "six are two thirds of nine"
-    )
+    waiting = let_small_groups_wait(np.arange(32) > 26, large, evidence(32))
+    assert (waiting.labels[27:] < 0).all(), "six are two thirds of nine"
 
 
 @given(
