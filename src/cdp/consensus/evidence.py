@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.consensus.pair_features import neighbor_distribution
-from cdp.graph.exact import similarities
+from cdp.graph.exact import in_reading_order, similarities
 from cdp.graph.neighbor_lists import sort_rows
 from cdp.input_blocks import EVIDENCE
 from cdp.kernels import kernel
@@ -37,7 +37,8 @@ BLOCKS = {
 }
 TOGETHER = "all models"
 _NTH = 9
-_ROWS_PER_BLOCK = 1024
+# Enough for neighbors to be read nearly one after the other.
+_ROWS_PER_BLOCK = 4096
 
 
 def search_together(
@@ -75,7 +76,7 @@ def search_together(
         similarity = scratch.full((n_images, k), -np.inf, np.float32)
     else:
         neighbors, similarity = scratch.copy(before.neighbors), scratch.copy(before.similarity)
-    wanted = np.arange(n_images) if changed is None else changed
+    wanted = np.arange(n_images, dtype=np.int32) if changed is None else changed.astype(np.int32)
     cut = [wanted[start:stop] for start, stop in spans(len(wanted), _ROWS_PER_BLOCK)]
     blocks = ((rows, np.concatenate([graph.neighbors[rows] for graph in graphs], axis=1)) for rows in cut)
     done = 0
@@ -90,7 +91,7 @@ def search_together(
 
 
 def _search_block(
-    shared: tuple[tuple[Embeddings, ...], int], block: tuple[LongArray, IntArray]
+    shared: tuple[tuple[Embeddings, ...], int], block: tuple[IntArray, IntArray]
 ) -> tuple[IntArray, FloatArray]:
     """The nearest of the images' neighbors, given by their rows and all lists side by side."""
     models, k = shared
@@ -99,9 +100,11 @@ def _search_block(
     width = ids.shape[1]
     ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
     present = np.flatnonzero(ids.ravel() >= 0)
-    ends = np.stack([rows[present // width], ids.ravel()[present]], axis=1)
+    ends, origin = in_reading_order(
+        np.stack([rows[present // width], ids.ravel()[present]], axis=1), models[0].n_images
+    )
     mean = np.full(ids.shape, -np.inf, np.float32)
-    mean.reshape(-1)[present] = _mean_similarity(models, ends)
+    mean.reshape(-1)[present[origin]] = _mean_similarity(models, ends)
     # The best k in any order first: sorting lists of hundreds would take longer than measuring them.
     best = np.argpartition(-mean, min(k, width - 1), axis=1)[:, :k]
     best.sort(axis=1)
@@ -110,7 +113,7 @@ def _search_block(
     return found, value
 
 
-def _mean_similarity(models: Sequence[Embeddings], ends: LongArray) -> FloatArray:
+def _mean_similarity(models: Sequence[Embeddings], ends: IntArray) -> FloatArray:
     total = np.zeros(len(ends), np.float32)
     for model in models:
         total += similarities(model, ends)
@@ -169,10 +172,11 @@ def extract_evidence(source: EvidenceSource, ids: IntArray) -> FloatArray:
     """The blocks of all models about the given pairs (m, 2), float32 (m, columns)."""
     width = sum(len(columns) for columns in BLOCKS.values())
     matrix = np.empty((len(ids), width * len(source.models)), np.float32)
+    ends, origin = in_reading_order(ids, len(source.models[0].mean))
     for number, model in enumerate(source.models):
         out = matrix[:, width * number : width * (number + 1)]
         if model.embeddings is not None:
-            out[:, 0] = similarities(model.embeddings, ids)
+            out[origin, 0] = similarities(model.embeddings, ends)
         else:
             np.mean(matrix[:, 0 : width * number : width], axis=1, out=out[:, 0])
         graph = model.graph

@@ -148,7 +148,8 @@ def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, ti
     best, ids = _lists(n_images)
     lists = Lists(best, ids, best[:, -1].copy())
     looking = SimpleNamespace(
-        product=lambda rows, columns, _: np.ascontiguousarray(table[np.ix_(rows, columns)])
+        product=lambda rows, columns, _: np.ascontiguousarray(table[np.ix_(rows, columns)]),
+        vectors=SimpleNamespace(dimensions=1),
     )
     for first, last in rounds:
         search_round = search_homes if first == 0 else search_visits
