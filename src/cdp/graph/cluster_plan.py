@@ -79,14 +79,30 @@ def choose_plan(
             continue
         centroids = find_centroids(vectors, n_clusters, seed=seed, threads=threads, scratch=scratch)
         counts = [count for count in counts if count <= len(centroids)]
-        if not counts or not _may_reach(embeddings, vectors, truth, centroids, counts[-1], recall, threads):
+        about = (embeddings, vectors, truth)
+        if not counts or (
+            choice != LAYOUTS[-1][1] and not _may_reach(*about, centroids, counts[-1], recall, threads)
+        ):
             continue
         centroids = refine_centroids(vectors, centroids, n_clusters, seed=seed, threads=threads)
-        for plan in _predict(embeddings, vectors, truth, centroids, counts, threads):
-            cost = _cost(vectors, size, plan.clusters, plan.passes, k)
-            if plan.recall >= recall and cost < limit:
-                limit, cheapest = cost, plan
+        before = cheapest
+        for is_finer in (False, True):
+            tried = _between(counts, cheapest) if is_finer else counts
+            for plan in _predict(*about, centroids, tried, threads):
+                cost = _cost(vectors, size, plan.clusters, plan.passes, k)
+                if plan.recall >= recall and cost < limit:
+                    limit, cheapest = cost, plan
+            if cheapest is before:
+                break
     return cheapest
+
+
+def _between(counts: Sequence[int], chosen: Plan | None) -> list[int]:
+    """Numbers of clusters between the one that was chosen and the next smaller one that was tried."""
+    if chosen is None:
+        return []
+    smaller = max((count for count in counts if count < chosen.clusters), default=chosen.clusters)
+    return list(range(smaller, chosen.clusters, max(1, (chosen.clusters - smaller) // 4)))[1:]
 
 
 def _may_reach(
