@@ -24,7 +24,7 @@ from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, FloatArray, IntArray, LongArray
 
 # Goes up when other neighbors are found than before, so that graphs that were kept are made anew.
 APPROXIMATE_VERSION = 4
@@ -322,13 +322,14 @@ def _look_into(looking: _Looking, clusters: list[_Cluster]) -> list[Hits]:
     n_entries = max(largest, _TILE_ENTRIES)
     memory = np.empty(n_entries + n_visitors * looking.vectors.dimensions, np.float32)
     found, values = np.empty((2, 2 * n_entries), np.int32), np.empty(2 * n_entries, np.float32)
-    hits = []
+    words, hits = np.zeros(_CHUNK // 8, np.uint64), []
+    working = (found, values, words, words.view(np.uint8))
     for cluster in clusters:
         for start, stop in spans(len(cluster.visitors), _per_tile(cluster)):
             visitors, bars = cluster.visitors[start:stop], cluster.visitor_bars[start:stop]
             # The images at home are the rows: products of few rows and many columns take less time than the reverse.
             tile = looking.product(cluster.gallery, visitors, memory)
-            n_hits = _find_hits(tile, cluster.gallery, cluster.gallery_bars, visitors, bars, found, values)
+            n_hits = _find_hits(tile, cluster.gallery, cluster.gallery_bars, visitors, bars, *working)
             hits.append((found[0, :n_hits].copy(), found[1, :n_hits].copy(), values[:n_hits].copy()))
     return hits
 
@@ -347,15 +348,15 @@ def _find_hits(
     column_bars: FloatArray,
     found: IntArray,
     values: FloatArray,
+    words: AnyArray,
+    is_hit: AnyArray,
 ) -> int:
     """Write down pairs of a tile that are good enough for the list of one of the two, and return how many they are.
 
-    `found` gets the image whose list it is and the other, `values` their similarity.
+    `found` gets the image whose list it is and the other, `values` their similarity; `is_hit` are the bytes of the `words`.
     """
     n_hits = 0
     width = len(columns)
-    words = np.zeros(_CHUNK // 8, np.uint64)
-    is_hit = words.view(np.uint8)
     for row in range(len(rows)):
         image = rows[row]
         bar = row_bars[row]

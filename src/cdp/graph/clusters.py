@@ -152,22 +152,9 @@ def _assign(shared: tuple[Vectors, Centroids, int], block: tuple[int, int] | Row
     return nearest
 
 
-@kernel
 def group(labels: IntArray, n_groups: int) -> tuple[IntArray, LongArray]:
     """Positions by label, ascending inside each, and where each label's begin (n_groups + 1); labels below 0 are left out."""
-    bounds = np.zeros(n_groups + 1, np.int64)
-    for label in labels:
-        if label >= 0:
-            bounds[label + 1] += 1
-    bounds = np.cumsum(bounds)
-    order = np.empty(bounds[n_groups], np.int32)
-    end = bounds.copy()
-    for position in range(len(labels)):
-        label = labels[position]
-        if label >= 0:
-            order[end[label]] = position
-            end[label] += 1
-    return order, bounds
+    return group_rows(labels[:, None], n_groups)
 
 
 def group_rows(labels: AnyArray, n_groups: int, scratch: Scratch | None = None) -> tuple[IntArray, LongArray]:

@@ -167,17 +167,21 @@ def insert_hits(
             bars[row] = best[row, last]
 
 
-@kernel
 def best_of_rows(tile: FloatArray, images: IntArray, keep: int) -> tuple[FloatArray, IntArray]:
     """Lists of the best entries of every row of a square tile, all images with themselves; ascending ids, so ties by id."""
-    n_images = len(images)
-    best = np.full((n_images, keep), -np.inf, np.float32)
-    ids = np.full((n_images, keep), -1, np.int32)
-    for row in range(n_images):
-        for column in range(n_images):
-            if column != row and tile[row, column] > best[row, keep - 1]:
-                insert(best[row], ids[row], tile[row, column], images[column])
+    best = np.full((len(images), keep), -np.inf, np.float32)
+    ids = np.full((len(images), keep), -1, np.int32)
+    _fill_best(tile, images, best, ids)
     return best, ids
+
+
+@kernel
+def _fill_best(tile: FloatArray, images: IntArray, best: FloatArray, ids: IntArray) -> None:
+    last = best.shape[1] - 1
+    for row in range(len(images)):
+        for column in range(len(images)):
+            if column != row and tile[row, column] > best[row, last]:
+                insert(best[row], ids[row], tile[row, column], images[column])
 
 
 @kernel

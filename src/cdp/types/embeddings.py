@@ -15,6 +15,8 @@ from cdp.errors import InputError, OutputExistsError, name_rows, rows_not_utf8
 from cdp.types.arrays import AnyArray, Artifact, DoubleArray, FloatArray, LongArray, read_only
 
 _BLOCK_BYTES = 4 * 2**20
+# So few stay in the processor's cache while they are measured.
+_MEASURED_BYTES = 2**20
 _SMALLEST_NORM = 1e-30
 
 
@@ -114,7 +116,7 @@ def _measured(source: AnyArray, scale: DoubleArray) -> Embeddings:
 
 def _inverse_lengths(source: AnyArray) -> DoubleArray:
     n_images, dimensions = source.shape
-    rows_per_block = max(1, _BLOCK_BYTES // (8 * dimensions))
+    rows_per_block = max(1, _MEASURED_BYTES // (8 * dimensions))
     lengths = np.empty(n_images)
     not_finite: list[int] = []
     for start in range(0, n_images, rows_per_block):
