@@ -40,7 +40,7 @@ TOGETHER = "all models"
 _MEASURED = ("exact", "approximate")
 _NTH = 9
 # Enough for neighbors to be read nearly one after the other.
-_ROWS_PER_BLOCK = 2048
+_ROWS_PER_BLOCK = 4096
 
 
 def search_together(
@@ -151,7 +151,7 @@ def _unite(
                 count += 1
             known[models[column], place[image]] = measured[row, column]
         starts[row + 1] = count
-    return starts, ends[:count].copy(), known[:, :count].copy()
+    return starts, ends[:count], known[:, :count]
 
 
 @kernel
