@@ -23,7 +23,7 @@ from cdp.graph.exact import in_reading_order, similarities
 from cdp.graph.neighbor_lists import insert_in_order
 from cdp.input_blocks import EVIDENCE
 from cdp.kernels import kernel
-from cdp.parallel import Workers, map_shared, spans
+from cdp.parallel import Workers, count_threads, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph, Views
@@ -39,8 +39,10 @@ TOGETHER = "all models"
 # Graphs whose similarities are what `similarities` gives.
 _MEASURED = ("exact", "approximate")
 _NTH = 9
-# Enough for neighbors to be read nearly one after the other.
-_ROWS_PER_BLOCK = 4096
+# Many rows at once, so that neighbors are read nearly one after the other; as few as there is room for.
+_MOST_ROWS = 4096
+_FEWEST_ROWS = 128
+_BYTES_PER_PAIR = 60
 
 
 def search_together(
@@ -79,7 +81,8 @@ def search_together(
     else:
         neighbors, similarity = scratch.copy(before.neighbors), scratch.copy(before.similarity)
     wanted = np.arange(n_images, dtype=np.int32) if changed is None else changed.astype(np.int32)
-    cut = [wanted[start:stop] for start, stop in spans(len(wanted), _ROWS_PER_BLOCK)]
+    rows_per_block = _rows_per_block(graphs, threads, scratch.room)
+    cut = [wanted[start:stop] for start, stop in spans(len(wanted), rows_per_block)]
     blocks = ((rows, *(_side_by_side(graphs, rows))) for rows in cut)
     model_of_column = np.repeat(np.arange(len(graphs), dtype=np.int32), [graph.k for graph in graphs])
     shared = (tuple(views), model_of_column, k)
@@ -89,6 +92,14 @@ def search_together(
         done += len(rows)
         progress("neighbors in all models", done, len(wanted))
     return KnnGraph(scratch.done(neighbors), scratch.done(similarity), graphs[0].method)
+
+
+def _rows_per_block(graphs: Sequence[KnnGraph], threads: Workers, room: int | None) -> int:
+    """How many rows are searched at once; what is found for each does not depend on it."""
+    if room is None:
+        return _MOST_ROWS
+    per_row = sum(graph.k for graph in graphs) * (_BYTES_PER_PAIR + 4 * len(graphs))
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, room // (count_threads(threads) * per_row)))
 
 
 def _side_by_side(graphs: Sequence[KnnGraph], rows: IntArray) -> tuple[IntArray, FloatArray]:
