@@ -17,40 +17,46 @@ import numpy.typing as npt
 from cdp.errors import InputError
 
 _ENDS = 4096
+# An array beside the rest costs some tens of microseconds, one among it a copy.
+_SMALL = 1 << 16
 
 
 @dataclass(frozen=True)
 class Packed:
-    """An object as bytes, and the buffers of its arrays.
+    """An object as bytes, and the buffers of its large arrays.
 
     The bytes are a pickle that this program wrote and only its own workers read; files of users never are.
     """
 
-    content: bytes
+    content: npt.NDArray[np.uint8]
     buffers: list[npt.NDArray[np.uint8]]
 
     @property
     def n_bytes(self) -> int:
         """Its size."""
-        return len(self.content) + sum(buffer.nbytes for buffer in self.buffers)
+        return self.content.nbytes + sum(buffer.nbytes for buffer in self.buffers)
 
 
 def pack(value: Any) -> Packed:
     """An object to send; of arrays that are files mapped for reading, only the file's name is sent."""
     content, buffers = io.BytesIO(), []
 
-    def keep(buffer: pickle.PickleBuffer) -> None:
-        buffers.append(np.frombuffer(buffer.raw(), np.uint8))
+    def stays(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _SMALL:
+            return True
+        buffers.append(np.frombuffer(raw, np.uint8))
+        return False
 
-    _Packer(content, protocol=5, buffer_callback=keep).dump(value)
-    return Packed(content.getvalue(), buffers)
+    _Packer(content, protocol=5, buffer_callback=stays).dump(value)
+    return Packed(np.frombuffer(content.getbuffer(), np.uint8), buffers)
 
 
 def unpack(packed: Packed, *, copy: bool = False) -> Any:
-    """The object again; without a copy its arrays are read-only, and lie where the buffers lie."""
+    """The object again; without a copy its large arrays are read-only, and lie where the buffers lie."""
     views = [buffer.data for buffer in packed.buffers]
     return pickle.loads(
-        packed.content, buffers=[bytearray(view) if copy else view.toreadonly() for view in views]
+        packed.content.data, buffers=[bytearray(view) if copy else view.toreadonly() for view in views]
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
@@ -92,7 +94,8 @@ class RayPool:
         try:
             if self.address == "local":
                 cores = count_threads(self.threads)
-                ray.init(address="local", num_cpus=cores, include_dashboard=False, **quiet)
+                with _only_errors():  # a warning that tokens are used, which is as it should be
+                    ray.init(address="local", num_cpus=cores, include_dashboard=False, **quiet)
             else:
                 ray.init(address=self.address, **quiet)
         except Exception as error:  # Ray raises whatever there is, plain Exception too
@@ -111,6 +114,17 @@ class RayPool:
         if not n_gpus:
             return {"num_cpus": 1}
         return {"num_gpus": 1, "num_cpus": max(1, int(there.get("CPU", 1)) // n_gpus)}
+
+
+@contextmanager
+def _only_errors() -> Iterator[None]:
+    logger = logging.getLogger("ray")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def run_blocks(

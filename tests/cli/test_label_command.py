@@ -297,7 +297,7 @@ def test_a_budget_that_is_too_small_is_said_in_one_sentence_and_nothing_is_left_
         patch.setenv("COLUMNS", "200")
         said = " ".join(cdp(*words.split(), "1MB").split())
         assert re.fullmatch(
-            r"Warning: memory_budget = 1MB is too little for \d+ images in 3 models: about 4\d MB will be needed\.",
+            r"Warning: memory_budget = 1MB is too little for \d+ images in 3 models: about 3\d MB will be needed\.",
             said,
         )
         assert cdp(*words.split(), "1GB", "--force") == ""

@@ -17,13 +17,16 @@ def file(tmp_path):
 
 
 def test_an_array_comes_back_as_it_was():
-    value = {"rows": np.arange(12).reshape(3, 4), "column": np.arange(12).reshape(3, 4)[:, 1], "text": "x"}
+    large, small = np.arange(30_000).reshape(3, 10_000), np.arange(12).reshape(3, 4)
+    value = {"large": large, "small": small, "column": small[:, 1], "text": "x"}
+    packed = pack(value)
+    assert [buffer.nbytes for buffer in packed.buffers] == [large.nbytes]
     for copy in (False, True):
-        again = unpack(pack(value), copy=copy)
-        np.testing.assert_array_equal(again["rows"], value["rows"])
-        np.testing.assert_array_equal(again["column"], value["column"])
+        again = unpack(packed, copy=copy)
+        for name in ("large", "small", "column"):
+            np.testing.assert_array_equal(again[name], value[name])
         assert again["text"] == "x"
-        assert again["rows"].flags.writeable is copy
+        assert again["large"].flags.writeable is copy
 
 
 @pytest.mark.parametrize("rows", [slice(None), slice(100, 300), slice(499, 500)])

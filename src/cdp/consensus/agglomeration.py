@@ -16,7 +16,6 @@ where `present` is the number of pairs between A and B that are in the graph.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cdp.consensus.constraints import Constraints, confirm, leave_out
+from cdp.consensus.link_heap import LinkHeap, heap_of, pop, put, take_out
 from cdp.consensus.propagation import measure_ties, number_groups
 from cdp.consensus.separation import Separation, may_unite, point_to_roots, separate, unite
 from cdp.consensus.sharded_components import Batch, group_batches
@@ -125,10 +125,9 @@ class _Settings:
 def _find_joins(settings: _Settings, batch: Batch) -> list[tuple[IntArray, IntArray]]:
     """For every bar, which groups are kept and which are gone in the joins that it allows after the one before."""
     graph = batch.graph
-    probability = np.maximum(1 - graph.doubt.astype(np.float64), 0)
     state = separate(graph.n_images, settings.constraints)
     gone, kept, ends = _agglomerate(
-        graph.ids, probability, state, settings.k, settings.bars, settings.max_size
+        graph.ids, graph.doubt, state, settings.k, settings.bars, settings.max_size
     )
     if batch.images is not None:
         gone, kept = batch.images[gone], batch.images[kept]
@@ -207,39 +206,44 @@ def _remove(table: IntArray, ends: IntArray, slot: int) -> None:
 
 
 class _Links(NamedTuple):
-    """What lies between groups: for every link its two groups, the sum and the number of its pairs' probabilities."""
+    """What lies between groups: for every link its two groups, the sum and the number of its pairs' probabilities.
+
+    There are as many as pairs, so each array is as small as can be.
+    """
 
     ends: IntArray  # the two groups; a group is named after one of its images
     total: DoubleArray
     present: IntArray  # 0 = the link is gone
-    queued: DoubleArray  # its mean when it was last put into the heap
+    mean: DoubleArray  # when it was last put into the heap
     table: IntArray  # hash table: two groups -> link
     first: LongArray  # the links of every group as a chain: entry 2 * link + side hangs in that of ends[link, side]
-    following: LongArray
+    following: AnyArray  # one more than the next entry; 0 = none
     n_links: LongArray
 
 
 @kernel
-def _link_images(ids: IntArray, probability: DoubleArray, n_images: int) -> _Links:
+def _link_images(ids: IntArray, doubt: AnyArray, n_images: int) -> _Links:
     """Every pair as a link of two images, each a group of its own."""
     n_pairs = len(ids)
     n_slots = 8
-    while n_slots < 2 * n_pairs:
+    while 2 * n_slots < 3 * n_pairs:
         n_slots *= 2
+    total = np.empty(n_pairs, np.float64)
     ends = ids.copy()
     table = np.full(n_slots, -1, np.int32)
     first = np.full(n_images, -1, np.int64)
-    following = np.full(2 * n_pairs, -1, np.int64)
+    following = np.zeros(2 * n_pairs, np.uint32)
     n_links = np.zeros(n_images, np.int64)
     for link in range(n_pairs):
+        total[link] = max(1.0 - np.float64(doubt[link]), 0.0)
         table[_look_up(table, ends, ends[link, 0], ends[link, 1])] = link
         for side in range(2):
             image = ends[link, side]
-            following[2 * link + side] = first[image]
+            following[2 * link + side] = first[image] + 1
             first[image] = 2 * link + side
             n_links[image] += 1
     present = np.ones(n_pairs, np.int32)
-    return _Links(ends, probability.copy(), present, probability.copy(), table, first, following, n_links)
+    return _Links(ends, total, present, total.copy(), table, first, following, n_links)
 
 
 @kernel
@@ -257,29 +261,38 @@ def _move_link(links: _Links, entry: int, gone: int, kept: int) -> int:
         return other
     links.ends[link, side] = kept
     links.table[slot] = link
-    links.following[entry] = links.first[kept]
+    links.following[entry] = links.first[kept] + 1
     links.first[kept] = entry
     links.n_links[kept] += 1
     return link
 
 
 @kernel
-def _heap_of(probability: DoubleArray, join_above: float) -> list[tuple[float, float, int]]:
-    """The pairs above the bar: minus their mean, minus their sum, and their number."""
-    heap = [(0.0, 0.0, 0)]
-    heap.clear()
-    # Not a list comprehension: with one, the compiler drops writes to arrays of the named tuple as dead code.
-    for link in range(len(probability)):
-        if probability[link] > join_above:
-            heap.append((-probability[link], -probability[link], link))  # noqa: PERF401
-    heapq.heapify(heap)
-    return heap
+def _hand_over(
+    links: _Links, heap: LinkHeap, size: IntArray, gone: int, kept: int, k: int, join_above: float
+) -> None:
+    """Give all links of the group that is gone to the one that is kept, with the means they then have."""
+    entry = links.first[gone]
+    while entry >= 0:
+        link = entry // 2
+        after = np.int64(links.following[entry]) - 1
+        if links.present[link] > 0:
+            moved = _move_link(links, entry, gone, kept)
+            third = links.ends[moved, 0] + links.ends[moved, 1] - kept
+            links.mean[moved] = _mean(links.total[moved], links.present[moved], size[kept], size[third], k)
+            if links.mean[moved] > join_above:
+                put(heap, moved)
+            else:
+                take_out(heap, moved)
+            if moved != link:
+                take_out(heap, link)
+        entry = after
 
 
 @kernel
 def _agglomerate(
     ids: IntArray,
-    probability: DoubleArray,
+    doubt: AnyArray,
     state: Separation,
     k: int,
     bars: DoubleArray,
@@ -288,30 +301,27 @@ def _agglomerate(
     """Which group is gone in every join and which is kept, each called after an image; and how many joins each falling bar allows.
 
     When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m)
-    times. A heap holds one valid entry per link; a mean that fell since, because a group grew, is put back when it
-    comes up.
+    times. A mean that fell since it was put into the heap, because a group grew, is put back when it comes up.
     """
-    links = _link_images(ids, probability, len(state.parent))
+    links = _link_images(ids, doubt, len(state.parent))
     size = np.ones(len(state.parent), np.int32)
     joined = np.empty((2, len(size)), np.int32)
     ends = np.zeros(len(bars), np.int64)
     n_joined, n_passed = 0, 0
     join_above = bars[-1]
-    heap = _heap_of(probability, join_above)
-    while len(heap) > 0:
-        best, _, link = heapq.heappop(heap)
-        while -best <= bars[n_passed]:  # never the last bar: nothing below it is in the heap
+    heap = heap_of(links.mean, links.total, join_above)
+    while heap.n_links[0] > 0:
+        link = pop(heap)
+        while links.mean[link] <= bars[n_passed]:  # never the last bar: nothing below it is in the heap
             ends[n_passed] = n_joined
             n_passed += 1
-        if links.present[link] == 0 or -best != links.queued[link]:
-            continue
         kept = links.ends[link, 0]
         gone = links.ends[link, 1]
         mean = _mean(links.total[link], links.present[link], size[kept], size[gone], k)
-        if mean < links.queued[link]:
-            links.queued[link] = mean
+        if mean < links.mean[link]:
+            links.mean[link] = mean
             if mean > join_above:
-                heapq.heappush(heap, (-mean, -links.total[link], link))
+                put(heap, link)
             continue
         if not may_unite(state, kept, gone, max_size):
             continue
@@ -324,17 +334,7 @@ def _agglomerate(
         joined[1, n_joined] = kept
         n_joined += 1
         size[kept] += size[gone]
-        entry = links.first[gone]
-        while entry >= 0:
-            after = links.following[entry]
-            if links.present[entry // 2] > 0:
-                moved = _move_link(links, entry, gone, kept)
-                third = links.ends[moved, 0] + links.ends[moved, 1] - kept
-                mean = _mean(links.total[moved], links.present[moved], size[kept], size[third], k)
-                links.queued[moved] = mean
-                if mean > join_above:
-                    heapq.heappush(heap, (-mean, -links.total[moved], moved))
-            entry = after
+        _hand_over(links, heap, size, gone, kept, k, join_above)
     ends[n_passed:] = n_joined
     return joined[0, :n_joined].copy(), joined[1, :n_joined].copy(), ends
 

@@ -28,7 +28,7 @@ from cdp.types.arrays import AnyArray, IntArray, LongArray
 Settings = TypeVar("Settings")
 Answer = TypeVar("Answer")
 
-BYTES_PER_PAIR = 160
+BYTES_PER_PAIR = 96
 """What grouping takes per pair at most, the pair and its doubt included (`python -m benchmarks grouping_memory`)."""
 _FEWEST_PAIRS = 4096
 _PAIRS_PER_SHARD = 2**20

@@ -22,7 +22,7 @@ from cdp.types.arrays import BoolArray
 
 _SAMPLE_ROWS = 256
 # In bytes; see `least_memory`.
-_FIXED = 36 * 10**6
+_FIXED = 24 * 10**6
 _PER_THREAD = 12 * 10**6
 _PER_IMAGE = 250
 _PER_IMAGE_AND_MODEL = 30
