@@ -29,8 +29,8 @@ _STEPS, _CLOSE = 80, 2e-8
 _FEWEST = 3.0
 """Pairs of one identity; of fewer nothing can be said."""
 
-_MOST = 0.6
-"""Of all pairs; a larger share is not what sticks out."""
+_MOST = 0.3
+"""Of all pairs, as if one person were on more than half of the photos; a larger share is not of one identity, but of one kind."""
 
 _NARROWEST = 0.3
 """Spread of pairs of one identity, in that of pairs of two."""

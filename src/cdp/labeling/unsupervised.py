@@ -66,17 +66,20 @@ def choose_bar(
     seed: int = 0,
     work: Workspace | None = None,
 ) -> UnsupervisedBar:
-    """The bar with the best F to be expected, and how far two halves of the models agree."""
+    """The bar with the best F to be expected, and how far two halves of the models agree.
+
+    Of very few images, and where no two distributions are found, it is the one on which the halves agree best.
+    """
     work = work or Workspace()
-    agreed = agree_on_bar(views, whole, settings, seed=seed, work=work) if views.n_images < FEW else None
     with work.step("bar"):
         counts = count_similarities(views, whole.background, seed, work.progress)
-    if agreed is not None:
+    estimated, chosen = _estimate(counts)
+    if views.n_images < FEW or (views.n_images < MANY and not estimated.f.any()):
+        agreed = agree_on_bar(views, whole, settings, seed=seed, work=work)
         return msgspec.structs.replace(agreed, share_above=counts.share_above(agreed.chosen))
     agreement = _agreement_of_halves(views, settings, seed, work)
-    estimated, chosen = _estimate(counts)
-    if views.n_images < MANY and agreement is not None and agreement < _CHANCE:
-        # A mixture always finds two distributions; where nobody is there twice, halves find others.
+    if agreement is not None and agreement < _CHANCE:
+        # Something always sticks out; where nobody is there twice, it is something else in every half.
         return UnsupervisedBar(
             chosen=_as_setting(counts.edges[-1]),
             share_above=0.0,
