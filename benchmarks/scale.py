@@ -6,6 +6,9 @@ again, and a size that was stopped goes on after its last finished graph, so the
 
     python -m benchmarks.scale 50000
     python -m benchmarks.scale 1000000 --folder /large/disk
+
+The recall asked for is that of all neighbors; with `--recall-of same_identity`, as `cdp label` asks where identities are known, sizes are
+kept in docs/results/scale_same_identity.json.
 """
 
 from __future__ import annotations
@@ -33,47 +36,52 @@ from cdp.labeling.workspace import Workspace
 from cdp.progress import Progress
 
 SIZES = (50_000, 100_000, 200_000, 500_000, 1_000_000)
-RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "scale.json"
+_FOLDER = Path(__file__).resolve().parents[1] / "docs" / "results"
+RESULTS = {"all": _FOLDER / "scale.json", "same_identity": _FOLDER / "scale_same_identity.json"}
 RECALL = 0.95
+MEMORY = "2GB"
 _LOOK_EVERY = 0.1
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
-    """All sizes that are not measured yet; the large ones take hours, so `make bench` stops at 50,000 where none are kept."""
-    kept = _read()
+    """The curve as it was measured; where nothing is kept, its first point: the large ones take long."""
+    kept = _read("all")
     if quick:
-        kept = {"3000": measure_size(3000, Path(tempfile.gettempdir()), 0.95)}
+        kept = {"3000": measure_size(3000, Path(tempfile.gettempdir()), RECALL, "all")}
     elif not kept:
-        add_size(SIZES[0], Path(tempfile.gettempdir()), RECALL)
-        kept = _read()
+        add_size(SIZES[0], Path(tempfile.gettempdir()), RECALL, "all")
+        kept = _read("all")
     show(kept)
     return {"sizes": kept, "exponents": exponents(kept)}
 
 
-def add_size(n_images: int, folder: Path, recall: float) -> None:
+def add_size(n_images: int, folder: Path, recall: float, recall_of: str, memory: str = MEMORY) -> None:
     """Measure one size and keep it with the others."""
-    figures = measure_size(n_images, folder, recall)
-    kept = {**_read(), str(n_images): figures}
+    figures = measure_size(n_images, folder, recall, recall_of, memory)
+    kept = {**_read(recall_of), str(n_images): figures}
     ordered = {size: kept[size] for size in sorted(kept, key=int)}
-    RESULTS.write_text(json.dumps(ordered, indent=2) + "\n")
+    RESULTS[recall_of].write_text(json.dumps(ordered, indent=2) + "\n")
 
 
-def measure_size(n_images: int, folder: Path, recall: float) -> dict[str, Any]:
+def measure_size(
+    n_images: int, folder: Path, recall: float, recall_of: str, memory: str = MEMORY
+) -> dict[str, Any]:
     """One size in a process of its own."""
     started = time.strftime("%Y-%m-%d")
     scratch = folder / f"cdp-scale-{n_images}"
     if not (scratch / "complete").exists():
         write_made_up_views(scratch, n_images)
         (scratch / "complete").touch()
-    figures = in_own_process("benchmarks.scale", folder=str(scratch), recall=recall)
+    asked = {"recall": recall, "recall_of": recall_of, "memory": memory}
+    figures = in_own_process("benchmarks.scale", folder=str(scratch), **asked)
     shutil.rmtree(scratch)
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
-    return {"commit": commit, "date": started, "recall_asked": recall, **figures}
+    return {"commit": commit, "date": started, "asked": asked, **figures}
 
 
-def child(folder: str, recall: float) -> dict[str, Any]:
+def child(folder: str, recall: float, recall_of: str, memory: str) -> dict[str, Any]:
     """`cdp label` with its preset `best`, step by step."""
     from cdp.consensus.settings import ConsensusSettings
     from cdp.data.views import read_views
@@ -87,15 +95,15 @@ def child(folder: str, recall: float) -> dict[str, Any]:
     # Graphs that a run which was stopped had finished are not made again; their time is then not in the figures.
     cache = Cache(Path(folder) / "cache")
     is_resumed = Path(folder, "cache").exists()
-    work = MeteredWorkspace(Engine(), cache, log_steps())
+    work = MeteredWorkspace(Engine(memory_budget=memory), cache, log_steps())
     warned: list[str] = []
     with watching(work.meter), gathering_warnings(warned):
         begun = time.process_time()
-        settings = ConsensusSettings.of(recall=recall)
+        settings = ConsensusSettings.of(recall=recall, recall_of=recall_of)
         labeling = label(unlabeled, settings, labeled=[labeled], workspace=work)
         labeled_after = time.process_time() - begun
         with work.step("figures and output"):
-            results = measure_labeling(labeling, unlabeled)
+            results = measure_labeling(labeling, unlabeled, scratch=work.scratch)
             write_labeling(Path(folder) / "labels", labeling, results)
     shutil.rmtree(Path(folder) / "labels")
     truth = results.labels
@@ -236,8 +244,9 @@ def show(kept: dict[str, Any]) -> None:
     print("grows with this power of the number of images:", exponents(kept))
 
 
-def _read() -> dict[str, Any]:
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+def _read(recall_of: str) -> dict[str, Any]:
+    file = RESULTS[recall_of]
+    return json.loads(file.read_text()) if file.exists() else {}
 
 
 def main() -> None:
@@ -245,11 +254,13 @@ def main() -> None:
     parser.add_argument("n_images", type=int, nargs="+", help="sizes to measure")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="for embeddings")
     parser.add_argument("--recall", type=float, default=RECALL)
+    parser.add_argument("--memory-budget", default=MEMORY)
+    parser.add_argument("--recall-of", choices=RESULTS, default="all")
     given = parser.parse_args()
     for n_images in given.n_images:
-        if str(n_images) not in _read():
-            add_size(n_images, given.folder, given.recall)
-    show(_read())
+        if str(n_images) not in _read(given.recall_of):
+            add_size(n_images, given.folder, given.recall, given.recall_of, given.memory_budget)
+    show(_read(given.recall_of))
 
 
 if __name__ == "__main__":

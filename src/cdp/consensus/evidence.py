@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.consensus.pair_features import neighbor_distribution
-from cdp.graph.exact import similarities
-from cdp.graph.neighbor_lists import sort_rows
+from cdp.graph.exact import in_reading_order, similarities
+from cdp.graph.neighbor_lists import insert_in_order
 from cdp.input_blocks import EVIDENCE
 from cdp.kernels import kernel
-from cdp.parallel import Workers, map_shared, spans
+from cdp.parallel import Workers, count_threads, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph, Views
@@ -36,8 +36,13 @@ BLOCKS = {
     "density": ("neighborhood mean", "neighborhood spread"),
 }
 TOGETHER = "all models"
+# Graphs whose similarities are what `similarities` gives.
+_MEASURED = ("exact", "approximate")
 _NTH = 9
-_ROWS_PER_BLOCK = 1024
+# Many rows at once, so that neighbors are read nearly one after the other; as few as there is room for.
+_MOST_ROWS = 4096
+_FEWEST_ROWS = 128
+_BYTES_PER_PAIR = 60
 
 
 def search_together(
@@ -75,46 +80,98 @@ def search_together(
         similarity = scratch.full((n_images, k), -np.inf, np.float32)
     else:
         neighbors, similarity = scratch.copy(before.neighbors), scratch.copy(before.similarity)
-    wanted = np.arange(n_images) if changed is None else changed
-    cut = [wanted[start:stop] for start, stop in spans(len(wanted), _ROWS_PER_BLOCK)]
-    blocks = ((rows, np.concatenate([graph.neighbors[rows] for graph in graphs], axis=1)) for rows in cut)
+    wanted = np.arange(n_images, dtype=np.int32) if changed is None else changed.astype(np.int32)
+    rows_per_block = _rows_per_block(graphs, threads, scratch.room)
+    cut = [wanted[start:stop] for start, stop in spans(len(wanted), rows_per_block)]
+    blocks = ((rows, *(_side_by_side(graphs, rows))) for rows in cut)
+    model_of_column = np.repeat(np.arange(len(graphs), dtype=np.int32), [graph.k for graph in graphs])
+    shared = (tuple(views), model_of_column, k)
     done = 0
-    for rows, (ids, mean) in zip(
-        cut, map_shared(_search_block, (tuple(views), k), blocks, threads), strict=True
-    ):
-        neighbors[rows, : ids.shape[1]] = ids
-        similarity[rows, : ids.shape[1]] = mean
+    for rows, (ids, mean) in zip(cut, map_shared(_search_block, shared, blocks, threads), strict=True):
+        neighbors[rows], similarity[rows] = ids, mean
         done += len(rows)
         progress("neighbors in all models", done, len(wanted))
     return KnnGraph(scratch.done(neighbors), scratch.done(similarity), graphs[0].method)
 
 
+def _rows_per_block(graphs: Sequence[KnnGraph], threads: Workers, room: int | None) -> int:
+    """How many rows are searched at once; what is found for each does not depend on it."""
+    if room is None:
+        return _MOST_ROWS
+    per_row = sum(graph.k for graph in graphs) * (_BYTES_PER_PAIR + 4 * len(graphs))
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, room // (count_threads(threads) * per_row)))
+
+
+def _side_by_side(graphs: Sequence[KnnGraph], rows: IntArray) -> tuple[IntArray, FloatArray]:
+    """The lists of some images in all graphs, and their similarities; NaN where these were not measured by this package."""
+    lists = np.concatenate([graph.neighbors[rows] for graph in graphs], axis=1)
+    unknown = np.float32(np.nan)
+    measured = [
+        graph.similarity[rows] if graph.method in _MEASURED else np.full((len(rows), graph.k), unknown)
+        for graph in graphs
+    ]
+    return lists, np.concatenate(measured, axis=1)
+
+
 def _search_block(
-    shared: tuple[tuple[Embeddings, ...], int], block: tuple[LongArray, IntArray]
+    shared: tuple[tuple[Embeddings, ...], IntArray, int], block: tuple[IntArray, IntArray, FloatArray]
 ) -> tuple[IntArray, FloatArray]:
     """The nearest of the images' neighbors, given by their rows and all lists side by side."""
-    models, k = shared
-    rows, lists = block
-    ids = np.sort(lists, axis=1)
-    width = ids.shape[1]
-    ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
-    present = np.flatnonzero(ids.ravel() >= 0)
-    ends = np.stack([rows[present // width], ids.ravel()[present]], axis=1)
-    mean = np.full(ids.shape, -np.inf, np.float32)
-    mean.reshape(-1)[present] = _mean_similarity(models, ends)
-    # The best k in any order first: sorting lists of hundreds would take longer than measuring them.
-    best = np.argpartition(-mean, min(k, width - 1), axis=1)[:, :k]
-    best.sort(axis=1)
-    found, value = np.take_along_axis(ids, best, axis=1), np.take_along_axis(mean, best, axis=1)
-    sort_rows(value, found)
-    return found, value
-
-
-def _mean_similarity(models: Sequence[Embeddings], ends: LongArray) -> FloatArray:
+    models, model_of_column, k = shared
+    rows, lists, measured = block
+    starts, ends, known = _unite(rows, lists, measured, model_of_column, len(models), models[0].n_images)
+    ends, origin = in_reading_order(ends, models[0].n_images)
     total = np.zeros(len(ends), np.float32)
-    for model in models:
-        total += similarities(model, ends)
-    return total / np.float32(len(models))
+    for model, similarity in zip(models, known, strict=True):
+        values = similarity[origin]
+        missing = np.flatnonzero(np.isnan(values))
+        values[missing] = similarities(model, ends[missing])
+        total += values
+    total /= np.float32(len(models))
+    best, ids = np.full((len(rows), k), -np.inf, np.float32), np.full((len(rows), k), -1, np.int32)
+    images, mean = np.empty(len(ends), np.int32), np.empty(len(ends), np.float32)
+    images[origin], mean[origin] = ends[:, 1], total
+    _keep_best(starts, images, mean, best, ids)
+    return ids, best
+
+
+@kernel
+def _unite(
+    rows: IntArray, lists: IntArray, measured: FloatArray, models: IntArray, n_models: int, n_images: int
+) -> tuple[LongArray, IntArray, FloatArray]:
+    """Every row and each image of its lists once.
+
+    Returns:
+        int64 (rows + 1,), where the pairs of every row begin;
+        int32 (m, 2), the pairs;
+        float32 (n_models, m), what is known of their similarities, else NaN.
+    """
+    starts = np.zeros(len(rows) + 1, np.int64)
+    ends = np.empty((lists.size, 2), np.int32)
+    known = np.full((n_models, lists.size), np.float32(np.nan))
+    place = np.full(n_images, -1, np.int32)
+    count = 0
+    for row in range(len(rows)):
+        for column in range(lists.shape[1]):
+            image = lists[row, column]
+            if image < 0:
+                continue
+            if place[image] < starts[row]:
+                place[image] = count
+                ends[count, 0], ends[count, 1] = rows[row], image
+                count += 1
+            known[models[column], place[image]] = measured[row, column]
+        starts[row + 1] = count
+    return starts, ends[:count], known[:, :count]
+
+
+@kernel
+def _keep_best(
+    starts: LongArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray
+) -> None:
+    for row in range(len(best)):
+        for pair in range(starts[row], starts[row + 1]):
+            insert_in_order(best[row], ids[row], values[pair], images[pair])
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,10 +226,11 @@ def extract_evidence(source: EvidenceSource, ids: IntArray) -> FloatArray:
     """The blocks of all models about the given pairs (m, 2), float32 (m, columns)."""
     width = sum(len(columns) for columns in BLOCKS.values())
     matrix = np.empty((len(ids), width * len(source.models)), np.float32)
+    ends, origin = in_reading_order(ids, len(source.models[0].mean))
     for number, model in enumerate(source.models):
         out = matrix[:, width * number : width * (number + 1)]
         if model.embeddings is not None:
-            out[:, 0] = similarities(model.embeddings, ids)
+            out[origin, 0] = similarities(model.embeddings, ends)
         else:
             np.mean(matrix[:, 0 : width * number : width], axis=1, out=out[:, 0])
         graph = model.graph

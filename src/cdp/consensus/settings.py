@@ -35,6 +35,10 @@ class SearchSettings:
         above=0,
         high=1,
     )
+    recall_of: Literal["same_identity", "all"] = setting(
+        "same_identity",
+        "Which true neighbors recall is a share of: those of the same identity where identities are known, or all in any case.",
+    )
 
 
 @dataclass(frozen=True)

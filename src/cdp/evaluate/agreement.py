@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
+from cdp.consensus.pairs import candidate_pairs
 from cdp.errors import InputError
-from cdp.parallel import spans
+from cdp.kernels import kernel
+from cdp.scratch import Scratch
 from cdp.types import KnnGraph
-from cdp.types.arrays import BoolArray, DoubleArray, IntArray, LongArray
-
-_BYTES_PER_BLOCK = 32 * 2**20
+from cdp.types.arrays import DoubleArray, IntArray
 
 
-def agreement(graphs: Sequence[KnnGraph]) -> DoubleArray:
+def agreement(graphs: Sequence[KnnGraph], scratch: Scratch | None = None) -> DoubleArray:
     """The share of the row graph's edges that are also edges of the column's graph.
 
     An edge is an unordered pair, in a graph if either image is among the other's neighbors, as for candidate pairs.
@@ -22,6 +23,7 @@ def agreement(graphs: Sequence[KnnGraph]) -> DoubleArray:
 
     Args:
         graphs: graphs over the same images, base first.
+        scratch: where their edges lie.
 
     Returns:
         float64 (N+1, N+1); 0 in the row of a graph without edges.
@@ -32,30 +34,23 @@ def agreement(graphs: Sequence[KnnGraph]) -> DoubleArray:
             f"agreement: the graphs have {', '.join(f'{size:,}' for size in sorted(sizes)) or 'no'} images; "
             "give graphs over the same images."
         )
-    shared = np.zeros((len(graphs), len(graphs)), np.int64)
-    widest = max(graph.k for graph in graphs)
-    # Each edge is looked up among the neighbors of both ends: k x k ids per image, and a flag for each.
-    rows = max(1, _BYTES_PER_BLOCK // (10 * widest * widest))
-    for start, stop in spans(sizes.pop(), rows):
-        for row, graph in enumerate(graphs):
-            first, second = _edges_from(graph.neighbors, start, stop)
-            for column, other in enumerate(graphs):
-                shared[row, column] += np.count_nonzero(_are_edges(other.neighbors, first, second))
+    pairs = [candidate_pairs(graph, scratch).ids for graph in graphs]
+    shared = np.diag([len(ids) for ids in pairs])
+    for row, column in combinations(range(len(graphs)), 2):
+        shared[row, column] = shared[column, row] = _count_common(pairs[row], pairs[column])
     total = np.diagonal(shared)
-    return shared / np.maximum(total, 1)[:, None]
-
-
-def _edges_from(neighbors: IntArray, start: int, stop: int) -> tuple[LongArray, LongArray]:
-    """The edges that images start..stop point along; one that is pointed along both ways, from its smaller id only."""
-    first = np.repeat(np.arange(start, stop), neighbors.shape[1])
-    second = neighbors[start:stop].ravel().astype(np.int64)
-    present = second >= 0
-    first, second = first[present], second[present]
-    once = (first < second) | ~(neighbors[second] == first[:, None]).any(axis=1)
-    return first[once], second[once]
-
-
-def _are_edges(neighbors: IntArray, first: LongArray, second: LongArray) -> BoolArray:
-    found: BoolArray = (neighbors[first] == second[:, None]).any(axis=1)
-    found |= (neighbors[second] == first[:, None]).any(axis=1)
+    found: DoubleArray = shared / np.maximum(total, 1)[:, None]
     return found
+
+
+@kernel
+def _count_common(ids: IntArray, others: IntArray) -> int:
+    """How many pairs are in both of two sorted lists."""
+    row, column, n_common = 0, 0, 0
+    while row < len(ids) and column < len(others):
+        one = (np.int64(ids[row, 0]) << 32) + ids[row, 1]
+        other = (np.int64(others[column, 0]) << 32) + others[column, 1]
+        n_common += one == other
+        row += one <= other
+        column += other <= one
+    return n_common

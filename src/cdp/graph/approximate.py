@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -24,12 +24,15 @@ from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, FloatArray, IntArray, LongArray
 
 # Goes up when other neighbors are found than before, so that graphs that were kept are made anew.
-APPROXIMATE_VERSION = 3
+APPROXIMATE_VERSION = 4
 # A tile stays in the processor's cache while it is looked through.
 _TILE_ENTRIES = 2**17
+_CHUNK = 64
+# Clusters that are looked into with the same memory.
+_BATCH = 8
 # Nearest clusters first: lists are then nearly right, and few images of the others are better. No round has more clusters
 # than the last step, so that the list of who looks into which stays small.
 _ROUNDS = (1, 4, 16, 48)
@@ -41,7 +44,7 @@ _RENUMBERED_ROWS = 8192
 _FEWEST_COUNTED = 200
 
 Product: TypeAlias = Callable[[IntArray, IntArray, FloatArray | None], FloatArray]
-"""From the ids of two sets of images to the table of their similarities; the memory given, if any, may become the table's."""
+"""From the ids of two sets of images to the table of their similarities, in memory that is given for it and for vectors, if any."""
 Hits: TypeAlias = tuple[IntArray, IntArray, FloatArray]
 """Images, for each another that may belong into its list, and their similarity."""
 
@@ -303,73 +306,104 @@ def search_visits(
     Yields the share of clusters that are done.
     """
     n_clusters, each = clusters
-    for done, found in enumerate(map_shared(_look_into, looking, each, threads), 1):
+    batches = iter(lambda: list(islice(each, _BATCH)), [])
+    for done, found in enumerate(map_shared(_look_into, looking, batches, threads), 1):
         for hits in found:
             insert_hits(*hits, lists.best, lists.ids, lists.bars)
-        yield done / n_clusters
+        yield min(1.0, done * _BATCH / n_clusters)
 
 
-def _look_into(looking: _Looking, cluster: _Cluster) -> list[Hits]:
-    """What may belong into the lists of a cluster's images and its visitors."""
-    if len(cluster.gallery) == 0:
-        return []
-    rows_per_tile = max(1, _TILE_ENTRIES // len(cluster.gallery))
-    memory = np.empty((min(rows_per_tile, len(cluster.visitors)), len(cluster.gallery)), np.float32)
-    return [
-        _find_hits(
-            looking.product(cluster.visitors[start:stop], cluster.gallery, memory[: stop - start]),
-            cluster.visitors[start:stop],
-            cluster.visitor_bars[start:stop],
-            cluster.gallery,
-            cluster.gallery_bars,
-        )
-        for start, stop in spans(len(cluster.visitors), rows_per_tile)
-    ]
+def _look_into(looking: _Looking, clusters: list[_Cluster]) -> list[Hits]:
+    """What may belong into the lists of some clusters' images and their visitors."""
+    clusters = [cluster for cluster in clusters if len(cluster.gallery) and len(cluster.visitors)]
+    largest = max((len(cluster.gallery) for cluster in clusters), default=0)
+    n_visitors = max((_per_tile(cluster) for cluster in clusters), default=0)
+    # Once for all tiles: memory that is new each time takes longer to get than to fill.
+    n_entries = max(largest, _TILE_ENTRIES)
+    memory = np.empty(n_entries + n_visitors * looking.vectors.dimensions, np.float32)
+    found, values = np.empty((2, 2 * n_entries), np.int32), np.empty(2 * n_entries, np.float32)
+    words, hits = np.zeros(_CHUNK // 8, np.uint64), []
+    working = (found, values, words, words.view(np.uint8))
+    for cluster in clusters:
+        for start, stop in spans(len(cluster.visitors), _per_tile(cluster)):
+            visitors, bars = cluster.visitors[start:stop], cluster.visitor_bars[start:stop]
+            # The images at home are the rows: products of few rows and many columns take less time than the reverse.
+            tile = looking.product(cluster.gallery, visitors, memory)
+            n_hits = _find_hits(tile, cluster.gallery, cluster.gallery_bars, visitors, bars, *working)
+            hits.append((found[0, :n_hits].copy(), found[1, :n_hits].copy(), values[:n_hits].copy()))
+    return hits
+
+
+def _per_tile(cluster: _Cluster) -> int:
+    """How many visitors a tile has."""
+    return min(len(cluster.visitors), max(1, _TILE_ENTRIES // len(cluster.gallery)))
 
 
 @kernel
 def _find_hits(
-    tile: FloatArray, queries: IntArray, query_bars: FloatArray, gallery: IntArray, bars: FloatArray
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """Pairs of a tile that are good enough for the list of one of the two."""
-    width = len(gallery)
-    rows = np.empty(2 * tile.size, np.int32)
-    images = np.empty(2 * tile.size, np.int32)
-    values = np.empty(2 * tile.size, np.float32)
+    tile: FloatArray,
+    rows: IntArray,
+    row_bars: FloatArray,
+    columns: IntArray,
+    column_bars: FloatArray,
+    found: IntArray,
+    values: FloatArray,
+    words: AnyArray,
+    is_hit: AnyArray,
+) -> int:
+    """Write down pairs of a tile that are good enough for the list of one of the two, and return how many they are.
+
+    `found` gets the image whose list it is and the other, `values` their similarity; `is_hit` are the bytes of the `words`.
+    """
     n_hits = 0
-    words = np.zeros((width + 7) // 8, np.uint64)
-    is_hit = words.view(np.uint8)
-    for query in range(len(queries)):
-        image = queries[query]
-        bar = query_bars[query]
-        line = tile[query]
-        # Loops without branches, so that the processor compares many at a time; mostly no image of a row is good enough. What
-        # is found is cast to 32 bits each time, because the compiler would make 64 of them, of which half as many fit.
-        hits = np.int32(0)
-        for column in range(width):
-            good = np.int32(np.int32(line[column] >= bar) | np.int32(line[column] >= bars[column]))
-            hits = np.int32(hits | good)
-        if hits == 0:
-            continue
-        for column in range(width):
-            is_hit[column] = np.uint8(line[column] >= bar) | np.uint8(line[column] >= bars[column])
-        for word in range(len(words)):
-            if words[word] == 0:
-                continue
-            for column in range(8 * word, min(8 * word + 8, width)):
-                value = line[column]
-                if value >= bar:
-                    rows[n_hits], images[n_hits], values[n_hits] = image, gallery[column], value
-                    n_hits += 1
-                if value >= bars[column]:
-                    rows[n_hits], images[n_hits], values[n_hits] = gallery[column], image, value
-                    n_hits += 1
-    # Copies: a view of the few that were found would keep the memory of all that might have been.
-    return rows[:n_hits].copy(), images[:n_hits].copy(), values[:n_hits].copy()
+    width = len(columns)
+    for row in range(len(rows)):
+        image = rows[row]
+        bar = row_bars[row]
+        line = tile[row]
+        for start in range(0, width, _CHUNK):
+            if start + _CHUNK <= width:
+                # A loop without branches, so that the processor compares many at a time; mostly none is good enough. What is
+                # found is cast to 32 bits each time, because the compiler would make 64 of them, of which half as many fit.
+                hits = np.int32(0)
+                some = line[start : start + _CHUNK]
+                bars = column_bars[start : start + _CHUNK]
+                for column in range(_CHUNK):
+                    good = np.int32(np.int32(some[column] >= bar) | np.int32(some[column] >= bars[column]))
+                    hits = np.int32(hits | good)
+                if hits == 0:
+                    continue
+            stop = min(start + _CHUNK, width)
+            for column in range(start, stop):
+                is_hit[column - start] = np.uint8(line[column] >= bar) | np.uint8(
+                    line[column] >= column_bars[column]
+                )
+            for word in range(len(words)):
+                if words[word] == 0:
+                    continue
+                for column in range(start + 8 * word, min(start + 8 * word + 8, stop)):
+                    value = line[column]
+                    if value >= bar:
+                        found[0, n_hits], found[1, n_hits], values[n_hits] = image, columns[column], value
+                        n_hits += 1
+                    if value >= column_bars[column]:
+                        found[0, n_hits], found[1, n_hits], values[n_hits] = columns[column], image, value
+                        n_hits += 1
+    return n_hits
 
 
-def _multiply(
-    vectors: Vectors, queries: IntArray, gallery: IntArray, memory: FloatArray | None
-) -> FloatArray:
-    tile: FloatArray = np.matmul(vectors.take(queries), vectors.take(gallery).T, out=memory)
-    return tile
+def _multiply(vectors: Vectors, rows: IntArray, columns: IntArray, memory: FloatArray | None) -> FloatArray:
+    if memory is None:
+        return _vectors_of(vectors, rows) @ _vectors_of(vectors, columns).T
+    n_entries = len(rows) * len(columns)
+    tile = memory[:n_entries].reshape(len(rows), len(columns))
+    gathered = memory[n_entries : n_entries + len(columns) * vectors.dimensions]
+    others = vectors.take(columns, gathered.reshape(len(columns), -1))
+    return np.matmul(_vectors_of(vectors, rows), others.T, out=tile)
+
+
+def _vectors_of(vectors: Vectors, images: IntArray) -> FloatArray:
+    """Of some images; those of one cluster lie together and need no copy."""
+    if len(images) and images[-1] - images[0] + 1 == len(images):
+        return vectors.block(int(images[0]), int(images[-1]) + 1)
+    return vectors.take(images)

@@ -26,6 +26,7 @@ _CELLS_SEARCHED = 6
 _FEW = 32
 _BLOCK_ROWS = 2048
 _WIDE_ENTRIES = 2**20
+_TILES_AT_ONCE = 8
 
 Rows = npt.NDArray[np.integer[Any]]
 
@@ -51,10 +52,7 @@ class Centroids:
 def find_centroids(
     vectors: Vectors, n_clusters: int, *, seed: int, threads: Workers, scratch: Scratch | None = None
 ) -> Centroids:
-    """About n_clusters centers of clusters of similar size.
-
-    k-means on a sample, in cells and then inside each; then twice the mean of those nearest to each center, of a larger sample.
-    """
+    """About n_clusters centers of clusters of similar size: k-means on a sample, in cells and then inside each."""
     scratch = scratch or Scratch()
     generator = np.random.default_rng(seed)
     n_sample = min(vectors.n_images, _SAMPLE_PER_CLUSTER * n_clusters)
@@ -70,9 +68,16 @@ def find_centroids(
     cells = cells[np.diff(bounds) > 0]
     ends = np.cumsum([0, *map(len, parts)])
     del sample, rows_of_cells
-    centroids = Centroids(np.concatenate(parts), cells, ends)
+    return Centroids(np.concatenate(parts), cells, ends)
+
+
+def refine_centroids(
+    vectors: Vectors, centroids: Centroids, n_clusters: int, *, seed: int, threads: Workers
+) -> Centroids:
+    """The same centers, moved twice to the mean of those that are nearest to each, of a larger sample than they were found on."""
     n_refining = min(vectors.n_images, _REFINING_PER_CLUSTER * n_clusters)
-    rows = np.sort(generator.choice(vectors.n_images, n_refining, replace=False))
+    rows = np.random.default_rng((seed, 2)).choice(vectors.n_images, n_refining, replace=False)
+    rows.sort()
     for _ in range(_REFINEMENTS if len(centroids) > 1 else 0):
         centroids = _refine(centroids, vectors, rows, threads)
     return centroids
@@ -110,12 +115,16 @@ def nearest_clusters(
     n_rows = vectors.n_images if rows is None else len(rows)
     kind = np.int16 if len(centroids) < 2**15 else np.int32
     nearest = (scratch or Scratch()).full((n_rows, count), -1, kind)
-    cut = spans(n_rows, _BLOCK_ROWS if count <= _FEW else max(64, _WIDE_ENTRIES // len(centroids)))
+    cut = spans(n_rows, _BLOCK_ROWS if count <= _FEW else _TILES_AT_ONCE * _rows_per_tile(centroids))
     blocks = (span if rows is None else rows[slice(*span)] for span in cut)
     shared = (vectors, centroids, count)
     for (start, stop), found in zip(cut, map_shared(_assign, shared, blocks, threads), strict=True):
         nearest[start:stop] = found
     return nearest
+
+
+def _rows_per_tile(centroids: Centroids) -> int:
+    return max(64, _WIDE_ENTRIES // len(centroids))
 
 
 def _assign(shared: tuple[Vectors, Centroids, int], block: tuple[int, int] | Rows) -> IntArray:
@@ -124,7 +133,11 @@ def _assign(shared: tuple[Vectors, Centroids, int], block: tuple[int, int] | Row
     queries = vectors.block(*block) if isinstance(block, tuple) else vectors.take(block)
     nearest = np.full((len(queries), count), -1, np.int32)
     if count > _FEW:
-        roughly_best_columns(queries @ centroids.vectors.T, nearest)
+        # The same memory for all tiles: new memory takes longer to get than to fill.
+        memory = np.empty((_rows_per_tile(centroids), len(centroids)), np.float32)
+        for start, stop in spans(len(queries), len(memory)):
+            tile = np.matmul(queries[start:stop], centroids.vectors.T, out=memory[: stop - start])
+            roughly_best_columns(tile, nearest[start:stop])
         return nearest
     n_cells = min(_CELLS_SEARCHED, len(centroids.cells))
     cells = np.empty((len(queries), n_cells), np.int32)
@@ -139,22 +152,9 @@ def _assign(shared: tuple[Vectors, Centroids, int], block: tuple[int, int] | Row
     return nearest
 
 
-@kernel
 def group(labels: IntArray, n_groups: int) -> tuple[IntArray, LongArray]:
     """Positions by label, ascending inside each, and where each label's begin (n_groups + 1); labels below 0 are left out."""
-    bounds = np.zeros(n_groups + 1, np.int64)
-    for label in labels:
-        if label >= 0:
-            bounds[label + 1] += 1
-    bounds = np.cumsum(bounds)
-    order = np.empty(bounds[n_groups], np.int32)
-    end = bounds.copy()
-    for position in range(len(labels)):
-        label = labels[position]
-        if label >= 0:
-            order[end[label]] = position
-            end[label] += 1
-    return order, bounds
+    return group_rows(labels[:, None], n_groups)
 
 
 def group_rows(labels: AnyArray, n_groups: int, scratch: Scratch | None = None) -> tuple[IntArray, LongArray]:

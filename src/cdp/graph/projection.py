@@ -62,9 +62,10 @@ class Projected:
         """Rows start..stop-1."""
         return self.source[start:stop]
 
-    def take(self, rows: npt.NDArray[np.integer[Any]]) -> FloatArray:
-        """The given rows, a fresh array."""
-        return np.take(self.source, rows, axis=0)
+    def take(self, rows: npt.NDArray[np.integer[Any]], out: FloatArray | None = None) -> FloatArray:
+        """The given rows, in a fresh array or the one given."""
+        # Rows are there, so nothing is clipped; but without it, NumPy would not write to `out` directly.
+        return np.take(self.source, rows, axis=0, out=out, mode="raise" if out is None else "clip")
 
     def reorder(self, order: npt.NDArray[np.integer[Any]], scratch: Scratch) -> Projected:
         """The same rows in another order."""

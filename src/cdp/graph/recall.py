@@ -38,6 +38,13 @@ class TrueNeighbors:
         """How many neighbors count."""
         return self.neighbors.size if self.counted is None else int(np.count_nonzero(self.counted))
 
+    def first(self, count: int) -> TrueNeighbors:
+        """Those of the first images."""
+        counted = None if self.counted is None else self.counted[:count]
+        return TrueNeighbors(
+            self.rows[:count], self.neighbors[:count], self.similarity[:count], self.gap, counted
+        )
+
     def recall(self, similarity: FloatArray) -> float:
         """Share of them in lists with these similarities, (n, k) of all images.
 

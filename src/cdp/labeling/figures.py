@@ -79,7 +79,7 @@ def measure_labeling(
                 )
                 for at, (name, (model, graph)) in enumerate(zip(shown, labeling.graphs.items(), strict=True))
             ],
-            agreement=Agreement(names=shown, matrix=agreement(graphs).tolist()),
+            agreement=Agreement(names=shown, matrix=agreement(graphs, scratch).tolist()),
         ),
     )
 

@@ -87,19 +87,20 @@ def find_graphs(
 ) -> dict[str, KnnGraph]:
     """The k-NN graphs of all models, base first: given, from the cache, or searched now.
 
-    Where identities are `known` (0 or more), the recall asked for is that among neighbors of the same identity, and what approximate
-    graphs have of them is measured.
+    Where identities are `known` (0 or more), the recall asked for is that among neighbors of the same identity, unless `recall_of` says
+    otherwise, and what approximate graphs have of them is measured.
     """
     work = work or Workspace()
     if known is not None and not has_shared(known):
         known = None
+    goal = known if settings.recall_of == "same_identity" else None
     graphs = _by_name(views, given, settings.k)
     keys = {}
     for name, model in zip(views.names, views, strict=True):
         if name not in graphs and work.cache.folder is not None:
             about = search_inputs(settings, model.n_images, seed)
-            if known is not None and "approximate" in about:
-                about.append(work.cache.hash(known))
+            if goal is not None and "approximate" in about:
+                about.append(work.cache.hash(goal))
             inputs = [work.cache.hash(model.source), about]
             keys[name] = step_key("graph", 2, None, inputs)
             kept = work.cache.get("graph", keys[name], KnnGraph)
@@ -118,7 +119,7 @@ def find_graphs(
             device=work.engine.search_device,
             progress=work.progress,
             scratch=work.scratch,
-            identities=known,
+            identities=goal,
         )
         for name, graph in zip(missing, searched, strict=True):
             graphs[name] = graph
@@ -128,7 +129,8 @@ def find_graphs(
                 graphs[name] = work.cache.get("graph", keys[name], KnnGraph) or graph
             del graph
         if known is not None:
-            _measure_same_identity(views, graphs, known, settings.recall, seed, work)
+            asked = 0.0 if goal is None else settings.recall
+            _measure_same_identity(views, graphs, known, asked, seed, work)
     return {name: graphs[name] for name in views.names}
 
 

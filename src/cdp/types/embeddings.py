@@ -15,6 +15,8 @@ from cdp.errors import InputError, OutputExistsError, name_rows, rows_not_utf8
 from cdp.types.arrays import AnyArray, Artifact, DoubleArray, FloatArray, LongArray, read_only
 
 _BLOCK_BYTES = 4 * 2**20
+# So few stay in the processor's cache while they are measured.
+_MEASURED_BYTES = 2**20
 _SMALLEST_NORM = 1e-30
 
 
@@ -53,9 +55,13 @@ class Embeddings:
         """Rows start..stop-1 at unit length, float32, a fresh array."""
         return self._unit(self.source[start:stop], self.scale[start:stop])
 
-    def take(self, rows: npt.NDArray[np.integer[Any]]) -> FloatArray:
-        """The given rows at unit length, float32, a fresh array."""
-        return self._unit(self.source[rows], self.scale[rows])
+    def take(self, rows: npt.NDArray[np.integer[Any]], out: FloatArray | None = None) -> FloatArray:
+        """The given rows at unit length, float32, in a fresh array or the one given, (len(rows), d)."""
+        if out is None or self.source.dtype != np.float32:
+            return self._unit(self.source[rows], self.scale[rows])
+        # Rows are there, so nothing is clipped; but without it, NumPy would not write to `out` directly.
+        np.take(self.source, rows, axis=0, out=out, mode="clip")
+        return np.multiply(out, self.scale[rows, None].astype(np.float32), out=out)
 
     @property
     def vectors(self) -> FloatArray:
@@ -100,9 +106,17 @@ def _as_float_matrix(array: Any) -> AnyArray:
     return matrix if matrix.dtype.isnative else matrix.astype(matrix.dtype.newbyteorder("="))
 
 
+def _measured(source: AnyArray, scale: DoubleArray) -> Embeddings:
+    """Embeddings of rows that were checked and measured before."""
+    embeddings = object.__new__(Embeddings)
+    object.__setattr__(embeddings, "source", read_only(source))
+    object.__setattr__(embeddings, "scale", read_only(scale))
+    return embeddings
+
+
 def _inverse_lengths(source: AnyArray) -> DoubleArray:
     n_images, dimensions = source.shape
-    rows_per_block = max(1, _BLOCK_BYTES // (8 * dimensions))
+    rows_per_block = max(1, _MEASURED_BYTES // (8 * dimensions))
     lengths = np.empty(n_images)
     not_finite: list[int] = []
     for start in range(0, n_images, rows_per_block):
@@ -235,19 +249,20 @@ class Views(Artifact):
                     f"Views.concatenate: part {number} (counted from 0) has the models {_describe(other)}, part 0 has "
                     f"{_describe(models[0])}; embed all parts with the same models."
                 )
-        arrays: dict[str, AnyArray] = {}
+        joined: dict[str, Embeddings] = {}
         for name in parts[0].names:
             sources = [part[name].source for part in models]
             if folder is None:
-                arrays[name] = np.concatenate(sources)
+                source = np.concatenate(sources)
             else:
                 file = folder / (f"{name}.npy" if name == "base" else f"committee/{name}.npy")
-                arrays[name] = _write_concatenated(file, sources)
+                source = _write_concatenated(file, sources)
+            joined[name] = _measured(source, np.concatenate([part[name].scale for part in models]))
         known = [np.full(part.n_images, -1) if part.identities is None else part.identities for part in parts]
         identities = None if all(part.identities is None for part in parts) else np.concatenate(known)
         paths = [path for part in parts for path in part.paths or ()]
         complete = all(part.paths is not None for part in parts)
-        return cls(arrays.pop("base"), arrays, identities, paths if complete else None)
+        return cls(joined.pop("base"), joined, identities, paths if complete else None)
 
     @classmethod
     def load(cls, path: str | Path) -> Views:

@@ -25,7 +25,7 @@ from cdp.types import ALL_INPUTS, PAPER_INPUTS
 def test_the_paper_to_the_letter():
     paper = ConsensusSettings.of("paper")
     assert plain(paper) == {
-        "preset": "paper", "k": 20, "method": "auto", "recall": 0.97, "mediator": "mlp", "inputs": list(PAPER_INPUTS),
+        "preset": "paper", "k": 20, "method": "auto", "recall": 0.97, "recall_of": "same_identity", "mediator": "mlp", "inputs": list(PAPER_INPUTS),
         "evidence": ["similarity", "ranks", "common_neighbors", "density"],
         "train_on": "labeled", "passes": 2, "disjoint": True, "correction_weight": 10.0, "similar_above": 0.0, "threshold": 0.96, "quorum": -1, "vote_threshold": -1.0, "grouping": "components",
         "join_above": 0.3, "max_size": 600, "step": 0.1, "tune": False, "precision": 0.0, "recall_weight": 1.0, "soft_depth": 0,

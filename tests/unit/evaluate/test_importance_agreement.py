@@ -122,9 +122,7 @@ def slow_agreement(graphs):
     return np.array([[len(one & other) / len(one) for other in edges] for one in edges])
 
 
-@pytest.mark.parametrize("block", [1, 1000, 2**25])
-def test_agreement_agrees_with_its_slow_twin(small_views, block, monkeypatch):
-    monkeypatch.setattr("cdp.evaluate.agreement._BYTES_PER_BLOCK", block)
+def test_agreement_agrees_with_its_slow_twin(small_views):
     graphs = knn_graphs(list(small_views), 5, threads=1)
     graphs[1] = knn_graphs([small_views.base], 9, threads=1)[0]
     found = agreement(graphs)

@@ -148,7 +148,8 @@ def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, ti
     best, ids = _lists(n_images)
     lists = Lists(best, ids, best[:, -1].copy())
     looking = SimpleNamespace(
-        product=lambda rows, columns, _: np.ascontiguousarray(table[np.ix_(rows, columns)])
+        product=lambda rows, columns, _: np.ascontiguousarray(table[np.ix_(rows, columns)]),
+        vectors=SimpleNamespace(dimensions=1),
     )
     for first, last in rounds:
         search_round = search_homes if first == 0 else search_visits
@@ -257,15 +258,19 @@ def test_the_nearest_clusters_are_those_with_the_most_similar_centers(n_clusters
     np.testing.assert_array_equal(nearest_clusters(embeddings, centroids, count, rows=rows), nearest[rows])
 
 
-@pytest.mark.parametrize("count", [1, 7, 40, 60])
-def test_many_nearest_clusters_are_the_best_but_for_a_thousandth(count):
+@pytest.mark.parametrize(
+    ("count", "n_clusters"), [(1, 40), (7, 40), (40, 40), (60, 40), (100, 600), (150, 600)]
+)
+def test_many_nearest_clusters_are_the_best_but_for_a_thousandth(count, n_clusters):
     generator = np.random.default_rng(count)
-    tile = generator.uniform(-1, 1, (50, 40)).astype(np.float32)
+    tile = generator.uniform(-1, 1, (50, n_clusters)).astype(np.float32)
     tile[:5] = np.float32(0.25)
     tile[5:9, ::2] = tile[5:9, :1]
+    tile[9:12] = np.sort(tile[9:12], axis=1)
+    tile[12, ::16] = 1  # a sample that misleads
     found = np.full((50, count), -1, np.int32)
     roughly_best_columns(tile, found)
-    kept = min(count, 40)
+    kept = min(count, n_clusters)
     for row in range(50):
         assert found[row, 0] == np.argmax(tile[row])
         assert len(set(found[row, :kept].tolist())) == kept

@@ -7,6 +7,7 @@ from cdp.graph import exact
 from cdp.graph.exact import (
     exact_graph,
     graph_from_neighbors,
+    in_reading_order,
     pairs_of_blocks,
     search_rows,
     similarities,
@@ -205,3 +206,12 @@ def test_given_true_neighbors_make_the_exact_graph():
     again = graph_from_neighbors(embeddings, shuffled)
     np.testing.assert_array_equal(again.neighbors, graph.neighbors)
     np.testing.assert_array_equal(again.similarity, graph.similarity)
+
+
+@pytest.mark.parametrize("n_images", [1, 40, 1000])
+def test_pairs_in_reading_order_are_the_same_pairs_by_their_second_ends(n_images):
+    ends = np.random.default_rng(n_images).integers(0, n_images, (300, 2)).astype(np.int32)
+    moved, origin = in_reading_order(ends, n_images)
+    np.testing.assert_array_equal(moved, ends[origin])
+    np.testing.assert_array_equal(np.sort(origin), np.arange(300))
+    assert np.all(np.diff(moved[:, 1] // 32) >= 0)

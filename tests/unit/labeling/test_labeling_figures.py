@@ -107,6 +107,11 @@ def test_what_approximate_graphs_found_is_said_overall_and_for_the_same_identity
         assert member.graph_recall == graph.recall
         # Images of one identity are nearer than others, and what is nearest is found first.
         assert max(0.8, graph.recall) < member.same_identity_recall <= 1
+    asked_of_all = label(
+        large_split.unlabeled, replace(settings, recall_of="all"), labeled=[large_split.labeled]
+    )
+    assert all(graph.recall >= 0.8 for graph in asked_of_all.graphs.values())
+    assert list(asked_of_all.same_identity_recall) == list(large_split.unlabeled.names)
     write_labeling(tmp_path, labeling, results)
     card = json.loads((tmp_path / "card.json").read_text())
     assert card["settings"]["graphs"]["base"] == {
