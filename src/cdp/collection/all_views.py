@@ -10,25 +10,30 @@ from pathlib import Path
 from cdp.collection.collection import Collection
 from cdp.collection.collection_folder import open_batch
 from cdp.errors import InputError
+from cdp.labeling.known_density import use_share
 from cdp.labeling.workspace import Workspace
 from cdp.memory import parse_bytes
 from cdp.types import Views
 
 
 @contextmanager
-def read_all_views(collection: Collection, new: Views | None, work: Workspace) -> Iterator[Views]:
+def read_all_views(
+    collection: Collection, new: Views | None, work: Workspace, share: float = 1.0
+) -> Iterator[Views]:
     """The embeddings of all images, in one piece on disk where they are larger than the memory budget.
 
     Args:
         collection: whose embeddings they are; they are read where they lie.
         new: images that follow the collection's own.
         work: the memory budget.
+        share: of the known images that are used.
 
     Raises:
         InputError: embeddings are gone or changed, or the new images were seen by other models.
     """
     old = [batch.read() for batch in collection.batches]
-    known = [open_batch(collection.folder, number).read() for number in collection.parts.known]
+    seed = collection.parts.seed
+    known = [use_share(views, share, seed) for views in read_known_views(collection)]
     if new is not None:
         _check_models(old[0], new)
     parts = [*old, *([] if new is None else [new]), *known]
@@ -39,6 +44,11 @@ def read_all_views(collection: Collection, new: Views | None, work: Workspace) -
         return
     with tempfile.TemporaryDirectory(prefix=".views-", dir=collection.folder) as folder:
         yield Views.concatenate(bare, Path(folder))
+
+
+def read_known_views(collection: Collection) -> list[Views]:
+    """The embeddings of all known images with their identities: one part, or none."""
+    return [open_batch(collection.folder, number).read() for number in collection.parts.known]
 
 
 def _check_models(old: Views, new: Views) -> None:

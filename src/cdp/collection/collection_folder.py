@@ -47,7 +47,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         next_identity: the number that the next new identity gets.
         consensus: settings, with the bar that is used.
         seed: of everything random.
-        n_trained: images among which trees were trained.
+        n_trained: images among which trees were trained, known ones not counted.
         known_names: identity number of a known person -> name; the number itself where there is none.
         growth: settings of how it grows; those that are not there have their defaults.
         notes: what labeling said when the collection was made, such as how the bar was chosen and how sure that is.

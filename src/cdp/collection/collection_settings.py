@@ -14,7 +14,8 @@ class GrowthSettings:
     keep_numbers: float = setting(
         0.99,
         "Share of the identities that keep their numbers in every step, at least: of the merges and splits that would take one away, "
-        "those come first that put the most pairs of images right, and the others wait; 0 = none does.",
+        "those come first that put the most pairs of images right, and the others wait, and so do new groups that are small and not sure; "
+        "0 = none does.",
         meaning="a share",
         low=0,
         high=1,

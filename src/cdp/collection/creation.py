@@ -71,7 +71,7 @@ def create_collection(
             next_identity=0,
             consensus=plain(labeling.settings),
             seed=seed,
-            n_trained=labeling.judged.together.n_images,
+            n_trained=unlabeled.n_images,
             known_names={str(number): name for number, name in (names or {}).items()},
             notes=labeling.notes,
             bar_is_chosen=labeling.unsupervised is not None,

@@ -2,15 +2,16 @@
 
 Every new image is compared with all; old images are not compared again, but get new neighbors where those are nearer. A pair is
 judged anew where a list of one of its images changed, and in later passes where an answer about one of them did; by the trees or
-the mediator that are kept. What trees learned wears out as a collection grows, so they are trained anew when it has half as many
-images again as when they were trained; over many batches that costs a constant share per image. They learn from corrections then.
+the mediator that are kept. What trees learned wears out as a collection grows and people have more images each, so they are trained anew when it has
+half as many images again as when they were trained, on more of the known images if some were left out; over many batches that costs a
+constant share per image. They learn from corrections then.
 So is a bar that was chosen without labels chosen anew.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +23,10 @@ from cdp.collection.collection import Collection, ViewsSource, open_collection
 from cdp.collection.collection_folder import Parts, changing, numbered, write_batch
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.judged_files import read_judged, write_judged
+from cdp.collection.longer_lists import changed_rows, search_new, search_together_again
 from cdp.collection.numbering import Changes
 from cdp.collection.regrouping import write_groups
-from cdp.collection.retraining import as_judged, trained_anew
-from cdp.consensus.evidence import search_together
+from cdp.collection.retraining import as_judged, train_anew, with_new_bar
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.pair_features import prepare_features
 from cdp.consensus.pairs import candidate_pairs
@@ -33,12 +34,11 @@ from cdp.consensus.scoring import score_pairs
 from cdp.consensus.settings import ConsensusSettings, GroupingSettings, plain, slice_of
 from cdp.consensus.trees import TreeAnswers
 from cdp.data.views import read_views
-from cdp.graph.exact import extend_graph
 from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.judged import Judged
 from cdp.labeling.tree_scoring import ask_trees
 from cdp.labeling.unsupervised import judge_by_similarity, with_chosen_bar
-from cdp.labeling.workspace import Workspace, search_bytes
+from cdp.labeling.workspace import Workspace
 from cdp.store import hash_array
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
@@ -78,21 +78,24 @@ def extend(
         parts = now.parts
         if growth is not None:
             parts = msgspec.structs.replace(parts, growth=plain(growth))
-        with read_all_views(now, new, work) as whole:
+        before, mediator = read_judged(numbered(folder, "judged", now.parts.judged), now.settings)
+        n_images = now.n_images + new.n_images
+        retrain = n_images / parts.n_trained >= parts.growth_settings.retrain_after
+        with read_all_views(now, new, work, before.share) as whole:
             write_batch(folder, number, new, None if isinstance(views, Views) else Path(views), images)
-            before, mediator = read_judged(numbered(folder, "judged", now.parts.judged), now.settings)
-            retrain = whole.n_images / parts.n_trained >= parts.growth_settings.retrain_after
             steps = replace(work, cache=Cache(folder / _STEPS))
             if retrain and parts.bar_is_chosen:
                 judged, parts = _choose_bar_anew(whole, now, parts, k, work)
             else:
-                judged = _judge_new(whole, before, mediator, now, new, retrain, steps)
+                judged = _judge_new(whole, before, mediator, now, new, steps)
+        if retrain and judged.answers is not None:
+            judged = train_anew(judged, now, new, now.settings, work)
         write_judged(numbered(folder, "judged", number), judged, mediator)
         parts = msgspec.structs.replace(parts, batches=(*parts.batches, number), judged=number)
         if retrain and judged.answers is not None:
-            parts = trained_anew(parts, judged, work)
+            parts = with_new_bar(parts, judged, n_images, work)
         elif retrain:
-            parts = msgspec.structs.replace(parts, n_trained=whole.n_images)
+            parts = msgspec.structs.replace(parts, n_trained=n_images)
         identity = np.concatenate([now.identity, np.full(new.n_images, -1, np.int32)])
         with work.step("groups"):
             changes = write_groups(folder, parts, identity, now.named, "extended", now.describe)
@@ -121,7 +124,6 @@ def _judge_new(
     mediator: Mediator | None,
     collection: Collection,
     added: Views,
-    retrain: bool,
     work: Workspace,
 ) -> Judged:
     """What is known of all pairs now; rows of new images follow the collection's, and known images follow them."""
@@ -131,7 +133,7 @@ def _judge_new(
     known = np.concatenate([before.known[:start], np.full(n_new, -1), before.known[start:]])
     old = {name: graph.make_room(start, n_new) for name, graph in before.graphs.items()}
     graphs = _extend_graphs(views, old, new, added, collection, work)
-    changed = _changed_rows(old.values(), graphs.values())
+    changed = changed_rows(old.values(), graphs.values())
     if settings.mediator == "similarity":
         # As cheap as finding out which pairs changed; the bar stays.
         return judge_by_similarity(views, settings, graphs, seed=seed, work=work, notes=[])
@@ -141,20 +143,9 @@ def _judge_new(
             views, before, together, graphs, changed, mediator, settings, (start, n_new), work
         )
         return Judged(scored, graphs, together, before.k, known)
-    with work.step("all models"):
-        together = search_together(
-            views,
-            list(graphs.values()),
-            before.together.k,
-            before=before.together.make_room(start, n_new),
-            changed=np.flatnonzero(changed),
-            threads=work.engine.workers,
-            progress=work.progress,
-        )
+    together = search_together_again(views, before.together.make_room(start, n_new), old, graphs, work)
     pairs = candidate_pairs(together.nearest(before.k))
-    earlier = None
-    if not retrain:
-        earlier = _kept_answers(pairs, move_up(before.pairs.ids, start, n_new), before.answers, changed)
+    earlier = _kept_answers(pairs, move_up(before.pairs.ids, start, n_new), before.answers, changed)
     answers = ask_trees(
         views,
         graphs,
@@ -165,7 +156,6 @@ def _judge_new(
         seed=seed,
         work=work,
         earlier=earlier,
-        constraints=collection.constraints,
     )
     return as_judged(replace(before, graphs=graphs, together=together, known=known), pairs, answers, settings)
 
@@ -186,25 +176,10 @@ def _extend_graphs(
         graph = work.cache.get("graph", key, KnnGraph)
         if graph is None:
             with work.step("graphs"):
-                graph = extend_graph(
-                    old[name],
-                    model,
-                    new,
-                    threads=work.engine.workers_for(search_bytes([model])),
-                    device=work.engine.search_device,
-                    progress=work.progress,
-                    step=f"neighbors of new images: {name}",
-                )
+                graph = search_new(old[name], model, new, name, work)
             work.cache.put("graph", key, graph)
         graphs[name] = graph
     return graphs
-
-
-def _changed_rows(old: Iterable[KnnGraph], new: Iterable[KnnGraph]) -> BoolArray:
-    """Which images have another list in some model."""
-    changes = [(one.neighbors != other.neighbors).any(axis=1) for one, other in zip(old, new, strict=True)]
-    found: BoolArray = np.logical_or.reduce(changes)
-    return found
 
 
 def move_up(ids: IntArray, start: int, count: int) -> IntArray:

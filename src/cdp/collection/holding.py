@@ -4,8 +4,11 @@ Groups are made freely. An identity is broken if less than half of its images ar
 fell apart, or its images are in no group any more. Where more are broken than may be, those are let go that put the most pairs of
 images right, as far as the probabilities say. Of each of the others the largest parts, half of its images at least, get their number
 back and are a group of their own again; everything else stays as it was made. So an identity that is held against the evidence gets no
-new images: they are with the one that it would have gone up in. It is left to a later step, or to a person, who is asked about it
-among the first.
+new images: they are with the one that it would have gone up in, so that all of them are in one place. It is left to a later step, or to a
+person, who is asked about it among the first.
+
+Most identities that are broken are pieces of others: small groups of images that were not recognized at first. So where identities have
+numbers already, a new group that is small beside the others waits until it is sure or larger: to join an identity later costs no number.
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ import numpy as np
 
 from cdp.collection.numbering import Cells, count_cells, find_broken
 from cdp.consensus.constraints import Constraints, what_is_said
-from cdp.consensus.group_ties import as_probability, tie_groups
-from cdp.types import ConsensusGraph, Labels
-from cdp.types.arrays import IntArray, LongArray
+from cdp.consensus.group_ties import as_probability, tie_groups, tie_to_group
+from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types.arrays import BoolArray, IntArray, LongArray
+from cdp.types.labels import number_by_first_appearance
 
 _ROUNDS = 4
+_LARGE = 2 / 3
+_SURE = 0.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +66,38 @@ def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, keep_
             held[one.rows] = one.identity
         held = _without_lone_images(held, evidence.constraints)
     return held
+
+
+def let_small_groups_wait(is_new: BoolArray, labels: Labels, evidence: Evidence) -> Labels:
+    """The labels without new groups that are neither large enough nor sure; their images have no group.
+
+    What splits off an identity is new, too. A group is large enough with two thirds of the images that half of all groups have at
+    least, three or more, and sure if its images' mean tie is 0.7 of the way from the bar to 1. Groups that somebody spoke of do not wait.
+
+    Args:
+        is_new: bool (n,), which images are in groups that would get new numbers.
+        labels: groups that were made freely.
+        evidence: what they were made from.
+    """
+    found, constraints = labels.labels, evidence.constraints
+    if not is_new.any():
+        return labels
+    grouped = found >= 0
+    sizes = np.bincount(found[grouped], minlength=labels.n_identities)
+    tie = tie_to_group(evidence.scored, labels, evidence.k)
+    mean = np.bincount(found[grouped], tie[grouped], labels.n_identities) / np.maximum(sizes, 1)
+    waits = (sizes < max(3.0, _LARGE * float(np.median(sizes)))) & (
+        mean <= evidence.bar + _SURE * (1 - evidence.bar)
+    )
+    pairs = (constraints.links.ravel(), constraints.cannot.ravel())
+    spoken = np.concatenate([*pairs, [*constraints.named]]).astype(np.int64)
+    waits[found[spoken][found[spoken] >= 0]] = False
+    alone = grouped & is_new & waits[np.maximum(found, 0)]
+    if not alone.any():
+        return labels
+    number, fate, confidence = np.array(found), np.array(labels.fate), np.array(labels.confidence)
+    number[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
+    return Labels(number_by_first_appearance(number), fate, confidence)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,13 +22,17 @@ KIND = "CollectionJudged"
 
 
 class JudgedFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the card says: images (known ones among them), names of models, passes of trees (0 = none), mediator or not."""
+    """What the card says.
+
+    Images (known ones among them), names of models, passes of trees (0 = none), mediator or not, share of the known images that are used.
+    """
 
     n_nodes: int
     k: int
     models: tuple[str, ...]
     passes: int
     has_mediator: bool
+    share: float = 1.0
 
 
 def write_judged(place: Path, judged: Judged, mediator: Mediator | None) -> None:
@@ -58,6 +62,7 @@ def write_judged(place: Path, judged: Judged, mediator: Mediator | None) -> None
             models=tuple(judged.graphs),
             passes=0 if answers is None else len(answers.passes),
             has_mediator=mediator is not None,
+            share=judged.share,
         )
         summary = f"{len(arrays['ids']):,} pairs of {facts.n_nodes:,} images"
         write_card(folder, KIND, summary, msgspec.to_builtins(facts), {}, arrays)
@@ -97,6 +102,7 @@ def read_judged(place: Path, settings: ConsensusSettings) -> tuple[Judged, Media
         known=read_known(place),
         pairs=pairs,
         answers=answers,
+        share=facts.share,
     )
     return judged, load(place / "mediator", Mediator) if facts.has_mediator else None
 

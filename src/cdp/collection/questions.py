@@ -9,7 +9,7 @@ the probability that the groups are wrong about the two parts, times the pairs b
 - `split`: parts of two groups, likely one person
 - `lone`: an image without a group, and a group or another such image
 
-Where no answer is expected to put half a pair right any more, what nobody doubts is asked about too: of every part the piece that belongs
+These come first, as long as an answer is expected to put half a pair right. When none is any more, what nobody doubts is asked about too: of every part the piece that belongs
 to its group least surely, and that nobody has confirmed, is a part of its own then, and images without a group are held against groups that
 nothing ties them to.
 """
@@ -32,6 +32,7 @@ KINDS = ("mixed", "doubtful", "split", "lone")
 _STRICTER = 0.5
 _WORTH_ASKING = 0.5
 _MOST_FAR_PAIRS = 100_000
+_LONE_IS_SOMEBODY = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ def rank_questions(
     part = _stricter_parts(scored, identity, settings, given)
     found = _rank_parts(part, scored, identity, confidence, settings, given, far=False)
     if len(found) and found.value[0] >= _WORTH_ASKING:
-        return found
+        return found.take(found.value >= _WORTH_ASKING)
     part = _without_weakest(part, confidence, join_certain(given))
     return _rank_parts(part, scored, identity, confidence, settings, given, far=True)
 
@@ -109,6 +110,7 @@ def _rank_parts(
     ties = tie_groups(confirm(scored, constraints), Labels.from_array(part), settings.k)
     ids, tie = _with_untied(ties, part, identity, sizes)
     probability = as_probability(tie, settings.bar if settings.grouping == "average" else 0.5)
+    probability = np.maximum(probability, _chance_of_lone(ids, tie, part, identity))
     if far:
         more, chance = _far_pairs(part, identity, sizes)
         is_new = ~are_among(more, ids)
@@ -153,7 +155,22 @@ def _far_pairs(part: IntArray, identity: IntArray, sizes: LongArray) -> tuple[In
     n_groups = len(largest)
     largest = largest[np.argsort(-sizes[largest], kind="stable")][: max(1, _MOST_FAR_PAIRS // len(lone))]
     pairs = np.stack(np.meshgrid(lone[:_MOST_FAR_PAIRS], largest, indexing="ij"), axis=-1).reshape(-1, 2)
-    return np.sort(pairs, axis=1).astype(np.int32), np.full(len(pairs), 0.5 / n_groups)
+    return np.sort(pairs, axis=1).astype(np.int32), np.full(len(pairs), _LONE_IS_SOMEBODY / n_groups)
+
+
+def _chance_of_lone(ids: IntArray, tie: DoubleArray, part: IntArray, identity: IntArray) -> DoubleArray:
+    """The chance that an image without a group is one of those it is tied to, shared out by its ties; 0 for parts of groups.
+
+    Its pairs are all improbable, or it would have a group, and yet it mostly shows somebody who is there: of questions about such images with
+    a probability of 0.01 by their ties 11 and 22 % were right (drawn faces, Omniglot), of those with 0.07 22 and 39 %.
+    """
+    n_parts = int(part.max(initial=0)) + 1
+    is_lone = np.zeros(n_parts, np.bool_)
+    is_lone[part[identity < 0]] = True
+    total = np.bincount(ids[:, 0], tie, n_parts) + np.bincount(ids[:, 1], tie, n_parts)
+    shares = np.where(is_lone[ids], tie[:, None] / np.maximum(total[ids], 1e-12), 0.0)
+    chance: DoubleArray = _LONE_IS_SOMEBODY * shares.max(axis=1, initial=0.0)
+    return chance
 
 
 def _are_apart(ends: IntArray, identity: IntArray, constraints: Constraints) -> BoolArray:

@@ -15,7 +15,7 @@ from cdp.collection.collection import GROUPS_KIND, Collection, Name, as_settings
 from cdp.collection.collection_folder import Parts, changing, numbered, switch_to
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.corrections import active_corrections, read_journal, to_constraints
-from cdp.collection.holding import Evidence, hold_identities
+from cdp.collection.holding import Evidence, hold_identities, let_small_groups_wait
 from cdp.collection.judged_files import read_known, read_scored
 from cdp.collection.known_people import look_up_people
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
@@ -103,10 +103,21 @@ def write_groups(
     number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
 
     labels = _group_images(scored, known, settings, constraints)
-    called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
-    preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
-    free, next_identity = carry_numbers(before, labels.labels, parts.next_identity, preferred)
     evidence = Evidence(images, constraints, settings.k, settings.bar, settings.max_size)
+
+    def give_numbers(labels: Labels) -> tuple[IntArray, int]:
+        called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
+        preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
+        return carry_numbers(before, labels.labels, parts.next_identity, preferred)
+
+    free, next_identity = give_numbers(labels)
+    if parts.growth_settings.keep_numbers and settings.is_trained and (before >= 0).any():
+        is_new = free >= parts.next_identity
+        if kind != "extended":
+            # What people take apart is a group at once, however small; what waits goes on waiting.
+            is_new &= ~np.isin(free, free[before >= 0])
+        labels = let_small_groups_wait(is_new, labels, evidence)
+        free, next_identity = give_numbers(labels)
     identity = hold_identities(before, free, evidence, parts.growth_settings.keep_numbers)
     labels = _with_held(labels, free, identity)
     changes = describe_changes(before, identity, images, settings.k, settings.bar, constraints)

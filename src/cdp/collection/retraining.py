@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 
-from cdp.collection.all_views import read_all_views
+from cdp.collection.all_views import read_all_views, read_known_views
 from cdp.collection.collection import Collection, as_settings, open_collection
 from cdp.collection.collection_folder import Parts, changing, numbered
 from cdp.collection.judged_files import read_judged, write_judged
+from cdp.collection.longer_lists import search_new, search_together_again
 from cdp.collection.numbering import Changes
 from cdp.collection.regrouping import write_groups
 from cdp.consensus.mediator import is_more_probable
+from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.consensus.trees import TreeAnswers
 from cdp.errors import InputError
 from cdp.labeling.judged import Judged
+from cdp.labeling.known_density import matching_share, order_of_use
 from cdp.labeling.tree_scoring import ask_trees
 from cdp.labeling.tuning import count_shared, tune, with_bar
 from cdp.labeling.workspace import Workspace
-from cdp.types import ConsensusGraph, Pairs
+from cdp.types import ConsensusGraph, Pairs, Views
+from cdp.types.arrays import LongArray
 
 
 def retrain(
@@ -28,7 +34,7 @@ def retrain(
 ) -> tuple[Collection, Changes]:
     """The collection with all pairs judged again by trees that learned from the corrections so far, and groups made of them.
 
-    Nothing is searched again: graphs and candidate pairs stay as they are.
+    Old images are not searched again; known ones that were left out may come to them.
 
     Args:
         collection: whose folder gets new trees and groups.
@@ -49,23 +55,11 @@ def retrain(
                 f"{folder}: its pairs are judged by mediator = {now.settings.mediator!r}, and only trees learn from corrections; "
                 "collect the images with a labeled part to have them."
             )
-        with read_all_views(now, None, work) as whole:
-            answers = ask_trees(
-                whole,
-                before.graphs,
-                before.together,
-                before.pairs,
-                before.known,
-                used,
-                seed=now.parts.seed,
-                work=work,
-                constraints=now.constraints,
-            )
+        judged = train_anew(before, now, None, used, work)
         number = now.parts.newest + 1
-        judged = as_judged(before, before.pairs, answers, used)
         write_judged(numbered(folder, "judged", number), judged, mediator)
         parts = msgspec.structs.replace(now.parts, judged=number, consensus=plain(used))
-        parts = trained_anew(parts, judged, work)
+        parts = with_new_bar(parts, judged, now.n_images, work)
         changes = write_groups(folder, parts, now.identity, now.named, "retrained", now.describe)
     return open_collection(folder), changes
 
@@ -78,11 +72,67 @@ def as_judged(before: Judged, pairs: Pairs, answers: TreeAnswers, settings: Cons
     return replace(before, scored=scored, pairs=pairs, answers=answers)
 
 
-def trained_anew(parts: Parts, judged: Judged, work: Workspace) -> Parts:
+def train_anew(
+    judged: Judged, collection: Collection, new: Views | None, settings: ConsensusSettings, work: Workspace
+) -> Judged:
+    """All pairs judged again by trees that are trained now, on as many known images as make them as dense as the others.
+
+    Known images are only added: their lists are searched, and they enter those of the others.
+
+    Args:
+        judged: pairs of all images, new ones among them.
+        collection: whose embeddings, known images and corrections count.
+        new: images that follow the collection's own.
+        settings: with which trees are trained.
+        work: engine and progress.
+    """
+    seed, share = collection.parts.seed, judged.share
+    if share < 1:
+        for known in read_known_views(collection):
+            assert known.identities is not None
+            growth = int((judged.known < 0).sum()) / collection.parts.n_trained
+            wanted = matching_share(judged.scored, judged.known, share, known.identities, seed, growth)
+            # With all of them, too, they stay in the order of use.
+            share = max(share, min(wanted, math.nextafter(1, 0)))
+            use = order_of_use(known.identities, seed)
+            identities = known.identities[use.rows[use.share <= share]]
+    with read_all_views(collection, new, work, share) as views:
+        if share > judged.share:
+            start = int((judged.known < 0).sum())
+            judged = _with_more_known(judged, views, np.concatenate([judged.known[:start], identities]), work)
+        assert judged.pairs is not None
+        answers = ask_trees(
+            views,
+            judged.graphs,
+            judged.together,
+            judged.pairs,
+            judged.known,
+            settings,
+            seed=seed,
+            work=work,
+            constraints=collection.constraints,
+        )
+    return replace(as_judged(judged, judged.pairs, answers, settings), share=share)
+
+
+def _with_more_known(judged: Judged, views: Views, known: LongArray, work: Workspace) -> Judged:
+    """Graphs and candidate pairs with more known images, which follow the others."""
+    start, added = len(judged.known), len(known) - len(judged.known)
+    old = {name: graph.make_room(start, added) for name, graph in judged.graphs.items()}
+    graphs = {}
+    with work.step("graphs"):
+        for name, model in zip(views.names, views, strict=True):
+            graphs[name] = search_new(old[name], model, (start, start + added), name, work)
+    together = search_together_again(views, judged.together.make_room(start, added), old, graphs, work)
+    pairs = candidate_pairs(together.nearest(judged.k))
+    return replace(judged, graphs=graphs, together=together, known=known, pairs=pairs)
+
+
+def with_new_bar(parts: Parts, judged: Judged, n_images: int, work: Workspace) -> Parts:
     """The parts after trees were trained: among how many images, and with the bar that is right for them."""
     settings = as_settings(parts.consensus)
     if settings.tune and settings.grouping == "average" and count_shared(judged.known):
         with work.step("tuning"):
             chosen = tune(judged.scored, judged.known, settings, work.progress, work.engine).chosen
         settings = with_bar(settings, chosen)
-    return msgspec.structs.replace(parts, n_trained=judged.together.n_images, consensus=plain(settings))
+    return msgspec.structs.replace(parts, n_trained=n_images, consensus=plain(settings))

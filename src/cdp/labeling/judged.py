@@ -28,7 +28,8 @@ class Judged:
         pairs: all candidates, if they are kept; with trees only.
         answers: trees and what they said about them, if they are kept.
         unsupervised: how the bar was chosen where nobody is known; else None.
-        others: views of the known images that follow the unlabeled ones; None if there are none.
+        others: views of all known images, of which those follow the unlabeled ones that `share` says; None if there are none.
+        share: of the known images that are used (`known_density.use_share`).
     """
 
     scored: ConsensusGraph
@@ -40,6 +41,7 @@ class Judged:
     answers: TreeAnswers | None = None
     unsupervised: UnsupervisedBar | None = None
     others: Views | None = None
+    share: float = 1.0
 
     @property
     def candidates(self) -> KnnGraph:

@@ -24,6 +24,7 @@ from cdp.labeling.fitting import (
     without_labels,
 )
 from cdp.labeling.judged import Judged, Labeling
+from cdp.labeling.known_density import MOST_ROUNDS, is_as_dense, matching_share, use_share
 from cdp.labeling.known_images import keep_first, put_among
 from cdp.labeling.tree_scoring import score_by_trees
 from cdp.labeling.tuning import (
@@ -47,6 +48,10 @@ from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.run_record import Expectation
 
 _GRAPHS_NOT_USED = "The given k-NN graphs were not used: they do not have the known images, which are put among the unlabeled ones."
+_THINNED = (
+    "The known identities have more images each than the unlabeled ones seem to have: {:,} of {:,} known images were used, so that what is "
+    "learned on them holds for the others."
+)
 _NOT_IN_GRAPHS = "given k-NN graphs do not have the images to choose it on"
 
 
@@ -124,13 +129,46 @@ def _label_among(
     extras: tuple[Constraints | None, bool],
 ) -> Labeling:
     """Labels of the unlabeled images with known ones among them, which are left out of the result."""
-    views = put_among(unlabeled, others, mask, work)
-    known = np.ones(views.n_images, np.bool_)
-    known[: unlabeled.n_images] = False if mask is None else mask
-    whole = _label_views(views, settings, fitted, None, known, notes, seed, work, extras)
-    if whole.judged is not None:
-        whole = replace(whole, judged=replace(whole.judged, others=others))
-    return keep_first(whole, unlabeled.n_images, work.scratch)
+    settings = _with_inputs(settings, fitted)
+    about = (settings, fitted, mask, notes, seed, work, extras)
+    views, among, judged = _judge_among(unlabeled, others, *about)
+    known = _validation_identities(views, among, settings, notes)
+    labeling = _label_judged(judged, settings, fitted, (among, known), notes, seed, work, extras)
+    return keep_first(labeling, unlabeled.n_images, work.scratch)
+
+
+def _judge_among(
+    unlabeled: Views,
+    others: Views,
+    settings: ConsensusSettings,
+    fitted: Fitted,
+    mask: BoolArray | None,
+    notes: list[str],
+    seed: int,
+    work: Workspace,
+    extras: tuple[Constraints | None, bool],
+) -> tuple[Views, BoolArray, Judged]:
+    """All images, which of them are known, and the judged pairs, with as many known images as make them as dense as the others."""
+    matches = judges_by_trees(settings, fitted) and settings.disjoint and mask is None
+    share = 1.0
+    for left in reversed(range(MOST_ROUNDS if matches else 1)):
+        views = put_among(unlabeled, use_share(others, share, seed), mask, work)
+        known = np.ones(views.n_images, np.bool_)
+        known[: unlabeled.n_images] = False if mask is None else mask
+        said: list[str] = []
+        is_tuned = _validation_identities(views, known, settings, []) is not None
+        scoring = lowest_bar(settings) if is_tuned else settings
+        judged = _judge(views, scoring, fitted, None, known, said, seed, work, extras)
+        if not left or others.identities is None:
+            break
+        wanted = matching_share(judged.scored, judged.known, share, others.identities, seed)
+        if is_as_dense(share, wanted):
+            break
+        share = wanted
+    notes += said
+    if share < 1:
+        notes.append(_THINNED.format(views.n_images - unlabeled.n_images, others.n_images))
+    return views, known, replace(judged, others=others, share=share)
 
 
 def _label_views(
@@ -145,14 +183,25 @@ def _label_views(
     extras: tuple[Constraints | None, bool],
 ) -> Labeling:
     """Labels of all images of the views; the bar is chosen on the masked ones."""
-    constraints, keep = extras
-    mediator = fitted.mediator
-    if mediator is not None:
-        # A trained mediator has inputs of its own.
-        settings = replace(settings, inputs=mediator.inputs)
+    settings = _with_inputs(settings, fitted)
     known = _validation_identities(views, mask, settings, notes)
     scoring = settings if known is None else lowest_bar(settings)
     judged = _judge(views, scoring, fitted, given, mask, notes, seed, work, extras)
+    return _label_judged(judged, settings, fitted, (mask, known), notes, seed, work, extras)
+
+
+def _label_judged(
+    judged: Judged,
+    settings: ConsensusSettings,
+    fitted: Fitted,
+    validation: tuple[BoolArray | None, LongArray | None],
+    notes: list[str],
+    seed: int,
+    work: Workspace,
+    extras: tuple[Constraints | None, bool],
+) -> Labeling:
+    """Labels of all images of judged pairs; the bar is chosen on the validation images, given as a mask and by identity."""
+    (mask, known), (constraints, keep) = validation, extras
     scored, settings = judged.scored, with_chosen_bar(settings, judged.unsupervised)
     tuning, expected, calibration = None, None, []
     if known is not None:
@@ -180,14 +229,14 @@ def _label_views(
         scored=scored,
         soft_labels=soft,
         graphs={name: graph.nearest(settings.k) for name, graph in judged.graphs.items()},
-        mediator=mediator,
+        mediator=fitted.mediator,
         tuning=tuning,
         expected=expected,
         unsupervised=judged.unsupervised,
         calibration=calibration,
         settings=settings,
         candidates=judged.candidates,
-        validation=np.zeros(views.n_images, np.bool_) if mask is None else mask,
+        validation=np.zeros(scored.n_images, np.bool_) if mask is None else mask,
         seconds=dict(work.seconds),
         same_identity_recall=dict(work.same_identity_recall),
         notes=tuple(notes),
@@ -232,6 +281,11 @@ def _judge(
             scratch=work.scratch,
         )
     return Judged(scored, graphs, candidates, settings.k, known)
+
+
+def _with_inputs(settings: ConsensusSettings, fitted: Fitted) -> ConsensusSettings:
+    """The settings; a trained mediator has inputs of its own."""
+    return settings if fitted.mediator is None else replace(settings, inputs=fitted.mediator.inputs)
 
 
 def _broken_promise(settings: ConsensusSettings, expected: Expectation) -> list[str]:

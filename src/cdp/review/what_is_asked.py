@@ -61,7 +61,9 @@ class Queue:
         questions = self._questions
         parts = questions.part[questions.images]
         settled = _Settled(questions.part, corrections)
-        return ~settled.are_answered(parts)
+        # An image that somebody has just put into a group is not asked about again before groups are made anew.
+        placed = settled.are_joined(parts) & (self._collection.identity[questions.images] < 0)
+        return ~settled.are_answered(parts) & ~placed.any(axis=1)
 
     def _asked(self, at: int) -> Asked:
         questions = self._questions
@@ -143,6 +145,11 @@ class _Settled:
         low, high = roots.min(axis=1), roots.max(axis=1)
         found: BoolArray = (low == high) | np.isin(low * self._n_parts + high, self._apart)
         return found | self._rejected[parts].any(axis=1)
+
+    def are_joined(self, parts: IntArray) -> BoolArray:
+        """Which parts are one with another."""
+        found: BoolArray = (np.bincount(self._root, minlength=self._n_parts)[self._root] > 1)[parts]
+        return found
 
     def _key(self, one: int, other: int) -> int:
         return int(min(one, other)) * self._n_parts + int(max(one, other))

@@ -209,7 +209,7 @@ def test_a_killed_extension_changes_nothing_and_can_be_done_again(halves, faces,
             extend(faces, bare(second), growth=GrowthSettings(retrain_after=9))
     assert open_collection(faces.folder).parts == faces.parts
     np.testing.assert_array_equal(open_collection(faces.folder).identity, before)
-    monkeypatch.setattr(extension, "extend_graph", killed)  # the graphs that were finished are found again
+    monkeypatch.setattr(extension, "search_new", killed)  # the graphs that were finished are found again
     grown, _ = extend(faces, bare(second), growth=GrowthSettings(retrain_after=9))
     assert grown.n_images == len(before) + second.n_images
     assert not (faces.folder / ".steps").exists()

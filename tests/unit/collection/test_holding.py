@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdp.collection.holding import Evidence, hold_identities
+from cdp.collection.holding import Evidence, hold_identities, let_small_groups_wait
 from cdp.collection.numbering import carry_numbers, find_broken
 from cdp.consensus.constraints import Constraints
-from cdp.types import ConsensusGraph
+from cdp.types import ConsensusGraph, Fate, Labels
 
 
 def evidence(n_images, pairs=(), constraints=None):
@@ -50,6 +50,27 @@ def test_what_corrections_break_is_broken():
     cannot = Constraints(2, cannot=np.array([[0, 1]]))
     lost = np.array([-1, -1])
     assert hold_identities(np.zeros(2, int), lost, evidence(2, (), cannot), 1).tolist() == lost.tolist()
+
+
+def test_small_new_groups_wait_until_they_are_sure_or_larger():
+    is_new = np.arange(9) > 1
+    labels = Labels.from_array(np.array([0, 0, 1, 1, 2, 2, 3, 3, 3]))
+    pairs = [(0, 1, 0.4), (2, 3, 0.78), (4, 5, 0.8), (6, 7, 0.4), (7, 8, 0.4)]
+    waiting = let_small_groups_wait(is_new, labels, evidence(9, pairs))
+    assert waiting.labels.tolist() == [0, 0, -1, -1, 1, 1, 2, 2, 2], (
+        "the bar is 0.3, 0.7 of the way to 1 is 0.79"
+    )
+    assert (waiting.fate[2:4] == Fate.ISOLATED).all()
+    for said in (
+        Constraints(9, must=np.array([[2, 3]])),
+        Constraints(9, cannot=np.array([[0, 3]])),
+        Constraints(9, named={3: "Anna"}),
+    ):
+        assert let_small_groups_wait(is_new, labels, evidence(9, pairs, said)) is labels
+    assert let_small_groups_wait(np.zeros(9, bool), labels, evidence(9, pairs)) is labels
+    large = Labels.from_array(np.repeat(np.arange(4), [9, 9, 9, 5]))
+    waiting = let_small_groups_wait(np.arange(32) > 26, large, evidence(32))
+    assert (waiting.labels[27:] < 0).all(), "six are two thirds of nine"
 
 
 @given(
