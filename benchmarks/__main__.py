@@ -23,6 +23,8 @@ NAMES = (
     "lfw",
     "presets",
     "unsupervised",
+    "albums",
+    "one_person",
     "identification",
     "collections",
     "training",

@@ -81,10 +81,14 @@ def soften(standard: FloatArray, bar: float, top: float) -> FloatArray:
 
     Soft, because average linkage of a hard yes or no could not tell close groups from closer ones.
     """
-    softness = min(SOFTNESS, _SOFTEST * top)
     with np.errstate(over="ignore"):
-        doubt = 1 / (1 + np.exp((standard.astype(np.float64) - bar) / max(softness, _SMALLEST_SPREAD)))
+        doubt = 1 / (1 + np.exp((standard.astype(np.float64) - bar) / softness(top)))
     return doubt.astype(np.float32)
+
+
+def softness(top: float) -> float:
+    """`SOFTNESS`, or less where an image and itself are hardly more similar than random pairs."""
+    return max(min(SOFTNESS, _SOFTEST * top), _SMALLEST_SPREAD)
 
 
 def _similarities(model: Embeddings, ids: IntArray) -> FloatArray:

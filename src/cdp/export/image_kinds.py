@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 
 from cdp.data.image_folders import is_image
@@ -24,14 +23,3 @@ def image_suffix(name: str, data: bytes) -> str:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return ".webp"
     return next((suffix for start, suffix in _STARTS.items() if data.startswith(start)), ".jpg")
-
-
-def image_size(data: bytes) -> tuple[int, int] | None:
-    """(height, width) from the header; None if it says nothing."""
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(data)) as opened:
-            return opened.height, opened.width
-    except Exception:  # Decoders raise almost anything on damaged bytes; the bytes are copied all the same.
-        return None

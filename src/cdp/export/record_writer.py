@@ -8,7 +8,7 @@ from typing import BinaryIO, TextIO
 
 import numpy as np
 
-from cdp.data.images import open_images
+from cdp.data.images import image_size, open_images
 from cdp.data.record_files import (
     EXACT_IN_FLOAT32,
     FIRST,
@@ -23,7 +23,6 @@ from cdp.data.record_files import (
 )
 from cdp.errors import InputError
 from cdp.export.grouped_images import GroupedImages
-from cdp.export.image_kinds import image_size
 from cdp.export.label_lists import write_class_table
 from cdp.progress import Progress, no_progress
 

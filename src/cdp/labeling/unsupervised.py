@@ -2,10 +2,11 @@
 
 Far more pairs are of two identities than of one, so how similar these are can be read off all pairs, and how many of them to expect
 above a bar (`cdp.consensus.null_distribution`). Whatever else lies above it is of one identity: so precision and recall of every bar
-are known well enough to take the one with the best F. Among few images this cannot be read off; there the bar is the one on which two
-halves of the models agree best (`cdp.labeling.halves`).
+are known well enough to take the one with the best F. Among fewer images pairs of one identity and of two are estimated together
+(`cdp.consensus.similarity_mixture`); among a few dozen the bar is the one on which two halves of the models agree best
+(`cdp.labeling.halves`).
 
-How sure that is, the halves say in both cases: their agreement is how stable the groups are. It is more than how right they are.
+How sure that is, the halves say in all cases: their agreement is how stable the groups are. It is more than how right they are.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from cdp.consensus.null_distribution import EstimatedBars, count_similarities, estimate_bars
+from cdp.consensus.null_distribution import EstimatedBars, SimilarityCounts, count_similarities, estimate_bars
 from cdp.consensus.settings import ConsensusSettings
+from cdp.consensus.similarity_mixture import estimate_bars_of_few
+from cdp.consensus.standard_similarity import softness
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_agreement
 from cdp.labeling.halves import StandardPairs, agree_on_bar, compare_halves, compare_pairs, group_alone
@@ -25,11 +28,15 @@ from cdp.labeling.workspace import Graphs, Workspace
 from cdp.types import Views
 from cdp.types.run_record import BarPoint, UnsupervisedBar
 
-MANY = 1000
-"""From so many images on, the bar is read off all pairs."""
+FEW, MANY = 50, 2000
+"""Below so many images two halves agree on the bar; from the other number on, the null distribution is read off all pairs."""
+
+_RAISE = 0.43
+"""By so much of the softness of doubt the bar is raised above the best F of pairs, of a mixture: in groups a wrong pair brings others with it."""
 
 _LOWEST, _HIGHEST = 0.01, 100.0
-_STABLE = 0.9
+_STABLE, _CHANCE = 0.9, 0.2
+"""Agreement of two halves from which on groups are stable, and below which there seems to be nothing to agree on."""
 
 
 def judge_by_similarity(
@@ -59,15 +66,28 @@ def choose_bar(
     seed: int = 0,
     work: Workspace | None = None,
 ) -> UnsupervisedBar:
-    """The bar with the best F to be expected, and how far two halves of the models agree."""
+    """The bar with the best F to be expected, and how far two halves of the models agree.
+
+    Of very few images, and where no two distributions are found, it is the one on which the halves agree best.
+    """
     work = work or Workspace()
-    agreed = agree_on_bar(views, whole, settings, seed=seed, work=work) if views.n_images < MANY else None
     with work.step("bar"):
         counts = count_similarities(views, whole.background, seed, work.progress)
-    if agreed is not None:
+    estimated, chosen = _estimate(counts)
+    if views.n_images < FEW or (views.n_images < MANY and not estimated.f.any()):
+        agreed = agree_on_bar(views, whole, settings, seed=seed, work=work)
         return msgspec.structs.replace(agreed, share_above=counts.share_above(agreed.chosen))
-    estimated = estimate_bars(counts)
-    at, chosen = estimated.best, _as_setting(estimated)
+    agreement = _agreement_of_halves(views, settings, seed, work)
+    if agreement is not None and agreement < _CHANCE:
+        # Something always sticks out; where nobody is there twice, it is something else in every half.
+        return UnsupervisedBar(
+            chosen=_as_setting(counts.edges[-1]),
+            share_above=0.0,
+            precision=0.0,
+            recall=0.0,
+            agreement=agreement,
+        )
+    at = max(0, int(np.searchsorted(estimated.bars, chosen, "right")) - 1)
     rows = zip(estimated.bars.tolist(), estimated.precision.tolist(), estimated.recall.tolist(), strict=True)
     curve = [
         BarPoint(threshold=round(bar, 3), precision=round(precision, 4), recall=round(recall, 4))
@@ -79,14 +99,26 @@ def choose_bar(
         share_above=counts.share_above(chosen),
         precision=float(estimated.precision[at]),
         recall=float(estimated.recall[at]),
-        agreement=_agreement_of_halves(views, settings, seed, work),
+        agreement=agreement,
         curve=curve,
     )
 
 
-def _as_setting(estimated: EstimatedBars) -> float:
-    """The best bar within what similar_above may be; 0 would mean that it is still to be chosen."""
-    return round(float(np.clip(estimated.bars[estimated.best], _LOWEST, _HIGHEST)), 2)
+def _estimate(counts: SimilarityCounts) -> tuple[EstimatedBars, float]:
+    """What to expect of all bars, and the best."""
+    if counts.n_images >= MANY:
+        estimated = estimate_bars(counts)
+        bar = estimated.bars[estimated.best]
+    else:
+        estimated = estimate_bars_of_few(counts)
+        top, best = counts.edges[-1], estimated.f.argmax() if estimated.f.any() else -1
+        bar = min(estimated.bars[best] + _RAISE * softness(top), top)
+    return estimated, _as_setting(bar)
+
+
+def _as_setting(bar: float) -> float:
+    """Within what similar_above may be; 0 would mean that it is still to be chosen."""
+    return round(float(np.clip(bar, _LOWEST, _HIGHEST)), 2)
 
 
 def _agreement_of_halves(
@@ -99,7 +131,7 @@ def _agreement_of_halves(
         return None
     with work.step("agreement"):
         counted = [count_similarities(half.views, half.background, seed, work.progress) for half in halves]
-        bars = [_as_setting(estimate_bars(counts)) for counts in counted]
+        bars = [_estimate(counts)[1] for counts in counted]
         first, second = (
             group_alone(half, own, work)
             for half, own in zip(halves, (replace(settings, similar_above=bar) for bar in bars), strict=True)

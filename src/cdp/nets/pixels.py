@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import shutil
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from cdp.data.images import ImageReader, open_images
+from cdp.data.images import ImageReader, image_size, open_images
 from cdp.errors import InputError, StoreError
 from cdp.files import replacing
 from cdp.memory import parse_bytes
@@ -169,14 +168,9 @@ def decode_rows(
 
 
 def _refuse_small(reader: ImageReader, row: int, least: int) -> None:
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(reader.read(row))) as header:
-            width, height = header.size
-    except (OSError, ValueError):
-        return  # the decoder says what is wrong with it
-    if min(width, height) < least:
+    size = image_size(reader.read(row))  # None: the decoder says what is wrong with it
+    if size is not None and min(size) < least:
+        height, width = size
         raise InputError(
             f"{reader.manifest.describe(row)}: the image has {width} x {height} pixels, the crop {least} x {least}; "
             "leave the image out, choose a smaller --size, or allow it with --enlarge."

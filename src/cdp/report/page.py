@@ -31,13 +31,14 @@ _NAVIGATION = {
 }
 
 
-def build_page(record: RunRecord, artifacts: Artifacts) -> str:
+def build_page(record: RunRecord, artifacts: Artifacts, title: str = "") -> str:
     """The report as one HTML page that needs nothing else: no network, no scripts, pictures inside.
 
     Args:
         record: what run.json says, or as much of it as labeling alone can tell; parts that are missing become a
             sentence instead of a figure.
         artifacts: labels, accepted pairs, images and weights, as far as they are there.
+        title: its headline, where that is not the name of a run.
 
     Returns:
         the page; the same input gives the same text.
@@ -47,7 +48,8 @@ def build_page(record: RunRecord, artifacts: Artifacts) -> str:
         survey = survey_groups(artifacts.labels, artifacts.truth, artifacts.consensus, artifacts.base_graph)
     results = record.results
     sections = [
-        headline_section(record),
+        # Only a run says why nothing was recognized.
+        headline_section(record) if results.headline or not title else Html(""),
         labels_section(results),
         groups_section(artifacts, survey),
         graph_section(artifacts, survey),
@@ -62,8 +64,8 @@ def build_page(record: RunRecord, artifacts: Artifacts) -> str:
         if shown.startswith("<section")
     ]
     return html_document(
-        f"{_name(record)}: report of cdp",
-        _header(record),
+        f"{title or _name(record)}: report of cdp",
+        _header(record, title or f"Consensus-driven propagation: {_name(record)}"),
         element("nav", element("div", *links), aria_label="Sections"),
         element("main", *sections),
         element(
@@ -88,7 +90,7 @@ def html_document(title: str, *body: str | None) -> str:
     return f"<!doctype html>\n{element('html', head, element('body', *body), lang='en')}\n"
 
 
-def _header(record: RunRecord) -> Html:
+def _header(record: RunRecord, title: str) -> Html:
     counts = [
         f"{name} {count(part.images)} images"
         + (f" of {count(part.identities)} identities" if part.identities is not None else "")
@@ -96,7 +98,7 @@ def _header(record: RunRecord) -> Html:
     ]
     return element(
         "header",
-        element("h1", f"Consensus-driven propagation: {_name(record)}"),
+        element("h1", title),
         paragraph("; ".join(counts) + ".", class_="note") if counts else None,
         element("ul", *(element("li", note) for note in record.notes), class_="notes")
         if record.notes

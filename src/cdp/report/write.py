@@ -31,6 +31,6 @@ def write_report(folder: Path, out: Path | None = None, *, force: bool = False) 
     return target
 
 
-def write_page(record: RunRecord, artifacts: Artifacts, file: Path) -> None:
+def write_page(record: RunRecord, artifacts: Artifacts, file: Path, title: str = "") -> None:
     """Write the report, whole or not at all; a page that is there is replaced."""
-    write_text(file, build_page(record, artifacts))
+    write_text(file, build_page(record, artifacts, title))

@@ -19,21 +19,25 @@ from cdp.faces.align_photos import FACES
 from cdp.files import replacing
 from cdp.labeling.figures import measure_label_figures
 from cdp.report.artifacts import Artifacts
+from cdp.report.words import counted
 from cdp.report.write import write_page
 from cdp.types import Labels, Manifest
 from cdp.types.labels import number_by_first_appearance
-from cdp.types.run_record import PartRecord, Results, RunRecord
+from cdp.types.run_record import Results, RunRecord
 
 REPORT, LABELS = "report.html", "labels.csv"
 
 
-def write_album_table(album: Path, people: Collection, faces: Sequence[Path]) -> None:
+def write_album_table(album: Path, people: Collection, faces: Sequence[Path]) -> int:
     """Write labels.csv: crop, photo, identity, name and confidence of every face; paths start from the album.
 
     Args:
         album: folder to write to.
         people: its collection.
         faces: the folders of crops, in the order of the collection's batches.
+
+    Returns:
+        on how many photos there are faces.
     """
     columns: dict[str, list[str]] = {"path": [], "photo": []}
     for folder in faces:
@@ -52,9 +56,10 @@ def write_album_table(album: Path, people: Collection, faces: Sequence[Path]) ->
                 "confidence": [f"{one:.4f}" for one in people.confidence],
             },
         )
+    return len(set(columns["photo"]))
 
 
-def write_album_report(album: Path, people: Collection) -> None:
+def write_album_report(album: Path, people: Collection, n_photos: int) -> None:
     """Write report.html: groups with their pictures, figures, and how sure the bar is."""
     labels = Labels(number_by_first_appearance(people.identity), people.fate, people.confidence)
     judged, _ = read_judged(numbered(people.folder, "judged", people.parts.judged), people.settings)
@@ -63,7 +68,6 @@ def write_album_report(album: Path, people: Collection) -> None:
     record = RunRecord(
         cdp=__version__,
         recipe={"consensus": plain(settings)},
-        parts={"unlabeled": PartRecord(images=people.n_images)},
         results=Results(labels=measure_label_figures(labels, unknown, settings.bar_key, settings.bar)),
         notes=list(people.parts.notes),
     )
@@ -75,4 +79,6 @@ def write_album_report(album: Path, people: Collection) -> None:
         base_graph=next(iter(judged.graphs.values())),
         images=None if paths is None else Manifest(paths, unknown, root=str(album)),
     )
-    write_page(record, artifacts, album / REPORT)
+    who = counted(labels.n_identities, "person", "people")
+    title = f"{who} on {counted(n_photos, 'photo')}, {counted(people.n_images, 'face')}"
+    write_page(record, artifacts, album / REPORT, title)

@@ -195,8 +195,8 @@ def _grow(people: Collection, place: Path, work: Workspace) -> tuple[Collection,
 def _finish(place: Path, album: Album) -> Album:
     """The table and the report, which follow the collection also where it was corrected since."""
     faces = [_part(place, "faces", number + 1) for number in range(len(album.people.batches))]
-    write_album_table(place, album.people, faces)
-    write_album_report(place, album.people)
+    n_photos = write_album_table(place, album.people, faces)
+    write_album_report(place, album.people, n_photos)
     return album
 
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from cdp.data import images
-from cdp.data.images import decode, open_images
+from cdp.data.images import decode, image_size, open_images
 from cdp.data.manifests import read_manifest
 from cdp.errors import InputError
 from cdp.types import Manifest
@@ -188,3 +188,14 @@ def test_the_exif_note_is_obeyed():
     shown = decode(stream.getvalue(), color=False)
     assert shown.shape == (6, 4, 1)
     assert np.all(shown[:, -1] == 250)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_size_from_the_header_is_that_of_the_upright_image(orientation):
+    image = Image.new("L", (6, 4))
+    note = image.getexif()
+    note[0x0112] = orientation
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", exif=note)
+    assert image_size(stream.getvalue()) == decode(stream.getvalue()).shape[:2]
+    assert image_size(b"no image") is None

@@ -1,4 +1,4 @@
-"""Labels where nobody is known: the bar that is read off all pairs, or on which two halves of the models agree."""
+"""Labels where nobody is known: the bar that is estimated from all pairs, or on which two halves of the models agree."""
 
 from dataclasses import replace
 
@@ -79,20 +79,35 @@ def test_the_note_and_the_record_say_how_sure_that_is(labeling):
     found = labeling.unsupervised
     assert labeling.settings.similar_above == found.chosen
     assert labeling.settings.mediator == "similarity"
-    # The most similarity there is lies low here, and so do the bars.
     bars = [point.threshold for point in found.curve]
     assert bars == sorted(bars)
-    assert len(bars) == len(BARS)
-    assert bars[-1] < 3
+    assert bars[-1] < 3  # the most similarity there is lies low here
     assert labeling.notes == (
         "Nobody is known, so how similar two images of one identity must be was chosen without labels: as only 1 of "
-        f"{round(1 / found.share_above)} pairs of images is (similar_above = {found.chosen:g}). Two halves of the models, each by itself, "
+        f"{round(1 / found.share_above)} pairs of images is (similar_above = {found.chosen:g}). About {1 - found.precision:.0%} of these "
+        f"pairs are expected to be wrong, and {1 - found.recall:.0%} of the right ones to be missed. Two halves of the models, each by itself, "
         f"make the same groups to a pairwise F of {found.agreement:.3f}: that is how stable the groups are, and more than how right "
         "they are." + (" Look at the groups with care." if found.agreement < 0.9 else ""),
     )
-    assert (found.precision, found.recall) == (None, None)
     assert labeling.tuning is None
     assert labeling.expected is None
+
+
+def test_a_few_dozen_images_are_compared_by_halves(views):
+    found = label(hide(views.take(np.arange(views.n_images) < 40)), SETTINGS)
+    assert len(found.unsupervised.curve) == len(BARS)
+    assert (found.unsupervised.precision, found.unsupervised.recall) == (None, None)
+    assert "expected to be wrong" not in found.notes[0]
+
+
+def test_where_nobody_is_there_twice_only_copies_are_joined():
+    strangers = make_views(n_people=200, per_person=1, models=2)
+    found = label(hide(strangers), SETTINGS)
+    assert (found.labels.labels >= 0).mean() < 0.05
+    assert (
+        "only copies are joined, because no pair is more similar than pairs of two identities"
+        in found.notes[0]
+    )
 
 
 @pytest.fixture(scope="module")
