@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cdp.consensus.constraints import Constraints, check_constraints
 from cdp.consensus.grouping import accepted_pairs, at_bar, group
+from cdp.consensus.mediator import Mediator
 from cdp.consensus.pair_features import prepare_features
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.scoring import score_pairs
@@ -55,6 +56,27 @@ _THINNED = (
 _NOT_IN_GRAPHS = "given k-NN graphs do not have the images to choose it on"
 
 
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What all steps of a labeling share.
+
+    Attributes:
+        fitted: what was learned before.
+        constraints: what groups must keep.
+        keeps_judged: whether judged pairs are kept whole.
+        seed: of everything random.
+        work: engine, cache and progress.
+        notes: for the user; steps add to them.
+    """
+
+    fitted: Fitted
+    constraints: Constraints | None
+    keeps_judged: bool
+    seed: int
+    work: Workspace
+    notes: list[str]
+
+
 def label(
     unlabeled: Views,
     settings: ConsensusSettings,
@@ -87,15 +109,14 @@ def label(
         seed: of everything random.
         workspace: engine, cache and progress.
     """
-    work, extras = workspace or Workspace(), (constraints, keep_judged)
+    work = workspace or Workspace()
     check_views(settings, unlabeled, (*labeled, validation), work.engine)
     if constraints is not None:
         check_constraints(constraints, settings.max_size)
-    if not isinstance(validation, Views):
-        validation = check_mask(validation, unlabeled)
+    validation = validation if isinstance(validation, Views) else check_mask(validation, unlabeled)
     if fitted is None:
-        is_learned = is_trained_on_labeled(settings, validation is not None, networks_saw_labeled)
-        labeled = labeled if is_learned else ()
+        if not is_trained_on_labeled(settings, validation is not None, networks_saw_labeled):
+            labeled = ()
         settings, fitted = fit_parts(unlabeled, settings, labeled, validation, graphs, seed, work)
     settings, notes = without_labels(settings, fitted, validation), list(fitted.notes)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
@@ -111,97 +132,81 @@ def label(
         notes.append(not_tuned(settings, _NOT_IN_GRAPHS))
     elif isinstance(validation, Views) and not settings.tune:
         notes.append(f"{settings.bar_key} was not chosen on the validation part: tune = false.")
+    job = _Job(fitted, constraints, keep_judged, seed, work, notes)
     if others is None or not (has_trees or (settings.tune and mask is None)):
-        return _label_views(unlabeled, settings, fitted, graphs, mask, notes, seed, work, extras)
+        return _label_views(unlabeled, settings, graphs, mask, job)
     check_same_committee(others, unlabeled)
-    return _label_among(unlabeled, others, settings, fitted, mask, notes, seed, work, extras)
+    return _label_among(unlabeled, others, settings, mask, job)
 
 
 def _label_among(
     unlabeled: Views,
     others: Views,
     settings: ConsensusSettings,
-    fitted: Fitted,
     mask: BoolArray | None,
-    notes: list[str],
-    seed: int,
-    work: Workspace,
-    extras: tuple[Constraints | None, bool],
+    job: _Job,
 ) -> Labeling:
     """Labels of the unlabeled images with known ones among them, which are left out of the result."""
-    settings = _with_inputs(settings, fitted)
-    about = (settings, fitted, mask, notes, seed, work, extras)
-    views, among, judged = _judge_among(unlabeled, others, *about)
-    known = _validation_identities(views, among, settings, notes)
-    labeling = _label_judged(judged, settings, fitted, (among, known), notes, seed, work, extras)
-    return keep_first(labeling, unlabeled.n_images, work.scratch)
+    settings = _with_inputs_of(settings, job.fitted.mediator)
+    views, among, judged = _judge_among(unlabeled, others, settings, mask, job)
+    known = _validation_identities(views, among, settings, job.notes)
+    labeling = _label_judged(judged, settings, (among, known), job)
+    return keep_first(labeling, unlabeled.n_images, job.work.scratch)
 
 
 def _judge_among(
     unlabeled: Views,
     others: Views,
     settings: ConsensusSettings,
-    fitted: Fitted,
     mask: BoolArray | None,
-    notes: list[str],
-    seed: int,
-    work: Workspace,
-    extras: tuple[Constraints | None, bool],
+    job: _Job,
 ) -> tuple[Views, BoolArray, Judged]:
     """All images, which of them are known, and the judged pairs, with as many known images as make them as dense as the others."""
-    matches = judges_by_trees(settings, fitted) and settings.disjoint and mask is None
+    matches = judges_by_trees(settings, job.fitted) and settings.disjoint and mask is None
     share = 1.0
     for left in reversed(range(MOST_ROUNDS if matches else 1)):
-        views = put_among(unlabeled, use_share(others, share, seed), mask, work)
+        views = put_among(unlabeled, use_share(others, share, job.seed), mask, job.work)
         known = np.ones(views.n_images, np.bool_)
         known[: unlabeled.n_images] = False if mask is None else mask
         said: list[str] = []
         is_tuned = _validation_identities(views, known, settings, []) is not None
         scoring = lowest_bar(settings) if is_tuned else settings
-        judged = _judge(views, scoring, fitted, None, known, said, seed, work, extras)
+        judged = _judge(views, scoring, None, known, replace(job, notes=said))
         if not left or others.identities is None:
             break
-        wanted = matching_share(judged.scored, judged.known, share, others.identities, seed)
+        wanted = matching_share(judged.scored, judged.known, share, others.identities, job.seed)
         if is_as_dense(share, wanted):
             break
         share = wanted
-    notes += said
+    job.notes.extend(said)
     if share < 1:
-        notes.append(_THINNED.format(views.n_images - unlabeled.n_images, others.n_images))
+        job.notes.append(_THINNED.format(views.n_images - unlabeled.n_images, others.n_images))
     return views, known, replace(judged, others=others, share=share)
 
 
 def _label_views(
     views: Views,
     settings: ConsensusSettings,
-    fitted: Fitted,
     given: Graphs | None,
     mask: BoolArray | None,
-    notes: list[str],
-    seed: int,
-    work: Workspace,
-    extras: tuple[Constraints | None, bool],
+    job: _Job,
 ) -> Labeling:
     """Labels of all images of the views; the bar is chosen on the masked ones."""
-    settings = _with_inputs(settings, fitted)
-    known = _validation_identities(views, mask, settings, notes)
+    settings = _with_inputs_of(settings, job.fitted.mediator)
+    known = _validation_identities(views, mask, settings, job.notes)
     scoring = settings if known is None else lowest_bar(settings)
-    judged = _judge(views, scoring, fitted, given, mask, notes, seed, work, extras)
-    return _label_judged(judged, settings, fitted, (mask, known), notes, seed, work, extras)
+    judged = _judge(views, scoring, given, mask, job)
+    return _label_judged(judged, settings, (mask, known), job)
 
 
 def _label_judged(
     judged: Judged,
     settings: ConsensusSettings,
-    fitted: Fitted,
     validation: tuple[BoolArray | None, LongArray | None],
-    notes: list[str],
-    seed: int,
-    work: Workspace,
-    extras: tuple[Constraints | None, bool],
+    job: _Job,
 ) -> Labeling:
     """Labels of all images of judged pairs; the bar is chosen on the validation images, given as a mask and by identity."""
-    (mask, known), (constraints, keep) = validation, extras
+    (mask, known), work = validation, job.work
     scored, settings = judged.scored, with_chosen_bar(settings, judged.unsupervised)
     tuning, expected, calibration = None, None, []
     if known is not None:
@@ -212,10 +217,10 @@ def _label_judged(
         settings = with_bar(settings, tuning.chosen)
         scored = at_bar(scored, settings, work.scratch)
     with work.step("groups"):
-        labels = group(scored, settings, constraints, engine=work.engine, scratch=work.scratch)
+        labels = group(scored, settings, job.constraints, engine=work.engine, scratch=work.scratch)
     if known is not None:
-        expected = expect(labels, known, seed, disjoint=settings.disjoint)
-        notes += _broken_promise(settings, expected)
+        expected = expect(labels, known, job.seed, disjoint=settings.disjoint)
+        job.notes.extend(_broken_promise(settings, expected))
         if settings.grouping == "average":
             labels = calibrate(scored, labels, known, settings.k, disjoint=settings.disjoint)
     soft = None
@@ -229,7 +234,7 @@ def _label_judged(
         scored=scored,
         soft_labels=soft,
         graphs={name: graph.nearest(settings.k) for name, graph in judged.graphs.items()},
-        mediator=fitted.mediator,
+        mediator=job.fitted.mediator,
         tuning=tuning,
         expected=expected,
         unsupervised=judged.unsupervised,
@@ -239,42 +244,46 @@ def _label_judged(
         validation=np.zeros(scored.n_images, np.bool_) if mask is None else mask,
         seconds=dict(work.seconds),
         same_identity_recall=dict(work.same_identity_recall),
-        notes=tuple(notes),
-        judged=judged if keep else None,
+        notes=tuple(job.notes),
+        judged=judged if job.keeps_judged else None,
     )
 
 
 def _judge(
     views: Views,
     settings: ConsensusSettings,
-    fitted: Fitted,
     given: Graphs | None,
     mask: BoolArray | None,
-    notes: list[str],
-    seed: int,
-    work: Workspace,
-    extras: tuple[Constraints | None, bool],
+    job: _Job,
 ) -> Judged:
     """Judged pairs, the models' graphs, and the graph whose edges are the candidates."""
-    if judges_by_trees(settings, fitted):
-        said, keep = extras
+    work = job.work
+    if judges_by_trees(settings, job.fitted):
         return score_by_trees(
-            views, settings, mask, given, seed=seed, work=work, notes=notes, keep=keep, constraints=said
+            views,
+            settings,
+            mask,
+            given,
+            seed=job.seed,
+            work=work,
+            notes=job.notes,
+            keep=job.keeps_judged,
+            constraints=job.constraints,
         )
     if settings.mediator == "similarity":
-        return judge_by_similarity(views, settings, given, seed=seed, work=work, notes=notes)
+        return judge_by_similarity(views, settings, given, seed=job.seed, work=work, notes=job.notes)
     known = (
         np.full(views.n_images, -1)
         if mask is None or views.identities is None
         else np.where(mask, views.identities, -1)
     )
-    graphs = find_graphs(views, settings, given, seed=seed, work=work, known=known)
+    graphs = find_graphs(views, settings, given, seed=job.seed, work=work, known=known)
     candidates = next(iter(graphs.values()))
     with work.step("consensus"):
         scored = score_pairs(
             candidate_pairs(candidates, work.scratch),
             prepare_features(views, list(graphs.values()), settings.inputs),
-            fitted.mediator,
+            job.fitted.mediator,
             slice_of(settings, GroupingSettings),
             engine=work.engine,
             progress=work.progress,
@@ -283,9 +292,9 @@ def _judge(
     return Judged(scored, graphs, candidates, settings.k, known)
 
 
-def _with_inputs(settings: ConsensusSettings, fitted: Fitted) -> ConsensusSettings:
+def _with_inputs_of(settings: ConsensusSettings, mediator: Mediator | None) -> ConsensusSettings:
     """The settings; a trained mediator has inputs of its own."""
-    return settings if fitted.mediator is None else replace(settings, inputs=fitted.mediator.inputs)
+    return settings if mediator is None else replace(settings, inputs=mediator.inputs)
 
 
 def _broken_promise(settings: ConsensusSettings, expected: Expectation) -> list[str]:
