@@ -1,11 +1,15 @@
-"""How many names are false where people are not known, on LFW; and how fast a collection of a million images opens."""
+"""How many names are false where people are not known, on LFW; and how fast a collection of a million images opens, and its review."""
 
 from __future__ import annotations
 
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -18,6 +22,7 @@ from cdp.collection.judged_files import write_judged
 from cdp.collection.regrouping import write_groups
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.labeling.judged import Judged
+from cdp.review.server import serve
 from cdp.types import ConsensusGraph, KnnGraph
 
 
@@ -128,6 +133,30 @@ def measure_opening(n_images: int) -> dict[str, Any]:
             assert opened.paths is not None
             opened.describe(n_images - 1), opened.names, int(opened.identity[-1])
             times.append(time.perf_counter() - start)
-    figures = {"images": n_images, "seconds_to_open": round(min(times), 4), "first_time": round(times[0], 4)}
-    print({**figures, "seconds_to_group": round(grouped, 1)}, flush=True)
-    return {**figures, "seconds_to_group": round(grouped, 1)}
+        pages = measure_pages(place)
+    figures = {
+        "images": n_images,
+        "seconds_to_open": round(min(times), 4),
+        "first_time": round(times[0], 4),
+        "seconds_to_group": round(grouped, 1),
+        "seconds_of_pages": pages,
+    }
+    print(figures, flush=True)
+    return figures
+
+
+def measure_pages(collection: Path) -> dict[str, list[float]]:
+    """Seconds that pages of the review take, the first time and the second."""
+    address: Queue[str] = Queue()
+    Thread(target=partial(serve, collection, started=address.put), daemon=True).start()
+    start = address.get(timeout=60)
+    pages = {}
+    for page in ("", "groups", "groups?page=1000", "history"):
+        times = []
+        for _ in range(2):
+            began = time.perf_counter()
+            with urlopen(start + page) as answer:
+                answer.read()
+            times.append(round(time.perf_counter() - began, 3))
+        pages[page or "question"] = times
+    return pages
