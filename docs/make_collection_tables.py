@@ -23,10 +23,7 @@ REVIEWS = {
 
 
 def make_batches_table(measured: dict[str, Any]) -> str:
-    """A row for every set and order: figures in batches and at once, numbers kept, seconds.
-
-    Rows with a star were measured with an earlier version (`earlier`).
-    """
+    """A row for every set and order: figures in batches and at once, numbers kept, seconds."""
     lines = [
         "| images, order | F in batches | F at once | behind by | F after the first batch | kept, mean | kept, least | seconds of a batch | at once |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
@@ -35,7 +32,6 @@ def make_batches_table(measured: dict[str, Any]) -> str:
         for order in ORDERS:
             found = measured[f"batches, {key}, {order}"]
             shown = "random again" if (key, order) == ("omniglot", "rare first") else order
-            shown += " *" if found.get("earlier") else ""
             grown, once = found["in_batches"]["f"], found["at_once"]["f"]
             seconds = [step["seconds"] for step in found["steps"][1:]]
             mean = sum(seconds) / len(seconds)
@@ -62,7 +58,6 @@ def make_review_table(measured: dict[str, Any]) -> str:
             )
             reached = [found[mark] for mark in ("precision 0.99", "f 0.99")]
             counts = ["not reached" if one is None else f"{one:,}" for one in reached]
-            counts[-1] += " *" if found.get("earlier") else ""
             cells += [*counts, on_the_way]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
