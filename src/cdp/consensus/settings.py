@@ -25,7 +25,7 @@ class SearchSettings:
 
     k: int = setting(20, "Neighbors of each image in every graph.", meaning="a number of neighbors", low=1)
     method: Literal["auto", "exact", "approximate"] = setting(
-        "auto", "How neighbors are searched; auto = exact up to 50,000 images."
+        "auto", "How neighbors are searched; auto = exact up to 30,000 images."
     )
     recall: float = setting(
         0.97,

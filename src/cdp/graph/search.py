@@ -20,7 +20,7 @@ from cdp.types.arrays import LongArray
 
 METHODS = ("auto", "exact", "approximate")
 # Up to here an exact search takes seconds.
-EXACT_UP_TO = 50_000
+EXACT_UP_TO = 30_000
 RECALL = 0.97
 
 
@@ -40,7 +40,7 @@ def knn_graph(
     Args:
         embeddings: `Embeddings` or a plain array (n, d); its rows need not have unit length.
         k: number of neighbors, not counting the image itself.
-        method: `exact`, `approximate`, or `auto`: exact up to 50,000 images.
+        method: `exact`, `approximate`, or `auto`: exact up to 30,000 images.
         recall: share of the true neighbors that an approximate search shall find; it takes the cheapest way there, which
             may be the exact search. What it reached, on a sample of images, is the graph's `recall`.
         seed: of the approximate search and of the sample.

@@ -74,10 +74,8 @@ def join_blocks(
     return best.cpu().numpy(), ids.to(torch.int32).cpu().numpy()
 
 
-def make_product(
-    embeddings: Vectors, device: torch.device
-) -> Callable[[IntArray, IntArray, FloatArray | None], FloatArray]:
-    """From the ids of two sets of images to the table of their similarities, computed on the device; memory given is not needed."""
+def make_product(embeddings: Vectors, device: torch.device) -> Callable[[IntArray, IntArray], FloatArray]:
+    """From the ids of two sets of images to the table of their similarities, computed on the device."""
     resident = _resident_blocks(embeddings, device, spans(embeddings.n_images, BLOCK_ROWS))
     everything = None if resident is None else torch.cat(resident)
 
@@ -86,7 +84,7 @@ def make_product(
             return torch.from_numpy(embeddings.take(rows)).to(device)
         return everything[torch.from_numpy(rows).to(device, torch.int64)]
 
-    def product(queries: IntArray, gallery: IntArray, memory: FloatArray | None = None) -> FloatArray:  # noqa: ARG001
+    def product(queries: IntArray, gallery: IntArray) -> FloatArray:
         tile: FloatArray = (vectors(queries) @ vectors(gallery).T).cpu().numpy()
         return tile
 

@@ -6,17 +6,11 @@ import numpy as np
 import pytest
 
 import reference
-from cdp.graph import approximate, cluster_plan, neighbor_passes, search
+from cdp.graph import approximate, cluster_plan, cluster_search, neighbor_passes, search
 from cdp.graph import clusters as clusters_module
-from cdp.graph.approximate import (
-    Lists,
-    _clusters,
-    _rounds,
-    approximate_graph,
-    search_homes,
-    search_visits,
-)
+from cdp.graph.approximate import _rounds, approximate_graph
 from cdp.graph.cluster_plan import Plan, choose_plan
+from cdp.graph.cluster_search import Lists, group_by_cluster, search_homes, search_visits
 from cdp.graph.clusters import find_centroids, group, group_rows, nearest_clusters
 from cdp.graph.exact import exact_graph, measure_lists, similarities
 from cdp.graph.neighbor_lists import best_of_rows, roughly_best_columns
@@ -134,26 +128,35 @@ def _lists(n_images):
     return np.full((n_images, K), -np.inf, np.float32), np.full((n_images, K), -1, np.int32)
 
 
+def _looking(vectors, how):
+    """Vectors that lie together, others that are gathered, and tables of products as a GPU gives them."""
+    gathered = SimpleNamespace(take=lambda rows: vectors[rows], block=lambda start, stop: vectors[start:stop])
+    return {
+        "together": SimpleNamespace(product=None, vectors=Projected(vectors, 0.0)),
+        "gathered": SimpleNamespace(product=None, vectors=gathered),
+        "tables": SimpleNamespace(product=lambda rows, columns: vectors[rows] @ vectors[columns].T),
+    }[how]
+
+
 @pytest.mark.parametrize("rounds", [[(0, 1), (1, 3)], [(0, 1), (1, 2), (2, 3)]])
-@pytest.mark.parametrize("tile_entries", [2**20, 50])
+@pytest.mark.parametrize("most_pairs", [2**20, 50])
+@pytest.mark.parametrize("how", ["together", "gathered", "tables"])
 @pytest.mark.parametrize("n_images", [150, 500])
-def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, tile_entries, n_images):
-    monkeypatch.setattr(approximate, "_TILE_ENTRIES", tile_entries)
+def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, most_pairs, how, n_images):
+    monkeypatch.setattr(cluster_search, "_MOST_PAIRS", most_pairs)
     n_clusters = 9
     generator = np.random.default_rng(0)
-    table = generator.integers(0, 30, (n_images, n_images)).astype(np.float32)
-    table += table.T
+    # Whole numbers: every way to add their products up gives the same.
+    vectors = generator.integers(-4, 5, (n_images, 7)).astype(np.float32)
+    table = vectors @ vectors.T
     nearest = np.stack([generator.permutation(n_clusters)[:3] for _ in range(n_images)]).astype(np.int16)
     nearest[:20, 2] = -1
     best, ids = _lists(n_images)
     lists = Lists(best, ids, best[:, -1].copy())
-    looking = SimpleNamespace(
-        product=lambda rows, columns, _: np.ascontiguousarray(table[np.ix_(rows, columns)]),
-        vectors=SimpleNamespace(dimensions=1),
-    )
+    looking = _looking(vectors, how)
     for first, last in rounds:
         search_round = search_homes if first == 0 else search_visits
-        clusters = _clusters(nearest, first, last, n_clusters, lists.bars, Scratch())
+        clusters = group_by_cluster(nearest, first, last, n_clusters, lists.bars, Scratch())
         shares = list(search_round(looking, clusters, lists, threads=1))
         assert shares[-1] == 1
     looks = (nearest[:, :, None] == nearest[None, None, :, 0]).any(axis=1)

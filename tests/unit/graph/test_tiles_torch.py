@@ -12,7 +12,7 @@ import torch
 
 from cdp import devices
 from cdp.errors import InputError, MissingExtraError
-from cdp.graph import approximate, cluster_plan, exact, tiles_torch
+from cdp.graph import cluster_plan, cluster_search, exact, tiles_torch
 from cdp.graph.recall import measure_recall
 from cdp.graph.search import each_knn_graph, knn_graph, knn_graphs
 from cdp.types import Embeddings
@@ -29,7 +29,7 @@ def small_tiles(monkeypatch):
 @pytest.fixture
 def through_torch(monkeypatch):
     """Every device is torch's CPU."""
-    for module in (exact, approximate):
+    for module in (exact, cluster_search):
         monkeypatch.setattr(
             module, "find_accelerator", lambda name: None if name == "cpu" else torch.device("cpu")
         )

@@ -1,0 +1,190 @@
+"""Images compared with those at home in the clusters that they look into, for the lists of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+
+from cdp.devices import find_accelerator
+from cdp.graph.clusters import group_rows
+from cdp.graph.compared_panels import find_hits, pack_panels, pad_bars
+from cdp.graph.neighbor_lists import best_of_rows, find_hits_of_tile, insert_hits
+from cdp.graph.projection import Projected, Vectors
+from cdp.parallel import Workers, map_shared, spans
+from cdp.scratch import Scratch
+from cdp.types.arrays import FloatArray, IntArray
+
+# Pairs that are compared before what was found is handed over.
+_MOST_PAIRS = 2**17
+# Clusters that are looked into with the same memory.
+_BATCH = 8
+
+Product: TypeAlias = Callable[[IntArray, IntArray], FloatArray]
+"""From the ids of two sets of images to the table of their similarities."""
+Hits: TypeAlias = tuple[IntArray, IntArray, FloatArray]
+"""Images, for each another that may belong into its list, and their similarity."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """The best of every image as they grow: similarities and ids (n, keep), best first, and the last similarity of each (n,)."""
+
+    best: FloatArray
+    ids: IntArray
+    bars: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Looking:
+    """What is compared, and where."""
+
+    vectors: Vectors
+    device: str
+
+    @cached_property
+    def product(self) -> Product | None:
+        """How similarities are computed on a GPU; None where there is none."""
+        accelerator = find_accelerator(self.device)
+        if accelerator is None:
+            return None
+        from cdp.graph.tiles_torch import make_product
+
+        return make_product(self.vectors, accelerator)
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """The images at home in a cluster, those that look into it, and the least similarity that counts for each."""
+
+    gallery: IntArray
+    visitors: IntArray
+    gallery_bars: FloatArray
+    visitor_bars: FloatArray
+
+
+def group_by_cluster(
+    nearest: IntArray, first: int, last: int, n_clusters: int, bars: FloatArray, scratch: Scratch
+) -> tuple[int, Iterator[Cluster]]:
+    """How many clusters there are, and each when its turn comes.
+
+    A bar that is out of date lets too many pass, never too few; lists take what is better than their last one at the time.
+    """
+    home, home_bounds = group_rows(nearest[:, :1], n_clusters, scratch)
+    visits, visit_bounds = home, np.zeros_like(home_bounds)
+    if first > 0:
+        visits, visit_bounds = group_rows(nearest[:, first:last], n_clusters, scratch)
+
+    def clusters() -> Iterator[Cluster]:
+        for number in range(n_clusters):
+            gallery = home[home_bounds[number] : home_bounds[number + 1]]
+            visitors = visits[visit_bounds[number] : visit_bounds[number + 1]]
+            yield Cluster(gallery, visitors, bars[gallery], bars[visitors])
+
+    return n_clusters, clusters()
+
+
+def search_homes(
+    looking: Looking, clusters: tuple[int, Iterator[Cluster]], lists: Lists, threads: Workers
+) -> Iterator[float]:
+    """Fill the lists, which are empty, with the best of every image's own cluster; yields the share that is done."""
+    n_clusters, each = clusters
+    shared = looking, lists.best.shape[1]
+    for done, found in enumerate(map_shared(_look_at_homes, shared, _batches(each), threads), 1):
+        for images, similarity, others in found:
+            rows = _as_slice(images)
+            lists.best[rows], lists.ids[rows], lists.bars[rows] = similarity, others, similarity[:, -1]
+        yield min(1.0, done * _BATCH / n_clusters)
+
+
+def _batches(clusters: Iterator[Cluster]) -> Iterator[list[Cluster]]:
+    return iter(lambda: list(islice(clusters, _BATCH)), [])
+
+
+def _look_at_homes(
+    shared: tuple[Looking, int], clusters: list[Cluster]
+) -> list[tuple[IntArray, FloatArray, IntArray]]:
+    """The lists of the images at home in some clusters."""
+    looking, keep = shared
+    found = []
+    for images in (cluster.gallery for cluster in clusters):
+        if looking.product is None:
+            rows = _vectors_of(looking.vectors, images)
+            tile = rows @ rows.T
+        else:
+            tile = looking.product(images, images)
+        found.append((images, *best_of_rows(tile, images, keep)))
+    return found
+
+
+def search_visits(
+    looking: Looking, clusters: tuple[int, Iterator[Cluster]], lists: Lists, threads: Workers
+) -> Iterator[float]:
+    """Compare every image with those at home in the clusters that it looks into, for the lists of both.
+
+    Yields the share of clusters that are done.
+    """
+    n_clusters, each = clusters
+    for done, found in enumerate(map_shared(_look_into, looking, _batches(each), threads), 1):
+        for hits in found:
+            insert_hits(*hits, lists.best, lists.ids, lists.bars)
+        yield min(1.0, done * _BATCH / n_clusters)
+
+
+def _look_into(looking: Looking, clusters: list[Cluster]) -> list[Hits]:
+    """What may belong into the lists of some clusters' images and their visitors."""
+    clusters = [cluster for cluster in clusters if len(cluster.gallery) and len(cluster.visitors)]
+    # Once for all: memory that is new each time takes longer to get than to fill.
+    most = max((_per_turn(cluster) * len(cluster.gallery) for cluster in clusters), default=0)
+    found, values = np.empty((2, 2 * most), np.int32), np.empty(2 * most, np.float32)
+    hits: list[Hits] = []
+    for cluster in clusters:
+        find = _find_on_cpu if looking.product is None else _find_on_gpu
+        hits += [
+            (found[0, :n_hits].copy(), found[1, :n_hits].copy(), values[:n_hits].copy())
+            for n_hits in find(looking, cluster, found, values)
+        ]
+    return hits
+
+
+def _find_on_cpu(looking: Looking, cluster: Cluster, found: IntArray, values: FloatArray) -> Iterator[int]:
+    """Write down what some visitors after others may have in common with the cluster; yields how much that is."""
+    vectors = looking.vectors
+    panels, gallery_bars = pack_panels(_vectors_of(vectors, cluster.gallery)), pad_bars(cluster.gallery_bars)
+    for start, stop in spans(len(cluster.visitors), _per_turn(cluster)):
+        visitors, bars = cluster.visitors[start:stop], cluster.visitor_bars[start:stop]
+        if isinstance(vectors, Projected):
+            source, rows = vectors.source, visitors
+        else:
+            source, rows = vectors.take(visitors), np.arange(len(visitors), dtype=np.int32)
+        yield find_hits(source, rows, visitors, bars, panels, cluster.gallery, gallery_bars, found, values)
+
+
+def _find_on_gpu(looking: Looking, cluster: Cluster, found: IntArray, values: FloatArray) -> Iterator[int]:
+    """The same, by tables of similarities that are computed on a GPU."""
+    assert looking.product is not None
+    for start, stop in spans(len(cluster.visitors), _per_turn(cluster)):
+        visitors, bars = cluster.visitors[start:stop], cluster.visitor_bars[start:stop]
+        tile = looking.product(visitors, cluster.gallery)
+        yield find_hits_of_tile(tile, visitors, bars, cluster.gallery, cluster.gallery_bars, found, values)
+
+
+def _per_turn(cluster: Cluster) -> int:
+    """How many visitors are compared at a time."""
+    return min(len(cluster.visitors), max(1, _MOST_PAIRS // len(cluster.gallery)))
+
+
+def _vectors_of(vectors: Vectors, images: IntArray) -> FloatArray:
+    rows = _as_slice(images)
+    return vectors.block(rows.start, rows.stop) if isinstance(rows, slice) else vectors.take(images)
+
+
+def _as_slice(images: IntArray) -> slice | IntArray:
+    """Ascending ids as a slice where they lie together, as those of one cluster do: then nothing needs to be gathered."""
+    if len(images) and images[-1] - images[0] + 1 == len(images):
+        return slice(int(images[0]), int(images[-1]) + 1)
+    return images

@@ -1,0 +1,65 @@
+"""Instructions for the processor that no loop in Python can ask for; the compiler's own language, which every processor understands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+INT, LONG = ir.IntType(32), ir.IntType(64)
+_BYTES = ir.IntType(8).as_pointer()
+_BYTES_PER_LINE = 64
+
+
+def machine_code(function: Callable[..., Any]) -> Any:
+    """A function of types that returns a signature and what writes the code, as something that kernels may call."""
+    return intrinsic(function)
+
+
+def call_instruction(build: Any, name: str, result: Any, given: Sequence[Any]) -> Any:
+    """What an instruction of the compiler's own (`llvm.…`) gives."""
+    declare = cast(Any, cgutils.get_or_insert_function)
+    kind = ir.FunctionType(result, [value.type for value in given])
+    return build.call(declare(build.module, kind, name), given)
+
+
+def long(number: int) -> Any:
+    """A number as the code has it, 64 bits."""
+    return ir.Constant(LONG, number)
+
+
+@machine_code
+def prefetch(_: Any, table: Any, row: Any) -> Any:
+    """Ask for a row of a contiguous table that is needed soon; the loop goes on at once.
+
+    Where rows are far apart, a loop mostly waits for memory.
+    """
+
+    def write_code(context: Any, build: Any, signature: Any, given: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, build, given[0])
+        n_columns = build.extract_value(array.shape, 1)
+        start = build.gep(array.data, [build.mul(given[1], n_columns)])
+        per_line = long(_BYTES_PER_LINE // (signature.args[0].dtype.bitwidth // 8))
+        # To read (0), kept as long as possible (3), data (1).
+        hints = [ir.Constant(INT, number) for number in (0, 3, 1)]
+        each_line = cast(Any, cgutils.for_range_slice)
+        with each_line(build, long(0), n_columns, per_line, inc=True) as (column, _):
+            place = build.bitcast(build.gep(start, [column]), _BYTES)
+            call_instruction(build, "llvm.prefetch.p0", ir.VoidType(), [place, *hints])
+        return context.get_dummy_value()
+
+    return types.void(table, row), write_code
+
+
+@machine_code
+def lowest_bit(_: Any, bits: Any) -> Any:
+    """The place of the lowest bit that is set; there must be one."""
+
+    def write_code(_: Any, build: Any, __: Any, given: Any) -> Any:
+        return build.cttz(given[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int32(bits), write_code
