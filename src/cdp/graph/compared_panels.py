@@ -12,7 +12,17 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from cdp.graph.machine_code import INT, LONG, call_instruction, long, lowest_bit, machine_code, prefetch
+from cdp.graph.machine_code import (
+    INT,
+    LONG,
+    call_instruction,
+    in_all_lanes,
+    load_lanes,
+    long,
+    lowest_bit,
+    machine_code,
+    prefetch,
+)
 from cdp.kernels import kernel
 from cdp.types.arrays import FloatArray, IntArray
 
@@ -133,10 +143,10 @@ def _compare(
             for row in range(VISITORS)
         ]
         sums = _add_products(build, starts, packed, dimensions)
-        others = _load_lanes(build, lane_bars)
+        others = load_lanes(build, lane_bars, long(0), LANES)
         hits = []
         for row, total in enumerate(sums):
-            bar = _in_all_lanes(build, build.load(build.gep(row_bars, [long(row)])))
+            bar = in_all_lanes(build, build.load(build.gep(row_bars, [long(row)])), LANES)
             hits.append(
                 build.or_(build.fcmp_ordered(">=", total, bar), build.fcmp_ordered(">=", total, others))
             )
@@ -163,10 +173,10 @@ def _add_products(build: Any, starts: list[Any], packed: Any, dimensions: Any) -
     column = build.phi(LONG)
     column.add_incoming(long(0), before)
     sums = [build.phi(_LANES) for _ in starts]
-    lanes = _load_lanes(build, build.gep(packed, [build.mul(column, long(LANES))]))
+    lanes = load_lanes(build, packed, build.mul(column, long(LANES)), LANES)
     added = []
     for total, start in zip(sums, starts, strict=True):
-        entry = _in_all_lanes(build, build.load(build.gep(start, [column])))
+        entry = in_all_lanes(build, build.load(build.gep(start, [column])), LANES)
         added.append(call_instruction(build, f"llvm.fmuladd.v{LANES}f32", _LANES, [entry, lanes, total]))
         total.add_incoming(ir.Constant(_LANES, [0.0] * LANES), before)
         total.add_incoming(added[-1], loop)
@@ -175,16 +185,6 @@ def _add_products(build: Any, starts: list[Any], packed: Any, dimensions: Any) -
     build.cbranch(build.icmp_signed("<", following, dimensions), loop, after)
     build.position_at_end(after)
     return added
-
-
-def _load_lanes(build: Any, place: Any) -> Any:
-    return build.load(build.bitcast(place, _LANES.as_pointer()), align=4)
-
-
-def _in_all_lanes(build: Any, number: Any) -> Any:
-    nothing = ir.Constant(_LANES, ir.Undefined)
-    first = build.insert_element(nothing, number, ir.Constant(INT, 0))
-    return build.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(INT, LANES), [0] * LANES))
 
 
 def _bits(build: Any, truths: Any) -> Any:

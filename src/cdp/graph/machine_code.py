@@ -13,6 +13,7 @@ from numba.extending import intrinsic
 INT, LONG = ir.IntType(32), ir.IntType(64)
 _BYTES = ir.IntType(8).as_pointer()
 _BYTES_PER_LINE = 64
+_CHECKED = 64
 
 
 def machine_code(function: Callable[..., Any]) -> Any:
@@ -56,10 +57,45 @@ def prefetch(_: Any, table: Any, row: Any) -> Any:
 
 
 @machine_code
+def find_above(_: Any, table: Any, row: Any, start: Any, bar: Any, bars: Any) -> Any:
+    """Which of 64 entries of a row, from `start` on, are above a bar or above those at the same places in `bars`: a bit for each."""
+
+    def write_code(context: Any, build: Any, signature: Any, given: Any) -> Any:
+        _, row, start, bar, _ = given
+        tile, others = (
+            context.make_array(signature.args[position])(context, build, given[position])
+            for position in (0, 4)
+        )
+        offset = build.add(build.mul(row, build.extract_value(tile.shape, 1)), start)
+        entries = load_lanes(build, tile.data, offset, _CHECKED)
+        is_above = [
+            build.fcmp_ordered(">", entries, than)
+            for than in (in_all_lanes(build, bar, _CHECKED), load_lanes(build, others.data, start, _CHECKED))
+        ]
+        return build.bitcast(build.or_(*is_above), ir.IntType(_CHECKED))
+
+    return types.int64(table, row, start, bar, bars), write_code
+
+
+def load_lanes(build: Any, array: Any, offset: Any, count: int) -> Any:
+    """So many numbers of an array, as one vector."""
+    place = build.gep(array, [offset])
+    return build.load(build.bitcast(place, ir.VectorType(ir.FloatType(), count).as_pointer()), align=4)
+
+
+def in_all_lanes(build: Any, number: Any, count: int) -> Any:
+    """A vector that has the same number everywhere."""
+    nothing = ir.Constant(ir.VectorType(ir.FloatType(), count), ir.Undefined)
+    first = build.insert_element(nothing, number, ir.Constant(INT, 0))
+    return build.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(INT, count), [0] * count))
+
+
+@machine_code
 def lowest_bit(_: Any, bits: Any) -> Any:
     """The place of the lowest bit that is set; there must be one."""
 
     def write_code(_: Any, build: Any, __: Any, given: Any) -> Any:
-        return build.cttz(given[0], ir.Constant(ir.IntType(1), 1))
+        place = build.cttz(given[0], ir.Constant(ir.IntType(1), 1))
+        return place if place.type == LONG else build.zext(place, LONG)
 
-    return types.int32(bits), write_code
+    return types.int64(bits), write_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cdp.graph.machine_code import prefetch
+from cdp.graph.machine_code import find_above, lowest_bit, prefetch
 from cdp.kernels import kernel
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
@@ -78,19 +78,14 @@ def insert_rows_and_columns(
         left = row + 1 if first == second else 0
         line = tile[row]
         for start in range(left, width, _CHUNK):
-            if start + _CHUNK <= width:
-                bar = best[image, last]
-                hits = np.int32(0)
-                values = line[start : start + _CHUNK]
-                others = bars[start : start + _CHUNK]
-                for column in range(_CHUNK):
-                    is_hit = np.int32(
-                        np.int32(values[column] > bar) | np.int32(values[column] > others[column])
-                    )
-                    hits = np.int32(hits | is_hit)
-                if hits == 0:
-                    continue
-            for column in range(start, min(start + _CHUNK, width)):
+            stop = min(start + _CHUNK, width)
+            if stop - start == _CHUNK:
+                hits = find_above(tile, row, start, best[image, last], bars)
+            else:
+                hits = (np.int64(1) << (stop - start)) - 1
+            while hits != 0:
+                column = start + lowest_bit(hits)
+                hits &= hits - 1
                 value = line[column]
                 if value > best[image, last]:
                     insert(best[image], ids[image], value, second + column)
