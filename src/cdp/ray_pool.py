@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from cdp.errors import CdpError, InputError, MissingExtraError, install_command
 from cdp.memory import parse_bytes
@@ -134,11 +136,17 @@ def run_blocks(
     start = time.perf_counter()
     try:
         common = unpack(shared)
-        with threadpool_limits(limits=1, user_api="blas"):
+        with _find_blas(len(sys.modules)).limit(limits=1, user_api="blas"):
             results = [function(common, item) for item in unpack(group)]
     except CdpError as error:  # Ray would print what is raised in blocks that nobody waits for any more
         return error
     return time.perf_counter() - start, pack(results)
+
+
+@lru_cache(maxsize=1)
+def _find_blas(n_modules: int) -> ThreadpoolController:  # noqa: ARG001
+    """The libraries of this process that compute products; looked for again, which takes milliseconds, after other modules were loaded."""
+    return ThreadpoolController()
 
 
 class _Load:

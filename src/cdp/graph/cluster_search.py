@@ -26,8 +26,8 @@ _BATCH = 8
 
 Product: TypeAlias = Callable[[IntArray, IntArray], FloatArray]
 """From the ids of two sets of images to the table of their similarities."""
-Hits: TypeAlias = tuple[IntArray, IntArray, FloatArray]
-"""Images, for each another that may belong into its list, and their similarity."""
+Hits: TypeAlias = IntArray
+"""Three rows: images, for each another that may belong into its list, and the bits of their similarity."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,28 +130,24 @@ def search_visits(
     """
     n_clusters, each = clusters
     for done, found in enumerate(map_shared(_look_into, looking, _batches(each), threads), 1):
-        for hits in found:
-            insert_hits(*hits, lists.best, lists.ids, lists.bars)
+        insert_hits(found[0], found[1], found[2].view(np.float32), lists.best, lists.ids, lists.bars)
         yield min(1.0, done * _BATCH / n_clusters)
 
 
-def _look_into(looking: Looking, clusters: list[Cluster]) -> list[Hits]:
-    """What may belong into the lists of some clusters' images and their visitors."""
+def _look_into(looking: Looking, clusters: list[Cluster]) -> Hits:
+    """What may belong into the lists of some clusters' images and their visitors, as one array that is sent at once."""
     clusters = [cluster for cluster in clusters if len(cluster.gallery) and len(cluster.visitors)]
     # Once for all: memory that is new each time takes longer to get than to fill.
     most = max((_per_turn(cluster) * len(cluster.gallery) for cluster in clusters), default=0)
-    found, values = np.empty((2, 2 * most), np.int32), np.empty(2 * most, np.float32)
-    hits: list[Hits] = []
+    found = np.empty((3, 2 * most), np.int32)
+    hits = [np.empty((3, 0), np.int32)]
     for cluster in clusters:
         find = _find_on_cpu if looking.product is None else _find_on_gpu
-        hits += [
-            (found[0, :n_hits].copy(), found[1, :n_hits].copy(), values[:n_hits].copy())
-            for n_hits in find(looking, cluster, found, values)
-        ]
-    return hits
+        hits += [found[:, :n_hits].copy() for n_hits in find(looking, cluster, found)]
+    return np.concatenate(hits, axis=1)
 
 
-def _find_on_cpu(looking: Looking, cluster: Cluster, found: IntArray, values: FloatArray) -> Iterator[int]:
+def _find_on_cpu(looking: Looking, cluster: Cluster, found: IntArray) -> Iterator[int]:
     """Write down what some visitors after others may have in common with the cluster; yields how much that is."""
     vectors = looking.vectors
     panels, gallery_bars = pack_panels(_vectors_of(vectors, cluster.gallery)), pad_bars(cluster.gallery_bars)
@@ -161,16 +157,16 @@ def _find_on_cpu(looking: Looking, cluster: Cluster, found: IntArray, values: Fl
             source, rows = vectors.source, visitors
         else:
             source, rows = vectors.take(visitors), np.arange(len(visitors), dtype=np.int32)
-        yield find_hits(source, rows, visitors, bars, panels, cluster.gallery, gallery_bars, found, values)
+        yield find_hits(source, rows, visitors, bars, panels, cluster.gallery, gallery_bars, found)
 
 
-def _find_on_gpu(looking: Looking, cluster: Cluster, found: IntArray, values: FloatArray) -> Iterator[int]:
+def _find_on_gpu(looking: Looking, cluster: Cluster, found: IntArray) -> Iterator[int]:
     """The same, by tables of similarities that are computed on a GPU."""
     assert looking.product is not None
     for start, stop in spans(len(cluster.visitors), _per_turn(cluster)):
         visitors, bars = cluster.visitors[start:stop], cluster.visitor_bars[start:stop]
         tile = looking.product(visitors, cluster.gallery)
-        yield find_hits_of_tile(tile, visitors, bars, cluster.gallery, cluster.gallery_bars, found, values)
+        yield find_hits_of_tile(tile, visitors, bars, cluster.gallery, cluster.gallery_bars, found)
 
 
 def _per_turn(cluster: Cluster) -> int:

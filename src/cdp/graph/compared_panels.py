@@ -59,7 +59,6 @@ def find_hits(
     gallery: IntArray,
     gallery_bars: FloatArray,
     found: IntArray,
-    values: FloatArray,
 ) -> int:
     """Write down pairs of a visitor and an image of the gallery that are good enough for the list of one of the two.
 
@@ -71,8 +70,8 @@ def find_hits(
         panels: the gallery's vectors, as `pack_panels` makes them.
         gallery: ids.
         gallery_bars: as `pad_bars` makes them.
-        found: gets the image whose list it is, and the other, (2, at least twice as many as there are pairs).
-        values: gets their similarity.
+        found: gets the image whose list it is, the other, and the bits of their similarity, (3, at least twice as many as there are
+            pairs).
 
     Returns:
         how many there are.
@@ -81,6 +80,7 @@ def find_hits(
     bars = np.empty(VISITORS, np.float32)
     products = np.empty(VISITORS * LANES, np.float32)
     masks = np.empty(VISITORS, np.int32)
+    values = found[2].view(np.float32)
     n_hits = 0
     for start in range(0, len(visitors), VISITORS):
         count = min(VISITORS, len(visitors) - start)

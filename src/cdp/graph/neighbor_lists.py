@@ -213,12 +213,12 @@ def find_hits_of_tile(
     columns: IntArray,
     column_bars: FloatArray,
     found: IntArray,
-    values: FloatArray,
 ) -> int:
     """Write down pairs of a tile that are good enough for the list of one of the two, and return how many they are.
 
-    `found` gets the image whose list it is and the other, `values` their similarity.
+    `found`, (3, ...), gets the image whose list it is, the other, and the bits of their similarity.
     """
+    values = found[2].view(np.float32)
     n_hits = 0
     for row in range(len(rows)):
         for column in range(len(columns)):

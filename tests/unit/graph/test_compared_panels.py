@@ -10,11 +10,12 @@ from cdp.graph.compared_panels import LANES, find_hits, pack_panels, pad_bars
 
 def _search(vectors, visitors, visitor_bars, gallery, gallery_bars):
     most = 2 * len(visitors) * len(gallery)
-    found, values = np.full((2, most), -1, np.int32), np.full(most, np.nan, np.float32)
+    found = np.full((3, most), -1, np.int32)
     panels = pack_panels(vectors[gallery])
     bars = pad_bars(gallery_bars)
-    n_hits = find_hits(vectors, visitors, visitors, visitor_bars, panels, gallery, bars, found, values)
-    return list(zip(*found[:, :n_hits].tolist(), values[:n_hits].tolist(), strict=True))
+    n_hits = find_hits(vectors, visitors, visitors, visitor_bars, panels, gallery, bars, found)
+    values = found[2].view(np.float32)
+    return list(zip(*found[:2, :n_hits].tolist(), values[:n_hits].tolist(), strict=True))
 
 
 @given(st.integers(0, 30), st.integers(1, 2 * LANES + 3), st.integers(1, 40), st.integers(0, 99))
