@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import socket
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from itertools import islice
 from typing import Any
@@ -53,6 +54,13 @@ class RayPool:
                 f'engine="ray" needs Ray, which is not installed; run {install_command("ray")}.'
             )
 
+    @property
+    def threads_here(self) -> int | None:
+        """As many as there are cores of the cluster on this machine, or None if it has other nodes."""
+        nodes = [node for node in self._connect().nodes() if node["Alive"]]
+        is_alone = len(nodes) == 1 and nodes[0]["NodeManagerHostname"] == socket.gethostname()
+        return count_threads(self.threads) if is_alone else None
+
     def with_gpus(self) -> RayPool:
         """The same workers for tasks that compute on a GPU where there is one."""
         return replace(self, wants_gpu=True)
@@ -65,7 +73,7 @@ class RayPool:
         As many blocks as take about a second go to a worker together; how many does not change their results.
         """
         ray = self._connect()
-        run = ray.remote(max_retries=_RETRIES, max_calls=0, **self._resources(ray))(run_blocks)
+        run = _make_remote(**self._resources(ray))
         reference = ray.put(pack(shared))
         waiting, running, load = iter(items), deque[Any](), _Load(parse_bytes(self.memory_budget) // 2)
         cores = _Cores(ray)
@@ -127,6 +135,15 @@ def _only_errors() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+@cache
+def _make_remote(**resources: float) -> Any:
+    """`run_blocks` as a task; made once, because Ray sends a function to its workers each time that one is made."""
+    import ray
+
+    make: Any = ray.remote
+    return make(max_retries=_RETRIES, max_calls=0, **resources)(run_blocks)
 
 
 def run_blocks(

@@ -24,7 +24,7 @@ from cdp.graph.exact import extend_graph
 from cdp.graph.search import knn_graph
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
-from cdp.parallel import map_shared
+from cdp.parallel import map_shared, stay_here
 from cdp.ray_pool import RayPool
 from cdp.scratch import Scratch
 from cdp.types import ConsensusGraph, Embeddings
@@ -206,6 +206,20 @@ def test_images_are_embedded_alike(cluster, tmp_path):
     (tmp_path / "images" / images.locations[20]).write_bytes(b"")
     with pytest.raises(InputError, match=rf"^row 20 \({images.locations[20]}\): "):
         embed_images(images, models, tmp_path / "broken", batch=16, threads=RAY.embedders)
+
+
+def test_where_there_is_one_node_only_blocks_that_hand_over_much_stay_in_this_process(
+    cluster, monkeypatch, small_views
+):
+    import ray
+
+    assert stay_here(RAY.workers) == RAY.workers
+    node = ray.nodes()[0]
+    monkeypatch.setattr(ray, "nodes", lambda: [node, {**node, "Alive": False}])
+    assert stay_here(replace(RAY, threads=3).workers) == 3
+    assert label_small(small_views, "paper", RAY) == label_small(small_views, "paper", Engine(threads=1))
+    monkeypatch.setattr(ray, "nodes", lambda: [{**node, "NodeManagerHostname": "another"}])
+    assert stay_here(RAY.workers) == RAY.workers
 
 
 def test_a_killed_worker_is_replaced(cluster, tmp_path):

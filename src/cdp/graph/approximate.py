@@ -15,7 +15,7 @@ from cdp.graph.exact import exact_graph, measure_lists
 from cdp.graph.neighbor_passes import cluster_order, improve
 from cdp.graph.projection import Vectors, project
 from cdp.graph.recall import TrueNeighbors, find_same_identity_neighbors, find_true_neighbors
-from cdp.parallel import Workers, spans
+from cdp.parallel import Workers, spans, stay_here
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
@@ -186,8 +186,10 @@ class _Search:
 
     def _look_into(self, first: int, last: int) -> Iterator[float]:
         """Every image looks into its first-th to last-th nearest clusters; yields how many of them are done."""
+        # What is found must be put into the lists here.
+        workers = stay_here(self.threads)
         looking = Looking(self.vectors, self.device)
-        if isinstance(self.threads, int):
+        if isinstance(workers, int):
             looking.product  # noqa: B018 (made once, before threads want it)
         lists = Lists(self.best, self.ids, self.best[:, -1].copy())
         for start, stop in _rounds(first, last):
@@ -195,7 +197,7 @@ class _Search:
                 self.nearest, start, stop, len(self.plan.centroids), lists.bars, self.scratch
             )
             search = search_homes if start == 0 else search_visits
-            for share in search(looking, clusters, lists, self.threads):
+            for share in search(looking, clusters, lists, workers):
                 yield start + share * (stop - start)
 
 
