@@ -1,4 +1,4 @@
-"""`cdp label` and `cdp example`: from embeddings to labels."""
+"""`cdp label`, `cdp example` and `cdp compile`: from embeddings to labels."""
 
 from __future__ import annotations
 
@@ -321,3 +321,16 @@ def example(
             write_card(folder, "Example", "Made-up embeddings, labeled four ways", about, {})
         if not quiet:
             print_example(split, rows, out)
+
+
+@app.command("compile")
+def compile_command(quiet: QuietOption = False) -> None:
+    """Compile all loops of searches and labels now, in about half a minute, so that no later command waits for it."""
+    with plain_errors():
+        from cdp.lab.compile_loops import compile_loops
+        from cdp.progress import progress_bars
+
+        with progress_bars(not quiet) as progress:
+            compile_loops(progress)
+        if not quiet:
+            print("All loops are compiled and kept on disk.")
