@@ -275,6 +275,10 @@ class _KnnGraphSettings(msgspec.Struct):
     recall: float | None
 
 
+class _UnfinishedListsSettings(msgspec.Struct):
+    done: Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _ConsensusGraphSettings(msgspec.Struct):
     n_images: Annotated[int, msgspec.Meta(ge=0)]
 
@@ -285,6 +289,7 @@ class _BoostedTreesSettings(msgspec.Struct):
 
 _PLAIN: dict[str, tuple[tuple[str, ...], type[msgspec.Struct]]] = {
     "KnnGraph": (("neighbors", "similarity"), _KnnGraphSettings),
+    "UnfinishedLists": (("neighbors", "similarity"), _UnfinishedListsSettings),
     "ConsensusGraph": (("ids", "doubt"), _ConsensusGraphSettings),
     "Labels": (("labels", "fate", "confidence"), _NoSettings),
     "BoostedTrees": (("column", "value", "left", "right", "roots"), _BoostedTreesSettings),

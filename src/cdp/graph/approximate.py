@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from cdp.graph.checkpoint import Checkpoint
 from cdp.graph.cluster_plan import Plan, choose_plan
 from cdp.graph.cluster_search import Lists, Looking, group_by_cluster, search_homes, search_visits
 from cdp.graph.clusters import in_order, nearest_clusters
@@ -46,23 +47,22 @@ def approximate_graph(
     step: str = "k-NN graph",
     scratch: Scratch | None = None,
     identities: LongArray | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image, but for a few; the graph's recall is measured on a sample.
 
     Along how many directions images are compared, how many clusters are looked into, and how many passes follow, is chosen
     beforehand as the cheapest way to the recall asked for; exact search answers if none is cheaper. Images, not threads,
     decide what is compared with what. All that grows with their number lies in `scratch`. Where `identities` are known (0 or more),
-    the recall asked for is that among neighbors of the same identity.
+    the recall asked for is that among neighbors of the same identity. Lists are kept by the `checkpoint` while clusters are looked into.
     """
-    scratch = scratch or Scratch()
+    scratch, checkpoint = scratch or Scratch(), checkpoint or Checkpoint()
+    # All blocks return something for every image that they look at, and it is put into the lists here.
+    workers, threads = threads, stay_here(threads)
     progress(step, 0, 0)
     truth = find_true_neighbors(embeddings, k, seed=seed, threads=threads, device=device)
-    goal = truth
-    if identities is not None:
-        same = find_same_identity_neighbors(
-            embeddings, k, identities, seed=seed, threads=threads, device=device
-        )
-        goal = same if same is not None and same.n_counted >= _FEWEST_COUNTED else truth
+    same = find_same_identity_neighbors(embeddings, k, identities, seed=seed, threads=threads, device=device)
+    goal = same if same is not None and same.n_counted >= _FEWEST_COUNTED else truth
     # The rounding of a product depends on how many threads it has.
     with threadpool_limits(limits=1, user_api="blas"):
         vectors = project(embeddings, truth.gap, seed=seed, threads=threads, scratch=scratch)
@@ -70,9 +70,16 @@ def approximate_graph(
     if plan is None:
         del vectors
         return exact_graph(
-            embeddings, k, threads=threads, device=device, progress=progress, step=step, scratch=scratch
+            embeddings,
+            k,
+            threads=workers,
+            device=device,
+            progress=progress,
+            step=step,
+            scratch=scratch,
+            checkpoint=checkpoint,
         )
-    searching = _Search(embeddings, vectors, goal, plan, recall, threads, device, scratch)
+    searching = _Search(embeddings, vectors, goal, plan, recall, threads, device, scratch, checkpoint)
     del vectors  # those in another order take their place
     n_images = embeddings.n_images
     for share in searching.run():
@@ -104,9 +111,11 @@ class _Search:
         threads: Workers,
         device: str,
         scratch: Scratch,
+        checkpoint: Checkpoint,
     ) -> None:
         self.embeddings, self.vectors, self.truth, self.plan = embeddings, vectors, truth, plan
         self.recall, self.threads, self.device, self.scratch = recall, threads, device, scratch
+        self.checkpoint = checkpoint
         # Where products are not quite those of the embeddings, more are kept than are asked for, and measured at the end.
         k = truth.neighbors.shape[1]
         self.width = (k + 1) // 2
@@ -137,7 +146,7 @@ class _Search:
     def run(self) -> Iterator[float]:
         """Look into clusters, then pass, until the recall is reached; yields the share that is done, more or less."""
         clusters, passes = self.plan.clusters, self.plan.passes
-        for looked in self._look_into(0, clusters):
+        for looked in self._look_into(self.checkpoint.resume(self.best, self.ids), clusters):
             yield looked / (clusters + 8 * passes)
         fresh, reached = None, self._reached()
         for number in range(_MOST_PASSES):
@@ -186,10 +195,8 @@ class _Search:
 
     def _look_into(self, first: int, last: int) -> Iterator[float]:
         """Every image looks into its first-th to last-th nearest clusters; yields how many of them are done."""
-        # What is found must be put into the lists here.
-        workers = stay_here(self.threads)
         looking = Looking(self.vectors, self.device)
-        if isinstance(workers, int):
+        if isinstance(self.threads, int):
             looking.product  # noqa: B018 (made once, before threads want it)
         lists = Lists(self.best, self.ids, self.best[:, -1].copy())
         for start, stop in _rounds(first, last):
@@ -197,8 +204,10 @@ class _Search:
                 self.nearest, start, stop, len(self.plan.centroids), lists.bars, self.scratch
             )
             search = search_homes if start == 0 else search_visits
-            for share in search(looking, clusters, lists, workers):
+            for share in search(looking, clusters, lists, self.threads):
                 yield start + share * (stop - start)
+            if stop <= self.plan.clusters:
+                self.checkpoint.note(stop, self.best, self.ids)
 
 
 def _rounds(first: int, last: int) -> list[tuple[int, int]]:
@@ -206,4 +215,4 @@ def _rounds(first: int, last: int) -> list[tuple[int, int]]:
     step = _ROUNDS[-1] - _ROUNDS[-2]
     bounds = [*_ROUNDS, *range(_ROUNDS[-1] + step, last, step)]
     inside = [first, *(bound for bound in bounds if first < bound < last), last]
-    return list(pairwise(inside))
+    return [(start, stop) for start, stop in pairwise(inside) if start < stop]

@@ -11,6 +11,7 @@ import numpy as np
 
 from cdp.devices import find_accelerator
 from cdp.errors import InputError
+from cdp.graph.checkpoint import Checkpoint
 from cdp.graph.neighbor_lists import (
     drop_repeats,
     insert_rows,
@@ -55,10 +56,11 @@ def exact_graph(
     progress: Progress = no_progress,
     step: str = "k-NN graph",
     scratch: Scratch | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix.
 
-    The similarity of a pair is computed once and used for both images.
+    The similarity of a pair is computed once and used for both images. Lists are kept by the `checkpoint`, but for those on a GPU.
     """
     n_images = embeddings.n_images
     scratch = scratch or Scratch()
@@ -66,9 +68,9 @@ def exact_graph(
     best = scratch.full((n_images, keep), -np.inf, np.float32)
     ids = scratch.full((n_images, keep), -1, np.int32)
     blocks = spans(n_images, BLOCK_ROWS)
-    _join_blocks(
-        embeddings, (best, ids), k, blocks, pairs_of_blocks(len(blocks)), threads, device, progress, step
-    )
+    pairs = pairs_of_blocks(len(blocks))
+    checkpoint = checkpoint or Checkpoint()
+    _join_blocks(embeddings, (best, ids), k, blocks, pairs, threads, device, progress, step, checkpoint)
     neighbors = scratch.empty((n_images, k), np.int32)
     similarity = scratch.empty((n_images, k), np.float32)
 
@@ -129,7 +131,8 @@ def extend_graph(
     width = min(k, keep)
     best[:, :width], ids[:, :width] = graph.similarity[:, :width], graph.neighbors[:, :width]
     blocks, pairs = _new_pairs_of_blocks(n_images, new)
-    _join_blocks(embeddings, (best, ids), width, blocks, pairs, threads, device, progress, step)
+    lists = (best, ids)
+    _join_blocks(embeddings, lists, width, blocks, pairs, threads, device, progress, step, Checkpoint())
     is_changed = (ids[:, :width] != graph.neighbors[:, :width]).any(axis=1)
     if width < keep:  # a new image that rounding may have put behind the last neighbor
         is_changed |= np.isfinite(best[:, width]) & (best[:, width - 1] < best[:, width] + _ROUNDING)
@@ -137,8 +140,8 @@ def extend_graph(
     neighbors, similarity = np.array(graph.neighbors), np.array(graph.similarity)
 
     each = [changed[start:stop] for start, stop in spans(len(changed), BLOCK_ROWS)]
-    lists = ((rows, best[rows], ids[rows]) for rows in each)
-    settled = map_shared(_settle_block, (embeddings, width), lists, threads)
+    unsettled = ((rows, best[rows], ids[rows]) for rows in each)
+    settled = map_shared(_settle_block, (embeddings, width), unsettled, threads)
     for rows, (found, measured) in zip(each, settled, strict=True):
         neighbors[rows, :width], similarity[rows, :width] = found, measured
     return KnnGraph(neighbors, similarity, graph.method, graph.recall)
@@ -154,6 +157,7 @@ def _join_blocks(
     device: str,
     progress: Progress,
     step: str,
+    checkpoint: Checkpoint,
 ) -> None:
     """Put into the lists what pairs of blocks have for them, of which k are wanted; each tile serves its rows and its columns."""
     best, ids = lists
@@ -165,18 +169,21 @@ def _join_blocks(
         best[:], ids[:] = join_blocks(embeddings, lists, blocks, pairs, accelerator, progress, step)
         return
 
+    begun = checkpoint.resume(best, ids)
+
     def with_bars() -> Iterator[_Join]:
         """What the lists hold when a pair's turn comes: only better images can enter them, or be the k-th by rounding."""
-        for first, second in pairs:
+        for first, second in pairs[begun:]:
             held = [best[slice(*blocks[block])] for block in dict.fromkeys((first, second))]
             bars = [np.maximum(rows[:, -1], rows[:, k - 1] - _ROUNDING) for rows in held]
             yield _Join(blocks[first], blocks[second], bars)
 
     found = map_shared(_join_pair, (embeddings, keep), with_bars(), threads)
-    for done, ((first, second), joined) in enumerate(zip(pairs, found, strict=True), 1):
+    for done, ((first, second), joined) in enumerate(zip(pairs[begun:], found, strict=True), begun + 1):
         for block, (values, images) in zip(dict.fromkeys((first, second)), joined, strict=True):
             rows = slice(*blocks[block])
             merge_lists(values, images, best[rows], ids[rows])
+        checkpoint.note(done, best, ids)
         progress(step, done * n_images // len(pairs), n_images)
 
 

@@ -79,12 +79,14 @@ def find_true_neighbors(
 
 
 def find_same_identity_neighbors(
-    embeddings: Embeddings, k: int, identities: LongArray, *, seed: int, threads: Workers, device: str
+    embeddings: Embeddings, k: int, identities: LongArray | None, *, seed: int, threads: Workers, device: str
 ) -> TrueNeighbors | None:
     """The neighbors of a random sample of the images whose identities are known (0 or more) and shared.
 
-    Those of the same identity count; None if there are none.
+    Those of the same identity count; None if there are none, or nobody is known.
     """
+    if identities is None:
+        return None
     known = np.flatnonzero(identities >= 0)
     _, number, count = np.unique(identities[known], return_inverse=True, return_counts=True)
     shared = known[count[number] > 1]

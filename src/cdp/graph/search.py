@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from cdp.errors import InputError
 from cdp.graph.approximate import approximate_graph
+from cdp.graph.checkpoint import Checkpoint
 from cdp.graph.exact import exact_graph
 from cdp.parallel import Workers
 from cdp.progress import Progress, no_progress
@@ -74,10 +75,11 @@ def each_knn_graph(
     progress: Progress = no_progress,
     scratch: Scratch | None = None,
     identities: LongArray | None = None,
+    checkpoints: Sequence[Checkpoint] = (),
 ) -> Iterator[KnnGraph]:
     """`knn_graph` for several models of the same images, one at a time: each can be saved before the next is begun.
 
-    Graphs lie in `scratch`, if it is given. Where `identities` are known (0 or more), the recall asked for is that among neighbors
+    Graphs lie in `scratch`, if it is given; `checkpoints`, one per model, keep what a search that is stopped has found. Where `identities` are known (0 or more), the recall asked for is that among neighbors
     of the same identity; whoever gives them sees to it that a miss is said.
 
     Warns:
@@ -87,6 +89,7 @@ def each_knn_graph(
         raise InputError(f"recall={recall:g}: give a share of the neighbors, above 0 and up to 1.")
     for position, embeddings in enumerate(models):
         step = f"k-NN graph {names[position]}" if names else "k-NN graph"
+        checkpoint = checkpoints[position] if checkpoints else None
         check_k(k, embeddings.n_images)
         if choose_method(method, embeddings.n_images) == "exact":
             yield exact_graph(
@@ -97,6 +100,7 @@ def each_knn_graph(
                 progress=progress,
                 step=step,
                 scratch=scratch,
+                checkpoint=checkpoint,
             )
             continue
         graph = approximate_graph(
@@ -110,6 +114,7 @@ def each_knn_graph(
             step=step,
             scratch=scratch,
             identities=identities,
+            checkpoint=checkpoint,
         )
         if identities is None and graph.recall is not None:
             warn_of_recall(step, graph.recall, recall)

@@ -18,7 +18,7 @@ from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import FloatArray
+from cdp.types.arrays import AnyArray, FloatArray
 
 _PEOPLE = 250
 # So small that groups must be split, too.
@@ -58,7 +58,7 @@ def compile_loops(progress: Progress = no_progress) -> None:
 def _pass_once(graph: KnnGraph) -> None:
     """A pass over neighbors of neighbors, which no plan for these embeddings has."""
     best, ids = np.array(graph.similarity), np.array(graph.neighbors)
-    clusters = np.zeros((graph.n_images, 8), np.int16)
+    clusters: AnyArray = np.zeros((graph.n_images, 8), np.int16)
     vectors = Projected(np.ones((graph.n_images, 16), np.float32), 0.0)
     improve(vectors, best, ids, np.ones(ids.shape, np.bool_), clusters, graph.k // 2, 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ Noun = TypeVar("Noun")
 class Cache:
     """A folder of artifacts, each under a name that all it depends on was hashed into; without a folder nothing is kept.
 
-    A killed run loses one graph at most, and a changed setting makes anew only what depends on it.
+    A killed run loses a minute of a search, or one other step, and a changed setting makes anew only what depends on it.
     """
 
     folder: Path | None = None
@@ -34,6 +35,11 @@ class Cache:
         """Keep an artifact, if there is a folder."""
         if self.folder is not None:
             save(noun, self.find(name, key), force=True)
+
+    def drop(self, name: str, key: str) -> None:
+        """Keep an artifact no longer, if it is kept."""
+        if self.folder is not None:
+            shutil.rmtree(self.find(name, key), ignore_errors=True)
 
     def find(self, name: str, key: str) -> Path:
         """Where an artifact is kept."""

@@ -14,6 +14,7 @@ from cdp.consensus.settings import SearchSettings
 from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.graph.approximate import APPROXIMATE_VERSION
+from cdp.graph.checkpoint import Checkpoint
 from cdp.graph.exact import BLOCK_ROWS
 from cdp.graph.recall import measure_same_identity_recall
 from cdp.graph.search import choose_method, each_knn_graph, warn_of_recall
@@ -22,6 +23,7 @@ from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import LongArray
+from cdp.types.graphs import UnfinishedLists
 
 Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
 
@@ -120,10 +122,12 @@ def find_graphs(
             progress=work.progress,
             scratch=work.scratch,
             identities=goal,
+            checkpoints=[_checkpoint(work.cache, keys.get(name, "")) for name in missing],
         )
         for name, graph in zip(missing, searched, strict=True):
             graphs[name] = graph
             work.cache.put("graph", keys.get(name, ""), graph)
+            work.cache.drop("lists", keys.get(name, ""))
             if work.cache.folder is not None:
                 # From now on as a file that is mapped, not as arrays that are held.
                 graphs[name] = work.cache.get("graph", keys[name], KnnGraph) or graph
@@ -132,6 +136,15 @@ def find_graphs(
             asked = 0.0 if goal is None else settings.recall
             _measure_same_identity(views, graphs, known, asked, seed, work)
     return {name: graphs[name] for name in views.names}
+
+
+def _checkpoint(cache: Cache, key: str) -> Checkpoint:
+    """Where a search for the graph of this key keeps its lists, if anything is kept."""
+    if cache.folder is None:
+        return Checkpoint()
+    return Checkpoint(
+        lambda: cache.get("lists", key, UnfinishedLists), lambda lists: cache.put("lists", key, lists)
+    )
 
 
 def search_bytes(models: Sequence[Embeddings]) -> int:

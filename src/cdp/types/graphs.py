@@ -113,6 +113,28 @@ class KnnGraph(Artifact):
         return f"KnnGraph: {self.n_images:,} images x {self.k} neighbors ({self.method}{recall})"
 
 
+@dataclass(frozen=True, eq=False)
+class UnfinishedLists(Artifact):
+    """What a k-NN search that goes on has found so far.
+
+    Attributes:
+        neighbors: int32 (n, keep), numbered as the search numbers images; -1 where there are fewer.
+        similarity: float32 (n, keep), best first.
+        done: how many parts of the work are in the lists.
+    """
+
+    neighbors: IntArray
+    similarity: FloatArray
+    done: int
+
+    def __post_init__(self) -> None:
+        if self.neighbors.ndim != 2 or self.neighbors.shape != self.similarity.shape:
+            raise InputError(
+                f"UnfinishedLists: neighbors {self.neighbors.shape} and similarity {self.similarity.shape} must be two tables of the "
+                "same shape."
+            )
+
+
 def _check_lists(neighbors: AnyArray, similarity: AnyArray, start: int, n_images: int) -> None:
     """Refuse lists of images from `start` on that are no neighbors."""
 

@@ -8,10 +8,13 @@ import pytest
 
 from cdp import Views
 from cdp.consensus.settings import ConsensusSettings, MediatorSettings, SearchSettings
+from cdp.graph import checkpoint, exact
 from cdp.labeling import tree_scoring
 from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
+from cdp.store import load
+from cdp.types.graphs import UnfinishedLists
 
 SETTINGS = ConsensusSettings.of("paper", k=10)
 
@@ -163,3 +166,28 @@ def test_trees_are_not_grown_again_for_another_bar(large_split, tmp_path, monkey
     assert len(grown) == 1
     again(evidence=("similarity",))
     assert len(grown) == 2
+
+
+def test_a_search_that_was_stopped_goes_on_where_it_was(split, tmp_path):
+    folder = tmp_path / "cache"
+
+    def stop(step, done, total):
+        if step == "k-NN graph base" and done > 0:
+            raise KeyboardInterrupt
+
+    def run(**how):
+        settings = ConsensusSettings.of(k=10)
+        return label(split.unlabeled, settings, labeled=[split.labeled], workspace=Workspace(**how))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "_SECONDS", 0.0)
+        patch.setattr(exact, "BLOCK_ROWS", 300)
+        with pytest.raises(KeyboardInterrupt):
+            run(cache=Cache(folder), progress=stop)
+        (unfinished,) = folder.glob("lists-*")
+        assert load(unfinished, UnfinishedLists).done == 1
+        resumed = run(cache=Cache(folder))
+        assert not list(folder.glob("lists-*"))
+    expected = run()
+    np.testing.assert_array_equal(resumed.labels.labels, expected.labels.labels)
+    np.testing.assert_array_equal(resumed.labels.confidence, expected.labels.confidence)

@@ -1,0 +1,70 @@
+"""A search that was stopped goes on where it was, and ends with the same bytes."""
+
+import numpy as np
+import pytest
+
+from cdp.graph import approximate, checkpoint, cluster_plan, exact
+from cdp.graph.checkpoint import Checkpoint
+from cdp.graph.search import each_knn_graph
+from cdp.types import Embeddings
+from cdp.types.graphs import UnfinishedLists
+
+K = 6
+
+
+def _search(method, keeping):
+    vectors = np.random.default_rng(0).normal(size=(900, 5)).astype(np.float32)
+    return next(
+        each_knn_graph([Embeddings(vectors)], K, method, recall=0.9, threads=2, checkpoints=[keeping])
+    )
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Several pairs of blocks, and several rounds of clusters, however few images there are."""
+    monkeypatch.setattr(exact, "BLOCK_ROWS", 200)
+    monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
+    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (8, 12, 16)),))
+
+
+@pytest.mark.parametrize("method", ["exact", "approximate"])
+def test_what_was_kept_is_not_searched_again(monkeypatch, small, method):
+    monkeypatch.setattr(checkpoint, "_SECONDS", 0.0)
+    kept = []
+
+    def keep(lists):
+        kept.append(UnfinishedLists(lists.neighbors.copy(), lists.similarity.copy(), lists.done))
+
+    whole = _search(method, Checkpoint(save=keep))
+    assert whole.method == method
+    assert len(kept) >= 3
+    assert [lists.done for lists in kept] == sorted({lists.done for lists in kept})
+
+    worked = []
+    for module, name in (
+        (exact, "_join_pair"),
+        (approximate, "search_homes"),
+        (approximate, "search_visits"),
+    ):
+        work = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, work=work: worked.append(1) or work(*given))
+    for lists in kept:
+        worked.clear()
+        resumed = _search(method, Checkpoint(lambda lists=lists: lists))
+        assert len(worked) == len(kept) - 1 - [one.done for one in kept].index(lists.done)
+        np.testing.assert_array_equal(resumed.neighbors, whole.neighbors)
+        np.testing.assert_array_equal(resumed.similarity, whole.similarity)
+        assert resumed.recall == whole.recall
+
+
+def test_lists_of_another_shape_are_not_used(small):
+    lists = UnfinishedLists(np.zeros((900, 3), np.int32), np.ones((900, 3), np.float32), 2)
+    np.testing.assert_array_equal(
+        _search("exact", Checkpoint(lambda: lists)).neighbors, _search("exact", Checkpoint()).neighbors
+    )
+
+
+def test_nothing_is_kept_before_it_is_time(small):
+    kept = []
+    _search("exact", Checkpoint(save=kept.append))
+    assert kept == []
