@@ -198,7 +198,7 @@ class _Search:
         looking = Looking(self.vectors, self.device)
         if isinstance(self.threads, int):
             looking.product  # noqa: B018 (made once, before threads want it)
-        lists = Lists(self.best, self.ids, self.best[:, -1].copy())
+        lists = Lists.of(self.best, self.ids)
         for start, stop in _rounds(first, last):
             clusters = group_by_cluster(
                 self.nearest, start, stop, len(self.plan.centroids), lists.bars, self.scratch

@@ -15,9 +15,9 @@ from cdp.graph.clusters import group_rows
 from cdp.graph.compared_panels import find_hits, pack_panels, pad_bars
 from cdp.graph.neighbor_lists import best_of_rows, find_hits_of_tile, insert_hits
 from cdp.graph.projection import Projected, Vectors
-from cdp.parallel import Workers, map_shared, spans
+from cdp.parallel import Workers, map_blocks, map_shared, spans
 from cdp.scratch import Scratch
-from cdp.types.arrays import FloatArray, IntArray
+from cdp.types.arrays import ByteArray, FloatArray, IntArray
 
 # Pairs that are compared before what was found is handed over.
 _MOST_PAIRS = 2**17
@@ -37,6 +37,17 @@ class Lists:
     best: FloatArray
     ids: IntArray
     bars: FloatArray
+    locks: ByteArray
+
+    @classmethod
+    def of(cls, best: FloatArray, ids: IntArray) -> Lists:
+        """Lists that may be filled to some extent."""
+        return cls(best, ids, best[:, -1].copy(), np.zeros(len(best), np.uint8))
+
+    def insert(self, hits: Hits) -> None:
+        """Put hits into the lists; several threads may at once."""
+        values = hits[2].view(np.float32)
+        insert_hits(hits[0], hits[1], values, self.best, self.ids, self.bars, self.locks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +140,18 @@ def search_visits(
     Yields the share of clusters that are done.
     """
     n_clusters, each = clusters
-    for done, found in enumerate(map_shared(_look_into, looking, _batches(each), threads), 1):
-        insert_hits(found[0], found[1], found[2].view(np.float32), lists.best, lists.ids, lists.bars)
+    if isinstance(threads, int):
+        inserted = map_shared(_look_and_insert, (looking, lists), _batches(each), threads)
+    else:
+        found = map_shared(_look_into, looking, _batches(each), threads)
+        inserted = map_blocks(lists.insert, found)
+    for done, _ in enumerate(inserted, 1):
         yield min(1.0, done * _BATCH / n_clusters)
+
+
+def _look_and_insert(shared: tuple[Looking, Lists], clusters: list[Cluster]) -> None:
+    looking, lists = shared
+    lists.insert(_look_into(looking, clusters))
 
 
 def _look_into(looking: Looking, clusters: list[Cluster]) -> Hits:

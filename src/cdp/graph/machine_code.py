@@ -11,7 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 INT, LONG = ir.IntType(32), ir.IntType(64)
-_BYTES = ir.IntType(8).as_pointer()
+_BYTE = ir.IntType(8)
 _BYTES_PER_LINE = 64
 _CHECKED = 64
 
@@ -49,7 +49,7 @@ def prefetch(_: Any, table: Any, row: Any) -> Any:
         hints = [ir.Constant(INT, number) for number in (0, 3, 1)]
         each_line = cast(Any, cgutils.for_range_slice)
         with each_line(build, long(0), n_columns, per_line, inc=True) as (column, _):
-            place = build.bitcast(build.gep(start, [column]), _BYTES)
+            place = build.bitcast(build.gep(start, [column]), _BYTE.as_pointer())
             call_instruction(build, "llvm.prefetch.p0", ir.VoidType(), [place, *hints])
         return context.get_dummy_value()
 
@@ -75,6 +75,41 @@ def find_above(_: Any, table: Any, row: Any, start: Any, bar: Any, bars: Any) ->
         return build.bitcast(build.or_(*is_above), ir.IntType(_CHECKED))
 
     return types.int64(table, row, start, bar, bars), write_code
+
+
+@machine_code
+def lock(_: Any, locks: Any, row: Any) -> Any:
+    """Wait until no other thread holds the lock of a row, and hold it; for as few instructions as possible, as others do nothing else."""
+
+    def write_code(context: Any, build: Any, signature: Any, given: Any) -> Any:
+        place = _place_of_lock(context, build, signature, given)
+        attempt, held = build.append_basic_block("attempt"), build.append_basic_block("held")
+        build.branch(attempt)
+        build.position_at_end(attempt)
+        free, taken = (ir.Constant(_BYTE, number) for number in (0, 1))
+        tried = build.cmpxchg(place, free, taken, ordering="acquire", failordering="monotonic")
+        build.cbranch(build.extract_value(tried, 1), held, attempt)
+        build.position_at_end(held)
+        return context.get_dummy_value()
+
+    return types.void(locks, row), write_code
+
+
+@machine_code
+def unlock(_: Any, locks: Any, row: Any) -> Any:
+    """Let go of the lock of a row; what was written before is seen by whoever holds it next."""
+
+    def write_code(context: Any, build: Any, signature: Any, given: Any) -> Any:
+        place = _place_of_lock(context, build, signature, given)
+        build.store_atomic(ir.Constant(_BYTE, 0), place, ordering="release", align=1)
+        return context.get_dummy_value()
+
+    return types.void(locks, row), write_code
+
+
+def _place_of_lock(context: Any, build: Any, signature: Any, given: Any) -> Any:
+    locks = context.make_array(signature.args[0])(context, build, given[0])
+    return build.gep(locks.data, [given[1]])
 
 
 def load_lanes(build: Any, array: Any, offset: Any, count: int) -> Any:

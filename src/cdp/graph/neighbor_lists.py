@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cdp.graph.machine_code import find_above, lowest_bit, prefetch
+from cdp.graph.machine_code import find_above, lock, lowest_bit, prefetch, unlock
 from cdp.kernels import kernel
-from cdp.types.arrays import FloatArray, IntArray, LongArray
+from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
 
 # So many entries are looked at together, eight at a time by the processor: nearly always none of them is good enough. What is
 # found must be cast to 32 bits again and again: the compiler makes 64 of them otherwise, and half as many fit.
@@ -149,24 +149,35 @@ def insert_in_order(best: FloatArray, ids: IntArray, value: float, image: int) -
 
 @kernel
 def insert_hits(
-    rows: IntArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray, bars: FloatArray
+    rows: IntArray,
+    images: IntArray,
+    values: FloatArray,
+    best: FloatArray,
+    ids: IntArray,
+    bars: FloatArray,
+    locks: ByteArray,
 ) -> None:
-    """Put images into the lists of rows, one per entry, unless they are there; `bars` are the last ones of all lists."""
+    """Put images into the lists of rows, one per entry, unless they are there; `bars` are the last ones of all lists.
+
+    Several threads may do so at once: each list is one thread's at a time, and in the end the best are there in any order of events.
+    """
     last = best.shape[1] - 1
     for hit in range(len(rows)):
         if hit + _ASKED_BEFORE < len(rows):
             soon = np.int64(rows[hit + _ASKED_BEFORE])
             prefetch(best, soon)
             prefetch(ids, soon)
-        row = rows[hit]
+        row = np.int64(rows[hit])
         if values[hit] < bars[row]:
             continue
+        lock(locks, row)
         is_there = np.int32(0)
         for place in range(last + 1):
             is_there = np.int32(is_there | np.int32(ids[row, place] == images[hit]))
         if is_there == 0:
             insert_in_order(best[row], ids[row], values[hit], images[hit])
             bars[row] = best[row, last]
+        unlock(locks, row)
 
 
 def best_of_rows(tile: FloatArray, images: IntArray, keep: int) -> tuple[FloatArray, IntArray]:

@@ -16,6 +16,7 @@ from cdp.graph.exact import exact_graph, measure_lists, similarities
 from cdp.graph.neighbor_lists import best_of_rows, roughly_best_columns
 from cdp.graph.projection import Projected, project
 from cdp.graph.recall import find_true_neighbors, measure_recall, measure_same_identity_recall
+from cdp.parallel import map_blocks
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
 
@@ -152,12 +153,12 @@ def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, mo
     nearest = np.stack([generator.permutation(n_clusters)[:3] for _ in range(n_images)]).astype(np.int16)
     nearest[:20, 2] = -1
     best, ids = _lists(n_images)
-    lists = Lists(best, ids, best[:, -1].copy())
+    lists = Lists.of(best, ids)
     looking = _looking(vectors, how)
     for first, last in rounds:
         search_round = search_homes if first == 0 else search_visits
         clusters = group_by_cluster(nearest, first, last, n_clusters, lists.bars, Scratch())
-        shares = list(search_round(looking, clusters, lists, threads=1))
+        shares = list(search_round(looking, clusters, lists, threads=4))
         assert shares[-1] == 1
     looks = (nearest[:, :, None] == nearest[None, None, :, 0]).any(axis=1)
     met = (looks | looks.T) & ~np.eye(n_images, dtype=bool)
@@ -166,6 +167,26 @@ def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, mo
         expected = others[np.lexsort((others, -table[image, others]))][:K]
         np.testing.assert_array_equal(ids[image, : len(expected)], expected)
         np.testing.assert_array_equal(best[image, : len(expected)], table[image, expected])
+
+
+def test_lists_that_many_threads_fill_at_once_have_the_best_of_all():
+    generator = np.random.default_rng(0)
+    values = generator.permutation(64_000).reshape(16, 4000).astype(np.float32)
+    rows, images = generator.integers(0, 5, values.shape), np.arange(64_000).reshape(16, 4000)
+    best, ids = _lists(5)
+    lists = Lists.of(best, ids)
+    hits = [
+        np.stack([rows[part], images[part], values[part].view(np.int32)]).astype(np.int32)
+        for part in range(16)
+    ]
+    assert list(map_blocks(lists.insert, hits, 8)) == [None] * 16
+    for row in range(5):
+        of_row = np.flatnonzero(rows.ravel() == row)
+        expected = of_row[np.argsort(-values.ravel()[of_row])][:K]
+        np.testing.assert_array_equal(ids[row], expected)
+        np.testing.assert_array_equal(best[row], values.ravel()[expected])
+    np.testing.assert_array_equal(lists.bars, best[:, -1])
+    assert not lists.locks.any()
 
 
 def test_rounds_cut_all_clusters_and_grow_no_further():
