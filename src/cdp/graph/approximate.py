@@ -26,7 +26,7 @@ from cdp.types.arrays import BoolArray, IntArray, LongArray
 APPROXIMATE_VERSION = 5
 # Nearest clusters first: lists are then nearly right, and few images of the others are better. No round has more clusters
 # than the last step, so that the list of who looks into which stays small.
-_ROUNDS = (1, 2, 5, 12, 24, 48)
+_ROUNDS = (1, 4, 16, 48)
 # If the plan was too hopeful, passes go on while they help, and then more clusters are looked into.
 _MOST_PASSES = 10
 _LEAST_GAIN = 0.002
@@ -211,7 +211,7 @@ class _Search:
 
 
 def _rounds(first: int, last: int) -> list[tuple[int, int]]:
-    """first..last cut into rounds: 0..1, 1..2, 2..5, 5..12, 12..24, 24..48, 48..72 and so on."""
+    """first..last cut into rounds: 0..1, 1..4, 4..16, 16..48, 48..80 and so on."""
     step = _ROUNDS[-1] - _ROUNDS[-2]
     bounds = [*_ROUNDS, *range(_ROUNDS[-1] + step, last, step)]
     inside = [first, *(bound for bound in bounds if first < bound < last), last]

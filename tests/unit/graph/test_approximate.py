@@ -190,10 +190,11 @@ def test_lists_that_many_threads_fill_at_once_have_the_best_of_all():
 
 
 def test_rounds_cut_all_clusters_and_grow_no_further():
-    assert _rounds(0, 80) == [(0, 1), (1, 2), (2, 5), (5, 12), (12, 24), (24, 48), (48, 72), (72, 80)]
-    assert _rounds(0, 3) == [(0, 1), (1, 2), (2, 3)]
-    assert _rounds(3, 6) == [(3, 5), (5, 6)]
-    assert _rounds(50, 100) == [(50, 72), (72, 96), (96, 100)]
+    assert _rounds(0, 100) == [(0, 1), (1, 4), (4, 16), (16, 48), (48, 80), (80, 100)]
+    assert _rounds(0, 3) == [(0, 1), (1, 3)]
+    assert _rounds(3, 6) == [(3, 4), (4, 6)]
+    assert _rounds(50, 100) == [(50, 80), (80, 100)]
+    assert _rounds(4, 4) == []
 
 
 def _one_pass(vectors, ids, fresh, nearest):
