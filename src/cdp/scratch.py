@@ -21,6 +21,8 @@ AnyArray = npt.NDArray[Any]
 
 # Not worth a file, nor to be counted.
 _SMALL = 2**16
+# To send so much in every step takes longer than to write it to a file once.
+_LARGE = 2**22
 _ZEROS = bytes(2**20)
 _NAME = "cdp-scratch"
 
@@ -59,7 +61,9 @@ class Scratch:
         return array
 
     def has_room(self, n_bytes: int) -> bool:
-        """Whether so much more may be held in memory."""
+        """Whether so much more may be held in memory; what others will read is better sent by the name of its file, once it is large."""
+        if self.is_shared and n_bytes > _LARGE:
+            return False
         return self.room is None or sum(self._held) + n_bytes <= self.room
 
     def hold(self, array: AnyArray) -> None:
