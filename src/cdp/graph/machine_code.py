@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, cast
 
 from llvmlite import ir
@@ -17,8 +18,18 @@ _CHECKED = 64
 
 
 def machine_code(function: Callable[..., Any]) -> Any:
-    """A function of types that returns a signature and what writes the code, as something that kernels may call."""
-    return intrinsic(function)
+    """A function of types that returns a signature and what writes the code, as something that kernels may call.
+
+    The code takes arrays to lie in memory row after row; a kernel that is given others does not compile.
+    """
+
+    @wraps(function)
+    def check_layout(context: Any, *given: Any) -> Any:
+        if any(isinstance(kind, types.Array) and kind.layout != "C" for kind in given):
+            return None
+        return function(context, *given)
+
+    return intrinsic(check_layout)
 
 
 def call_instruction(build: Any, name: str, result: Any, given: Sequence[Any]) -> Any:

@@ -1,5 +1,6 @@
 """Products that are compared as they are computed, against the table of all products."""
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -58,3 +59,10 @@ def test_a_visitor_that_stands_in_for_missing_ones_is_found_once():
     visitors, gallery = np.array([0], np.int32), np.arange(1, 8, dtype=np.int32)
     hits = _search(vectors, visitors, np.zeros(1, np.float32), gallery, np.zeros(7, np.float32))
     assert len(hits) == 14
+
+
+def test_arrays_that_do_not_lie_row_after_row_are_refused():
+    vectors = np.ones((4, 8), np.float32).T
+    visitors, gallery = np.array([0], np.int32), np.array([1], np.int32)
+    with pytest.raises(numba.TypingError):
+        _search(vectors, visitors, np.zeros(1, np.float32), gallery, np.zeros(1, np.float32))
