@@ -83,11 +83,10 @@ def search_together(
     wanted = np.arange(n_images, dtype=np.int32) if changed is None else changed.astype(np.int32)
     rows_per_block = _rows_per_block(graphs, threads, scratch.room)
     cut = [wanted[start:stop] for start, stop in spans(len(wanted), rows_per_block)]
-    blocks = ((rows, *(_side_by_side(graphs, rows))) for rows in cut)
     model_of_column = np.repeat(np.arange(len(graphs), dtype=np.int32), [graph.k for graph in graphs])
-    shared = (tuple(views), model_of_column, k)
+    shared = (tuple(views), tuple(graphs), model_of_column, k)
     done = 0
-    for rows, (ids, mean) in zip(cut, map_shared(_search_block, shared, blocks, threads), strict=True):
+    for rows, (ids, mean) in zip(cut, map_shared(_search_block, shared, cut, threads), strict=True):
         neighbors[rows], similarity[rows] = ids, mean
         done += len(rows)
         progress("neighbors in all models", done, len(wanted))
@@ -114,11 +113,11 @@ def _side_by_side(graphs: Sequence[KnnGraph], rows: IntArray) -> tuple[IntArray,
 
 
 def _search_block(
-    shared: tuple[tuple[Embeddings, ...], IntArray, int], block: tuple[IntArray, IntArray, FloatArray]
+    shared: tuple[tuple[Embeddings, ...], tuple[KnnGraph, ...], IntArray, int], rows: IntArray
 ) -> tuple[IntArray, FloatArray]:
-    """The nearest of the images' neighbors, given by their rows and all lists side by side."""
-    models, model_of_column, k = shared
-    rows, lists, measured = block
+    """The nearest of some images' neighbors in all graphs."""
+    models, graphs, model_of_column, k = shared
+    lists, measured = _side_by_side(graphs, rows)
     starts, ends, known = _unite(rows, lists, measured, model_of_column, len(models), models[0].n_images)
     ends, origin = in_reading_order(ends, models[0].n_images)
     total = np.zeros(len(ends), np.float32)
