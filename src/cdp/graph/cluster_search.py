@@ -32,7 +32,7 @@ Hits: TypeAlias = IntArray
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """The best of every image as they grow: similarities and ids (n, keep), best first, and the last similarity of each (n,)."""
+    """The best of every image as they grow: similarities and ids (n, keep), best first; the last similarity and a lock of each (n,)."""
 
     best: FloatArray
     ids: IntArray
