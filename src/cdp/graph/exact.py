@@ -27,7 +27,7 @@ from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
 # A block of embeddings is read once for many tiles; a tile stays in the processor's cache while it is searched. A
-# thread needs about 20 MB.
+# thread needs about 20 MB. Lists of unfinished searches count pairs of blocks: whoever changes this raises the version of graphs.
 BLOCK_ROWS = 4096
 TILE_ROWS = 512
 # A few more candidates than k are kept and measured again by `similarities`, so that neither the rounding of a product,
