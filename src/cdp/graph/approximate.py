@@ -12,25 +12,26 @@ from cdp.graph.checkpoint import Checkpoint
 from cdp.graph.cluster_plan import Plan, choose_plan
 from cdp.graph.cluster_search import Lists, Looking, group_by_cluster, search_homes, search_visits
 from cdp.graph.clusters import in_order, nearest_clusters
-from cdp.graph.exact import exact_graph, measure_lists
+from cdp.graph.exact import exact_graph, measure_block
 from cdp.graph.neighbor_passes import cluster_order, improve
 from cdp.graph.projection import Vectors, project
 from cdp.graph.recall import TrueNeighbors, find_same_identity_neighbors, find_true_neighbors
-from cdp.parallel import Workers, spans, stay_here
+from cdp.parallel import Workers, map_shared, spans, stay_here
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import BoolArray, IntArray, LongArray
+from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 
 # Goes up when other neighbors are found than before, so that graphs that were kept are made anew.
-APPROXIMATE_VERSION = 5
+APPROXIMATE_VERSION = 6
 # Nearest clusters first: lists are then nearly right, and few images of the others are better. No round has more clusters
 # than the last step, so that the list of who looks into which stays small.
 _ROUNDS = (1, 4, 16, 48)
 # If the plan was too hopeful, passes go on while they help, and then more clusters are looked into.
 _MOST_PASSES = 10
 _LEAST_GAIN = 0.002
-_RENUMBERED_ROWS = 8192
+# Pairs that are measured in all dimensions at a time.
+_MEASURED_PAIRS = 2**18
 # Fewer neighbors of the same identity say too little about a plan.
 _FEWEST_COUNTED = 200
 
@@ -84,11 +85,7 @@ def approximate_graph(
     n_images = embeddings.n_images
     for share in searching.run():
         progress(step, int(0.99 * n_images * share), n_images)
-    neighbors, order = searching.lists(), searching.order
-    del searching
-    similarity = measure_lists(embeddings, neighbors, threads, order, scratch)
-    if neighbors.shape[1] > k:
-        neighbors, similarity = scratch.copy(neighbors[:, :k]), scratch.copy(similarity[:, :k])
+    neighbors, similarity = searching.measured(k)
     progress(step, n_images, n_images)
     reached = truth.recall(similarity)
     return KnnGraph(scratch.done(neighbors), scratch.done(similarity), "approximate", reached)
@@ -130,14 +127,22 @@ class _Search:
             self.vectors = vectors.reorder(self.order, scratch)
             self.nearest = in_order(self.nearest, self.order, scratch)
 
-    def lists(self) -> IntArray:
-        """Of every image the others in its list, by their own numbers."""
-        if not self.is_moved:
-            return self.ids
-        ids: IntArray = self.scratch.empty(self.ids.shape, np.int32)
-        for start, stop in spans(len(ids), _RENUMBERED_ROWS):
-            ids[self.order[start:stop]] = self._named(self.ids[start:stop])
-        return ids
+    def measured(self, k: int) -> tuple[IntArray, FloatArray]:
+        """The k best of every list, measured in all dimensions, by the images' own numbers; cluster by cluster, as they have neighbors in common."""
+        n_images, width = self.ids.shape
+        neighbors: IntArray = self.scratch.empty((n_images, k), np.int32)
+        similarity: FloatArray = self.scratch.empty((n_images, k), np.float32)
+        cut = spans(n_images, max(1, _MEASURED_PAIRS // width))
+        blocks = ((self.order[start:stop], self._lists(start, stop)) for start, stop in cut)
+        found = map_shared(measure_block, self.embeddings, blocks, self.threads)
+        for (start, stop), (ids, values) in zip(cut, found, strict=True):
+            rows = self.order[start:stop]
+            neighbors[rows], similarity[rows] = ids[:, :k], values[:, :k]
+        return neighbors, similarity
+
+    def _lists(self, start: int, stop: int) -> IntArray:
+        """Of some images that follow one another cluster by cluster, the others in their lists, by their own numbers."""
+        return self._named(self.ids[start:stop]) if self.is_moved else self.ids[self.order[start:stop]]
 
     def _named(self, ids: IntArray) -> IntArray:
         named: IntArray = np.where(ids < 0, np.int32(-1), self.order[ids])
@@ -200,9 +205,7 @@ class _Search:
             looking.product  # noqa: B018 (made once, before threads want it)
         lists = Lists.of(self.best, self.ids)
         for start, stop in _rounds(first, last):
-            clusters = group_by_cluster(
-                self.nearest, start, stop, len(self.plan.centroids), lists.bars, self.scratch
-            )
+            clusters = group_by_cluster(self.nearest, start, stop, len(self.plan.centroids), self.scratch)
             search = search_homes if start == 0 else search_visits
             for share in search(looking, clusters, lists, self.threads):
                 yield start + share * (stop - start)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.graph.clusters import Centroids, find_centroids, nearest_clusters, refine_centroids
+from cdp.graph.clusters import Centroids, nearest_clusters
+from cdp.graph.k_means import find_centroids, refine_centroids
 from cdp.graph.projection import Vectors
 from cdp.graph.recall import TrueNeighbors
 from cdp.kernels import kernel
@@ -89,10 +90,15 @@ def choose_plan(
         before = cheapest
         for is_finer in (False, True):
             tried = _between(counts, cheapest) if is_finer else counts
-            for plan in _predict(*about, centroids, tried, threads):
-                cost = _cost(vectors, size, plan.clusters, plan.passes, k)
-                if plan.recall >= recall and cost < limit:
-                    limit, cheapest = cost, plan
+            # What passes add takes longest to tell, and they are seldom worth it: only those that may be are looked at.
+            for passes in (_PASSES[:1], _PASSES[1:]):
+                may_win = [
+                    count for count in tried if passes and _cost(vectors, size, count, passes[0], k) < limit
+                ]
+                for plan in _predict(*about, centroids, may_win, threads, passes):
+                    cost = _cost(vectors, size, plan.clusters, plan.passes, k)
+                    if plan.recall >= recall and cost < limit:
+                        limit, cheapest = cost, plan
             if cheapest is before:
                 break
     return cheapest
@@ -119,7 +125,7 @@ def _may_reach(
     few = truth.first(_ROWS_TO_TELL)
     if few.n_counted == 0:
         return True
-    plans = _predict(embeddings, vectors, few, centroids, [count], threads)
+    plans = _predict(embeddings, vectors, few, centroids, [count], threads, _PASSES)
     return max(plan.recall for plan in plans) >= recall - _GAINED_BY_REFINING
 
 
@@ -130,22 +136,23 @@ def _predict(
     centroids: Centroids,
     counts: Sequence[int],
     threads: Workers,
+    wanted: Sequence[int],
 ) -> list[Plan]:
-    """All plans with so many clusters, with the share of the sample's true neighbors that each would find."""
+    """All plans with so many clusters and passes, with the share of the sample's true neighbors that each would find."""
     if not counts:
         return []
     k = truth.neighbors.shape[1]
     counted = np.ones(truth.neighbors.shape, np.bool_) if truth.counted is None else truth.counted
-    n_linked = np.zeros((len(counts), len(_PASSES)), np.int64)
+    n_linked = np.zeros((len(counts), wanted[-1] + 1), np.int64)
     for span in spans(len(truth.rows), max(1, _BLOCK_PAIRS // (k + 1) ** 2)):
         near, nearer, rank = _neighborhoods(
             embeddings, vectors, truth, slice(*span), centroids, counts[-1], threads
         )
         for row, count in enumerate(counts):
             linked = near & ((rank < count) | (rank < count).transpose(0, 2, 1))
-            for passes in _PASSES:
+            for passes in range(wanted[-1] + 1):
                 n_linked[row, passes] += np.count_nonzero(linked[:, 0, 1:] & counted[slice(*span)])
-                if passes < _PASSES[-1]:
+                if passes < wanted[-1]:
                     hop = (linked & nearer).astype(np.float32)
                     linked |= near & (np.matmul(hop, hop) > 0)
     found = n_linked / truth.n_counted
@@ -158,7 +165,7 @@ def _predict(
             1 - (1 - float(found[row, passes])) * (_MISSED_BY_PASSES if passes else 1) - lost,
         )
         for row, count in enumerate(counts)
-        for passes in _PASSES
+        for passes in wanted
     ]
 
 

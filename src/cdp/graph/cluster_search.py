@@ -70,21 +70,16 @@ class Looking:
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """The images at home in a cluster, those that look into it, and the least similarity that counts for each."""
+    """The images at home in a cluster, and those that look into it."""
 
     gallery: IntArray
     visitors: IntArray
-    gallery_bars: FloatArray
-    visitor_bars: FloatArray
 
 
 def group_by_cluster(
-    nearest: IntArray, first: int, last: int, n_clusters: int, bars: FloatArray, scratch: Scratch
+    nearest: IntArray, first: int, last: int, n_clusters: int, scratch: Scratch
 ) -> tuple[int, Iterator[Cluster]]:
-    """How many clusters there are, and each when its turn comes.
-
-    A bar that is out of date lets too many pass, never too few; lists take what is better than their last one at the time.
-    """
+    """How many clusters there are, and each when its turn comes."""
     home, home_bounds = group_rows(nearest[:, :1], n_clusters, scratch)
     visits, visit_bounds = home, np.zeros_like(home_bounds)
     if first > 0:
@@ -94,9 +89,25 @@ def group_by_cluster(
         for number in range(n_clusters):
             gallery = home[home_bounds[number] : home_bounds[number + 1]]
             visitors = visits[visit_bounds[number] : visit_bounds[number + 1]]
-            yield Cluster(gallery, visitors, bars[gallery], bars[visitors])
+            yield Cluster(gallery, visitors)
 
     return n_clusters, clusters()
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """The least similarity that counts for the images of a cluster and its visitors.
+
+    Bars that are out of date let too many pass, never too few; lists take what is better than their last one at the time.
+    """
+
+    gallery: FloatArray
+    visitors: FloatArray
+
+    @classmethod
+    def of(cls, lists: Lists, cluster: Cluster) -> Bars:
+        """As they are now."""
+        return cls(lists.bars[cluster.gallery], lists.bars[cluster.visitors])
 
 
 def search_homes(
@@ -140,53 +151,70 @@ def search_visits(
     Yields the share of clusters that are done.
     """
     n_clusters, each = clusters
+    used = (cluster for cluster in each if len(cluster.gallery) and len(cluster.visitors))
     if isinstance(threads, int):
-        inserted = map_shared(_look_and_insert, (looking, lists), _batches(each), threads)
+        inserted = map_shared(_look_and_insert, (looking, lists), _batches(used), threads)
     else:
-        found = map_shared(_look_into, looking, _batches(each), threads)
-        inserted = map_blocks(lists.insert, found)
+        with_bars = ([(cluster, Bars.of(lists, cluster)) for cluster in batch] for batch in _batches(used))
+        inserted = map_blocks(lists.insert, map_shared(_look_into, looking, with_bars, threads))
     for done, _ in enumerate(inserted, 1):
         yield min(1.0, done * _BATCH / n_clusters)
+    yield 1.0
 
 
 def _look_and_insert(shared: tuple[Looking, Lists], clusters: list[Cluster]) -> None:
+    """Put what is found into the lists at once: bars of the next cluster are then higher, and less is found for nothing."""
     looking, lists = shared
-    lists.insert(_look_into(looking, clusters))
-
-
-def _look_into(looking: Looking, clusters: list[Cluster]) -> Hits:
-    """What may belong into the lists of some clusters' images and their visitors, as one array that is sent at once."""
-    clusters = [cluster for cluster in clusters if len(cluster.gallery) and len(cluster.visitors)]
-    # Once for all: memory that is new each time takes longer to get than to fill.
-    most = max((_per_turn(cluster) * len(cluster.gallery) for cluster in clusters), default=0)
-    found = np.empty((3, 2 * most), np.int32)
-    hits = [np.empty((3, 0), np.int32)]
+    found = _memory_for(clusters)
     for cluster in clusters:
-        find = _find_on_cpu if looking.product is None else _find_on_gpu
-        hits += [found[:, :n_hits].copy() for n_hits in find(looking, cluster, found)]
+        for n_hits in _find(looking, cluster, Bars.of(lists, cluster), found):
+            lists.insert(found[:, :n_hits])
+
+
+def _look_into(looking: Looking, clusters: list[tuple[Cluster, Bars]]) -> Hits:
+    """What may belong into the lists of some clusters' images and their visitors, as one array that is sent at once."""
+    found = _memory_for([cluster for cluster, _ in clusters])
+    hits = [
+        found[:, :n_hits].copy()
+        for cluster, bars in clusters
+        for n_hits in _find(looking, cluster, bars, found)
+    ]
     return np.concatenate(hits, axis=1)
 
 
-def _find_on_cpu(looking: Looking, cluster: Cluster, found: IntArray) -> Iterator[int]:
+def _memory_for(clusters: list[Cluster]) -> Hits:
+    """As much as any of them needs, once for all: memory that is new each time takes longer to get than to fill."""
+    most = max(_per_turn(cluster) * len(cluster.gallery) for cluster in clusters)
+    return np.empty((3, 2 * most), np.int32)
+
+
+def _find(looking: Looking, cluster: Cluster, bars: Bars, found: Hits) -> Iterator[int]:
     """Write down what some visitors after others may have in common with the cluster; yields how much that is."""
+    find = _find_on_cpu if looking.product is None else _find_on_gpu
+    return find(looking, cluster, bars, found)
+
+
+def _find_on_cpu(looking: Looking, cluster: Cluster, bars: Bars, found: Hits) -> Iterator[int]:
     vectors = looking.vectors
-    panels, gallery_bars = pack_panels(_vectors_of(vectors, cluster.gallery)), pad_bars(cluster.gallery_bars)
+    panels, gallery_bars = pack_panels(_vectors_of(vectors, cluster.gallery)), pad_bars(bars.gallery)
     for start, stop in spans(len(cluster.visitors), _per_turn(cluster)):
-        visitors, bars = cluster.visitors[start:stop], cluster.visitor_bars[start:stop]
+        visitors = cluster.visitors[start:stop]
         if isinstance(vectors, Projected):
             source, rows = vectors.source, visitors
         else:
             source, rows = vectors.take(visitors), np.arange(len(visitors), dtype=np.int32)
-        yield find_hits(source, rows, visitors, bars, panels, cluster.gallery, gallery_bars, found)
+        given = (source, rows, visitors, bars.visitors[start:stop], panels)
+        yield find_hits(*given, cluster.gallery, gallery_bars, found)
 
 
-def _find_on_gpu(looking: Looking, cluster: Cluster, found: IntArray) -> Iterator[int]:
-    """The same, by tables of similarities that are computed on a GPU."""
+def _find_on_gpu(looking: Looking, cluster: Cluster, bars: Bars, found: Hits) -> Iterator[int]:
+    """By tables of similarities that are computed on a GPU."""
     assert looking.product is not None
     for start, stop in spans(len(cluster.visitors), _per_turn(cluster)):
-        visitors, bars = cluster.visitors[start:stop], cluster.visitor_bars[start:stop]
+        visitors = cluster.visitors[start:stop]
         tile = looking.product(visitors, cluster.gallery)
-        yield find_hits_of_tile(tile, visitors, bars, cluster.gallery, cluster.gallery_bars, found)
+        given = (tile, visitors, bars.visitors[start:stop], cluster.gallery, bars.gallery)
+        yield find_hits_of_tile(*given, found)
 
 
 def _per_turn(cluster: Cluster) -> int:

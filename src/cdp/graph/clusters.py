@@ -1,30 +1,31 @@
-"""Clusters of images by k-means on two levels, and the nearest clusters of every image."""
+"""Clusters of images, and the nearest clusters of every image."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cdp.graph.neighbor_lists import best_columns, insert_visitors, roughly_best_columns
+from cdp.graph.compared_panels import find_best, pack_panels
+from cdp.graph.neighbor_lists import best_columns, roughly_best_columns
 from cdp.graph.projection import Vectors
 from cdp.kernels import kernel
 from cdp.parallel import Workers, map_shared, spans
 from cdp.scratch import Scratch
 from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
 
-_SAMPLE_PER_CLUSTER = 32
-_ITERATIONS = 5
-# Centers of few images are blurred by chance: with these, structureless images look into a fifth fewer clusters (measured).
-_REFINING_PER_CLUSTER = 64
-_REFINEMENTS = 2
-# The clusters of an image are looked for in so many cells; twice as many find hardly more.
+# The cluster that an image is at home in is looked for in so many cells; twice as many find hardly more.
 _CELLS_SEARCHED = 6
+# Its other nearest clusters are looked for among so many that are near that one, and these in so many cells.
+_NEAR_HOME = 256
+_CELLS_NEAR = 32
 # Past so many nearest clusters, all are looked at.
 _FEW = 32
-_BLOCK_ROWS = 2048
+_BLOCK_ROWS = 4096
 _WIDE_ENTRIES = 2**20
 _TILES_AT_ONCE = 8
 
@@ -48,54 +49,85 @@ class Centroids:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    @cached_property
+    def panels(self) -> list[FloatArray]:
+        """The centers of every cell, as they are compared."""
+        bounds = self.ends.tolist()
+        return [pack_panels(self.vectors[start:stop]) for start, stop in pairwise(bounds)]
 
-def find_centroids(
-    vectors: Vectors, n_clusters: int, *, seed: int, threads: Workers, scratch: Scratch | None = None
-) -> Centroids:
-    """About n_clusters centers of clusters of similar size: k-means on a sample, in cells and then inside each."""
-    scratch = scratch or Scratch()
-    generator = np.random.default_rng(seed)
-    n_sample = min(vectors.n_images, _SAMPLE_PER_CLUSTER * n_clusters)
-    drawn = np.sort(generator.choice(vectors.n_images, n_sample, replace=False))
-    sample: FloatArray = scratch.empty((n_sample, vectors.dimensions), np.float32)
-    for start, stop in spans(n_sample, _BLOCK_ROWS):
-        sample[start:stop] = vectors.take(drawn[start:stop])
-    cells = _k_means(sample, round(np.sqrt(n_clusters)), generator)
-    order, bounds = group(_nearest(sample, cells), len(cells))
-    used = np.flatnonzero(np.diff(bounds)).tolist()
-    rows_of_cells = ((cell, sample[order[bounds[cell] : bounds[cell + 1]]]) for cell in used)
-    parts = list(map_shared(_split_cell, (n_clusters / n_sample, seed), rows_of_cells, threads))
-    cells = cells[np.diff(bounds) > 0]
-    ends = np.cumsum([0, *map(len, parts)])
-    del sample, rows_of_cells
-    return Centroids(np.concatenate(parts), cells, ends)
+    @cached_property
+    def near(self) -> IntArray:
+        """The clusters nearest to every cluster, itself first, int32 (n_clusters, at most 128); -1 where the cells near it have fewer."""
+        near = np.full((len(self), min(_NEAR_HOME, len(self))), -1, np.int32)
+        cells = np.empty((len(self.cells), min(_CELLS_NEAR, len(self.cells))), np.int32)
+        best_columns(self.cells @ self.cells.T, cells)
+        bounds = self.ends.tolist()
+        for cell, (start, stop) in enumerate(pairwise(bounds)):
+            others = np.concatenate([np.arange(bounds[one], bounds[one + 1]) for one in np.sort(cells[cell])])
+            found = np.full((stop - start, near.shape[1]), -1, np.int32)
+            roughly_best_columns(self.vectors[start:stop] @ self.vectors[others].T, found)
+            near[start:stop] = np.where(found < 0, -1, others[found])
+        return near
 
 
-def refine_centroids(
-    vectors: Vectors, centroids: Centroids, n_clusters: int, *, seed: int, threads: Workers
-) -> Centroids:
-    """The same centers, moved twice to the mean of those that are nearest to each, of a larger sample than they were found on."""
-    n_refining = min(vectors.n_images, _REFINING_PER_CLUSTER * n_clusters)
-    rows = np.random.default_rng((seed, 2)).choice(vectors.n_images, n_refining, replace=False)
-    rows.sort()
-    for _ in range(_REFINEMENTS if len(centroids) > 1 else 0):
-        centroids = _refine(centroids, vectors, rows, threads)
-    return centroids
+def find_homes(
+    vectors: Vectors, centroids: Centroids, *, rows: Rows | None = None, threads: Workers = 0
+) -> IntArray:
+    """The cluster with the most similar center to each image, or to some of them, int32 (n,)."""
+    n_rows = vectors.n_images if rows is None else len(rows)
+    homes = np.empty(n_rows, np.int32)
+    centroids.panels  # noqa: B018 (made once, before threads want it)
+    cut = spans(n_rows, _BLOCK_ROWS)
+    blocks = (span if rows is None else rows[slice(*span)] for span in cut)
+    found = map_shared(_find_homes, (vectors, centroids), blocks, threads)
+    for (start, stop), of_block in zip(cut, found, strict=True):
+        homes[start:stop] = of_block
+    return homes
 
 
-def _refine(centroids: Centroids, vectors: Vectors, rows: LongArray, threads: Workers) -> Centroids:
-    """Every center where the mean of the rows nearest to it is."""
-    homes = nearest_clusters(vectors, centroids, 1, rows=rows, threads=threads)[:, 0].astype(np.int32)
-    sums = np.zeros_like(centroids.vectors)
-    for start, stop in spans(len(rows), _BLOCK_ROWS):
-        _add_by_label(vectors.take(rows[start:stop]), homes[start:stop], sums)
-    return Centroids(_unit(sums, centroids.vectors), centroids.cells, centroids.ends)
+def _queries(vectors: Vectors, block: tuple[int, int] | Rows) -> FloatArray:
+    """The vectors of some images, given by their span or one by one."""
+    return vectors.block(*block) if isinstance(block, tuple) else vectors.take(block)
 
 
-def _split_cell(shared: tuple[float, int], cell_and_rows: tuple[int, FloatArray]) -> FloatArray:
-    share, seed = shared
-    cell, rows = cell_and_rows
-    return _k_means(rows, max(1, round(len(rows) * share)), np.random.default_rng((seed, cell)))
+def _find_homes(shared: tuple[Vectors, Centroids], block: tuple[int, int] | Rows) -> IntArray:
+    vectors, centroids = shared
+    return _homes_of(_queries(vectors, block), centroids)
+
+
+def _homes_of(queries: FloatArray, centroids: Centroids) -> IntArray:
+    visitors, bounds = group_rows(_nearest_cells(queries, centroids.cells), len(centroids.cells))
+    best, homes = np.full(len(queries), -np.inf, np.float32), np.zeros(len(queries), np.int32)
+    for cell in np.flatnonzero(np.diff(bounds)):
+        some = visitors[bounds[cell] : bounds[cell + 1]]
+        first, last = centroids.ends[cell], centroids.ends[cell + 1]
+        find_best(queries, some, centroids.panels[cell], first, last - first, best, homes)
+    return homes
+
+
+def _nearest_cells(queries: FloatArray, cells: FloatArray) -> IntArray:
+    """The cells most similar to every query, in no order, (n, at most 6)."""
+    tile, count = queries @ cells.T, min(_CELLS_SEARCHED, len(cells))
+    _number_columns(tile.view(np.int32), _bits_for(len(cells)))
+    tile.partition(-count, axis=1)
+    columns: IntArray = np.ascontiguousarray(tile[:, -count:]).view(np.int32) & _bits_for(len(cells))
+    return columns
+
+
+def _bits_for(n_columns: int) -> int:
+    """The bits that the number of a column takes, all set."""
+    return (1 << (n_columns - 1).bit_length()) - 1
+
+
+@kernel
+def _number_columns(tile: IntArray, bits: int) -> None:
+    """Put the number of its column into the last bits of every entry, a float that is given by its bits.
+
+    Sorted rows then know where their entries were: the library sorts without branches, which is faster than keeping a list of the best.
+    """
+    for row in range(tile.shape[0]):
+        for column in range(tile.shape[1]):
+            tile[row, column] = (tile[row, column] & ~bits) | column
 
 
 def nearest_clusters(
@@ -107,19 +139,28 @@ def nearest_clusters(
     threads: Workers = 0,
     scratch: Scratch | None = None,
 ) -> IntArray:
-    """The clusters with the most similar centers to each image, or to some of them: best first, (n, count).
+    """The clusters with the most similar centers to each image, or to some of them: the most similar first, (n, count).
 
-    Many are only roughly in order but for the first. -1 where the cells searched have fewer. Short integers, as there may be
+    The others are only roughly in order. Few are looked for near the first; -1 where fewer are near it. Short integers, as there may be
     hundreds for each of millions of images.
     """
     n_rows = vectors.n_images if rows is None else len(rows)
     kind = np.int16 if len(centroids) < 2**15 else np.int32
     nearest = (scratch or Scratch()).full((n_rows, count), -1, kind)
-    cut = spans(n_rows, _BLOCK_ROWS if count <= _FEW else _TILES_AT_ONCE * _rows_per_tile(centroids))
-    blocks = (span if rows is None else rows[slice(*span)] for span in cut)
     shared = (vectors, centroids, count)
-    for (start, stop), found in zip(cut, map_shared(_assign, shared, blocks, threads), strict=True):
-        nearest[start:stop] = found
+    if count > _FEW:
+        cut = spans(n_rows, _TILES_AT_ONCE * _rows_per_tile(centroids))
+        blocks = (span if rows is None else rows[slice(*span)] for span in cut)
+        for (start, stop), found in zip(cut, map_shared(_assign_many, shared, blocks, threads), strict=True):
+            nearest[start:stop] = found
+        return nearest
+    homes = find_homes(vectors, centroids, rows=rows, threads=threads)
+    centroids.near  # noqa: B018 (made once, before threads want it)
+    order, _ = group(homes, len(centroids))
+    places = [order[slice(*span)] for span in spans(n_rows, _BLOCK_ROWS)]
+    few = ((some if rows is None else rows[some], homes[some]) for some in places)
+    for some, found in zip(places, map_shared(_assign_few, shared, few, threads), strict=True):
+        nearest[some] = found
     return nearest
 
 
@@ -127,29 +168,49 @@ def _rows_per_tile(centroids: Centroids) -> int:
     return max(64, _WIDE_ENTRIES // len(centroids))
 
 
-def _assign(shared: tuple[Vectors, Centroids, int], block: tuple[int, int] | Rows) -> IntArray:
-    """The nearest clusters of some images, given by their span or one by one."""
+def _assign_many(shared: tuple[Vectors, Centroids, int], block: tuple[int, int] | Rows) -> IntArray:
+    """The nearest of all clusters to some images."""
     vectors, centroids, count = shared
-    queries = vectors.block(*block) if isinstance(block, tuple) else vectors.take(block)
+    queries = _queries(vectors, block)
     nearest = np.full((len(queries), count), -1, np.int32)
-    if count > _FEW:
-        # The same memory for all tiles: new memory takes longer to get than to fill.
-        memory = np.empty((_rows_per_tile(centroids), len(centroids)), np.float32)
-        for start, stop in spans(len(queries), len(memory)):
-            tile = np.matmul(queries[start:stop], centroids.vectors.T, out=memory[: stop - start])
-            roughly_best_columns(tile, nearest[start:stop])
-        return nearest
-    n_cells = min(_CELLS_SEARCHED, len(centroids.cells))
-    cells = np.empty((len(queries), n_cells), np.int32)
-    best_columns(queries @ centroids.cells.T, cells)
-    order, bounds = group(cells.ravel(), len(centroids.cells))
-    similarity = np.full((len(queries), count), -np.inf, np.float32)
-    for cell in np.flatnonzero(np.diff(bounds)):
-        visitors = order[bounds[cell] : bounds[cell + 1]] // n_cells
-        start, stop = centroids.ends[cell], centroids.ends[cell + 1]
-        tile = np.take(queries, visitors, axis=0) @ centroids.vectors[start:stop].T
-        insert_visitors(tile, visitors, start, similarity, nearest)
+    # The same memory for all tiles: new memory takes longer to get than to fill.
+    memory = np.empty((_rows_per_tile(centroids), len(centroids)), np.float32)
+    for start, stop in spans(len(queries), len(memory)):
+        tile = np.matmul(queries[start:stop], centroids.vectors.T, out=memory[: stop - start])
+        roughly_best_columns(tile, nearest[start:stop])
     return nearest
+
+
+def _assign_few(shared: tuple[Vectors, Centroids, int], block: tuple[Rows, IntArray]) -> IntArray:
+    """The nearest clusters of some images, those at home in one cluster together: of those near the cluster the nearest."""
+    vectors, centroids, count = shared
+    rows, homes = block
+    queries, near = vectors.take(rows), centroids.near
+    tile = np.empty((len(queries), near.shape[1]), np.float32)
+    bounds = [0, *(np.flatnonzero(np.diff(homes)) + 1).tolist(), len(homes)]
+    for start, stop in pairwise(bounds):
+        np.matmul(queries[start:stop], centroids.vectors[near[homes[start]]].T, out=tile[start:stop])
+    bits = _bits_for(near.shape[1])
+    _number_columns(tile.view(np.int32), bits)
+    tile.sort(axis=1)
+    nearest = np.full((len(queries), count), -1, np.int32)
+    _take_last(tile.view(np.int32), bits, homes, near, nearest)
+    return nearest
+
+
+@kernel
+def _take_last(tile: IntArray, bits: int, homes: IntArray, near: IntArray, nearest: IntArray) -> None:
+    """Fill in the homes, and behind them the clusters near them by the columns of sorted entries, the last ones first."""
+    for row in range(len(homes)):
+        nearest[row, 0] = homes[row]
+        count = 1
+        for column in range(tile.shape[1] - 1, -1, -1):
+            if count == nearest.shape[1]:
+                break
+            cluster = near[homes[row], tile[row, column] & bits]
+            if cluster >= 0 and cluster != homes[row]:
+                nearest[row, count] = cluster
+                count += 1
 
 
 def group(labels: IntArray, n_groups: int) -> tuple[IntArray, LongArray]:
@@ -190,34 +251,3 @@ def in_order(rows: AnyArray, order: IntArray, scratch: Scratch) -> AnyArray:
     for start, stop in spans(len(order), _BLOCK_ROWS):
         moved[start:stop] = rows[order[start:stop]]
     return moved
-
-
-def _k_means(vectors: FloatArray, n_centers: int, generator: np.random.Generator) -> FloatArray:
-    """Unit vectors (at most n_centers, d): centers by cosine similarity, starting from random rows."""
-    centers = vectors[np.sort(generator.choice(len(vectors), min(n_centers, len(vectors)), replace=False))]
-    for _ in range(_ITERATIONS if len(centers) > 1 else 1):
-        sums = np.zeros_like(centers)
-        _add_by_label(vectors, _nearest(vectors, centers), sums)
-        centers = _unit(sums, centers)
-    return centers
-
-
-def _unit(sums: FloatArray, centers: FloatArray) -> FloatArray:
-    """The sums as unit vectors; a center that nothing is nearest to stays where it is."""
-    lengths = np.sqrt(np.square(sums).sum(axis=1, keepdims=True))
-    moved: FloatArray = np.where(lengths > 1e-6, sums / np.maximum(lengths, 1e-6), centers)
-    return moved
-
-
-def _nearest(vectors: FloatArray, centers: FloatArray) -> IntArray:
-    nearest = np.empty((len(vectors), 1), np.int32)
-    for start, stop in spans(len(vectors), _BLOCK_ROWS):
-        best_columns(vectors[start:stop] @ centers.T, nearest[start:stop])
-    return nearest[:, 0]
-
-
-@kernel
-def _add_by_label(vectors: FloatArray, labels: IntArray, sums: FloatArray) -> None:
-    for row in range(vectors.shape[0]):
-        for column in range(vectors.shape[1]):
-            sums[labels[row], column] += vectors[row, column]

@@ -36,10 +36,18 @@ _LANES = ir.VectorType(ir.FloatType(), LANES)
 
 def pack_panels(vectors: FloatArray) -> FloatArray:
     """Vectors (m, d) in panels of sixteen, column by column: float32 (panels, d, 16), zeros after the last."""
-    n_panels = -(-len(vectors) // LANES)
-    padded = np.zeros((n_panels * LANES, vectors.shape[1]), np.float32)
-    padded[: len(vectors)] = vectors
-    return np.ascontiguousarray(padded.reshape(n_panels, LANES, -1).transpose(0, 2, 1))
+    panels = np.empty((-(-len(vectors) // LANES), vectors.shape[1], LANES), np.float32)
+    _fill_panels(vectors, panels)
+    return panels
+
+
+@kernel
+def _fill_panels(vectors: FloatArray, panels: FloatArray) -> None:
+    for panel in range(len(panels)):
+        count = min(LANES, len(vectors) - panel * LANES)
+        for column in range(vectors.shape[1]):
+            for lane in range(LANES):
+                panels[panel, column, lane] = vectors[panel * LANES + lane, column] if lane < count else 0
 
 
 def pad_bars(bars: FloatArray) -> FloatArray:
@@ -109,6 +117,55 @@ def find_hits(
                         found[0, n_hits], found[1, n_hits], values[n_hits] = image, visitor, value
                         n_hits += 1
     return n_hits
+
+
+@kernel
+def find_best(
+    vectors: FloatArray,
+    rows: IntArray,
+    panels: FloatArray,
+    first: int,
+    n_centers: int,
+    best: FloatArray,
+    ids: IntArray,
+) -> None:
+    """Put the most similar of some centers in the place of a row's best so far, if it is better; of equal ones the first.
+
+    Args:
+        vectors: float32 (n, d).
+        rows: some of them.
+        panels: the centers, as `pack_panels` makes them.
+        first: the number of the first center; the others follow.
+        n_centers: how many there are.
+        best: the greatest similarity of every vector so far, float32 (n,).
+        ids: the center that it belongs to.
+    """
+    some_rows = np.empty(VISITORS, np.int64)
+    bars = np.empty(VISITORS, np.float32)
+    products = np.empty(VISITORS * LANES, np.float32)
+    masks = np.empty(VISITORS, np.int32)
+    no_bars = np.full(len(panels) * LANES, np.float32(np.inf))
+    for start in range(0, len(rows), VISITORS):
+        count = min(VISITORS, len(rows) - start)
+        for place in range(VISITORS):
+            some_rows[place] = rows[start + min(place, count - 1)]
+            bars[place] = best[some_rows[place]] if place < count else np.float32(np.inf)
+        for panel in range(len(panels)):
+            if _compare(vectors, some_rows, bars, panels, no_bars, panel, products, masks) == 0:
+                continue
+            for place in range(count):
+                hits = masks[place]
+                while hits != 0:
+                    lane = lowest_bit(hits)
+                    hits = np.int32(hits & (hits - 1))
+                    if panel * LANES + lane >= n_centers:
+                        break  # zeros after the last center
+                    value = products[place * LANES + lane]
+                    if value > bars[place]:
+                        bars[place] = value
+                        ids[some_rows[place]] = first + panel * LANES + lane
+        for place in range(count):
+            best[some_rows[place]] = bars[place]
 
 
 @machine_code

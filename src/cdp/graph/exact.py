@@ -12,6 +12,7 @@ import numpy as np
 from cdp.devices import find_accelerator
 from cdp.errors import InputError
 from cdp.graph.checkpoint import Checkpoint
+from cdp.graph.machine_code import prefetch
 from cdp.graph.neighbor_lists import (
     drop_repeats,
     insert_rows,
@@ -40,6 +41,8 @@ _CONVERTED_ENTRIES = 2**21
 _FEWEST_PAIRS = 256
 # Rows are read in order but for 2^5 of them that lie together.
 _READ_TOGETHER = 5
+# Vectors are asked for so many pairs before they are measured.
+_ASKED_BEFORE = 4
 
 Candidates: TypeAlias = tuple[FloatArray, IntArray]
 """Similarities and ids of the few best images of each row, best first; -inf and -1 where there are fewer."""
@@ -269,12 +272,7 @@ def _settle(
 ) -> tuple[IntArray, FloatArray]:
     """The k nearest neighbors among the candidates: measured by `similarities`, ties by id."""
     keep = ids.shape[1]
-    ids = ids.copy()
-    present = np.flatnonzero(ids.ravel() >= 0)
-    ends = np.stack([np.repeat(queries, keep)[present], ids.ravel()[present]], axis=1)
-    similarity = np.full(ids.shape, -np.inf, np.float32)
-    similarity.reshape(-1)[present] = similarities(embeddings, ends)
-    sort_rows(similarity, ids)
+    ids, similarity = measure_lists_of(embeddings, queries, ids)
     if keep < embeddings.n_images - 1:
         is_close = np.isfinite(best[:, keep - 1]) & (best[:, k - 1] < best[:, keep - 1] + _ROUNDING)
         for row in np.flatnonzero(is_close):
@@ -315,8 +313,9 @@ def similarities(embeddings: Embeddings, ends: AnyArray) -> FloatArray:
     of an image are exactly equally similar to a third.
     """
     similarity = np.empty(len(ends), np.float32)
-    if embeddings.source.dtype == np.float32 and _is_tame(embeddings):
-        _cosines(embeddings.source, embeddings.scale, ends, similarity)
+    source = embeddings.source
+    if source.dtype == np.float32 and source.flags.c_contiguous and _is_tame(embeddings):
+        _cosines(source, embeddings.scale, ends, similarity)
         return similarity
     for start, stop in spans(len(ends), max(_FEWEST_PAIRS, _CONVERTED_ENTRIES // embeddings.dimensions)):
         rows, position = np.unique(ends[start:stop], return_inverse=True)
@@ -353,13 +352,17 @@ def _is_tame(embeddings: Embeddings) -> bool:
 
 
 @sum_kernel
-def _cosines(source: AnyArray, scale: AnyArray, ends: AnyArray, similarity: FloatArray) -> None:
+def _cosines(source: FloatArray, scale: AnyArray, ends: AnyArray, similarity: FloatArray) -> None:
     dimensions = source.shape[1]
     for row in range(len(ends)):
+        if row + _ASKED_BEFORE < len(ends):
+            prefetch(source, np.int64(ends[row + _ASKED_BEFORE, 1]))
+            if ends[row + _ASKED_BEFORE, 0] != ends[row, 0]:
+                prefetch(source, np.int64(ends[row + _ASKED_BEFORE, 0]))
         first = min(ends[row, 0], ends[row, 1])  # so that (i, j) and (j, i) round alike
         second = max(ends[row, 0], ends[row, 1])
-        total = source[first, 0] * source[second, 0]
-        for column in range(1, dimensions):
+        total = np.float32(0)
+        for column in range(dimensions):
             total += source[first, column] * source[second, column]
         similarity[row] = min(1.0, max(-1.0, total * scale[first] * scale[second]))
 
@@ -381,28 +384,19 @@ def graph_from_neighbors(
     return KnnGraph(ids[:, :used], similarity[:, :used], method=method)
 
 
-def measure_lists(
-    embeddings: Embeddings,
-    ids: IntArray,
-    threads: Workers,
-    order: IntArray | None = None,
-    scratch: Scratch | None = None,
-) -> FloatArray:
-    """The similarities of every image and those in its list, float32 (n, width); `ids` are sorted, best first.
-
-    `order` says in which order images are measured: where those that follow one another have neighbors in common, it is faster.
-    """
+def measure_lists(embeddings: Embeddings, ids: IntArray, threads: Workers) -> FloatArray:
+    """The similarities of every image and those in its list, float32 (n, width); `ids` are sorted, best first."""
     n_images, width = ids.shape
-    similarity = (scratch or Scratch()).full(ids.shape, -np.inf, np.float32)
-    rows = np.arange(n_images, dtype=np.int32) if order is None else order
-    cut = [rows[start:stop] for start, stop in spans(n_images, max(1, 2**18 // width))]
-    blocks = ((some, ids[some]) for some in cut)
-    for some, lists in zip(cut, map_shared(_measure_block, embeddings, blocks, threads), strict=True):
-        ids[some], similarity[some] = lists
+    similarity = np.empty(ids.shape, np.float32)
+    cut = spans(n_images, max(1, 2**18 // width))
+    blocks = ((np.arange(start, stop, dtype=np.int32), ids[start:stop]) for start, stop in cut)
+    for (start, stop), lists in zip(cut, map_shared(measure_block, embeddings, blocks, threads), strict=True):
+        ids[start:stop], similarity[start:stop] = lists
     return similarity
 
 
-def _measure_block(embeddings: Embeddings, block: tuple[IntArray, IntArray]) -> tuple[IntArray, FloatArray]:
+def measure_block(embeddings: Embeddings, block: tuple[IntArray, IntArray]) -> tuple[IntArray, FloatArray]:
+    """`measure_lists_of` for some images and their lists."""
     return measure_lists_of(embeddings, *block)
 
 
@@ -410,8 +404,30 @@ def measure_lists_of(embeddings: Embeddings, rows: IntArray, ids: IntArray) -> t
     """The lists of some images, best first, and their similarities."""
     ids = ids.copy()
     similarity = np.full(ids.shape, -np.inf, np.float32)
-    present = ids.ravel() >= 0
-    ends = np.stack([np.repeat(rows, ids.shape[1])[present], ids.ravel()[present]], axis=1)
-    similarity.reshape(-1)[present] = similarities(embeddings, ends)
+    ends = np.empty((ids.size, 2), np.int32)
+    ends = ends[: _list_pairs(rows, ids, ends)]
+    _fill_in(similarities(embeddings, ends), ids, similarity)
     sort_rows(similarity, ids)
     return ids, similarity
+
+
+@kernel
+def _list_pairs(rows: IntArray, ids: IntArray, ends: IntArray) -> int:
+    """Write down every image with each in its list, and return how many pairs these are."""
+    count = 0
+    for row in range(len(rows)):
+        for place in range(ids.shape[1]):
+            if ids[row, place] >= 0:
+                ends[count, 0], ends[count, 1] = rows[row], ids[row, place]
+                count += 1
+    return count
+
+
+@kernel
+def _fill_in(values: FloatArray, ids: IntArray, similarity: FloatArray) -> None:
+    count = 0
+    for row in range(len(ids)):
+        for place in range(ids.shape[1]):
+            if ids[row, place] >= 0:
+                similarity[row, place] = values[count]
+                count += 1

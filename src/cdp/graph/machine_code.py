@@ -89,6 +89,27 @@ def find_above(_: Any, table: Any, row: Any, start: Any, bar: Any, bars: Any) ->
 
 
 @machine_code
+def make_room(_: Any, table: Any, row: Any, slot: Any) -> Any:
+    """Move what is in a row from `slot` on by one place, at once; the last one drops out."""
+
+    def write_code(context: Any, build: Any, signature: Any, given: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, build, given[0])
+        n_columns = build.extract_value(array.shape, 1)
+        start = build.gep(array.data, [build.add(build.mul(given[1], n_columns), given[2])])
+        source, target = (
+            build.bitcast(place, _BYTE.as_pointer()) for place in (start, build.gep(start, [long(1)]))
+        )
+        n_moved = build.sub(build.sub(n_columns, given[2]), long(1))
+        n_bytes = build.mul(n_moved, long(signature.args[0].dtype.bitwidth // 8))
+        is_volatile = ir.Constant(ir.IntType(1), 0)
+        moved = [target, source, n_bytes, is_volatile]
+        call_instruction(build, "llvm.memmove.p0.p0.i64", ir.VoidType(), moved)
+        return context.get_dummy_value()
+
+    return types.void(table, row, slot), write_code
+
+
+@machine_code
 def lock(_: Any, locks: Any, row: Any) -> Any:
     """Wait until no other thread holds the lock of a row, and hold it; for as few instructions as possible, as others do nothing else."""
 

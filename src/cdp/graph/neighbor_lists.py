@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cdp.graph.machine_code import find_above, lock, lowest_bit, prefetch, unlock
+from cdp.graph.machine_code import find_above, lock, lowest_bit, make_room, prefetch, unlock
 from cdp.kernels import kernel
 from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
 
@@ -171,11 +171,17 @@ def insert_hits(
         if values[hit] < bars[row]:
             continue
         lock(locks, row)
-        is_there = np.int32(0)
+        # Without branches: whether it is there, and how many are better, ties by id.
+        value, image = values[hit], images[hit]
+        is_there, n_better = np.int32(0), np.int32(0)
         for place in range(last + 1):
-            is_there = np.int32(is_there | np.int32(ids[row, place] == images[hit]))
-        if is_there == 0:
-            insert_in_order(best[row], ids[row], values[hit], images[hit])
+            other, there = best[row, place], ids[row, place]
+            is_there = np.int32(is_there | np.int32(there == image))
+            n_better = np.int32(n_better + np.int32((other > value) | ((other == value) & (there < image))))
+        if is_there == 0 and n_better <= last:
+            make_room(best, row, np.int64(n_better))
+            make_room(ids, row, np.int64(n_better))
+            best[row, n_better], ids[row, n_better] = value, image
             bars[row] = best[row, last]
         unlock(locks, row)
 

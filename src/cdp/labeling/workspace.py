@@ -104,7 +104,7 @@ def find_graphs(
             if goal is not None and "approximate" in about:
                 about.append(work.cache.hash(goal))
             inputs = [work.cache.hash(model.source), about]
-            keys[name] = step_key("graph", 2, None, inputs)
+            keys[name] = step_key("graph", 3, None, inputs)
             kept = work.cache.get("graph", keys[name], KnnGraph)
             graphs |= {} if kept is None else {name: kept}
     missing = [name for name in views.names if name not in graphs]

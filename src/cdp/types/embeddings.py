@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError, OutputExistsError, name_rows, rows_not_utf8
-from cdp.types.arrays import AnyArray, Artifact, DoubleArray, FloatArray, LongArray, read_only
+from cdp.types.arrays import AnyArray, Artifact, BoolArray, DoubleArray, FloatArray, LongArray, read_only
 
 _BLOCK_BYTES = 4 * 2**20
 # So few stay in the processor's cache while they are measured.
@@ -122,15 +122,13 @@ def _inverse_lengths(source: AnyArray) -> DoubleArray:
     for start in range(0, n_images, rows_per_block):
         with np.errstate(invalid="ignore"):  # about a NaN, which is reported below
             rows = source[start : start + rows_per_block].astype(np.float64)
-        # Divide by the largest entry first: squares of very large or small numbers leave float64's range.
-        largest = np.abs(rows).max(axis=1)
-        bad = ~np.isfinite(largest)
+        if source.dtype == np.float64:
+            measured, bad = _scaled_lengths(rows)
+        else:
+            measured = np.sqrt(np.square(rows, out=rows).sum(axis=1))
+            bad = ~np.isfinite(measured)
+        lengths[start : start + rows_per_block] = measured
         not_finite.extend((start + np.flatnonzero(bad)).tolist())
-        divisor = np.where(bad | (largest == 0), 1.0, largest)
-        rows[bad] = 0
-        lengths[start : start + rows_per_block] = divisor * np.sqrt(
-            np.square(rows / divisor[:, None]).sum(axis=1)
-        )
     if not_finite:
         raise InputError(
             f"Embeddings: NaN or infinity in {name_rows(not_finite)} (counted from 0); "
@@ -144,6 +142,18 @@ def _inverse_lengths(source: AnyArray) -> DoubleArray:
         )
     inverse: DoubleArray = 1.0 / lengths
     return inverse
+
+
+def _scaled_lengths(rows: DoubleArray) -> tuple[DoubleArray, BoolArray]:
+    """Lengths of rows whose squares may leave float64's range, and which are not finite.
+
+    Rows are divided by a power of two near their largest entry first, which rounds nothing: the length is that of the row as it is.
+    """
+    largest = np.abs(rows).max(axis=1)
+    bad: BoolArray = ~np.isfinite(largest)
+    rows[bad] = 0
+    divisor = np.ldexp(1.0, np.frexp(np.where(bad, 1.0, largest))[1] - 1)
+    return divisor * np.sqrt(np.square(rows / divisor[:, None]).sum(axis=1)), bad
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,9 @@ from cdp.graph import clusters as clusters_module
 from cdp.graph.approximate import _rounds, approximate_graph
 from cdp.graph.cluster_plan import Plan, choose_plan
 from cdp.graph.cluster_search import Lists, group_by_cluster, search_homes, search_visits
-from cdp.graph.clusters import find_centroids, group, group_rows, nearest_clusters
-from cdp.graph.exact import exact_graph, measure_lists, similarities
+from cdp.graph.clusters import group, group_rows, nearest_clusters
+from cdp.graph.exact import exact_graph, similarities
+from cdp.graph.k_means import find_centroids
 from cdp.graph.neighbor_lists import best_of_rows, roughly_best_columns
 from cdp.graph.projection import Projected, project
 from cdp.graph.recall import find_true_neighbors, measure_recall, measure_same_identity_recall
@@ -157,7 +158,7 @@ def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, mo
     looking = _looking(vectors, how)
     for first, last in rounds:
         search_round = search_homes if first == 0 else search_visits
-        clusters = group_by_cluster(nearest, first, last, n_clusters, lists.bars, Scratch())
+        clusters = group_by_cluster(nearest, first, last, n_clusters, Scratch())
         shares = list(search_round(looking, clusters, lists, threads=4))
         assert shares[-1] == 1
     looks = (nearest[:, :, None] == nearest[None, None, :, 0]).any(axis=1)
@@ -372,16 +373,6 @@ def test_a_search_along_few_directions_measures_in_full(never_exact, noise, dtyp
     assert one.recall == measure_recall(embeddings, one, threads=1) >= 0.95
     ends = np.stack([np.repeat(np.arange(500), K), one.neighbors.ravel()], axis=1)
     np.testing.assert_array_equal(one.similarity.ravel(), similarities(embeddings, ends))
-
-
-def test_lists_are_the_same_in_another_order_of_work():
-    embeddings = Embeddings(_faces(300))
-    given = np.random.default_rng(0).integers(0, 300, (300, 8)).astype(np.int32)
-    given[::7, 3:] = -1
-    one, two = given.copy(), given.copy()
-    order = np.random.default_rng(1).permutation(300).astype(np.int32)
-    np.testing.assert_array_equal(measure_lists(embeddings, one, 1), measure_lists(embeddings, two, 2, order))
-    np.testing.assert_array_equal(one, two)
 
 
 def _plan(embeddings, recall):
