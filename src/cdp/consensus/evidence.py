@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.consensus.pair_features import neighbor_distribution
+from cdp.graph.checkpoint import ListCheckpoint
 from cdp.graph.exact import in_reading_order, similarities
 from cdp.graph.neighbor_lists import insert_in_order
 from cdp.input_blocks import EVIDENCE
@@ -55,6 +56,7 @@ def search_together(
     threads: Workers = 0,
     progress: Progress = no_progress,
     scratch: Scratch | None = None,
+    checkpoint: ListCheckpoint | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image in all models together, among its neighbors in the single models.
 
@@ -70,25 +72,29 @@ def search_together(
         threads: 0 = all cores.
         progress: called as the work goes on.
         scratch: where the lists lie.
+        checkpoint: keeps lists while others are searched; only where all are.
     """
     n_images = views.n_images
     if len(views) == 1:
         return graphs[0].nearest(k)
-    scratch = scratch or Scratch()
+    scratch, checkpoint = scratch or Scratch(), checkpoint or ListCheckpoint()
+    done = 0
     if before is None:
         neighbors = scratch.full((n_images, k), -1, np.int32)
         similarity = scratch.full((n_images, k), -np.inf, np.float32)
+        done = checkpoint.resume(similarity, neighbors)
     else:
         neighbors, similarity = scratch.copy(before.neighbors), scratch.copy(before.similarity)
     wanted = np.arange(n_images, dtype=np.int32) if changed is None else changed.astype(np.int32)
     rows_per_block = _rows_per_block(graphs, threads, scratch.room)
-    cut = [wanted[start:stop] for start, stop in spans(len(wanted), rows_per_block)]
+    left = wanted[done:]
+    cut = [left[start:stop] for start, stop in spans(len(left), rows_per_block)]
     model_of_column = np.repeat(np.arange(len(graphs), dtype=np.int32), [graph.k for graph in graphs])
     shared = (tuple(views), tuple(graphs), model_of_column, k)
-    done = 0
     for rows, (ids, mean) in zip(cut, map_shared(_search_block, shared, cut, threads), strict=True):
         neighbors[rows], similarity[rows] = ids, mean
         done += len(rows)
+        checkpoint.note(done, similarity, neighbors)
         progress("neighbors in all models", done, len(wanted))
     return KnnGraph(scratch.done(neighbors), scratch.done(similarity), graphs[0].method)
 

@@ -24,6 +24,7 @@ from cdp.consensus.constraints import Constraints, what_is_said
 from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
+from cdp.graph.checkpoint import Checkpoint
 from cdp.memory import rows_within
 from cdp.parallel import map_blocks, map_shared, spans
 from cdp.progress import Progress, no_progress
@@ -122,6 +123,17 @@ class TreeAnswers:
         return self.passes[-1]
 
 
+@dataclass(frozen=True, eq=False)
+class UnfinishedAnswers:
+    """What trees said so far.
+
+    Attributes:
+        probability: for every pass that was begun, of each candidate pair, NaN where it was not asked yet, float32 (passes, m).
+    """
+
+    probability: FloatArray
+
+
 def estimate_probabilities(
     source: EvidenceSource,
     pairs: Pairs,
@@ -133,6 +145,7 @@ def estimate_probabilities(
     engine: Engine | None = None,
     progress: Progress = no_progress,
     scratch: Scratch | None = None,
+    checkpoint: Checkpoint[UnfinishedAnswers] | None = None,
 ) -> TreeAnswers:
     """The probability that each candidate pair is one identity.
 
@@ -148,8 +161,11 @@ def estimate_probabilities(
         engine: threads and memory.
         progress: called as the work goes on.
         scratch: where answers lie.
+        checkpoint: keeps answers while others are asked for; trees are grown again, as they were.
     """
-    engine, scratch = engine or Engine(), scratch or Scratch()
+    engine, scratch, checkpoint = engine or Engine(), scratch or Scratch(), checkpoint or Checkpoint()
+    found = checkpoint.load() if earlier is None else None
+    begun = () if found is None or found.probability.shape[1] != len(pairs) else found.probability
     evidence = _Evidence(source, pairs, engine, scratch, keep=earlier is None)
     growers = replace(engine, engine="threads").workers_for(evidence.training_bytes)
     assert isinstance(growers, int)
@@ -160,6 +176,8 @@ def estimate_probabilities(
             train = partial(_train, evidence, known, seed)
             judges.append(tuple(map_blocks(train, range(FOLDS + 1), growers)))
             probability = scratch.full(len(pairs), np.nan, np.float32)
+            if number < len(begun):
+                probability[:] = begun[number]
         else:
             judges.append(earlier.judges[number])
             probability = scratch.copy(earlier.passes[number])
@@ -167,6 +185,7 @@ def estimate_probabilities(
         asked = ((rows, known.first[rows], known.second[rows]) for rows in blocks)
         for rows, judged in map_shared(_judge, (evidence, judges[-1]), asked, evidence.workers):
             probability[rows] = judged
+            checkpoint.keep(lambda: UnfinishedAnswers(np.stack([*answers, probability])))  # noqa: B023 (called at once)
             progress(f"trees, pass {number + 1} of {passes}", int(rows[-1]) + 1, len(pairs))
         progress(f"trees, pass {number + 1} of {passes}", len(pairs), len(pairs))
         answers.append(scratch.done(probability))

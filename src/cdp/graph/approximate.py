@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from cdp.graph.checkpoint import Checkpoint
+from cdp.graph.checkpoint import ListCheckpoint
 from cdp.graph.cluster_plan import Plan, choose_plan
 from cdp.graph.cluster_search import Lists, Looking, group_by_cluster, search_homes, search_visits
 from cdp.graph.clusters import in_order, nearest_clusters
@@ -48,7 +48,7 @@ def approximate_graph(
     step: str = "k-NN graph",
     scratch: Scratch | None = None,
     identities: LongArray | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: ListCheckpoint | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image, but for a few; the graph's recall is measured on a sample.
 
@@ -57,7 +57,7 @@ def approximate_graph(
     decide what is compared with what. All that grows with their number lies in `scratch`. Where `identities` are known (0 or more),
     the recall asked for is that among neighbors of the same identity. Lists are kept by the `checkpoint` while clusters are looked into.
     """
-    scratch, checkpoint = scratch or Scratch(), checkpoint or Checkpoint()
+    scratch, checkpoint = scratch or Scratch(), checkpoint or ListCheckpoint()
     # All blocks return something for every image that they look at, and it is put into the lists here.
     workers, threads = threads, stay_here(threads)
     progress(step, 0, 0)
@@ -108,7 +108,7 @@ class _Search:
         threads: Workers,
         device: str,
         scratch: Scratch,
-        checkpoint: Checkpoint,
+        checkpoint: ListCheckpoint,
     ) -> None:
         self.embeddings, self.vectors, self.truth, self.plan = embeddings, vectors, truth, plan
         self.recall, self.threads, self.device, self.scratch = recall, threads, device, scratch

@@ -1,30 +1,44 @@
-"""Lists of a search that is not finished, kept from time to time: whoever is killed loses a minute."""
+"""What a long step has done so far, kept from time to time: whoever is killed loses a minute."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from cdp.types.arrays import FloatArray, IntArray
 from cdp.types.graphs import UnfinishedLists
 
-# Between two times that lists are kept: writing and hashing them takes about a second per million images.
+Noun = TypeVar("Noun")
+
+# Between two times that something is kept: writing and hashing lists takes about a second per million images.
 _SECONDS = 60.0
 
 
 @dataclass
-class Checkpoint:
-    """How lists are kept, and what was kept by a search for the same graph that was stopped.
+class Checkpoint(Generic[Noun]):
+    """How a step keeps what is not finished, and what was kept by the same step when it was stopped.
 
     Attributes:
         load: what was kept, or None.
         save: keep this.
     """
 
-    load: Callable[[], UnfinishedLists | None] = lambda: None
-    save: Callable[[UnfinishedLists], None] | None = None
+    load: Callable[[], Noun | None] = lambda: None
+    save: Callable[[Noun], None] | None = None
     _kept: float = field(default_factory=time.monotonic)
+
+    def keep(self, make: Callable[[], Noun]) -> None:
+        """Keep what is made, if it is time to."""
+        if self.save is not None and time.monotonic() - self._kept >= _SECONDS:
+            self.save(make())
+            self._kept = time.monotonic()
+
+
+@dataclass
+class ListCheckpoint(Checkpoint[UnfinishedLists]):
+    """The same of lists of neighbors."""
 
     def resume(self, best: FloatArray, ids: IntArray) -> int:
         """Fill the lists with what was kept; returns how much of the work that was, 0 if nothing was."""
@@ -36,6 +50,4 @@ class Checkpoint:
 
     def note(self, done: int, best: FloatArray, ids: IntArray) -> None:
         """Keep the lists, if it is time to; so much of the work is in them."""
-        if self.save is not None and time.monotonic() - self._kept >= _SECONDS:
-            self.save(UnfinishedLists(ids, best, done))
-            self._kept = time.monotonic()
+        self.keep(lambda: UnfinishedLists(ids, best, done))

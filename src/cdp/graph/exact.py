@@ -11,7 +11,7 @@ import numpy as np
 
 from cdp.devices import find_accelerator
 from cdp.errors import InputError
-from cdp.graph.checkpoint import Checkpoint
+from cdp.graph.checkpoint import ListCheckpoint
 from cdp.graph.machine_code import prefetch
 from cdp.graph.neighbor_lists import (
     drop_repeats,
@@ -59,7 +59,7 @@ def exact_graph(
     progress: Progress = no_progress,
     step: str = "k-NN graph",
     scratch: Scratch | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: ListCheckpoint | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix.
 
@@ -72,7 +72,7 @@ def exact_graph(
     ids = scratch.full((n_images, keep), -1, np.int32)
     blocks = spans(n_images, BLOCK_ROWS)
     pairs = pairs_of_blocks(len(blocks))
-    checkpoint = checkpoint or Checkpoint()
+    checkpoint = checkpoint or ListCheckpoint()
     _join_blocks(embeddings, (best, ids), k, blocks, pairs, threads, device, progress, step, checkpoint)
     neighbors = scratch.empty((n_images, k), np.int32)
     similarity = scratch.empty((n_images, k), np.float32)
@@ -135,7 +135,7 @@ def extend_graph(
     best[:, :width], ids[:, :width] = graph.similarity[:, :width], graph.neighbors[:, :width]
     blocks, pairs = _new_pairs_of_blocks(n_images, new)
     lists = (best, ids)
-    _join_blocks(embeddings, lists, width, blocks, pairs, threads, device, progress, step, Checkpoint())
+    _join_blocks(embeddings, lists, width, blocks, pairs, threads, device, progress, step, ListCheckpoint())
     is_changed = (ids[:, :width] != graph.neighbors[:, :width]).any(axis=1)
     if width < keep:  # a new image that rounding may have put behind the last neighbor
         is_changed |= np.isfinite(best[:, width]) & (best[:, width - 1] < best[:, width] + _ROUNDING)
@@ -160,7 +160,7 @@ def _join_blocks(
     device: str,
     progress: Progress,
     step: str,
-    checkpoint: Checkpoint,
+    checkpoint: ListCheckpoint,
 ) -> None:
     """Put into the lists what pairs of blocks have for them, of which k are wanted; each tile serves its rows and its columns."""
     best, ids = lists

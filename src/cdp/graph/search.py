@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from cdp.errors import InputError
 from cdp.graph.approximate import approximate_graph
-from cdp.graph.checkpoint import Checkpoint
+from cdp.graph.checkpoint import ListCheckpoint
 from cdp.graph.exact import exact_graph
 from cdp.parallel import Workers
 from cdp.progress import Progress, no_progress
@@ -75,7 +75,7 @@ def each_knn_graph(
     progress: Progress = no_progress,
     scratch: Scratch | None = None,
     identities: LongArray | None = None,
-    checkpoints: Sequence[Checkpoint] = (),
+    checkpoints: Sequence[ListCheckpoint] = (),
 ) -> Iterator[KnnGraph]:
     """`knn_graph` for several models of the same images, one at a time: each can be saved before the next is begun.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ Noun = TypeVar("Noun")
 class Cache:
     """A folder of artifacts, each under a name that all it depends on was hashed into; without a folder nothing is kept.
 
-    A killed run loses a minute of a search, or one other step, and a changed setting makes anew only what depends on it.
+    A killed run loses a minute, or one of the short steps, and a changed setting makes anew only what depends on it.
     """
 
     folder: Path | None = None
@@ -40,6 +41,14 @@ class Cache:
         """Keep an artifact no longer, if it is kept."""
         if self.folder is not None:
             shutil.rmtree(self.find(name, key), ignore_errors=True)
+
+    def keeping(
+        self, name: str, key: str, kind: type[Noun]
+    ) -> tuple[Callable[[], Noun | None], Callable[[Noun], None] | None]:
+        """How a step that goes on finds and keeps what it has done, for its checkpoint; nothing where nothing is kept."""
+        if self.folder is None:
+            return lambda: None, None
+        return lambda: self.get(name, key, kind), lambda noun: self.put(name, key, noun)
 
     def find(self, name: str, key: str) -> Path:
         """Where an artifact is kept."""

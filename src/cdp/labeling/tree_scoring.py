@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,13 +14,15 @@ from cdp.consensus.evidence import prepare_evidence, search_together
 from cdp.consensus.mediator import is_more_probable
 from cdp.consensus.pairs import candidate_pairs, keep_pairs
 from cdp.consensus.settings import ConsensusSettings, MediatorSettings, slice_of
-from cdp.consensus.trees import TreeAnswers, estimate_probabilities, known_pairs
-from cdp.labeling.cache import step_key
+from cdp.consensus.trees import TreeAnswers, UnfinishedAnswers, estimate_probabilities, known_pairs
+from cdp.graph.checkpoint import Checkpoint, ListCheckpoint
+from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.judged import Judged
-from cdp.labeling.workspace import Graphs, Workspace, find_graphs
+from cdp.labeling.workspace import Graphs, Workspace, find_graphs, graph_keys
 from cdp.parallel import spans
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
+from cdp.types.graphs import UnfinishedLists
 
 _FEWEST_STRANGERS = 200
 _FEWEST_KNOWN = 20
@@ -69,34 +71,53 @@ def score_by_trees(
     known = _known_identities(views, mask)
     longer = replace(settings, k=min(2 * settings.k, views.n_images - 1))
     wanted = longer if given is None else settings
-    graphs = find_graphs(views, wanted, given, seed=seed, work=work, known=known)
-    with work.step("all models"):
-        together = search_together(
-            views,
-            list(graphs.values()),
-            longer.k,
-            threads=work.engine.workers,
-            progress=work.progress,
-            scratch=work.scratch,
-        )
+    keys = graph_keys(views, wanted, known, seed=seed, cache=work.cache) if given is None else {}
+    graphs = find_graphs(views, wanted, given, seed=seed, work=work, known=known, keys=keys)
+    together = _find_together(views, list(graphs.values()), longer.k, keys, work)
     candidates = together.nearest(settings.k)
     pairs = candidate_pairs(candidates, work.scratch)
     notes += _compare_parts(candidates, known, disjoint=settings.disjoint)
-    hashes = [work.cache.hash_views(views), work.cache.hash(known), work.cache.hash(pairs.ids)]
-    inputs = [*hashes, *_what_is_learned(constraints, settings, work)]
-    key = step_key("trees", 2, slice_of(settings, MediatorSettings), inputs, seed)
-    judged = work.cache.get("trees", key, ConsensusGraph) if given is None and not keep else None
-    answers = None
+    judged, answers = None, None
+    key = ""
+    if keys:
+        inputs = [list(keys.items()), work.cache.hash(known), *_what_is_learned(constraints, settings, work)]
+        key = step_key("trees", 3, slice_of(settings, MediatorSettings), inputs, settings.k, seed)
+        judged = None if keep else work.cache.get("trees", key, ConsensusGraph)
     if judged is None:
         about = (views, graphs, together, pairs, known, settings)
-        answers = ask_trees(*about, seed=seed, work=work, constraints=constraints)
+        answers = ask_trees(*about, seed=seed, work=work, constraints=constraints, key=key)
         doubt = work.scratch.copy(answers.probability)
         np.subtract(1, doubt, out=doubt)
         judged = ConsensusGraph(pairs.ids, work.scratch.done(doubt), views.n_images)
-        work.cache.put("trees", key, judged)
+        if key:
+            work.cache.put("trees", key, judged)
+            work.cache.drop("answers", key)
         answers = answers if keep else None
     scored = keep_pairs(judged, partial(_is_above, settings.kept_above), work.scratch)
     return Judged(scored, graphs, together, settings.k, known, pairs if keep else None, answers)
+
+
+def _find_together(
+    views: Views, graphs: Sequence[KnnGraph], k: int, keys: Mapping[str, str], work: Workspace
+) -> KnnGraph:
+    """The neighbors in all models together: from the cache, or searched now; kept where the models' graphs are, by their keys."""
+    cache, key = (work.cache, step_key("together", 1, None, list(keys.items()), k)) if keys else (Cache(), "")
+    kept = cache.get("together", key, KnnGraph)
+    if kept is not None:
+        return kept
+    with work.step("all models"):
+        together = search_together(
+            views,
+            graphs,
+            k,
+            threads=work.engine.workers,
+            progress=work.progress,
+            scratch=work.scratch,
+            checkpoint=ListCheckpoint(*cache.keeping("lists", key, UnfinishedLists)),
+        )
+        cache.put("together", key, together)
+        cache.drop("lists", key)
+    return together
 
 
 def _known_identities(views: Views, mask: BoolArray | None) -> LongArray:
@@ -129,8 +150,13 @@ def ask_trees(
     work: Workspace,
     earlier: TreeAnswers | None = None,
     constraints: Constraints | None = None,
+    key: str = "",
 ) -> TreeAnswers:
-    """What trees say about the candidate pairs: trained now, also on corrections, or `earlier`, and then asked where no answer is kept."""
+    """What trees say about the candidate pairs: trained now, also on corrections, or `earlier`, and then asked where no answer is kept.
+
+    With a `key` of all that they depend on, answers are kept in the cache as they come.
+    """
+    cache = work.cache if key else Cache()
     with work.step("consensus"):
         return estimate_probabilities(
             prepare_evidence(views, list(graphs.values()), together, settings.evidence),
@@ -150,6 +176,7 @@ def ask_trees(
             engine=work.engine,
             progress=work.progress,
             scratch=work.scratch,
+            checkpoint=Checkpoint(*cache.keeping("answers", key, UnfinishedAnswers)),
         )
 
 

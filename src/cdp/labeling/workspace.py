@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from cdp.consensus.settings import SearchSettings
 from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.graph.approximate import APPROXIMATE_VERSION
-from cdp.graph.checkpoint import Checkpoint
+from cdp.graph.checkpoint import ListCheckpoint
 from cdp.graph.exact import BLOCK_ROWS
 from cdp.graph.recall import measure_same_identity_recall
 from cdp.graph.search import choose_method, each_knn_graph, warn_of_recall
@@ -86,27 +86,23 @@ def find_graphs(
     work: Workspace | None = None,
     part: str = "",
     known: LongArray | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> dict[str, KnnGraph]:
     """The k-NN graphs of all models, base first: given, from the cache, or searched now.
 
     Where identities are `known` (0 or more), the recall asked for is that among neighbors of the same identity, unless `recall_of` says
-    otherwise, and what approximate graphs have of them is measured.
+    otherwise, and what approximate graphs have of them is measured. `keys` are those of `graph_keys`, where they are at hand.
     """
     work = work or Workspace()
     if known is not None and not has_shared(known):
         known = None
     goal = known if settings.recall_of == "same_identity" else None
     graphs = _by_name(views, given, settings.k)
-    keys = {}
-    for name, model in zip(views.names, views, strict=True):
-        if name not in graphs and work.cache.folder is not None:
-            about = search_inputs(settings, model.n_images, seed)
-            if goal is not None and "approximate" in about:
-                about.append(work.cache.hash(goal))
-            inputs = [work.cache.hash(model.source), about]
-            keys[name] = step_key("graph", 3, None, inputs)
-            kept = work.cache.get("graph", keys[name], KnnGraph)
-            graphs |= {} if kept is None else {name: kept}
+    if keys is None:
+        keys = graph_keys(views, settings, known, seed=seed, cache=work.cache, given=graphs)
+    for name, key in keys.items():
+        kept = work.cache.get("graph", key, KnnGraph)
+        graphs |= {} if kept is None else {name: kept}
     missing = [name for name in views.names if name not in graphs]
     models = [model for name, model in zip(views.names, views, strict=True) if name in missing]
     with work.step(f"{part}graphs"):
@@ -122,7 +118,10 @@ def find_graphs(
             progress=work.progress,
             scratch=work.scratch,
             identities=goal,
-            checkpoints=[_checkpoint(work.cache, keys.get(name, "")) for name in missing],
+            checkpoints=[
+                ListCheckpoint(*work.cache.keeping("lists", keys.get(name, ""), UnfinishedLists))
+                for name in missing
+            ],
         )
         for name, graph in zip(missing, searched, strict=True):
             graphs[name] = graph
@@ -138,13 +137,25 @@ def find_graphs(
     return {name: graphs[name] for name in views.names}
 
 
-def _checkpoint(cache: Cache, key: str) -> Checkpoint:
-    """Where a search for the graph of this key keeps its lists, if anything is kept."""
-    if cache.folder is None:
-        return Checkpoint()
-    return Checkpoint(
-        lambda: cache.get("lists", key, UnfinishedLists), lambda lists: cache.put("lists", key, lists)
-    )
+def graph_keys(
+    views: Views,
+    settings: SearchSettings,
+    known: LongArray | None,
+    *,
+    seed: int,
+    cache: Cache,
+    given: Collection[str] = (),
+) -> dict[str, str]:
+    """Under which key the graph of every model is kept, but for those that are given; none where nothing is kept."""
+    keys: dict[str, str] = {}
+    has_goal = known is not None and settings.recall_of == "same_identity" and has_shared(known)
+    for name, model in zip(views.names, views, strict=True):
+        if name not in given and cache.folder is not None:
+            about = search_inputs(settings, model.n_images, seed)
+            if has_goal and "approximate" in about:
+                about.append(cache.hash(known))
+            keys[name] = step_key("graph", 3, None, [cache.hash(model.source), about])
+    return keys
 
 
 def search_bytes(models: Sequence[Embeddings]) -> int:

@@ -284,6 +284,29 @@ def test_the_nearest_clusters_are_those_with_the_most_similar_centers(n_clusters
     np.testing.assert_array_equal(nearest_clusters(embeddings, centroids, count, rows=rows), nearest[rows])
 
 
+def test_clusters_near_a_cluster_are_those_with_the_most_similar_centers(monkeypatch):
+    centroids = find_centroids(Embeddings(_faces(900)), 150, seed=0, threads=1)
+    monkeypatch.setattr(clusters_module, "_CELLS_NEAR", len(centroids.cells))
+    monkeypatch.setattr(clusters_module, "_NEAR_HOME", 16)
+    table = centroids.vectors @ centroids.vectors.T
+    assert centroids.near.shape == (len(centroids), 16)
+    for cluster, near in enumerate(centroids.near):
+        assert near[0] == cluster
+        assert len(set(near)) == 16
+        # In order but for a thousandth.
+        assert table[cluster, near].min() >= np.sort(table[cluster])[-16] - 2e-3
+
+
+def test_where_few_clusters_are_near_the_rest_is_missing(monkeypatch):
+    embeddings = Embeddings(_faces(900))
+    centroids = find_centroids(embeddings, 150, seed=0, threads=1)
+    monkeypatch.setattr(clusters_module, "_CELLS_NEAR", 1)
+    nearest = nearest_clusters(embeddings, centroids, 30, threads=2)
+    in_cell = np.diff(centroids.ends)[np.searchsorted(centroids.ends, nearest[:, 0], "right") - 1]
+    np.testing.assert_array_equal((nearest >= 0).sum(axis=1), np.minimum(30, in_cell))
+    assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in nearest)
+
+
 @pytest.mark.parametrize(
     ("count", "n_clusters"), [(1, 40), (7, 40), (40, 40), (60, 40), (100, 600), (150, 600)]
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cdp.graph import approximate, checkpoint, cluster_plan, exact
-from cdp.graph.checkpoint import Checkpoint
+from cdp.graph.checkpoint import ListCheckpoint
 from cdp.graph.search import each_knn_graph
 from cdp.types import Embeddings
 from cdp.types.graphs import UnfinishedLists
@@ -35,7 +35,7 @@ def test_what_was_kept_is_not_searched_again(monkeypatch, small, method):
     def keep(lists):
         kept.append(UnfinishedLists(lists.neighbors.copy(), lists.similarity.copy(), lists.done))
 
-    whole = _search(method, Checkpoint(save=keep))
+    whole = _search(method, ListCheckpoint(save=keep))
     assert whole.method == method
     assert len(kept) >= 3
     assert [lists.done for lists in kept] == sorted({lists.done for lists in kept})
@@ -50,7 +50,7 @@ def test_what_was_kept_is_not_searched_again(monkeypatch, small, method):
         monkeypatch.setattr(module, name, lambda *given, work=work: worked.append(1) or work(*given))
     for lists in kept:
         worked.clear()
-        resumed = _search(method, Checkpoint(lambda lists=lists: lists))
+        resumed = _search(method, ListCheckpoint(lambda lists=lists: lists))
         assert len(worked) == len(kept) - 1 - [one.done for one in kept].index(lists.done)
         np.testing.assert_array_equal(resumed.neighbors, whole.neighbors)
         np.testing.assert_array_equal(resumed.similarity, whole.similarity)
@@ -60,11 +60,12 @@ def test_what_was_kept_is_not_searched_again(monkeypatch, small, method):
 def test_lists_of_another_shape_are_not_used(small):
     lists = UnfinishedLists(np.zeros((900, 3), np.int32), np.ones((900, 3), np.float32), 2)
     np.testing.assert_array_equal(
-        _search("exact", Checkpoint(lambda: lists)).neighbors, _search("exact", Checkpoint()).neighbors
+        _search("exact", ListCheckpoint(lambda: lists)).neighbors,
+        _search("exact", ListCheckpoint()).neighbors,
     )
 
 
 def test_nothing_is_kept_before_it_is_time(small):
     kept = []
-    _search("exact", Checkpoint(save=kept.append))
+    _search("exact", ListCheckpoint(save=kept.append))
     assert kept == []

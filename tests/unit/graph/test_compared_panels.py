@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdp.graph.compared_panels import LANES, find_hits, pack_panels, pad_bars
+from cdp.graph.compared_panels import LANES, find_best, find_hits, pack_panels, pad_bars
 
 
 def _search(vectors, visitors, visitor_bars, gallery, gallery_bars):
@@ -66,3 +66,21 @@ def test_arrays_that_do_not_lie_row_after_row_are_refused():
     visitors, gallery = np.array([0], np.int32), np.array([1], np.int32)
     with pytest.raises(numba.TypingError):
         _search(vectors, visitors, np.zeros(1, np.float32), gallery, np.zeros(1, np.float32))
+
+
+@given(st.integers(1, 20), st.integers(1, 2 * LANES + 3), st.integers(1, 40), st.integers(0, 99))
+def test_the_best_center_is_that_of_the_table(n_rows, n_centers, dimensions, seed):
+    generator = np.random.default_rng(seed)
+    # Whole numbers: many products are equal, and then the first center counts.
+    vectors = generator.integers(-3, 4, (n_rows + 5, dimensions)).astype(np.float32)
+    centers = generator.integers(-3, 4, (n_centers, dimensions)).astype(np.float32)
+    rows = generator.choice(len(vectors), n_rows, replace=False).astype(np.int32)
+    best = np.full(len(vectors), generator.integers(-3, 20), np.float32)
+    ids = np.full(len(vectors), 7, np.int32)
+    table = vectors @ centers.T
+    is_better = np.isin(np.arange(len(vectors)), rows) & (table.max(axis=1) > best)
+    expected = np.where(is_better, 100 + table.argmax(axis=1), 7)
+    expected_best = np.where(is_better, table.max(axis=1), best)
+    find_best(vectors, rows, pack_panels(centers), 100, n_centers, best, ids)
+    np.testing.assert_array_equal(ids, expected)
+    np.testing.assert_array_equal(best, expected_best)

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from cdp import Views
+from cdp.consensus import evidence, trees
 from cdp.consensus.settings import ConsensusSettings, MediatorSettings, SearchSettings
 from cdp.graph import checkpoint, exact
 from cdp.labeling import tree_scoring
 from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
-from cdp.store import load
-from cdp.types.graphs import UnfinishedLists
 
 SETTINGS = ConsensusSettings.of("paper", k=10)
 
@@ -168,11 +167,25 @@ def test_trees_are_not_grown_again_for_another_bar(large_split, tmp_path, monkey
     assert len(grown) == 2
 
 
-def test_a_search_that_was_stopped_goes_on_where_it_was(split, tmp_path):
+@pytest.mark.parametrize(
+    ("stopped", "kept"),
+    [
+        ("k-NN graph base", "lists-*"),
+        ("neighbors in all models", "lists-*"),
+        ("trees, pass 1 of 2", "answers-*"),
+        ("trees, pass 2 of 2", "answers-*"),
+    ],
+)
+def test_a_step_that_was_stopped_goes_on_where_it_was(split, tmp_path, stopped, kept):
     folder = tmp_path / "cache"
+    told = []
+
+    def tell(step, done, total):
+        told.append((step, done))
 
     def stop(step, done, total):
-        if step == "k-NN graph base" and done > 0:
+        tell(step, done, total)
+        if step == stopped and 0 < done < total:
             raise KeyboardInterrupt
 
     def run(**how):
@@ -182,12 +195,16 @@ def test_a_search_that_was_stopped_goes_on_where_it_was(split, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "_SECONDS", 0.0)
         patch.setattr(exact, "BLOCK_ROWS", 300)
+        patch.setattr(evidence, "_MOST_ROWS", 100)
+        patch.setattr(trees, "_PAIRS_PER_BLOCK", 1000)
         with pytest.raises(KeyboardInterrupt):
             run(cache=Cache(folder), progress=stop)
-        (unfinished,) = folder.glob("lists-*")
-        assert load(unfinished, UnfinishedLists).done == 1
-        resumed = run(cache=Cache(folder))
-        assert not list(folder.glob("lists-*"))
+        assert len(list(folder.glob(kept))) == 1
+        first = min(done for step, done in told if step == stopped and done)
+        told.clear()
+        resumed = run(cache=Cache(folder), progress=tell)
+        assert first not in {done for step, done in told if step == stopped}
+        assert not [*folder.glob("lists-*"), *folder.glob("answers-*")]
     expected = run()
     np.testing.assert_array_equal(resumed.labels.labels, expected.labels.labels)
     np.testing.assert_array_equal(resumed.labels.confidence, expected.labels.confidence)
