@@ -18,6 +18,7 @@ NAMES = (
     "memory",
     "search",
     "scale",
+    "large_graph",
     "startup",
     "fuzz",
     "lfw",

@@ -1,14 +1,18 @@
 """End to end at growing sizes: CPU time and memory of every step of `cdp label`, recall and F, and how they grow.
 
-Made-up embeddings, five models of 256 dimensions, without structure beyond identities (benchmarks/data.py). Every size is
-labeled in a process of its own and written to docs/results/scale.json when it is done; sizes that are there are not measured
-again, and a size that was stopped goes on after its last finished graph, so the curve can be made in pieces:
+Made-up embeddings, five models of 256 dimensions (benchmarks/data.py). Every size is labeled in a process of its own and written to
+docs/results when it is done; sizes that are there are not measured again, and a size that was stopped goes on after its last finished
+graph, so a curve can be made in pieces:
 
     python -m benchmarks.scale 50000
     python -m benchmarks.scale 1000000 --folder /large/disk
+    python -m benchmarks.scale 1000000 --curve structured
 
-The recall asked for is that of all neighbors; with `--recall-of same_identity`, as `cdp label` asks where identities are known, sizes are
-kept in docs/results/scale_same_identity.json.
+| curve | embeddings | recall asked for |
+|---|---|---|
+| structureless | nothing beyond identities, the hard case | 0.95 of all neighbors |
+| same_identity | the same | 0.95 of the neighbors of the same identity, as `cdp label` asks where identities are known |
+| structured | with the structure of real embeddings (benchmarks/search.py) | 0.97 of all neighbors |
 """
 
 from __future__ import annotations
@@ -37,42 +41,63 @@ from cdp.progress import Progress
 
 SIZES = (50_000, 100_000, 200_000, 500_000, 1_000_000)
 _FOLDER = Path(__file__).resolve().parents[1] / "docs" / "results"
-RESULTS = {"all": _FOLDER / "scale.json", "same_identity": _FOLDER / "scale_same_identity.json"}
-RECALL = 0.95
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What is measured at every size, and where it is kept."""
+
+    file: str
+    recall: float
+    recall_of: str = "all"
+    structured: bool = False
+
+    def read(self) -> dict[str, Any]:
+        """The sizes that are there."""
+        file = _FOLDER / self.file
+        return json.loads(file.read_text()) if file.exists() else {}
+
+    def add(self, n_images: int, folder: Path, memory: str) -> None:
+        """Measure one size and keep it with the others."""
+        kept = {**self.read(), str(n_images): measure_size(self, n_images, folder, memory)}
+        ordered = {size: kept[size] for size in sorted(kept, key=int)}
+        (_FOLDER / self.file).write_text(json.dumps(ordered, indent=2) + "\n")
+
+
+CURVES = {
+    "structureless": Curve("scale.json", 0.95),
+    "same_identity": Curve("scale_same_identity.json", 0.95, "same_identity"),
+    "structured": Curve("scale_structured.json", 0.97, structured=True),
+}
 MEMORY = "2GB"
 _LOOK_EVERY = 0.1
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
-    """The curve as it was measured; where nothing is kept, its first point: the large ones take long."""
-    kept = _read("all")
-    if quick:
-        kept = {"3000": measure_size(3000, Path(tempfile.gettempdir()), RECALL, "all")}
-    elif not kept:
-        add_size(SIZES[0], Path(tempfile.gettempdir()), RECALL, "all")
-        kept = _read("all")
-    show(kept)
-    return {"sizes": kept, "exponents": exponents(kept)}
+    """The curves as they were measured; where nothing is kept, their first point: the large ones take long."""
+    figures = {}
+    for name in ("structureless", "structured"):
+        curve, folder = CURVES[name], Path(tempfile.gettempdir())
+        if quick:
+            kept = {"3000": measure_size(curve, 3000, folder)}
+        else:
+            if not curve.read():
+                curve.add(SIZES[0], folder, MEMORY)
+            kept = curve.read()
+        print(f"{name}:")
+        show(kept)
+        figures[name] = {"sizes": kept, "exponents": exponents(kept)}
+    return figures
 
 
-def add_size(n_images: int, folder: Path, recall: float, recall_of: str, memory: str = MEMORY) -> None:
-    """Measure one size and keep it with the others."""
-    figures = measure_size(n_images, folder, recall, recall_of, memory)
-    kept = {**_read(recall_of), str(n_images): figures}
-    ordered = {size: kept[size] for size in sorted(kept, key=int)}
-    RESULTS[recall_of].write_text(json.dumps(ordered, indent=2) + "\n")
-
-
-def measure_size(
-    n_images: int, folder: Path, recall: float, recall_of: str, memory: str = MEMORY
-) -> dict[str, Any]:
+def measure_size(curve: Curve, n_images: int, folder: Path, memory: str = MEMORY) -> dict[str, Any]:
     """One size in a process of its own."""
     started = time.strftime("%Y-%m-%d")
-    scratch = folder / f"cdp-scale-{n_images}"
+    scratch = folder / f"cdp-scale-{Path(curve.file).stem}-{n_images}"
     if not (scratch / "complete").exists():
-        write_made_up_views(scratch, n_images)
+        write_made_up_views(scratch, n_images, structured=curve.structured)
         (scratch / "complete").touch()
-    asked = {"recall": recall, "recall_of": recall_of, "memory": memory}
+    asked = {"recall": curve.recall, "recall_of": curve.recall_of, "memory": memory}
     figures = in_own_process("benchmarks.scale", folder=str(scratch), **asked)
     shutil.rmtree(scratch)
     commit = subprocess.run(
@@ -244,23 +269,20 @@ def show(kept: dict[str, Any]) -> None:
     print("grows with this power of the number of images:", exponents(kept))
 
 
-def _read(recall_of: str) -> dict[str, Any]:
-    file = RESULTS[recall_of]
-    return json.loads(file.read_text()) if file.exists() else {}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("n_images", type=int, nargs="+", help="sizes to measure")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="for embeddings")
-    parser.add_argument("--recall", type=float, default=RECALL)
     parser.add_argument("--memory-budget", default=MEMORY)
-    parser.add_argument("--recall-of", choices=RESULTS, default="all")
+    parser.add_argument("--curve", choices=CURVES, default="structureless")
     given = parser.parse_args()
+    curve = CURVES[given.curve]
     for n_images in given.n_images:
-        if str(n_images) not in _read(given.recall_of):
-            add_size(n_images, given.folder, given.recall, given.recall_of, given.memory_budget)
-    show(_read(given.recall_of))
+        if str(n_images) not in curve.read():
+            curve.add(n_images, given.folder, given.memory_budget)
+    show(curve.read())
 
 
 if __name__ == "__main__":
