@@ -20,8 +20,8 @@ import numpy as np
 
 from cdp.consensus.pair_features import neighbor_distribution
 from cdp.graph.checkpoint import ListCheckpoint
-from cdp.graph.exact import in_reading_order, similarities
 from cdp.graph.neighbor_lists import insert_in_order
+from cdp.graph.pair_similarity import in_reading_order, similarities
 from cdp.input_blocks import EVIDENCE
 from cdp.kernels import kernel
 from cdp.parallel import Workers, count_threads, map_shared, spans

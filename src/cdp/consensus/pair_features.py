@@ -9,7 +9,7 @@ import numpy as np
 
 from cdp.consensus.pairs import are_edges
 from cdp.errors import InputError
-from cdp.graph.exact import similarities
+from cdp.graph.pair_similarity import similarities
 from cdp.kernels import kernel
 from cdp.parallel import spans
 from cdp.types import PAPER_INPUTS, KnnGraph, Opinions, Pairs, Views, column_names

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.graph.exact import similarities
+from cdp.graph.pair_similarity import similarities
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, Pairs, Views
 from cdp.types.arrays import AnyArray, FloatArray, IntArray

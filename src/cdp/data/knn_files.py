@@ -124,7 +124,8 @@ def _check_ids(file: Path, ids: AnyArray) -> IntArray:
 
 def _measure(file: Path, neighbors: IntArray, numbers: AnyArray | None, embeddings: Embeddings) -> KnnGraph:
     """The graph of these ids with similarities measured here, after a look at the numbers in the file."""
-    from cdp.graph.exact import graph_from_neighbors, similarities
+    from cdp.graph.exact import graph_from_neighbors
+    from cdp.graph.pair_similarity import similarities
 
     if numbers is not None:
         rows = np.unique(np.linspace(0, len(neighbors) - 1, _SAMPLE_ROWS).astype(np.int64))

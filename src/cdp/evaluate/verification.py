@@ -29,7 +29,7 @@ from cdp.evaluate.roc_kernels import (
     order_pairs,
     walk,
 )
-from cdp.graph.exact import similarities
+from cdp.graph.pair_similarity import similarities
 from cdp.parallel import map_blocks, spans
 from cdp.progress import Progress, no_progress
 from cdp.types import Embeddings

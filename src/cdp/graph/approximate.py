@@ -12,8 +12,9 @@ from cdp.graph.checkpoint import ListCheckpoint
 from cdp.graph.cluster_plan import Plan, choose_plan
 from cdp.graph.cluster_search import Lists, Looking, group_by_cluster, search_homes, search_visits
 from cdp.graph.clusters import in_order, nearest_clusters
-from cdp.graph.exact import exact_graph, measure_block
+from cdp.graph.exact import exact_graph
 from cdp.graph.neighbor_passes import cluster_order, improve
+from cdp.graph.pair_similarity import measure_block, rows_at_once
 from cdp.graph.projection import Vectors, project
 from cdp.graph.recall import TrueNeighbors, find_same_identity_neighbors, find_true_neighbors
 from cdp.parallel import Workers, map_shared, spans, stay_here
@@ -30,8 +31,6 @@ _ROUNDS = (1, 4, 16, 48)
 # If the plan was too hopeful, passes go on while they help, and then more clusters are looked into.
 _MOST_PASSES = 10
 _LEAST_GAIN = 0.002
-# Pairs that are measured in all dimensions at a time.
-_MEASURED_PAIRS = 2**18
 # Fewer neighbors of the same identity say too little about a plan.
 _FEWEST_COUNTED = 200
 
@@ -132,7 +131,7 @@ class _Search:
         n_images, width = self.ids.shape
         neighbors: IntArray = self.scratch.empty((n_images, k), np.int32)
         similarity: FloatArray = self.scratch.empty((n_images, k), np.float32)
-        cut = spans(n_images, max(1, _MEASURED_PAIRS // width))
+        cut = spans(n_images, rows_at_once(width))
         blocks = ((self.order[start:stop], self._lists(start, stop)) for start, stop in cut)
         found = map_shared(measure_block, self.embeddings, blocks, self.threads)
         for (start, stop), (ids, values) in zip(cut, found, strict=True):

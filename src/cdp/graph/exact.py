@@ -12,15 +12,13 @@ import numpy as np
 from cdp.devices import find_accelerator
 from cdp.errors import InputError
 from cdp.graph.checkpoint import ListCheckpoint
-from cdp.graph.machine_code import prefetch
 from cdp.graph.neighbor_lists import (
     drop_repeats,
     insert_rows,
     insert_rows_and_columns,
     merge_lists,
-    sort_rows,
 )
-from cdp.kernels import kernel, sum_kernel
+from cdp.graph.pair_similarity import measure_lists, measure_lists_of, similarities
 from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
@@ -36,13 +34,6 @@ TILE_ROWS = 512
 # rounding of the k-th (many copies of an image), the row is searched once more in full.
 _SPARE = 4
 _ROUNDING = 1e-5
-# Embeddings that are not float32 are converted for so many pairs at a time.
-_CONVERTED_ENTRIES = 2**21
-_FEWEST_PAIRS = 256
-# Rows are read in order but for 2^5 of them that lie together.
-_READ_TOGETHER = 5
-# Vectors are asked for so many pairs before they are measured.
-_ASKED_BEFORE = 4
 
 Candidates: TypeAlias = tuple[FloatArray, IntArray]
 """Similarities and ids of the few best images of each row, best first; -inf and -1 where there are fewer."""
@@ -306,67 +297,6 @@ def _search_in_full(embeddings: Embeddings, query: int, k: int) -> tuple[IntArra
     return others[best], similarity[best]
 
 
-def similarities(embeddings: Embeddings, ends: AnyArray) -> FloatArray:
-    """Cosine similarity of every pair in `ends` (m, 2), float32 (m,).
-
-    Every pair is measured by the same loop, so a pair has one similarity wherever it is asked for, and copies
-    of an image are exactly equally similar to a third.
-    """
-    similarity = np.empty(len(ends), np.float32)
-    source = embeddings.source
-    if source.dtype == np.float32 and source.flags.c_contiguous and _is_tame(embeddings):
-        _cosines(source, embeddings.scale, ends, similarity)
-        return similarity
-    for start, stop in spans(len(ends), max(_FEWEST_PAIRS, _CONVERTED_ENTRIES // embeddings.dimensions)):
-        rows, position = np.unique(ends[start:stop], return_inverse=True)
-        places = position.reshape(-1, 2)
-        _cosines(embeddings.take(rows), np.ones(len(rows)), places, similarity[start:stop])
-    return similarity
-
-
-@kernel
-def in_reading_order(ends: IntArray, n_images: int) -> tuple[IntArray, IntArray]:
-    """Pairs (m, 2) by the rows of their second ends, more or less, and where each was: far rows are then read one after the other.
-
-    Where embeddings are larger than the processor's cache, measuring many pairs so takes half the time.
-    """
-    bounds = np.zeros((n_images >> _READ_TOGETHER) + 2, np.int32)
-    for pair in range(len(ends)):
-        bounds[(ends[pair, 1] >> _READ_TOGETHER) + 1] += 1
-    for place in range(1, len(bounds)):
-        bounds[place] += bounds[place - 1]
-    moved = np.empty_like(ends)
-    origin = np.empty(len(ends), np.int32)
-    for pair in range(len(ends)):
-        place = ends[pair, 1] >> _READ_TOGETHER
-        slot = bounds[place]
-        bounds[place] += 1
-        moved[slot, 0], moved[slot, 1] = ends[pair, 0], ends[pair, 1]
-        origin[slot] = pair
-    return moved, origin
-
-
-def _is_tame(embeddings: Embeddings) -> bool:
-    """Whether products of entries stay far from the ends of float32's range before they are scaled."""
-    return bool(embeddings.scale.min() > 1e-12 and embeddings.scale.max() < 1e12)
-
-
-@sum_kernel
-def _cosines(source: FloatArray, scale: AnyArray, ends: AnyArray, similarity: FloatArray) -> None:
-    dimensions = source.shape[1]
-    for row in range(len(ends)):
-        if row + _ASKED_BEFORE < len(ends):
-            prefetch(source, np.int64(ends[row + _ASKED_BEFORE, 1]))
-            if ends[row + _ASKED_BEFORE, 0] != ends[row, 0]:
-                prefetch(source, np.int64(ends[row + _ASKED_BEFORE, 0]))
-        first = min(ends[row, 0], ends[row, 1])  # so that (i, j) and (j, i) round alike
-        second = max(ends[row, 0], ends[row, 1])
-        total = np.float32(0)
-        for column in range(dimensions):
-            total += source[first, column] * source[second, column]
-        similarity[row] = min(1.0, max(-1.0, total * scale[first] * scale[second]))
-
-
 def graph_from_neighbors(
     embeddings: Embeddings, neighbors: AnyArray, method: str = "given", *, threads: Workers = 0
 ) -> KnnGraph:
@@ -382,52 +312,3 @@ def graph_from_neighbors(
     similarity = measure_lists(embeddings, ids, threads)
     used = max(1, int((ids >= 0).sum(axis=1).max()))
     return KnnGraph(ids[:, :used], similarity[:, :used], method=method)
-
-
-def measure_lists(embeddings: Embeddings, ids: IntArray, threads: Workers) -> FloatArray:
-    """The similarities of every image and those in its list, float32 (n, width); `ids` are sorted, best first."""
-    n_images, width = ids.shape
-    similarity = np.empty(ids.shape, np.float32)
-    cut = spans(n_images, max(1, 2**18 // width))
-    blocks = ((np.arange(start, stop, dtype=np.int32), ids[start:stop]) for start, stop in cut)
-    for (start, stop), lists in zip(cut, map_shared(measure_block, embeddings, blocks, threads), strict=True):
-        ids[start:stop], similarity[start:stop] = lists
-    return similarity
-
-
-def measure_block(embeddings: Embeddings, block: tuple[IntArray, IntArray]) -> tuple[IntArray, FloatArray]:
-    """`measure_lists_of` for some images and their lists."""
-    return measure_lists_of(embeddings, *block)
-
-
-def measure_lists_of(embeddings: Embeddings, rows: IntArray, ids: IntArray) -> tuple[IntArray, FloatArray]:
-    """The lists of some images, best first, and their similarities."""
-    ids = ids.copy()
-    similarity = np.full(ids.shape, -np.inf, np.float32)
-    ends = np.empty((ids.size, 2), np.int32)
-    ends = ends[: _list_pairs(rows, ids, ends)]
-    _fill_in(similarities(embeddings, ends), ids, similarity)
-    sort_rows(similarity, ids)
-    return ids, similarity
-
-
-@kernel
-def _list_pairs(rows: IntArray, ids: IntArray, ends: IntArray) -> int:
-    """Write down every image with each in its list, and return how many pairs these are."""
-    count = 0
-    for row in range(len(rows)):
-        for place in range(ids.shape[1]):
-            if ids[row, place] >= 0:
-                ends[count, 0], ends[count, 1] = rows[row], ids[row, place]
-                count += 1
-    return count
-
-
-@kernel
-def _fill_in(values: FloatArray, ids: IntArray, similarity: FloatArray) -> None:
-    count = 0
-    for row in range(len(ids)):
-        for place in range(ids.shape[1]):
-            if ids[row, place] >= 0:
-                similarity[row, place] = values[count]
-                count += 1

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.graph.exact import measure_lists_of, search_rows
+from cdp.graph.exact import search_rows
+from cdp.graph.pair_similarity import measure_lists_of
 from cdp.parallel import Workers
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray

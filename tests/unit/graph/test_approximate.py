@@ -12,9 +12,10 @@ from cdp.graph.approximate import _rounds, approximate_graph
 from cdp.graph.cluster_plan import Plan, choose_plan
 from cdp.graph.cluster_search import Lists, group_by_cluster, search_homes, search_visits
 from cdp.graph.clusters import group, group_rows, nearest_clusters
-from cdp.graph.exact import exact_graph, similarities
+from cdp.graph.exact import exact_graph
 from cdp.graph.k_means import find_centroids
 from cdp.graph.neighbor_lists import best_of_rows, roughly_best_columns
+from cdp.graph.pair_similarity import similarities
 from cdp.graph.projection import Projected, project
 from cdp.graph.recall import find_true_neighbors, measure_recall, measure_same_identity_recall
 from cdp.parallel import map_blocks

@@ -4,15 +4,9 @@ import pytest
 import reference
 from cdp.errors import InputError
 from cdp.graph import exact
-from cdp.graph.exact import (
-    exact_graph,
-    graph_from_neighbors,
-    in_reading_order,
-    pairs_of_blocks,
-    search_rows,
-    similarities,
-)
+from cdp.graph.exact import exact_graph, graph_from_neighbors, pairs_of_blocks, search_rows
 from cdp.graph.neighbor_lists import insert_rows_and_columns
+from cdp.graph.pair_similarity import in_reading_order, similarities
 from cdp.types import Embeddings
 
 
