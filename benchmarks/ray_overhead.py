@@ -5,7 +5,8 @@ workers takes, the same for any number of images, is given apart: all that comes
 so that libraries and loops are loaded wherever blocks run. Wall-clock time means something only where nothing else runs.
 
 On one machine the approximate search stays in the process that was started; so Ray is also measured as a cluster of two nodes of one core
-each, which are processes of this machine: there its blocks are sent as well.
+each, which are processes of this machine: there its blocks are sent as well. What the process that was started does itself, step by step, is
+`cpu_here`: however many machines there are, that part does not get faster than its own cores.
 
 `python -m benchmarks.ray_overhead 200000 32 1` measures so many images in so few dimensions by a base and so many members.
 """
@@ -55,6 +56,7 @@ def compare(n_images: int, dimensions: int, members: int) -> dict[str, object]:
             f"{engine:14} {run['cpu']:8.1f} CPU seconds, of which imports and start-up {run['startup_cpu']:.1f}; "
             f"{run['wall']:8.1f} s, of which start-up {run['startup']:.1f}"
         )
+    print(f"{_TWO_NODES}, CPU seconds of the process that was started: {runs[_TWO_NODES]['cpu_here']}")
     for engine in overhead:
         print(
             f"overhead of {engine} in CPU time: {overhead[engine]:+.1%} (mark: at most {MOST_OVERHEAD:.0%}); "
@@ -75,6 +77,7 @@ def _run(home: str, engine: str) -> dict[str, Any]:
 
 
 def _label(home: Path, engine_name: str) -> dict[str, Any]:
+    from benchmarks.scale import MeteredWorkspace
     from cdp.consensus.settings import ConsensusSettings
     from cdp.data.views import read_views
     from cdp.engine import Engine
@@ -90,12 +93,10 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     few = synthetic_views(100, members=1, seed=2)
     label(few.unlabeled, ConsensusSettings.of(), labeled=[few.labeled], workspace=Workspace(engine=engine))
     startup, startup_cpu = time.perf_counter() - start, _cpu_seconds(os.getpid())
-    labeling = label(
-        unlabeled,
-        ConsensusSettings.of(),
-        labeled=[labeled],
-        workspace=Workspace(engine=engine),
-    )
+    work = MeteredWorkspace(engine)
+    begun = time.process_time()
+    labeling = label(unlabeled, ConsensusSettings.of(), labeled=[labeled], workspace=work)
+    here = time.process_time() - begun
     return {
         "images": labeled.n_images + unlabeled.n_images,
         "labels": hashlib.sha256(labeling.labels.labels.tobytes()).hexdigest(),
@@ -103,6 +104,10 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
         "startup_cpu": round(startup_cpu, 1),
         "wall": round(time.perf_counter() - start, 1),
         "cpu": round(_cpu_seconds(os.getpid()), 1),
+        "cpu_here": {
+            **{step: round(took, 1) for step, took in work.cpu.items()},
+            "the rest": round(here - sum(work.cpu.values()), 1),
+        },
         "seconds": labeling.seconds,
     }
 
