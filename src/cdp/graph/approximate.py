@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -28,6 +28,8 @@ APPROXIMATE_VERSION = 6
 # Nearest clusters first: lists are then nearly right, and few images of the others are better. No round has more clusters
 # than the last step, so that the list of who looks into which stays small.
 _ROUNDS = (1, 4, 16, 48)
+# A round of more clusters is cut into parts, between which lists are kept; whoever changes this raises the version.
+_CLUSTERS_PER_PART = 2**14
 # If the plan was too hopeful, passes go on while they help, and then more clusters are looked into.
 _MOST_PASSES = 10
 _LEAST_GAIN = 0.002
@@ -150,7 +152,7 @@ class _Search:
     def run(self) -> Iterator[float]:
         """Look into clusters, then pass, until the recall is reached; yields the share that is done, more or less."""
         clusters, passes = self.plan.clusters, self.plan.passes
-        for looked in self._look_into(self.checkpoint.resume(self.best, self.ids), clusters):
+        for looked in self._look_into(0, clusters, self.checkpoint):
             yield looked / (clusters + 8 * passes)
         fresh, reached = None, self._reached()
         for number in range(_MOST_PASSES):
@@ -197,19 +199,32 @@ class _Search:
         places[self.order] = np.arange(len(places), dtype=np.int32)
         return self.truth.recall_of_lists(self.embeddings, self._named(ids[places[rows]]))
 
-    def _look_into(self, first: int, last: int) -> Iterator[float]:
-        """Every image looks into its first-th to last-th nearest clusters; yields how many of them are done."""
+    def _look_into(self, first: int, last: int, checkpoint: ListCheckpoint | None = None) -> Iterator[float]:
+        """Every image looks into its first-th to last-th nearest clusters; yields how many of them are done.
+
+        Lists are kept where all threads have ended, after every round and in the midst of long ones.
+        """
+        checkpoint = checkpoint or ListCheckpoint()
+        begun, part = checkpoint.resume(self.best, self.ids), 0
         looking = Looking(self.vectors, self.device)
         if isinstance(self.threads, int):
             looking.product  # noqa: B018 (made once, before threads want it)
-        lists = Lists.of(self.best, self.ids)
+        lists, n_clusters = Lists.of(self.best, self.ids), len(self.plan.centroids)
+        cut = spans(n_clusters, _CLUSTERS_PER_PART)
         for start, stop in _rounds(first, last):
-            clusters = group_by_cluster(self.nearest, start, stop, len(self.plan.centroids), self.scratch)
+            if part + len(cut) <= begun:
+                part += len(cut)
+                continue
+            each = group_by_cluster(self.nearest, start, stop, n_clusters, self.scratch)
             search = search_homes if start == 0 else search_visits
-            for share in search(looking, clusters, lists, self.threads):
-                yield start + share * (stop - start)
-            if stop <= self.plan.clusters:
-                self.checkpoint.note(stop, self.best, self.ids)
+            for low, high in cut:
+                some = list(islice(each, high - low))
+                part += 1
+                if part <= begun:
+                    continue
+                for share in search(looking, some, lists, self.threads):
+                    yield start + (low + share * (high - low)) / n_clusters * (stop - start)
+                checkpoint.note(part, self.best, self.ids)
 
 
 def _rounds(first: int, last: int) -> list[tuple[int, int]]:

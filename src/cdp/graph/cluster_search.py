@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -78,20 +77,17 @@ class Cluster:
 
 def group_by_cluster(
     nearest: IntArray, first: int, last: int, n_clusters: int, scratch: Scratch
-) -> tuple[int, Iterator[Cluster]]:
-    """How many clusters there are, and each when its turn comes."""
+) -> Iterator[Cluster]:
+    """Every cluster, with those that look into it as their first-th to last-th nearest."""
     home, home_bounds = group_rows(nearest[:, :1], n_clusters, scratch)
     visits, visit_bounds = home, np.zeros_like(home_bounds)
     if first > 0:
         visits, visit_bounds = group_rows(nearest[:, first:last], n_clusters, scratch)
 
-    def clusters() -> Iterator[Cluster]:
-        for number in range(n_clusters):
-            gallery = home[home_bounds[number] : home_bounds[number + 1]]
-            visitors = visits[visit_bounds[number] : visit_bounds[number + 1]]
-            yield Cluster(gallery, visitors)
-
-    return n_clusters, clusters()
+    for number in range(n_clusters):
+        gallery = home[home_bounds[number] : home_bounds[number + 1]]
+        visitors = visits[visit_bounds[number] : visit_bounds[number + 1]]
+        yield Cluster(gallery, visitors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,24 +107,23 @@ class Bars:
 
 
 def search_homes(
-    looking: Looking, clusters: tuple[int, Iterator[Cluster]], lists: Lists, threads: Workers
+    looking: Looking, clusters: Sequence[Cluster], lists: Lists, threads: Workers
 ) -> Iterator[float]:
     """Fill the lists, which are empty, with the best of every image's own cluster; yields the share that is done."""
-    n_clusters, each = clusters
     shared = looking, lists.best.shape[1]
-    for done, found in enumerate(map_shared(_look_at_homes, shared, _batches(each), threads), 1):
+    for done, found in enumerate(map_shared(_look_at_homes, shared, _batches(clusters), threads), 1):
         for images, similarity, others in found:
             rows = _as_slice(images)
             lists.best[rows], lists.ids[rows], lists.bars[rows] = similarity, others, similarity[:, -1]
-        yield min(1.0, done * _BATCH / n_clusters)
+        yield min(1.0, done * _BATCH / len(clusters))
 
 
-def _batches(clusters: Iterator[Cluster]) -> Iterator[list[Cluster]]:
-    return iter(lambda: list(islice(clusters, _BATCH)), [])
+def _batches(clusters: Sequence[Cluster]) -> Iterator[Sequence[Cluster]]:
+    return (clusters[start:stop] for start, stop in spans(len(clusters), _BATCH))
 
 
 def _look_at_homes(
-    shared: tuple[Looking, int], clusters: list[Cluster]
+    shared: tuple[Looking, int], clusters: Sequence[Cluster]
 ) -> list[tuple[IntArray, FloatArray, IntArray]]:
     """The lists of the images at home in some clusters."""
     looking, keep = shared
@@ -144,25 +139,23 @@ def _look_at_homes(
 
 
 def search_visits(
-    looking: Looking, clusters: tuple[int, Iterator[Cluster]], lists: Lists, threads: Workers
+    looking: Looking, clusters: Sequence[Cluster], lists: Lists, threads: Workers
 ) -> Iterator[float]:
     """Compare every image with those at home in the clusters that it looks into, for the lists of both.
 
     Yields the share of clusters that are done.
     """
-    n_clusters, each = clusters
-    used = (cluster for cluster in each if len(cluster.gallery) and len(cluster.visitors))
+    used = [cluster for cluster in clusters if len(cluster.gallery) and len(cluster.visitors)]
     if isinstance(threads, int):
         inserted = map_shared(_look_and_insert, (looking, lists), _batches(used), threads)
     else:
         with_bars = ([(cluster, Bars.of(lists, cluster)) for cluster in batch] for batch in _batches(used))
         inserted = map_blocks(lists.insert, map_shared(_look_into, looking, with_bars, threads))
     for done, _ in enumerate(inserted, 1):
-        yield min(1.0, done * _BATCH / n_clusters)
-    yield 1.0
+        yield min(1.0, done * _BATCH / len(used))
 
 
-def _look_and_insert(shared: tuple[Looking, Lists], clusters: list[Cluster]) -> None:
+def _look_and_insert(shared: tuple[Looking, Lists], clusters: Sequence[Cluster]) -> None:
     """Put what is found into the lists at once: bars of the next cluster are then higher, and less is found for nothing."""
     looking, lists = shared
     found = _memory_for(clusters)
@@ -182,7 +175,7 @@ def _look_into(looking: Looking, clusters: list[tuple[Cluster, Bars]]) -> Hits:
     return np.concatenate(hits, axis=1)
 
 
-def _memory_for(clusters: list[Cluster]) -> Hits:
+def _memory_for(clusters: Sequence[Cluster]) -> Hits:
     """As much as any of them needs, once for all: memory that is new each time takes longer to get than to fill."""
     most = max(_per_turn(cluster) * len(cluster.gallery) for cluster in clusters)
     return np.empty((3, 2 * most), np.int32)

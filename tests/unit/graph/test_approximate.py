@@ -159,7 +159,7 @@ def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, mo
     looking = _looking(vectors, how)
     for first, last in rounds:
         search_round = search_homes if first == 0 else search_visits
-        clusters = group_by_cluster(nearest, first, last, n_clusters, Scratch())
+        clusters = list(group_by_cluster(nearest, first, last, n_clusters, Scratch()))
         shares = list(search_round(looking, clusters, lists, threads=4))
         assert shares[-1] == 1
     looks = (nearest[:, :, None] == nearest[None, None, :, 0]).any(axis=1)

@@ -25,6 +25,7 @@ def small(monkeypatch):
     monkeypatch.setattr(exact, "BLOCK_ROWS", 200)
     monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
     monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (8, 12, 16)),))
+    monkeypatch.setattr(approximate, "_CLUSTERS_PER_PART", 20)
 
 
 @pytest.mark.parametrize("method", ["exact", "approximate"])
