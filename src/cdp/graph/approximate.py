@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from cdp.graph.checkpoint import ListCheckpoint
 from cdp.graph.cluster_plan import Plan, choose_plan
 from cdp.graph.cluster_search import Lists, Looking, group_by_cluster, search_homes, search_visits
-from cdp.graph.clusters import in_order, nearest_clusters
+from cdp.graph.clusters import FEW, in_order, nearest_clusters
 from cdp.graph.exact import exact_graph
 from cdp.graph.neighbor_passes import cluster_order, improve
 from cdp.graph.pair_similarity import measure_block, rows_at_once
@@ -121,7 +121,7 @@ class _Search:
         keep = min(k + (k + 1) // 2, embeddings.n_images - 1) if is_rounded else k
         self.best = scratch.full((embeddings.n_images, keep), -np.inf, np.float32)
         self.ids = scratch.full((embeddings.n_images, keep), -1, np.int32)
-        self.nearest = self._find_nearest(plan.clusters)
+        self.nearest = self._find_nearest(plan.clusters + _reserve(plan))
         self.order = cluster_order(self.nearest)
         self.is_moved = not isinstance(vectors, Embeddings)
         if not isinstance(vectors, Embeddings):
@@ -155,6 +155,10 @@ class _Search:
         for looked in self._look_into(0, clusters, self.checkpoint):
             yield looked / (clusters + 8 * passes)
         fresh, reached = None, self._reached()
+        if reached < self.recall and self.nearest.shape[1] > clusters:
+            for _ in self._look_into(clusters, self.nearest.shape[1]):
+                yield 1.0
+            reached = self._reached()
         for number in range(_MOST_PASSES):
             if reached >= self.recall:
                 break
@@ -225,6 +229,14 @@ class _Search:
                 for share in search(looking, some, lists, self.threads):
                     yield start + (low + share * (high - low)) / n_clusters * (stop - start)
                 checkpoint.note(part, self.best, self.ids)
+
+
+def _reserve(plan: Plan) -> int:
+    """How many more clusters are looked into where the plan misses the recall by little; a pass would cost much more."""
+    if plan.passes:
+        return 0
+    most = FEW if plan.clusters <= FEW else len(plan.centroids)
+    return min(max(2, plan.clusters // 8), min(most, len(plan.centroids)) - plan.clusters)
 
 
 def _rounds(first: int, last: int) -> list[tuple[int, int]]:

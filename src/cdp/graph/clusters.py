@@ -20,11 +20,11 @@ from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
 
 # The cluster that an image is at home in is looked for in so many cells; twice as many find hardly more.
 _CELLS_SEARCHED = 6
-# Its other nearest clusters are looked for among so many that are near that one, and these in so many cells.
-_NEAR_HOME = 256
-_CELLS_NEAR = 32
+# Its other nearest clusters are looked for among so many that are near that one, and these among so many in the nearest cells.
+_NEAR_HOME = 512
+_SEARCHED_NEAR = 2**14
 # Past so many nearest clusters, all are looked at.
-_FEW = 32
+FEW = 32
 _BLOCK_ROWS = 4096
 _WIDE_ENTRIES = 2**20
 _TILES_AT_ONCE = 8
@@ -57,9 +57,10 @@ class Centroids:
 
     @cached_property
     def near(self) -> IntArray:
-        """The clusters nearest to every cluster, itself first, int32 (n_clusters, at most 128); -1 where the cells near it have fewer."""
+        """The clusters nearest to every cluster, itself first, int32 (n_clusters, at most 512); -1 where the cells near it have fewer."""
         near = np.full((len(self), min(_NEAR_HOME, len(self))), -1, np.int32)
-        cells = np.empty((len(self.cells), min(_CELLS_NEAR, len(self.cells))), np.int32)
+        n_cells = min(len(self.cells), max(1, _SEARCHED_NEAR * len(self.cells) // len(self)))
+        cells = np.empty((len(self.cells), n_cells), np.int32)
         best_columns(self.cells @ self.cells.T, cells)
         bounds = self.ends.tolist()
         for cell, (start, stop) in enumerate(pairwise(bounds)):
@@ -148,7 +149,7 @@ def nearest_clusters(
     kind = np.int16 if len(centroids) < 2**15 else np.int32
     nearest = (scratch or Scratch()).full((n_rows, count), -1, kind)
     shared = (vectors, centroids, count)
-    if count > _FEW:
+    if count > FEW:
         cut = spans(n_rows, _TILES_AT_ONCE * _rows_per_tile(centroids))
         blocks = (span if rows is None else rows[slice(*span)] for span in cut)
         for (start, stop), found in zip(cut, map_shared(_assign_many, shared, blocks, threads), strict=True):
@@ -189,12 +190,18 @@ def _assign_few(shared: tuple[Vectors, Centroids, int], block: tuple[Rows, IntAr
     tile = np.empty((len(queries), near.shape[1]), np.float32)
     bounds = [0, *(np.flatnonzero(np.diff(homes)) + 1).tolist(), len(homes)]
     for start, stop in pairwise(bounds):
-        np.matmul(queries[start:stop], centroids.vectors[near[homes[start]]].T, out=tile[start:stop])
+        clusters = near[homes[start]]
+        np.matmul(queries[start:stop], centroids.vectors[clusters].T, out=tile[start:stop])
+        if clusters[-1] < 0:
+            tile[start:stop, clusters < 0] = -2
     bits = _bits_for(near.shape[1])
     _number_columns(tile.view(np.int32), bits)
-    tile.sort(axis=1)
+    n_kept = min(near.shape[1], count + 1)  # the home is among them
+    tile.partition(-n_kept, axis=1)
+    best = np.ascontiguousarray(tile[:, -n_kept:])
+    best.sort(axis=1)
     nearest = np.full((len(queries), count), -1, np.int32)
-    _take_last(tile.view(np.int32), bits, homes, near, nearest)
+    _take_last(best.view(np.int32), bits, homes, near, nearest)
     return nearest
 
 

@@ -99,6 +99,23 @@ def test_after_a_plan_that_was_too_hopeful_more_is_looked_at(planned):
     assert graph.recall == 1
 
 
+def test_a_small_miss_is_made_up_for_by_a_few_clusters_more_and_not_by_a_pass(planned, monkeypatch):
+    embeddings = Embeddings(_faces())
+    passes = []
+    monkeypatch.setattr(
+        approximate, "improve", lambda *given: passes.append(1) or neighbor_passes.improve(*given)
+    )
+    recalls = []
+    for clusters in (6, 8):
+        planned(clusters, 0)
+        recalls.append(approximate_graph(embeddings, K, 0.01, threads=1).recall)
+    planned(6, 0)
+    assert recalls[0] < approximate_graph(embeddings, K, recalls[1], threads=2).recall == recalls[1]
+    assert not passes
+    approximate_graph(embeddings, K, 1.0, threads=1)
+    assert passes
+
+
 def test_passes_add_what_clusters_missed(planned, monkeypatch):
     planned(2, 1)
     embeddings = Embeddings(_faces())
@@ -287,7 +304,6 @@ def test_the_nearest_clusters_are_those_with_the_most_similar_centers(n_clusters
 
 def test_clusters_near_a_cluster_are_those_with_the_most_similar_centers(monkeypatch):
     centroids = find_centroids(Embeddings(_faces(900)), 150, seed=0, threads=1)
-    monkeypatch.setattr(clusters_module, "_CELLS_NEAR", len(centroids.cells))
     monkeypatch.setattr(clusters_module, "_NEAR_HOME", 16)
     table = centroids.vectors @ centroids.vectors.T
     assert centroids.near.shape == (len(centroids), 16)
@@ -301,7 +317,7 @@ def test_clusters_near_a_cluster_are_those_with_the_most_similar_centers(monkeyp
 def test_where_few_clusters_are_near_the_rest_is_missing(monkeypatch):
     embeddings = Embeddings(_faces(900))
     centroids = find_centroids(embeddings, 150, seed=0, threads=1)
-    monkeypatch.setattr(clusters_module, "_CELLS_NEAR", 1)
+    monkeypatch.setattr(clusters_module, "_SEARCHED_NEAR", 1)
     nearest = nearest_clusters(embeddings, centroids, 30, threads=2)
     in_cell = np.diff(centroids.ends)[np.searchsorted(centroids.ends, nearest[:, 0], "right") - 1]
     np.testing.assert_array_equal((nearest >= 0).sum(axis=1), np.minimum(30, in_cell))
@@ -333,7 +349,7 @@ def test_clusters_looked_for_in_all_cells_are_those_of_the_flat_search(monkeypat
     embeddings = Embeddings(_faces())
     centroids = find_centroids(embeddings, 9, seed=0, threads=1)
     few = nearest_clusters(embeddings, centroids, 5, threads=1)
-    monkeypatch.setattr(clusters_module, "_FEW", 0)
+    monkeypatch.setattr(clusters_module, "FEW", 0)
     many = nearest_clusters(embeddings, centroids, 5, threads=2)
     table = embeddings.vectors @ centroids.vectors.T
     np.testing.assert_array_equal(few[:, 0], many[:, 0])
