@@ -1,4 +1,4 @@
-"""One k-NN graph of very many images, with the structure of real embeddings (benchmarks/search.py): CPU time, memory, recall.
+"""One k-NN graph of very many images, made like the structured ones of benchmarks/search.py: CPU time, memory, recall.
 
     python -m benchmarks.large_graph 10000000 --folder /large/disk
 
@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clock import in_own_process
-from benchmarks.data import write_made_up_views
 from benchmarks.scale import Meter, log_steps, watching
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "large_graph.json"
 K = 20
 ASKED = 0.97
 MEMORY = "4GB"
+_BLOCK_ROWS = 2**16
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
 
 def measure_size(n_images: int, folder: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=folder) as made:
-        write_made_up_views(Path(made), n_images, n_models=1, labeled=0, structured=True)
+        write_structured(Path(made) / "vectors.npy", n_images)
         figures = in_own_process("benchmarks.large_graph", folder=made)
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
@@ -49,6 +49,23 @@ def measure_size(n_images: int, folder: Path) -> dict[str, Any]:
     return figures
 
 
+def write_structured(file: Path, n_images: int) -> None:
+    """`benchmarks.search.make_structured` for any number of images, block by block; people are in order, as images of an album are."""
+    spread = np.exp(-np.arange(256) / 8).astype(np.float32)
+    spread /= np.sqrt(np.square(spread).sum())
+    rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((256, 256)))[0].astype(np.float32)
+    vectors = np.lib.format.open_memmap(file, "w+", np.float32, (n_images, 256))
+    for start in range(0, n_images, _BLOCK_ROWS):
+        generator = np.random.default_rng((1, start))
+        count = min(_BLOCK_ROWS, n_images - start)
+        block = np.repeat(generator.standard_normal((count // 16 + 1, 256), np.float32), 16, axis=0)[:count]
+        block += 0.25 * generator.standard_normal(block.shape, np.float32)
+        block *= spread
+        block += 0.02 * generator.standard_normal(block.shape, np.float32)
+        np.matmul(block, rotation, out=vectors[start : start + count])
+    vectors.flush()
+
+
 def child(folder: str) -> dict[str, Any]:
     from cdp.engine import Engine
     from cdp.graph.search import each_knn_graph
@@ -56,7 +73,7 @@ def child(folder: str) -> dict[str, Any]:
     from cdp.types import Embeddings
 
     meter, begun, clock = Meter("graph"), time.process_time(), time.perf_counter()
-    embeddings = Embeddings(np.load(f"{folder}/unlabeled/base.npy", mmap_mode="r"))
+    embeddings = Embeddings(np.load(f"{folder}/vectors.npy", mmap_mode="r"))
     scratch = Scratch(Engine(memory_budget=MEMORY).share, Path(folder))
     with watching(meter):
         (graph,) = each_knn_graph(

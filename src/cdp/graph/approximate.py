@@ -67,7 +67,7 @@ def approximate_graph(
     goal = same if same is not None and same.n_counted >= _FEWEST_COUNTED else truth
     # The rounding of a product depends on how many threads it has.
     with threadpool_limits(limits=1, user_api="blas"):
-        vectors = project(embeddings, truth.gap, seed=seed, threads=threads, scratch=scratch)
+        vectors = project(embeddings, k, truth.gaps, seed=seed, threads=threads, scratch=scratch)
         plan = choose_plan(embeddings, vectors, goal, recall, seed=seed, threads=threads, scratch=scratch)
     if plan is None:
         del vectors
@@ -117,8 +117,7 @@ class _Search:
         # Where products are not quite those of the embeddings, more are kept than are asked for, and measured at the end.
         k = truth.neighbors.shape[1]
         self.width = (k + 1) // 2
-        is_rounded = not isinstance(vectors, Embeddings) and vectors.is_rounded
-        keep = min(k + (k + 1) // 2, embeddings.n_images - 1) if is_rounded else k
+        keep = k if isinstance(vectors, Embeddings) else vectors.listed
         self.best = scratch.full((embeddings.n_images, keep), -np.inf, np.float32)
         self.ids = scratch.full((embeddings.n_images, keep), -1, np.int32)
         self.nearest = self._find_nearest(plan.clusters + _reserve(plan))

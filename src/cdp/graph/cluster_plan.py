@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.graph.clusters import Centroids, nearest_clusters
+from cdp.graph.clusters import FEW, Centroids, nearest_clusters
 from cdp.graph.k_means import find_centroids, refine_centroids
 from cdp.graph.projection import Vectors
 from cdp.graph.recall import TrueNeighbors
@@ -20,8 +20,8 @@ from cdp.types.arrays import AnyArray, BoolArray
 # Images per cluster, and how many clusters are looked into. Many small ones are best where neighbors are in few of them;
 # where they are in many, fewer and larger ones are looked through faster. The second are tried where they might be cheaper.
 LAYOUTS = (
-    (100, (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32)),
-    (125, (40, 56, 72, 88, *range(104, 496, 24), *range(496, 1025, 48))),
+    (100, (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 40, 48)),
+    (125, (56, 72, 88, *range(104, 496, 24), *range(496, 1025, 48))),
 )
 _PASSES = (0, 1, 2, 3)
 _BLOCK_PAIRS = 2**17
@@ -108,7 +108,7 @@ def _between(counts: Sequence[int], chosen: Plan | None) -> list[int]:
     """Numbers of clusters between the one that was chosen and the next smaller one that was tried."""
     if chosen is None:
         return []
-    smaller = max((count for count in counts if count < chosen.clusters), default=chosen.clusters)
+    smaller = max((count for count in counts if count < chosen.clusters), default=min(FEW, chosen.clusters))
     return list(range(smaller, chosen.clusters, max(1, (chosen.clusters - smaller) // 4)))[1:]
 
 

@@ -20,11 +20,12 @@ from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
 
 # The cluster that an image is at home in is looked for in so many cells; twice as many find hardly more.
 _CELLS_SEARCHED = 6
-# Its other nearest clusters are looked for among so many that are near that one, and these among so many in the nearest cells.
-_NEAR_HOME = 512
+# Its other nearest clusters are looked for among so many that are near that one: an eighth of all, more or less. These are looked for
+# among so many in the nearest cells.
+_NEAR_HOME = (256, 2048)
 _SEARCHED_NEAR = 2**14
 # Past so many nearest clusters, all are looked at.
-FEW = 32
+FEW = 48
 _BLOCK_ROWS = 4096
 _WIDE_ENTRIES = 2**20
 _TILES_AT_ONCE = 8
@@ -57,8 +58,10 @@ class Centroids:
 
     @cached_property
     def near(self) -> IntArray:
-        """The clusters nearest to every cluster, itself first, int32 (n_clusters, at most 512); -1 where the cells near it have fewer."""
-        near = np.full((len(self), min(_NEAR_HOME, len(self))), -1, np.int32)
+        """The clusters nearest to every cluster, itself first, int32 (n_clusters, ...); -1 where the cells near it have fewer."""
+        fewest, most = _NEAR_HOME
+        n_near = min(len(self), max(fewest, min(most, len(self) // 8)))
+        near = np.full((len(self), n_near), -1, np.int32)
         n_cells = min(len(self.cells), max(1, _SEARCHED_NEAR * len(self.cells) // len(self)))
         cells = np.empty((len(self.cells), n_cells), np.int32)
         best_columns(self.cells @ self.cells.T, cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -9,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cdp.graph.recall import Gap
 from cdp.parallel import Workers, map_shared, spans
 from cdp.scratch import Scratch
 from cdp.types import Embeddings
@@ -20,9 +22,13 @@ _SAMPLE_BLOCK = 1024
 _STEP = 16
 # Fewer directions that save less than this share of the work are not worth a copy of the vectors.
 _WORTH_IT = 0.75
-# What is left out may change similarities by so much of the gap behind the last neighbor: 0.994 of the neighbors stay among half
-# as many more (measured on structured embeddings of 200,000 images).
+# What is left out may change similarities by so much of the gap between the last neighbor and the last in a longer list: 0.994 of the
+# neighbors stay in the list (measured on structured embeddings of 200,000 images).
 _OF_THE_GAP = 0.5
+# Nanoseconds per image; only their ratios matter. What one more direction costs, one more in a list, and a dimension to measure it in.
+_PER_DIRECTION = 85
+_PER_LISTED = 220
+_PER_DIMENSION = 0.25
 _ROUNDING = 1e-6
 
 
@@ -33,10 +39,12 @@ class Projected:
     Attributes:
         source: float32 (n, directions); the rows are a little shorter than unit length.
         error: standard deviation of what the product of two random rows lacks.
+        listed: so many images with the greatest products hold the k nearest.
     """
 
     source: FloatArray
     error: float
+    listed: int
 
     @property
     def n_images(self) -> int:
@@ -72,7 +80,7 @@ class Projected:
         source = scratch.empty(self.source.shape, np.float32)
         for start, stop in spans(len(order), _BLOCK_ROWS):
             source[start:stop] = self.source[order[start:stop]]
-        return Projected(scratch.done(source), self.error)
+        return Projected(scratch.done(source), self.error, self.listed)
 
 
 Vectors: TypeAlias = Embeddings | Projected
@@ -80,13 +88,21 @@ Vectors: TypeAlias = Embeddings | Projected
 
 
 def project(
-    embeddings: Embeddings, gap: float, *, seed: int, threads: Workers, scratch: Scratch | None = None
+    embeddings: Embeddings,
+    k: int,
+    gaps: Sequence[Gap],
+    *,
+    seed: int,
+    threads: Workers,
+    scratch: Scratch | None = None,
 ) -> Vectors:
-    """The embeddings along the fewest principal directions that keep neighbors apart, or as they are.
+    """The embeddings along so few principal directions that the k nearest neighbors just stay in longer lists, or as they are.
 
     Args:
         embeddings: all images.
-        gap: how much less similar images behind the last neighbor are.
+        k: number of neighbors.
+        gaps: how long lists may be, and how much less similar their last images are. The longer the lists, the fewer directions will
+            do; what is cheapest is taken.
         seed: of the sample that the directions are found on.
         threads: 0 = all cores; or a pool.
         scratch: where the embeddings along fewer directions lie.
@@ -97,12 +113,7 @@ def project(
     values, directions = np.linalg.eigh(_second_moments(embeddings, np.sort(drawn)))
     # Products of what two random rows have along a direction spread by its eigenvalue.
     lacking = np.sqrt(np.append(np.cumsum(np.square(values))[::-1], 0.0))
-    allowed = max(_OF_THE_GAP * gap, _ROUNDING)
-    count = next(
-        number
-        for number in range(_STEP, embeddings.dimensions + _STEP, _STEP)
-        if number >= embeddings.dimensions or lacking[number] <= allowed
-    )
+    count, listed = _cheapest(lacking, k, gaps)
     if count > _WORTH_IT * embeddings.dimensions:
         return embeddings
     basis = np.ascontiguousarray(directions[:, : -count - 1 : -1].astype(np.float32))
@@ -112,7 +123,25 @@ def project(
         cut, map_shared(_project_block, (embeddings, basis), cut, threads), strict=True
     ):
         source[start:stop] = rows
-    return Projected(scratch.done(source), float(lacking[count]))
+    return Projected(scratch.done(source), float(lacking[count]), listed)
+
+
+def _cheapest(lacking: DoubleArray, k: int, gaps: Sequence[Gap]) -> tuple[int, int]:
+    """How many directions and how long lists, by what the products lack with so many directions."""
+    dimensions = len(lacking) - 1
+    choices = []
+    for length, gap in gaps:
+        allowed = max(_OF_THE_GAP * gap, _ROUNDING)
+        count = next(
+            number
+            for number in range(_STEP, dimensions + _STEP, _STEP)
+            if number >= dimensions or lacking[number] <= allowed
+        )
+        listed = k if lacking[min(count, dimensions)] <= _ROUNDING else length
+        cost = _PER_DIRECTION * count + (_PER_LISTED + _PER_DIMENSION * dimensions) * listed
+        choices.append((cost, count, listed))
+    _, count, listed = min(choices)
+    return count, listed
 
 
 def _second_moments(embeddings: Embeddings, rows: npt.NDArray[np.integer[Any]]) -> DoubleArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,13 @@ SAMPLE_ROWS = 500
 _SAME_IDENTITY_ROWS = 300
 
 
+class Gap(NamedTuple):
+    """How much less similar the last image of a list of this length is than the k-th."""
+
+    length: int
+    similarity: float
+
+
 @dataclass(frozen=True, eq=False)
 class TrueNeighbors:
     """The k nearest neighbors of some images, by exact search.
@@ -24,14 +32,14 @@ class TrueNeighbors:
         rows: the images, ascending.
         neighbors: int32 (len(rows), k).
         similarity: float32 (len(rows), k).
-        gap: how much less similar than the k-th neighbor the one half as far behind it is, in the median.
+        gaps: for lists that are longer than k, how much less similar than the k-th neighbor their last one is, in the median.
         counted: bool (len(rows), k), the neighbors that count; None = all.
     """
 
     rows: IntArray
     neighbors: IntArray
     similarity: FloatArray
-    gap: float
+    gaps: tuple[Gap, ...] = ()
     counted: BoolArray | None = None
 
     @property
@@ -43,7 +51,7 @@ class TrueNeighbors:
         """Those of the first images."""
         counted = None if self.counted is None else self.counted[:count]
         return TrueNeighbors(
-            self.rows[:count], self.neighbors[:count], self.similarity[:count], self.gap, counted
+            self.rows[:count], self.neighbors[:count], self.similarity[:count], self.gaps, counted
         )
 
     def recall(self, similarity: FloatArray) -> float:
@@ -73,10 +81,11 @@ def find_true_neighbors(
     size = min(SAMPLE_ROWS, embeddings.n_images)
     drawn = np.random.default_rng(seed).choice(embeddings.n_images, size, replace=False)
     rows: IntArray = np.sort(drawn).astype(np.int32)
-    wider = min(k + (k + 1) // 2, embeddings.n_images - 1)
-    neighbors, similarity = search_rows(embeddings, rows, wider, threads=threads, device=device)
-    gap = float(np.median(similarity[:, k - 1] - similarity[:, -1]))
-    return TrueNeighbors(rows, neighbors[:, :k], similarity[:, :k], gap)
+    lengths = sorted({min(length, embeddings.n_images - 1) for length in (k + (k + 1) // 2, 2 * k, 3 * k)})
+    neighbors, similarity = search_rows(embeddings, rows, lengths[-1], threads=threads, device=device)
+    behind = similarity[:, k - 1, None] - similarity
+    gaps = tuple(Gap(length, float(np.median(behind[:, length - 1]))) for length in lengths)
+    return TrueNeighbors(rows, neighbors[:, :k], similarity[:, :k], gaps)
 
 
 def find_same_identity_neighbors(
@@ -99,7 +108,7 @@ def find_same_identity_neighbors(
         return None
     neighbors, similarity = search_rows(embeddings, rows, k, threads=threads, device=device)
     is_same = identities[neighbors] == identities[rows][:, None]
-    return TrueNeighbors(rows, neighbors, similarity, 0.0, is_same) if is_same.any() else None
+    return TrueNeighbors(rows, neighbors, similarity, (), is_same) if is_same.any() else None
 
 
 def measure_same_identity_recall(

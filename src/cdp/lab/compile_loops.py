@@ -59,7 +59,7 @@ def _pass_once(graph: KnnGraph) -> None:
     """A pass over neighbors of neighbors, which no plan for these embeddings has."""
     best, ids = np.array(graph.similarity), np.array(graph.neighbors)
     clusters: AnyArray = np.zeros((graph.n_images, 8), np.int16)
-    vectors = Projected(np.ones((graph.n_images, 16), np.float32), 0.0)
+    vectors = Projected(np.ones((graph.n_images, 16), np.float32), 0.0, graph.k)
     improve(vectors, best, ids, np.ones(ids.shape, np.bool_), clusters, graph.k // 2, 0)
 
 

@@ -17,7 +17,7 @@ from cdp.graph.k_means import find_centroids
 from cdp.graph.neighbor_lists import best_of_rows, roughly_best_columns
 from cdp.graph.pair_similarity import similarities
 from cdp.graph.projection import Projected, project
-from cdp.graph.recall import find_true_neighbors, measure_recall, measure_same_identity_recall
+from cdp.graph.recall import Gap, find_true_neighbors, measure_recall, measure_same_identity_recall
 from cdp.parallel import map_blocks
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
@@ -152,7 +152,7 @@ def _looking(vectors, how):
     """Vectors that lie together, others that are gathered, and tables of products as a GPU gives them."""
     gathered = SimpleNamespace(take=lambda rows: vectors[rows], block=lambda start, stop: vectors[start:stop])
     return {
-        "together": SimpleNamespace(product=None, vectors=Projected(vectors, 0.0)),
+        "together": SimpleNamespace(product=None, vectors=Projected(vectors, 0.0, K)),
         "gathered": SimpleNamespace(product=None, vectors=gathered),
         "tables": SimpleNamespace(product=lambda rows, columns: vectors[rows] @ vectors[columns].T),
     }[how]
@@ -304,7 +304,7 @@ def test_the_nearest_clusters_are_those_with_the_most_similar_centers(n_clusters
 
 def test_clusters_near_a_cluster_are_those_with_the_most_similar_centers(monkeypatch):
     centroids = find_centroids(Embeddings(_faces(900)), 150, seed=0, threads=1)
-    monkeypatch.setattr(clusters_module, "_NEAR_HOME", 16)
+    monkeypatch.setattr(clusters_module, "_NEAR_HOME", (16, 16))
     table = centroids.vectors @ centroids.vectors.T
     assert centroids.near.shape == (len(centroids), 16)
     for cluster, near in enumerate(centroids.near):
@@ -377,7 +377,7 @@ def _flat(n_images=500, dimensions=64, directions=8, noise=0.0, seed=0):
 
 def test_few_directions_are_enough_where_there_are_no_more():
     embeddings = Embeddings(_flat())
-    projected = project(embeddings, 0.01, seed=0, threads=2)
+    projected = project(embeddings, K, [Gap(9, 0.01)], seed=0, threads=2)
     assert isinstance(projected, Projected)
     assert (projected.n_images, projected.dimensions, projected.is_rounded) == (500, 16, False)
     np.testing.assert_allclose(
@@ -390,7 +390,7 @@ def test_few_directions_are_enough_where_there_are_no_more():
 
 def test_what_directions_leave_out_is_as_large_as_they_say():
     embeddings = Embeddings(_flat(noise=1.0))
-    projected = project(embeddings, 0.1, seed=0, threads=1)
+    projected = project(embeddings, K, [Gap(9, 0.1)], seed=0, threads=1)
     lacking = reference.cosines(embeddings.source) - projected.source @ projected.source.T
     between = lacking[np.triu_indices(500, 1)]
     assert projected.is_rounded
@@ -401,7 +401,7 @@ def test_what_directions_leave_out_is_as_large_as_they_say():
 @pytest.mark.parametrize("gap", [0.0, 0.01])
 def test_directions_that_all_matter_stay(gap):
     embeddings = Embeddings(np.random.default_rng(0).normal(size=(400, 48)).astype(np.float32))
-    assert project(embeddings, gap, seed=0, threads=1) is embeddings
+    assert project(embeddings, K, [Gap(9, gap)], seed=0, threads=1) is embeddings
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
