@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reference
-from cdp.graph import approximate, cluster_plan, cluster_search, neighbor_passes, search
+from cdp.graph import approximate, cluster_plan, cluster_search, neighbor_passes, projection, search
 from cdp.graph import clusters as clusters_module
 from cdp.graph.approximate import _rounds, approximate_graph
 from cdp.graph.cluster_plan import Plan, choose_plan
@@ -396,6 +396,16 @@ def test_what_directions_leave_out_is_as_large_as_they_say():
     assert projected.is_rounded
     assert between.std() == pytest.approx(projected.error, rel=0.2)
     assert projected.error <= 0.05
+
+
+def test_lists_are_longer_where_that_saves_enough_directions():
+    # What products lack falls slowly behind the first 32 of 256 directions, as noise does.
+    lacking = np.interp(np.arange(257), [0, 32, 256], [0.1, 0.006, 0.0])
+    few, many, very_many = Gap(30, 0.009), Gap(40, 0.014), Gap(60, 0.03)
+    assert projection._cheapest(lacking, 20, [few]) == (96, 30)
+    assert projection._cheapest(lacking, 20, [few, many, very_many]) == (32, 40)
+    # Where lists need not be longer, because the products lack nothing, they are not.
+    assert projection._cheapest(np.where(np.arange(257) < 48, 0.1, 0.0), 20, [few, many]) == (48, 20)
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.01])
