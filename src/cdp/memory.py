@@ -88,3 +88,9 @@ def is_memory_error(error: BaseException) -> bool:
 def rows_within(budget: int | float | str, bytes_per_row: int, at_least: int = 1024) -> int:
     """How many rows of a block fit the budget; never so few that the overhead per block would rule."""
     return max(at_least, parse_bytes(budget) // max(1, bytes_per_row))
+
+
+def give_back() -> None:
+    """Hand memory that is free, but kept by the C library for later, back to the system, where it can be asked to."""
+    with suppress(OSError, AttributeError, TypeError):  # another C library, or none
+        ctypes.CDLL(None).malloc_trim(0)

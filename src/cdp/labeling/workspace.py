@@ -19,6 +19,7 @@ from cdp.graph.exact import BLOCK_ROWS
 from cdp.graph.recall import measure_same_identity_recall
 from cdp.graph.search import choose_method, each_knn_graph, warn_of_recall
 from cdp.labeling.cache import Cache, step_key
+from cdp.memory import give_back
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph, Views
@@ -58,9 +59,10 @@ class Workspace:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time a step."""
+        """Time a step, and give back the memory that it needed."""
         start = time.perf_counter()
         yield
+        give_back()
         self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
 
 
