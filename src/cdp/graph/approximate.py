@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from cdp.graph.checkpoint import ListCheckpoint
 from cdp.graph.cluster_plan import Plan, choose_plan
 from cdp.graph.cluster_search import Lists, Looking, group_by_cluster, search_homes, search_visits
-from cdp.graph.clusters import FEW, in_order, nearest_clusters
+from cdp.graph.clusters import in_order, nearest_clusters
 from cdp.graph.exact import exact_graph
 from cdp.graph.neighbor_passes import cluster_order, improve
 from cdp.graph.pair_similarity import measure_block, rows_at_once
@@ -234,8 +234,8 @@ def _reserve(plan: Plan) -> int:
     """How many more clusters are looked into where the plan misses the recall by little; a pass would cost much more."""
     if plan.passes:
         return 0
-    most = FEW if plan.clusters <= FEW else len(plan.centroids)
-    return min(max(2, plan.clusters // 8), min(most, len(plan.centroids)) - plan.clusters)
+    most = len(plan.centroids) if plan.centroids.among_all else plan.centroids.n_near
+    return max(0, min(max(2, plan.clusters // 8), most - plan.clusters))
 
 
 def _rounds(first: int, last: int) -> list[tuple[int, int]]:

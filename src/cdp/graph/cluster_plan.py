@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.graph.clusters import FEW, Centroids, nearest_clusters
+from cdp.graph.clusters import Centroids, nearest_clusters
 from cdp.graph.k_means import find_centroids, refine_centroids
 from cdp.graph.projection import Vectors
 from cdp.graph.recall import TrueNeighbors
@@ -17,11 +17,12 @@ from cdp.scratch import Scratch
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray
 
-# Images per cluster, and how many clusters are looked into. Many small ones are best where neighbors are in few of them;
-# where they are in many, fewer and larger ones are looked through faster. The second are tried where they might be cheaper.
+# Images per cluster, how many clusters are looked into, and whether these are looked for among all. Many small ones are best where
+# neighbors are in few of them; where they are in many, fewer and larger ones are looked through faster. The second are tried where they
+# might be cheaper.
 LAYOUTS = (
-    (100, (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 40, 48)),
-    (125, (56, 72, 88, *range(104, 496, 24), *range(496, 1025, 48))),
+    (100, (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 40, 48, 64, 80, 104, 128), False),
+    (125, (40, 56, 72, 88, *range(104, 496, 24), *range(496, 1025, 48)), True),
 )
 _PASSES = (0, 1, 2, 3)
 _BLOCK_PAIRS = 2**17
@@ -74,17 +75,17 @@ def choose_plan(
         scratch: where samples lie.
     """
     limit, k, cheapest = _exact_cost(embeddings), truth.neighbors.shape[1], None
-    for size, choice in LAYOUTS:
+    for size, choice, among_all in LAYOUTS:
         n_clusters = max(1, embeddings.n_images // size)
         counts = [count for count in choice if count <= n_clusters]
-        if not counts or _cost(vectors, size, counts[0], 0, k) > limit:
+        if not counts or _cost(vectors, size, counts[0], 0, k, among_all) > limit:
             continue
-        centroids = find_centroids(vectors, n_clusters, seed=seed, threads=threads, scratch=scratch)
+        centroids = find_centroids(
+            vectors, n_clusters, among_all=among_all, seed=seed, threads=threads, scratch=scratch
+        )
         counts = [count for count in counts if count <= len(centroids)]
         about = (embeddings, vectors, truth)
-        if not counts or (
-            choice != LAYOUTS[-1][1] and not _may_reach(*about, centroids, counts[-1], recall, threads)
-        ):
+        if not counts or (not among_all and not _may_reach(*about, centroids, counts[-1], recall, threads)):
             continue
         centroids = refine_centroids(vectors, centroids, n_clusters, seed=seed, threads=threads)
         before = cheapest
@@ -93,10 +94,12 @@ def choose_plan(
             # What passes add takes longest to tell, and they are seldom worth it: only those that may be are looked at.
             for passes in (_PASSES[:1], _PASSES[1:]):
                 may_win = [
-                    count for count in tried if passes and _cost(vectors, size, count, passes[0], k) < limit
+                    count
+                    for count in tried
+                    if passes and _cost(vectors, size, count, passes[0], k, among_all) < limit
                 ]
                 for plan in _predict(*about, centroids, may_win, threads, passes):
-                    cost = _cost(vectors, size, plan.clusters, plan.passes, k)
+                    cost = _cost(vectors, size, plan.clusters, plan.passes, k, among_all)
                     if plan.recall >= recall and cost < limit:
                         limit, cheapest = cost, plan
             if cheapest is before:
@@ -108,7 +111,7 @@ def _between(counts: Sequence[int], chosen: Plan | None) -> list[int]:
     """Numbers of clusters between the one that was chosen and the next smaller one that was tried."""
     if chosen is None:
         return []
-    smaller = max((count for count in counts if count < chosen.clusters), default=min(FEW, chosen.clusters))
+    smaller = max((count for count in counts if count < chosen.clusters), default=chosen.clusters)
     return list(range(smaller, chosen.clusters, max(1, (chosen.clusters - smaller) // 4)))[1:]
 
 
@@ -218,10 +221,12 @@ def _find_ranks(clusters: AnyArray, place: AnyArray, rank: AnyArray) -> None:
                     place[clusters[sample, one, number]] = count
 
 
-def _cost(vectors: Vectors, size: int, clusters: int, passes: int, k: int) -> float:
+def _cost(vectors: Vectors, size: int, clusters: int, passes: int, k: int, among_all: bool) -> float:
     """Nanoseconds per image."""
     per_cluster = _PER_CLUSTER + size * (_PER_ENTRY + _PER_PRODUCT * vectors.dimensions)
-    return _BEFORE + per_cluster * clusters + _PER_HOP * (k + 1) ** 2 * passes
+    n_centers = vectors.n_images / size if among_all else 0
+    per_center = _PER_ENTRY + _PER_PRODUCT / 2 * vectors.dimensions
+    return _BEFORE + per_cluster * clusters + per_center * n_centers + _PER_HOP * (k + 1) ** 2 * passes
 
 
 def _exact_cost(embeddings: Embeddings) -> float:

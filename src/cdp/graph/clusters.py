@@ -24,8 +24,6 @@ _CELLS_SEARCHED = 6
 # among so many in the nearest cells.
 _NEAR_HOME = (256, 2048)
 _SEARCHED_NEAR = 2**14
-# Past so many nearest clusters, all are looked at.
-FEW = 48
 _BLOCK_ROWS = 4096
 _WIDE_ENTRIES = 2**20
 _TILES_AT_ONCE = 8
@@ -41,11 +39,13 @@ class Centroids:
         vectors: unit vectors (n_clusters, d), cell by cell.
         cells: unit vectors (n_cells, d).
         ends: where the clusters of each cell begin, int64 (n_cells + 1,).
+        among_all: the nearest clusters of an image are looked for among all, not near the one it is at home in: where they are many.
     """
 
     vectors: FloatArray
     cells: FloatArray
     ends: LongArray
+    among_all: bool = False
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -56,12 +56,16 @@ class Centroids:
         bounds = self.ends.tolist()
         return [pack_panels(self.vectors[start:stop]) for start, stop in pairwise(bounds)]
 
+    @property
+    def n_near(self) -> int:
+        """How many clusters are near a cluster, itself included."""
+        fewest, most = _NEAR_HOME
+        return min(len(self), max(fewest, min(most, len(self) // 8)))
+
     @cached_property
     def near(self) -> IntArray:
         """The clusters nearest to every cluster, itself first, int32 (n_clusters, ...); -1 where the cells near it have fewer."""
-        fewest, most = _NEAR_HOME
-        n_near = min(len(self), max(fewest, min(most, len(self) // 8)))
-        near = np.full((len(self), n_near), -1, np.int32)
+        near = np.full((len(self), self.n_near), -1, np.int32)
         n_cells = min(len(self.cells), max(1, _SEARCHED_NEAR * len(self.cells) // len(self)))
         cells = np.empty((len(self.cells), n_cells), np.int32)
         best_columns(self.cells @ self.cells.T, cells)
@@ -145,14 +149,14 @@ def nearest_clusters(
 ) -> IntArray:
     """The clusters with the most similar centers to each image, or to some of them: the most similar first, (n, count).
 
-    The others are only roughly in order. Few are looked for near the first; -1 where fewer are near it. Short integers, as there may be
-    hundreds for each of millions of images.
+    The others are only roughly in order. They are looked for near the first, -1 where fewer are near it, or among all. Short integers, as there
+    may be hundreds for each of millions of images.
     """
     n_rows = vectors.n_images if rows is None else len(rows)
     kind = np.int16 if len(centroids) < 2**15 else np.int32
     nearest = (scratch or Scratch()).full((n_rows, count), -1, kind)
     shared = (vectors, centroids, count)
-    if count > FEW:
+    if centroids.among_all:
         cut = spans(n_rows, _TILES_AT_ONCE * _rows_per_tile(centroids))
         blocks = (span if rows is None else rows[slice(*span)] for span in cut)
         for (start, stop), found in zip(cut, map_shared(_assign_many, shared, blocks, threads), strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cdp.graph.clusters import Centroids, find_homes, group
@@ -21,7 +23,13 @@ _BLOCK_ROWS = 2048
 
 
 def find_centroids(
-    vectors: Vectors, n_clusters: int, *, seed: int, threads: Workers, scratch: Scratch | None = None
+    vectors: Vectors,
+    n_clusters: int,
+    *,
+    among_all: bool = False,
+    seed: int,
+    threads: Workers,
+    scratch: Scratch | None = None,
 ) -> Centroids:
     """About n_clusters centers of clusters of similar size: k-means on a sample, in cells and then inside each."""
     scratch = scratch or Scratch()
@@ -39,7 +47,7 @@ def find_centroids(
     cells = cells[np.diff(bounds) > 0]
     ends = np.cumsum([0, *map(len, parts)])
     del sample, rows_of_cells
-    return Centroids(np.concatenate(parts), cells, ends)
+    return Centroids(np.concatenate(parts), cells, ends, among_all)
 
 
 def refine_centroids(
@@ -60,7 +68,7 @@ def _refine(centroids: Centroids, vectors: Vectors, rows: LongArray, threads: Wo
     sums = np.zeros_like(centroids.vectors)
     for start, stop in spans(len(rows), _BLOCK_ROWS):
         _add_by_label(vectors.take(rows[start:stop]), homes[start:stop], sums)
-    return Centroids(_unit(sums, centroids.vectors), centroids.cells, centroids.ends)
+    return replace(centroids, vectors=_unit(sums, centroids.vectors))
 
 
 def _split_cell(shared: tuple[float, int], cell_and_rows: tuple[int, FloatArray]) -> FloatArray:

@@ -1,5 +1,6 @@
 """Clusters, passes and the plan: each fast loop against its definition, and the whole against exact search."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,7 +30,9 @@ K = 6
 def never_exact(monkeypatch):
     """The cheapest plan is taken, however few images there are."""
     monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
-    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2, 3, 4, 6, 8, 12, 16)), (30, (17, 18, 20))))
+    monkeypatch.setattr(
+        cluster_plan, "LAYOUTS", ((20, (2, 3, 4, 6, 8, 12, 16), False), (30, (17, 18, 20), True))
+    )
 
 
 @pytest.fixture
@@ -349,8 +352,7 @@ def test_clusters_looked_for_in_all_cells_are_those_of_the_flat_search(monkeypat
     embeddings = Embeddings(_faces())
     centroids = find_centroids(embeddings, 9, seed=0, threads=1)
     few = nearest_clusters(embeddings, centroids, 5, threads=1)
-    monkeypatch.setattr(clusters_module, "FEW", 0)
-    many = nearest_clusters(embeddings, centroids, 5, threads=2)
+    many = nearest_clusters(embeddings, replace(centroids, among_all=True), 5, threads=2)
     table = embeddings.vectors @ centroids.vectors.T
     np.testing.assert_array_equal(few[:, 0], many[:, 0])
     np.testing.assert_allclose(
@@ -442,13 +444,13 @@ def test_the_plan_without_passes_predicts_what_clusters_give(never_exact, monkey
 def test_a_higher_recall_is_never_cheaper(never_exact):
     embeddings = Embeddings(_faces())
     plans = [_plan(embeddings, recall) for recall in (0.3, 0.6, 0.9, 0.97)]
-    costs = [cluster_plan._cost(embeddings, 20, plan.clusters, plan.passes, K) for plan in plans]
+    costs = [cluster_plan._cost(embeddings, 20, plan.clusters, plan.passes, K, False) for plan in plans]
     assert costs == sorted(costs)
     assert costs[0] < costs[-1]
 
 
 def test_larger_clusters_are_tried_where_small_ones_are_not_enough(never_exact, monkeypatch):
-    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2,)), (60, (10,))))
+    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2,), False), (60, (10,), True)))
     monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
     plan = _plan(Embeddings(_faces()), 0.99)
     assert (len(plan.centroids), plan.clusters) == (10, 10)

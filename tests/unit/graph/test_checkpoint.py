@@ -24,7 +24,7 @@ def small(monkeypatch):
     """Several pairs of blocks, and several rounds of clusters, however few images there are."""
     monkeypatch.setattr(exact, "BLOCK_ROWS", 200)
     monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
-    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (8, 12, 16)),))
+    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (8, 12, 16), False),))
     monkeypatch.setattr(approximate, "_CLUSTERS_PER_PART", 20)
 
 

@@ -105,7 +105,7 @@ def test_real_faces(through_torch, shared_data):
 def test_the_approximate_search_finds_the_same(monkeypatch, small_tiles, through_torch, resident):
     monkeypatch.setattr(tiles_torch, "_FREE_BYTES", resident)
     monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
-    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2, 4, 8)),))
+    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2, 4, 8), False),))
     here, there = (
         knn_graph(_faces(np.float32), 5, "approximate", recall=0.9, threads=2, device=device)
         for device in ("cpu", "cuda")

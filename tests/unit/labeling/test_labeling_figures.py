@@ -98,7 +98,7 @@ def test_what_approximate_graphs_found_is_said_overall_and_for_the_same_identity
     large_split, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
-    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2, 4, 8, 12)),))
+    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2, 4, 8, 12), False),))
     settings = replace(SETTINGS, method="approximate", recall=0.8, mediator="vote", soft_depth=0)
     labeling = label(large_split.unlabeled, settings, labeled=[large_split.labeled])
     assert list(labeling.same_identity_recall) == list(large_split.unlabeled.names)
