@@ -263,18 +263,6 @@ def best_columns(tile: FloatArray, best: IntArray) -> None:
 
 
 @kernel
-def insert_visitors(tile: FloatArray, rows: IntArray, offset: int, best: FloatArray, ids: IntArray) -> None:
-    """Put a tile's entries into the lists of some rows; its columns are numbered from `offset` on."""
-    last = best.shape[1] - 1
-    for visitor in range(len(rows)):
-        row = rows[visitor]
-        line = tile[visitor]
-        for column in range(len(line)):
-            if line[column] > best[row, last]:
-                insert(best[row], ids[row], line[column], offset + column)
-
-
-@kernel
 def roughly_best_columns(tile: FloatArray, best: IntArray) -> None:
     """The columns of a row's largest entries, the largest first and the others in order but for what lies within 0.001.
 
