@@ -44,7 +44,9 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
             if commented:
                 lines += _comment(f"{one.help}{_limits(one)}")
             value = getattr(owner, name)
-            is_default = value == _default(recipe, section, name, one)
+            default = _default(recipe, section, name, one)
+            # -0.0 equals 0.0, but is not written so.
+            is_default = value == default and str(value)[:1] == str(default)[:1]
             lines.append(f"{'#' if template and is_default else ''}{name} = {to_toml(value)}")
     return "\n".join(lines) + "\n"
 

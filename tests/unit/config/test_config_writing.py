@@ -108,3 +108,9 @@ def test_recipes_need_no_torch():
         "assert not {'torch', 'sklearn', 'scipy', 'numba'} & set(sys.modules), sorted(sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_minus_before_zero_is_no_default():
+    recipe = recipe_from({"train": {"logit_scale": -0.0}})
+    again = recipe_from(tomllib.loads(write_recipe(recipe, template=True)))
+    assert repr(again.train.logit_scale) == "-0.0"
