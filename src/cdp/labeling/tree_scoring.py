@@ -101,6 +101,8 @@ def _find_together(
     views: Views, graphs: Sequence[KnnGraph], k: int, keys: Mapping[str, str], work: Workspace
 ) -> KnnGraph:
     """The neighbors in all models together: from the cache, or searched now; kept where the models' graphs are, by their keys."""
+    if len(graphs) == 1:
+        return graphs[0].nearest(k)
     cache, key = (work.cache, step_key("together", 1, None, list(keys.items()), k)) if keys else (Cache(), "")
     kept = cache.get("together", key, KnnGraph)
     if kept is not None:

@@ -208,3 +208,10 @@ def test_a_step_that_was_stopped_goes_on_where_it_was(split, tmp_path, stopped, 
     expected = run()
     np.testing.assert_array_equal(resumed.labels.labels, expected.labels.labels)
     np.testing.assert_array_equal(resumed.labels.confidence, expected.labels.confidence)
+
+
+def test_of_one_model_no_second_copy_of_its_graph_is_kept(split, tmp_path):
+    one = [Views(part.base, identities=part.identities) for part in (split.unlabeled, split.labeled)]
+    label(one[0], ConsensusSettings.of(k=10), labeled=[one[1]], workspace=Workspace(cache=Cache(tmp_path)))
+    assert list(tmp_path.glob("graph-*"))
+    assert not list(tmp_path.glob("together-*"))
