@@ -185,13 +185,20 @@ def estimate_probabilities(
         asked = ((rows, known.first[rows], known.second[rows]) for rows in blocks)
         for rows, judged in map_shared(_judge, (evidence, judges[-1]), asked, evidence.workers):
             probability[rows] = judged
-            checkpoint.keep(lambda: UnfinishedAnswers(np.stack([*answers, probability])))  # noqa: B023 (called at once)
+            checkpoint.keep(partial(_unfinished, [*answers, probability], scratch))
             progress(f"trees, pass {number + 1} of {passes}", int(rows[-1]) + 1, len(pairs))
         progress(f"trees, pass {number + 1} of {passes}", len(pairs), len(pairs))
         answers.append(scratch.done(probability))
         if number + 1 < passes:
             evidence.add_second_order(answers[-1], scratch)
     return TreeAnswers(tuple(answers), tuple(judges))
+
+
+def _unfinished(passes: Sequence[FloatArray], scratch: Scratch) -> UnfinishedAnswers:
+    table: FloatArray = scratch.empty((len(passes), len(passes[0])), np.float32)
+    for number, probability in enumerate(passes):
+        table[number] = probability
+    return UnfinishedAnswers(table)
 
 
 def _open_rows(probability: FloatArray, rows_per_block: int) -> Iterator[LongArray]:
