@@ -25,6 +25,7 @@ from typing import Any
 
 MOST_OVERHEAD = 0.10
 _TWO_NODES = "ray, two nodes"
+_STORE = 4 * 10**9
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -117,9 +118,10 @@ def _start_two_nodes() -> None:
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_AUTH_MODE"] = "disabled"  # nodes that are processes of this machine know no common token
-    node = {"num_cpus": 1, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=node)
-    cluster.add_node(num_cpus=1)
+    # Such nodes would have a store of 150 MB each, and write to disk what does not fit; a machine's has a third of its memory.
+    node = {"num_cpus": 1, "object_store_memory": _STORE}
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    cluster.add_node(**node)
     ray.init(cluster.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
 
 

@@ -40,6 +40,15 @@ def find_accelerator(name: str) -> torch.device | None:
     return None if device.type == "cpu" else device
 
 
+def count_gpus() -> int:
+    """How many GPUs this machine has; torch is not imported where it cannot have one."""
+    if not _may_have_gpu():
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
 def _may_have_gpu() -> bool:
     """Whether the installed torch can know a GPU: its version says so, and importing it takes seconds."""
     if find_spec("torch") is None:

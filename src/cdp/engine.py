@@ -9,7 +9,6 @@ from cdp.memory import parse_bytes
 from cdp.settings import check_settings, setting
 
 if TYPE_CHECKING:
-    from cdp.parallel import Workers
     from cdp.ray_pool import RayPool
 
 ON_RAY = ("engine", "ray_address")
@@ -39,12 +38,13 @@ class Engine:
         check=parse_bytes,
     )
     engine: Literal["threads", "ray"] = setting(
-        "threads", "Where blocks of work run: on threads of this process, or on Ray's processes and machines."
+        "threads",
+        "Where blocks of work run: on threads of this process, or on the machines of a Ray cluster.",
     )
     ray_address: str = setting(
         "local",
-        "The Ray cluster: local (this machine's cores, as long as the command runs), auto (the one that this node belongs "
-        "to) or its address, e.g. head:6379.",
+        "The Ray cluster: auto (the one that this node belongs to), its address, e.g. head:6379, or local (this machine "
+        "alone: its threads do the work, and Ray gives networks a GPU each where it has several).",
     )
 
     def __post_init__(self) -> None:
@@ -70,19 +70,27 @@ class Engine:
     @property
     def search_device(self) -> str:
         """Where k-NN searches compute: on Ray, the cores of all nodes are worth more than one GPU here."""
-        return "cpu" if self.engine == "ray" else self.device
+        return self.device if isinstance(self.workers, int) else "cpu"
 
     @property
-    def embedders(self) -> Workers:
-        """What networks run on: on Ray, each worker gets a GPU where the cluster has any, unless the device is cpu."""
-        workers = self.workers
-        return workers if isinstance(workers, int) or self.device == "cpu" else workers.with_gpus()
+    def embedders(self) -> int | RayPool:
+        """What networks run on: as other blocks; but on Ray each worker gets a GPU where there are any, unless the device is cpu."""
+        if self.engine == "threads" or self.device == "cpu":
+            return self.workers
+        from cdp.devices import count_gpus
+
+        pool = self._pool
+        return self.threads if pool.is_this_machine and count_gpus() < 2 else pool.with_gpus()
 
     @property
     def workers(self) -> int | RayPool:
-        """What blocks run on, for `cdp.parallel.map_shared`."""
-        if self.engine == "threads":
+        """What blocks run on, for `cdp.parallel.map_shared`: threads too where Ray has no other machine."""
+        if self.engine == "threads" or self._pool.is_this_machine:
             return self.threads
+        return self._pool
+
+    @property
+    def _pool(self) -> RayPool:
         from cdp.ray_pool import RayPool
 
         return RayPool(self.ray_address, self.threads, self.memory_budget)

@@ -26,10 +26,6 @@ class Pool(Protocol):
     ) -> Iterator[Result]:
         """function(shared, item) for every item, in order."""
 
-    @property
-    def threads_here(self) -> int | None:
-        """How many threads of this process could do instead, where all workers are on this machine; None where some are not."""
-
 
 Workers: TypeAlias = int | Pool
 """What blocks run on: so many threads of this process (0 = all cores), or a pool."""
@@ -43,14 +39,6 @@ def count_threads(threads: Workers = 0) -> int:
     if threads < 0:
         raise InputError(f"threads={threads}: give a number of threads, or 0 for all cores.")
     return threads
-
-
-def stay_here(workers: Workers) -> Workers:
-    """The threads of this process instead of a pool that has no other machine: for blocks that hand over much and compute little."""
-    if isinstance(workers, int):
-        return workers
-    threads = workers.threads_here
-    return workers if threads is None else threads
 
 
 def map_shared(

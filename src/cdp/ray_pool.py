@@ -1,4 +1,4 @@
-"""Blocks of work on Ray: the cores of this machine as processes, or those of a cluster."""
+"""Blocks of work on the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECONDS_PER_TASK = 1.0
 _FASTEST_GROWTH = 4
 # A task is tried again where its worker or node was lost; one that kills whatever runs it must end.
 _RETRIES = 5
-_TASKS_PER_CORE = 2
+_TASKS_PER_PLACE = 2
 _PATIENCE = 60.0
 _LOOK_AGAIN = 5.0
 
@@ -38,15 +38,17 @@ class RayPool:
 
     Attributes:
         address: of the cluster; `local` = one of this machine's own, which ends with this process.
-        threads: cores of the cluster on this machine; 0 = all.
+        threads: cores of that one; 0 = all.
         memory_budget: what blocks and results that are under way may take, half of it at most.
         wants_gpu: whether each task gets a GPU, where the cluster has any.
+        cores: of one machine, for each task.
     """
 
     address: str = "local"
     threads: int = 0
     memory_budget: str = "2GB"
     wants_gpu: bool = False
+    cores: int = 1
 
     def __post_init__(self) -> None:
         if find_spec("ray") is None:
@@ -55,15 +57,24 @@ class RayPool:
             )
 
     @property
-    def threads_here(self) -> int | None:
-        """As many as there are cores of the cluster on this machine, or None if it has other nodes."""
+    def is_this_machine(self) -> bool:
+        """Whether there is no other machine: threads then do the same without sending anything. Ray is not started to tell."""
+        if self.address == "local" and ("ray" not in sys.modules or not sys.modules["ray"].is_initialized()):
+            return True
         nodes = [node for node in self._connect().nodes() if node["Alive"]]
-        is_alone = len(nodes) == 1 and nodes[0]["NodeManagerHostname"] == socket.gethostname()
-        return count_threads(self.threads) if is_alone else None
+        # A head without cores of its own waits for machines that are started when there is work.
+        has_cores = all(node["Resources"].get("CPU") for node in nodes)
+        return len(nodes) == 1 and has_cores and nodes[0]["NodeManagerHostname"] == socket.gethostname()
 
     def with_gpus(self) -> RayPool:
         """The same workers for tasks that compute on a GPU where there is one."""
         return replace(self, wants_gpu=True)
+
+    @property
+    def machines(self) -> list[int]:
+        """How many cores every machine of the cluster has, the most first."""
+        nodes = self._connect().nodes()
+        return sorted((int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]), reverse=True)
 
     def map(
         self, function: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
@@ -76,11 +87,11 @@ class RayPool:
         run = _make_remote(**self._resources(ray))
         reference = ray.put(pack(shared))
         waiting, running, load = iter(items), deque[Any](), _Load(parse_bytes(self.memory_budget) // 2)
-        cores = _Cores(ray)
+        places = _Places(self)
         # Blocks that nobody waits for any more, after an error, run to their end: `ray.cancel` can meet a task that
         # ends just then, and Ray (2.60: "Tried to complete task that was not pending") then ends this whole process.
         while True:
-            while len(running) < _TASKS_PER_CORE * cores.count() and load.has_room(len(running)):
+            while len(running) < _TASKS_PER_PLACE * places.count() and load.has_room(len(running)):
                 if not (group := list(islice(waiting, load.n_blocks))):
                     break
                 packed = pack(group)
@@ -88,7 +99,7 @@ class RayPool:
                 running.append(run.remote(function, reference, packed))
             if not running:
                 return
-            seconds, packed = _fetch(ray, running[0], cores)
+            seconds, packed = _fetch(ray, running[0], places)
             running.popleft()
             results = unpack(packed, copy=True)
             load.see_results(seconds, len(results), packed.n_bytes)
@@ -122,7 +133,7 @@ class RayPool:
         there = ray.cluster_resources()
         n_gpus = int(there.get("GPU", 0)) if self.wants_gpu else 0
         if not n_gpus:
-            return {"num_cpus": 1}
+            return {"num_cpus": self.cores}
         return {"num_gpus": 1, "num_cpus": max(1, int(there.get("CPU", 1)) // n_gpus)}
 
 
@@ -190,40 +201,42 @@ class _Load:
         self._results = per_block * self.n_blocks
 
 
-class _Cores:
-    """The cores of the cluster, which may come and go."""
+class _Places:
+    """Where tasks of so many cores can run at once; machines may come and go."""
 
-    def __init__(self, ray: Any) -> None:
-        self._ray = ray
+    def __init__(self, pool: RayPool) -> None:
+        self._pool = pool
         self._looked = -_LOOK_AGAIN
         self._count = 1
         self._missing_since: float | None = None
 
     def count(self) -> int:
-        """How many there are; at least one, as another node may join."""
+        """How many there are; at least one, as another machine may join."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_AGAIN:
             self._looked = now
-            found = int(self._ray.cluster_resources().get("CPU", 0))
+            found = sum(cores // self._pool.cores for cores in self._pool.machines)
             self._missing_since = None if found else self._missing_since or now
             self._count = max(1, found)
         return self._count
 
     def check(self) -> None:
-        """Give up where there have been none for a minute: nobody would ever do the work."""
+        """Give up where there has been none for a minute: nobody would ever do the work."""
         self.count()
         if self._missing_since is not None and time.monotonic() - self._missing_since > _PATIENCE:
+            cores = self._pool.cores
+            missing = "core" if cores == 1 else f"machine with {cores} cores"
             raise CdpError(
-                f"The Ray cluster has had no core for {_PATIENCE:.0f} seconds, so nothing can be computed; add a node "
+                f"The Ray cluster has had no {missing} for {_PATIENCE:.0f} seconds, so nothing can be computed; add a node "
                 "(`ray start --address=…`), and run the same command again."
             )
 
 
-def _fetch(ray: Any, reference: Any, cores: _Cores) -> tuple[float, Packed]:
+def _fetch(ray: Any, reference: Any, places: _Places) -> tuple[float, Packed]:
     """What a task returned, once it is there; what it raised is raised here."""
     try:
         while not ray.wait([reference], timeout=_LOOK_AGAIN)[0]:
-            cores.check()
+            places.check()
         answer: tuple[float, Packed] | CdpError = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise (error.cause if isinstance(error.cause, Exception) else error) from None

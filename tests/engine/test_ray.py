@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -22,12 +23,20 @@ from cdp.engine import Engine
 from cdp.errors import CdpError, InputError, MissingExtraError
 from cdp.graph.exact import extend_graph
 from cdp.graph.search import knn_graph
+from cdp.labeling.cache import Cache
+from cdp.labeling.graphs_on_machines import (
+    GraphOptions,
+    GraphTask,
+    find_machines,
+    search_on_machines,
+)
 from cdp.labeling.pipeline import label
-from cdp.labeling.workspace import Workspace
-from cdp.parallel import map_shared, stay_here
+from cdp.labeling.workspace import Workspace, find_graphs
+from cdp.parallel import map_shared
 from cdp.ray_pool import RayPool
 from cdp.scratch import Scratch
-from cdp.types import ConsensusGraph, Embeddings
+from cdp.store import save
+from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Views
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,6 +44,19 @@ pytestmark = [
     pytest.mark.xdist_group("ray"),
 ]
 RAY = Engine(engine="ray")
+
+
+@pytest.fixture(scope="module")
+def crowded_views():
+    """Enough images, and alike enough, that looking into clusters is cheaper than exact search."""
+    generator = np.random.default_rng(0)
+    spread = np.exp(-np.arange(384) / 4)
+
+    def see():
+        people = np.repeat(generator.normal(size=(400, 384)), 10, axis=0)
+        return Embeddings(((people + 0.3 * generator.normal(size=people.shape)) * spread).astype(np.float32))
+
+    return Views(see(), {"member": see()})
 
 
 @pytest.fixture(scope="module")
@@ -208,18 +230,114 @@ def test_images_are_embedded_alike(cluster, tmp_path):
         embed_images(images, models, tmp_path / "broken", batch=16, threads=RAY.embedders)
 
 
-def test_where_there_is_one_node_only_blocks_that_hand_over_much_stay_in_this_process(
-    cluster, monkeypatch, small_views
-):
+def test_where_there_is_no_other_machine_threads_do_the_work(cluster, monkeypatch):
     import ray
 
-    assert stay_here(RAY.workers) == RAY.workers
+    assert isinstance(RAY.workers, RayPool)
     node = ray.nodes()[0]
+    alone = replace(RAY, threads=3, ray_address="auto")
     monkeypatch.setattr(ray, "nodes", lambda: [node, {**node, "Alive": False}])
-    assert stay_here(replace(RAY, threads=3).workers) == 3
-    assert label_small(small_views, "paper", RAY) == label_small(small_views, "paper", Engine(threads=1))
-    monkeypatch.setattr(ray, "nodes", lambda: [{**node, "NodeManagerHostname": "another"}])
-    assert stay_here(RAY.workers) == RAY.workers
+    assert alone.workers == 3
+    assert alone.embedders == 3, "no GPUs that would be worth processes"
+    assert alone.search_device == "auto"
+    for other in ({"NodeManagerHostname": "another"}, {"Resources": {"memory": 1.0}}):
+        monkeypatch.setattr(ray, "nodes", lambda other=other: [{**node, **other}])
+        assert isinstance(alone.workers, RayPool), other
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(
+        ray, "init", lambda *_, **__: pytest.fail("Ray is not started for this machine alone")
+    )
+    assert replace(alone, ray_address="local").workers == 3
+
+
+def test_every_gpu_of_one_machine_gets_a_process(cluster, monkeypatch):
+    import ray
+
+    node = ray.nodes()[0]
+    monkeypatch.setattr(ray, "nodes", lambda: [node])
+    monkeypatch.setattr("cdp.devices.count_gpus", lambda: 2)
+    assert RAY.embedders == RAY._pool.with_gpus()
+    assert replace(RAY, device="cpu").embedders == 0
+
+
+@pytest.mark.parametrize(
+    ("cores", "n_graphs", "each"),
+    [
+        ([1, 1], 5, 1),
+        ([4, 32, 32, 32, 32, 32], 5, 32),
+        ([4, 32, 32], 2, 32),
+        ([8, 0], 5, 8),
+        ([16] * 100, 5, 16),
+        ([16] * 8, 1, None),  # blocks of one graph go to all machines
+        ([16] * 8, 2, None),
+        ([], 5, None),
+    ],
+)
+def test_graphs_go_to_the_machines_that_are_done_first(cluster, monkeypatch, cores, n_graphs, each):
+    import ray
+
+    nodes = [{"Alive": True, "Resources": {"CPU": float(count)} if count else {}} for count in cores]
+    there = RAY.workers
+    monkeypatch.setattr(ray, "nodes", lambda: [*nodes, {"Alive": False, "Resources": {"CPU": 64.0}}])
+    found = find_machines(there, n_graphs)
+    assert found == (None if each is None else replace(there, cores=each))
+    assert find_machines(there, 0) is None
+    assert find_machines(4, n_graphs) is None
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_graphs_of_several_models_are_searched_on_a_machine_each(
+    cluster, crowded_views, tmp_path, monkeypatch, keeps
+):
+    settings = replace(SETTINGS["paper"], recall=0.8)
+    steps, cache = set(), Cache(tmp_path / "cache") if keeps else Cache()
+    about = {"cache": cache, "progress": lambda step, *_: steps.add(step), "folder": tmp_path / "files"}
+    there = find_graphs(crowded_views, settings, work=Workspace(engine=RAY, **about))
+    assert steps == {"k-NN graphs"}
+    here = find_graphs(crowded_views, settings, work=Workspace(engine=Engine(threads=2)))
+    for name, graph in here.items():
+        assert graph.method == "approximate"
+        np.testing.assert_array_equal(graph.neighbors, there[name].neighbors)
+        np.testing.assert_array_equal(graph.similarity, there[name].similarity)
+        assert graph.recall == there[name].recall
+    if keeps:
+        monkeypatch.setattr(
+            RayPool, "map", lambda *_: pytest.fail("graphs that are kept are not searched again")
+        )
+        find_graphs(crowded_views, settings, work=Workspace(engine=RAY, **about))
+
+
+def test_blocks_of_one_approximate_graph_go_to_all_machines(cluster, crowded_views):
+    here, there = (
+        knn_graph(crowded_views.base, 8, "approximate", recall=0.8, threads=workers)
+        for workers in (1, RAY.workers)
+    )
+    assert here.method == there.method == "approximate"
+    np.testing.assert_array_equal(here.neighbors, there.neighbors)
+    np.testing.assert_array_equal(here.similarity, there.similarity)
+
+
+def test_a_low_recall_that_another_machine_reached_is_said_here(tmp_path):
+    graph = KnnGraph(np.array([[1], [0]]), np.ones((2, 1), np.float32), "approximate", 0.7)
+    save(graph, tmp_path / "graph")
+    task = GraphTask("k-NN graph base", Embeddings(np.eye(2)), "", tmp_path / "graph")
+    options = GraphOptions(SETTINGS["paper"], None, 0, 1, 2**20, None, Cache())
+    with pytest.warns(
+        UserWarning, match="^k-NN graph base: the approximate search found 70.0% of the nearest"
+    ):
+        list(search_on_machines(OneAnswer(), options, [task], lambda *_: None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # whoever asks for neighbors of the same identity says it
+        list(
+            search_on_machines(
+                OneAnswer(), replace(options, identities=np.zeros(2, np.int64)), [task], lambda *_: None
+            )
+        )
+
+
+class OneAnswer:
+    def map(self, *_):
+        return iter([0])
 
 
 def test_a_killed_worker_is_replaced(cluster, tmp_path):
@@ -246,9 +364,13 @@ def test_a_cluster_without_cores_ends_with_a_sentence(cluster, monkeypatch):
 
     monkeypatch.setattr(ray_pool, "_PATIENCE", 0.0)
     monkeypatch.setattr(ray_pool, "_LOOK_AGAIN", 0.01)
-    monkeypatch.setattr(ray, "cluster_resources", dict)
+    node = ray.nodes()[0]
+    monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Resources": {}}])
     with pytest.raises(CdpError, match="The Ray cluster has had no core for 0 seconds"):
         list(map_shared(time.sleep, None, [1], _Waiting()))
+    monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Resources": {"CPU": 4.0}}])
+    with pytest.raises(CdpError, match="The Ray cluster has had no machine with 8 cores for 0 seconds"):
+        list(map_shared(time.sleep, None, [1], _Waiting(cores=8)))
 
 
 class _Waiting(RayPool):

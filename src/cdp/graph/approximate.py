@@ -17,7 +17,7 @@ from cdp.graph.neighbor_passes import cluster_order, improve
 from cdp.graph.pair_similarity import measure_block, rows_at_once
 from cdp.graph.projection import Vectors, project
 from cdp.graph.recall import TrueNeighbors, find_same_identity_neighbors, find_true_neighbors
-from cdp.parallel import Workers, map_shared, spans, stay_here
+from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
@@ -59,8 +59,6 @@ def approximate_graph(
     the recall asked for is that among neighbors of the same identity. Lists are kept by the `checkpoint` while clusters are looked into.
     """
     scratch, checkpoint = scratch or Scratch(), checkpoint or ListCheckpoint()
-    # All blocks return something for every image that they look at, and it is put into the lists here.
-    workers, threads = threads, stay_here(threads)
     progress(step, 0, 0)
     truth = find_true_neighbors(embeddings, k, seed=seed, threads=threads, device=device)
     same = find_same_identity_neighbors(embeddings, k, identities, seed=seed, threads=threads, device=device)
@@ -74,7 +72,7 @@ def approximate_graph(
         return exact_graph(
             embeddings,
             k,
-            threads=workers,
+            threads=threads,
             device=device,
             progress=progress,
             step=step,

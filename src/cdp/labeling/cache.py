@@ -28,9 +28,11 @@ class Cache:
 
     def get(self, name: str, key: str, kind: type[Noun]) -> Noun | None:
         """The artifact of a key, or None if it has not been made."""
-        if self.folder is None or not self.find(name, key).exists():
-            return None
-        return load(self.find(name, key), kind)
+        return load(self.find(name, key), kind) if self.has(name, key) else None
+
+    def has(self, name: str, key: str) -> bool:
+        """Whether an artifact has been made."""
+        return self.folder is not None and self.find(name, key).exists()
 
     def put(self, name: str, key: str, noun: Any) -> None:
         """Keep an artifact, if there is a folder."""

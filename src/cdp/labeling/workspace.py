@@ -19,6 +19,7 @@ from cdp.graph.exact import BLOCK_ROWS
 from cdp.graph.recall import measure_same_identity_recall
 from cdp.graph.search import choose_method, each_knn_graph, warn_of_recall
 from cdp.labeling.cache import Cache, step_key
+from cdp.labeling.graphs_on_machines import GraphOptions, GraphTask, find_machines, search_on_machines
 from cdp.memory import give_back
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
@@ -54,7 +55,9 @@ class Workspace:
 
     def __post_init__(self) -> None:
         self.scratch = Scratch(
-            self.engine.share, self.cache.folder or self.folder, is_shared=self.engine.engine == "ray"
+            self.engine.share,
+            self.cache.folder or self.folder,
+            is_shared=not isinstance(self.engine.workers, int),
         )
 
     @contextmanager
@@ -108,26 +111,11 @@ def find_graphs(
     missing = [name for name in views.names if name not in graphs]
     models = [model for name, model in zip(views.names, views, strict=True) if name in missing]
     with work.step(f"{part}graphs"):
-        searched = each_knn_graph(
-            models,
-            settings.k,
-            settings.method,
-            recall=settings.recall,
-            names=[f"{part}{name}" for name in missing],
-            seed=seed,
-            threads=work.engine.workers_for(search_bytes(models)),
-            device=work.engine.search_device,
-            progress=work.progress,
-            scratch=work.scratch,
-            identities=goal,
-            checkpoints=[
-                ListCheckpoint(*work.cache.keeping("lists", keys.get(name, ""), UnfinishedLists))
-                for name in missing
-            ],
-        )
+        searched = _search(models, missing, settings, goal, keys, seed, work, part)
         for name, graph in zip(missing, searched, strict=True):
             graphs[name] = graph
-            work.cache.put("graph", keys.get(name, ""), graph)
+            if not work.cache.has("graph", keys.get(name, "")):
+                work.cache.put("graph", keys.get(name, ""), graph)
             work.cache.drop("lists", keys.get(name, ""))
             if work.cache.folder is not None:
                 # From now on as a file that is mapped, not as arrays that are held.
@@ -137,6 +125,51 @@ def find_graphs(
             asked = 0.0 if goal is None else settings.recall
             _measure_same_identity(views, graphs, known, asked, seed, work)
     return {name: graphs[name] for name in views.names}
+
+
+def _search(
+    models: Sequence[Embeddings],
+    names: Sequence[str],
+    settings: SearchSettings,
+    goal: LongArray | None,
+    keys: Mapping[str, str],
+    seed: int,
+    work: Workspace,
+    part: str,
+) -> Iterator[KnnGraph]:
+    """The graphs of some models, in order: on a cluster each by one machine where that is faster, else one after the other by all."""
+    workers = work.engine.workers_for(search_bytes(models))
+    steps = [f"{part}{name}" for name in names]
+    n_approximate = sum(choose_method(settings.method, one.n_images) == "approximate" for one in models)
+    machines = find_machines(workers, n_approximate)
+    if machines is not None:
+        about = (machines.cores, work.engine.share, work.scratch.folder, work.cache)
+        paths = [
+            work.cache.find("graph", keys[name]) if name in keys else work.scratch.new_path()
+            for name in names
+        ]
+        kept = [keys.get(name, "") for name in names]
+        tasks = map(GraphTask, [f"k-NN graph {step}" for step in steps], models, kept, paths)
+        return search_on_machines(
+            machines, GraphOptions(settings, goal, seed, *about), list(tasks), work.progress
+        )
+    return each_knn_graph(
+        models,
+        settings.k,
+        settings.method,
+        recall=settings.recall,
+        names=steps,
+        seed=seed,
+        threads=workers,
+        device=work.engine.search_device,
+        progress=work.progress,
+        scratch=work.scratch,
+        identities=goal,
+        checkpoints=[
+            ListCheckpoint(*work.cache.keeping("lists", keys.get(name, ""), UnfinishedLists))
+            for name in names
+        ],
+    )
 
 
 def graph_keys(
