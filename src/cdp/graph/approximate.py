@@ -24,7 +24,7 @@ from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 
 # Goes up when other neighbors are found than before, so that graphs that were kept are made anew.
-APPROXIMATE_VERSION = 6
+APPROXIMATE_VERSION = 7
 # Nearest clusters first: lists are then nearly right, and few images of the others are better. No round has more clusters
 # than the last step, so that the list of who looks into which stays small.
 _ROUNDS = (1, 4, 16, 48)
@@ -232,7 +232,8 @@ def _reserve(plan: Plan) -> int:
     """How many more clusters are looked into where the plan misses the recall by little; a pass would cost much more."""
     if plan.passes:
         return 0
-    most = len(plan.centroids) if plan.centroids.among_all else plan.centroids.n_near
+    near = plan.centroids.near
+    most = len(plan.centroids) if near is None else near.shape[1]
     return max(0, min(max(2, plan.clusters // 8), most - plan.clusters))
 
 

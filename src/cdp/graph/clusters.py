@@ -21,9 +21,9 @@ from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
 # The cluster that an image is at home in is looked for in so many cells; twice as many find hardly more.
 _CELLS_SEARCHED = 6
 # Its other nearest clusters are looked for among so many that are near that one: an eighth of all, more or less. These are looked for
-# among so many in the nearest cells.
+# among so many in the nearest cells: among a quarter of them a twentieth of ten million images' neighbors were in none (measured).
 _NEAR_HOME = (256, 2048)
-_SEARCHED_NEAR = 2**14
+_SEARCHED_NEAR = 2**16
 _BLOCK_ROWS = 4096
 _WIDE_ENTRIES = 2**20
 _TILES_AT_ONCE = 8
@@ -39,13 +39,14 @@ class Centroids:
         vectors: unit vectors (n_clusters, d), cell by cell.
         cells: unit vectors (n_cells, d).
         ends: where the clusters of each cell begin, int64 (n_cells + 1,).
-        among_all: the nearest clusters of an image are looked for among all, not near the one it is at home in: where they are many.
+        near: clusters near every cluster, itself among them, int32 (n_clusters, ...), -1 where there are fewer: where the nearest clusters of
+            an image are looked for. None = among all, where they are many.
     """
 
     vectors: FloatArray
     cells: FloatArray
     ends: LongArray
-    among_all: bool = False
+    near: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -56,26 +57,36 @@ class Centroids:
         bounds = self.ends.tolist()
         return [pack_panels(self.vectors[start:stop]) for start, stop in pairwise(bounds)]
 
-    @property
-    def n_near(self) -> int:
-        """How many clusters are near a cluster, itself included."""
-        fewest, most = _NEAR_HOME
-        return min(len(self), max(fewest, min(most, len(self) // 8)))
 
-    @cached_property
-    def near(self) -> IntArray:
-        """The clusters nearest to every cluster, itself first, int32 (n_clusters, ...); -1 where the cells near it have fewer."""
-        near = np.full((len(self), self.n_near), -1, np.int32)
-        n_cells = min(len(self.cells), max(1, _SEARCHED_NEAR * len(self.cells) // len(self)))
-        cells = np.empty((len(self.cells), n_cells), np.int32)
-        best_columns(self.cells @ self.cells.T, cells)
-        bounds = self.ends.tolist()
-        for cell, (start, stop) in enumerate(pairwise(bounds)):
-            others = np.concatenate([np.arange(bounds[one], bounds[one + 1]) for one in np.sort(cells[cell])])
-            found = np.full((stop - start, near.shape[1]), -1, np.int32)
-            roughly_best_columns(self.vectors[start:stop] @ self.vectors[others].T, found)
-            near[start:stop] = np.where(found < 0, -1, others[found])
-        return near
+def find_near(
+    vectors: FloatArray, cells: FloatArray, ends: LongArray, threads: Workers, scratch: Scratch
+) -> IntArray:
+    """The clusters nearest to every cluster, for `Centroids`; looked for in the nearest cells where there are very many."""
+    fewest, most = _NEAR_HOME
+    count = min(len(vectors), max(fewest, min(most, len(vectors) // 8)))
+    near: IntArray = scratch.empty((len(vectors), count), np.int32)
+    n_cells = min(len(cells), max(1, _SEARCHED_NEAR * len(cells) // len(vectors)))
+    nearest = np.empty((len(cells), n_cells), np.int32)
+    best_columns(cells @ cells.T, nearest)
+    nearest.sort(axis=1)
+    found = map_shared(_find_near, (vectors, ends, count), enumerate(nearest), threads)
+    for (start, stop), of_cell in zip(pairwise(ends.tolist()), found, strict=True):
+        near[start:stop] = of_cell
+    return near
+
+
+def _find_near(shared: tuple[FloatArray, LongArray, int], cell_and_nearest: tuple[int, IntArray]) -> IntArray:
+    """The clusters nearest to each of one cell's, of those in some cells."""
+    vectors, ends, count = shared
+    cell, cells = cell_and_nearest
+    others = np.concatenate([np.arange(ends[one], ends[one + 1]) for one in cells])
+    own, others_vectors = vectors[ends[cell] : ends[cell + 1]], vectors[others]
+    near = np.empty((len(own), count), np.int32)
+    for start, stop in spans(len(own), max(1, _WIDE_ENTRIES // len(others))):
+        found = np.full((stop - start, count), -1, np.int32)
+        roughly_best_columns(own[start:stop] @ others_vectors.T, found)
+        near[start:stop] = np.where(found < 0, -1, others[found])
+    return near
 
 
 def find_homes(
@@ -156,14 +167,13 @@ def nearest_clusters(
     kind = np.int16 if len(centroids) < 2**15 else np.int32
     nearest = (scratch or Scratch()).full((n_rows, count), -1, kind)
     shared = (vectors, centroids, count)
-    if centroids.among_all:
+    if centroids.near is None:
         cut = spans(n_rows, _TILES_AT_ONCE * _rows_per_tile(centroids))
         blocks = (span if rows is None else rows[slice(*span)] for span in cut)
         for (start, stop), found in zip(cut, map_shared(_assign_many, shared, blocks, threads), strict=True):
             nearest[start:stop] = found
         return nearest
     homes = find_homes(vectors, centroids, rows=rows, threads=threads)
-    centroids.near  # noqa: B018 (made once, before threads want it)
     order, _ = group(homes, len(centroids))
     places = [order[slice(*span)] for span in spans(n_rows, _BLOCK_ROWS)]
     few = ((some if rows is None else rows[some], homes[some]) for some in places)
@@ -194,6 +204,7 @@ def _assign_few(shared: tuple[Vectors, Centroids, int], block: tuple[Rows, IntAr
     vectors, centroids, count = shared
     rows, homes = block
     queries, near = vectors.take(rows), centroids.near
+    assert near is not None
     tile = np.empty((len(queries), near.shape[1]), np.float32)
     bounds = [0, *(np.flatnonzero(np.diff(homes)) + 1).tolist(), len(homes)]
     for start, stop in pairwise(bounds):

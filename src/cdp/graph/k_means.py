@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cdp.graph.clusters import Centroids, find_homes, group
+from cdp.graph.clusters import Centroids, find_homes, find_near, group
 from cdp.graph.neighbor_lists import best_columns
 from cdp.graph.projection import Vectors
 from cdp.kernels import kernel
@@ -45,9 +45,11 @@ def find_centroids(
     rows_of_cells = ((cell, sample[order[bounds[cell] : bounds[cell + 1]]]) for cell in used)
     parts = list(map_shared(_split_cell, (n_clusters / n_sample, seed), rows_of_cells, threads))
     cells = cells[np.diff(bounds) > 0]
-    ends = np.cumsum([0, *map(len, parts)])
+    ends, centers = np.cumsum([0, *map(len, parts)]), np.concatenate(parts)
     del sample, rows_of_cells
-    return Centroids(np.concatenate(parts), cells, ends, among_all)
+    return Centroids(
+        centers, cells, ends, None if among_all else find_near(centers, cells, ends, threads, scratch)
+    )
 
 
 def refine_centroids(

@@ -306,8 +306,8 @@ def test_the_nearest_clusters_are_those_with_the_most_similar_centers(n_clusters
 
 
 def test_clusters_near_a_cluster_are_those_with_the_most_similar_centers(monkeypatch):
-    centroids = find_centroids(Embeddings(_faces(900)), 150, seed=0, threads=1)
     monkeypatch.setattr(clusters_module, "_NEAR_HOME", (16, 16))
+    centroids = find_centroids(Embeddings(_faces(900)), 150, seed=0, threads=2)
     table = centroids.vectors @ centroids.vectors.T
     assert centroids.near.shape == (len(centroids), 16)
     for cluster, near in enumerate(centroids.near):
@@ -319,8 +319,8 @@ def test_clusters_near_a_cluster_are_those_with_the_most_similar_centers(monkeyp
 
 def test_where_few_clusters_are_near_the_rest_is_missing(monkeypatch):
     embeddings = Embeddings(_faces(900))
-    centroids = find_centroids(embeddings, 150, seed=0, threads=1)
     monkeypatch.setattr(clusters_module, "_SEARCHED_NEAR", 1)
+    centroids = find_centroids(embeddings, 150, seed=0, threads=1)
     nearest = nearest_clusters(embeddings, centroids, 30, threads=2)
     in_cell = np.diff(centroids.ends)[np.searchsorted(centroids.ends, nearest[:, 0], "right") - 1]
     np.testing.assert_array_equal((nearest >= 0).sum(axis=1), np.minimum(30, in_cell))
@@ -352,7 +352,7 @@ def test_clusters_looked_for_in_all_cells_are_those_of_the_flat_search(monkeypat
     embeddings = Embeddings(_faces())
     centroids = find_centroids(embeddings, 9, seed=0, threads=1)
     few = nearest_clusters(embeddings, centroids, 5, threads=1)
-    many = nearest_clusters(embeddings, replace(centroids, among_all=True), 5, threads=2)
+    many = nearest_clusters(embeddings, replace(centroids, near=None), 5, threads=2)
     table = embeddings.vectors @ centroids.vectors.T
     np.testing.assert_array_equal(few[:, 0], many[:, 0])
     np.testing.assert_allclose(
