@@ -18,7 +18,6 @@ NAMES = (
     "memory",
     "search",
     "scale",
-    "large_graph",
     "startup",
     "fuzz",
     "lfw",
