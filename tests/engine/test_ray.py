@@ -238,6 +238,8 @@ def test_where_there_is_no_other_machine_threads_do_the_work(cluster, monkeypatc
     alone = replace(RAY, threads=3, ray_address="auto")
     monkeypatch.setattr(ray, "nodes", lambda: [node, {**node, "Alive": False}])
     assert alone.workers == 3
+    with pytest.warns(UserWarning, match="^engine = 'ray', and there is no other machine than this one"):
+        assert not Workspace(engine=alone).scratch.is_shared
     assert alone.embedders == 3, "no GPUs that would be worth processes"
     assert alone.search_device == "auto"
     for other in ({"NodeManagerHostname": "another"}, {"Resources": {"memory": 1.0}}):

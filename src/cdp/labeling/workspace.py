@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,11 @@ from cdp.types.graphs import UnfinishedLists
 
 Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
 
+_ALONE = (
+    "engine = 'ray', and there is no other machine than this one: its threads do the work. Start Ray on the others "
+    "(`ray start --head` here, `ray start --address=…` there), and set ray_address = 'auto'."
+)
+
 
 @dataclass
 class Workspace:
@@ -54,11 +60,10 @@ class Workspace:
     scratch: Scratch = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.scratch = Scratch(
-            self.engine.share,
-            self.cache.folder or self.folder,
-            is_shared=not isinstance(self.engine.workers, int),
-        )
+        is_shared = not isinstance(self.engine.workers, int)
+        self.scratch = Scratch(self.engine.share, self.cache.folder or self.folder, is_shared=is_shared)
+        if self.engine.engine == "ray" and not is_shared:
+            warnings.warn(_ALONE, stacklevel=3)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
