@@ -68,11 +68,11 @@ def group_batches(
         above: only pairs with a greater probability join components, but pairs inside them stay; None = all pairs join.
         engine: workers and memory.
         scratch: where pairs lie while they are handed out.
-        most_pairs: in a batch that has more than one component; by the memory budget unless given.
+        most_pairs: in a batch that has more than one component; fewer where the memory budget says so.
     """
     engine, scratch = engine or Engine(), scratch or Scratch()
-    if most_pairs is None:
-        most_pairs = max(_FEWEST_PAIRS, engine.share // BYTES_PER_PAIR)
+    fitting = max(_FEWEST_PAIRS, engine.share // BYTES_PER_PAIR)
+    most_pairs = fitting if most_pairs is None else min(most_pairs, fitting)
     if above is None and len(graph) <= most_pairs:
         yield None, function(settings, Batch(None, graph))
         return
@@ -83,11 +83,14 @@ def group_batches(
         yield None, function(settings, Batch(None, ConsensusGraph(ids, doubt, graph.n_images)))
         return
     ends = np.cumsum(sizes)
-    pieces = (
-        (ids[stop - size : stop], doubt[stop - size : stop]) for size, stop in zip(sizes, ends, strict=True)
-    )
-    workers = engine.workers_for(BYTES_PER_PAIR * int(sizes.max()))
-    yield from map_shared(_group_batch, (function, settings), pieces, workers)
+    # Components that are larger than a batch by themselves: of these, fewer are under way.
+    is_large = sizes > most_pairs
+    for some in (np.flatnonzero(~is_large), np.flatnonzero(is_large)):
+        if len(some):
+            cut = [slice(ends[number] - sizes[number], ends[number]) for number in some]
+            workers = engine.workers_for(BYTES_PER_PAIR * int(sizes[some].max()))
+            pieces = ((ids[where], doubt[where]) for where in cut)
+            yield from map_shared(_group_batch, (function, settings), pieces, workers)
 
 
 def _group_batch(
