@@ -11,6 +11,7 @@ import pytest
 import torch
 from scipy import sparse
 
+from cdp import devices
 from cdp.errors import InputError
 from cdp.nets import extract, loop, processes
 from cdp.nets.extract import extract_views
@@ -180,3 +181,10 @@ def test_each_of_several_processes_has_a_device_of_its_own(monkeypatch, name, n_
     with joined_world(name) as world:
         assert (world.rank, world.n_processes, str(world.device)) == (1, 2, expected)
     assert opened == ["nccl" if "cuda" in expected else "gloo"]
+
+
+def test_gpus_are_counted_only_where_torch_may_have_some(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    for may_have, expected in ((False, 0), (True, 3)):
+        monkeypatch.setattr(devices, "_may_have_gpu", lambda there=may_have: there)
+        assert devices.count_gpus() == expected
