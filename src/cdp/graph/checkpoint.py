@@ -12,8 +12,10 @@ from cdp.types.graphs import UnfinishedLists
 
 Noun = TypeVar("Noun")
 
-# Between two times that something is kept: writing and hashing lists takes about a second per million images.
+# Between two times that something is kept: a minute, or so much longer that keeping takes a tenth of the time at most. To write and hash
+# lists takes about a second per million images.
 _SECONDS = 60.0
+_LONGEST_SHARE = 0.1
 
 
 @dataclass
@@ -27,13 +29,15 @@ class Checkpoint(Generic[Noun]):
 
     load: Callable[[], Noun | None] = lambda: None
     save: Callable[[Noun], None] | None = None
-    _kept: float = field(default_factory=time.monotonic)
+    _next: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
 
     def keep(self, make: Callable[[], Noun]) -> None:
         """Keep what is made, if it is time to."""
-        if self.save is not None and time.monotonic() - self._kept >= _SECONDS:
+        begun = time.monotonic()
+        if self.save is not None and begun >= self._next:
             self.save(make())
-            self._kept = time.monotonic()
+            ended = time.monotonic()
+            self._next = ended + max(_SECONDS, (ended - begun) / _LONGEST_SHARE)
 
 
 @dataclass

@@ -1,5 +1,7 @@
 """A search that was stopped goes on where it was, and ends with the same bytes."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,7 @@ def small(monkeypatch):
 @pytest.mark.parametrize("method", ["exact", "approximate"])
 def test_what_was_kept_is_not_searched_again(monkeypatch, small, method):
     monkeypatch.setattr(checkpoint, "_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "_LONGEST_SHARE", np.inf)
     kept = []
 
     def keep(lists):
@@ -70,3 +73,19 @@ def test_nothing_is_kept_before_it_is_time(small):
     kept = []
     _search("exact", ListCheckpoint(save=kept.append))
     assert kept == []
+
+
+def test_to_keep_takes_a_tenth_of_the_time_at_most(monkeypatch):
+    now, kept = [0.0], []
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
+
+    def save(noun):
+        kept.append(now[0])
+        now[0] += 30
+
+    keeping = checkpoint.Checkpoint(save=save)
+    while now[0] < 1000:
+        keeping.keep(dict)
+        now[0] += 10
+    assert kept[0] == 60
+    assert all(300 <= later - earlier - 30 <= 310 for earlier, later in pairwise(kept))

@@ -194,6 +194,7 @@ def test_a_step_that_was_stopped_goes_on_where_it_was(split, tmp_path, stopped, 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "_SECONDS", 0.0)
+        patch.setattr(checkpoint, "_LONGEST_SHARE", np.inf)
         patch.setattr(exact, "BLOCK_ROWS", 300)
         patch.setattr(evidence, "_MOST_ROWS", 100)
         patch.setattr(trees, "_PAIRS_PER_BLOCK", 1000)
