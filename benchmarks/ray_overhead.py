@@ -4,9 +4,9 @@ The mark is at most a tenth more CPU time at 200,000 images. CPU time is that of
 workers takes, the same for any number of images, is given apart: all that comes before the images, a hundred people's labeled first
 so that libraries and loops are loaded wherever blocks run. Wall-clock time means something only where nothing else runs.
 
-On one machine the approximate search stays in the process that was started; so Ray is also measured as a cluster of two nodes of one core
-each, which are processes of this machine: there its blocks are sent as well. What the process that was started does itself, step by step, is
-`cpu_here`: however many machines there are, that part does not get faster than its own cores.
+On one machine threads do the work, whatever the engine; so Ray is also measured as a cluster of two nodes of one core each, which are processes
+of this machine: there every block is sent. What the process that was started does itself, step by step, is `cpu_here`: however many machines
+there are, that part does not get faster than its own cores.
 
 `python -m benchmarks.ray_overhead 200000 32 1` measures so many images in so few dimensions by a base and so many members.
 """
