@@ -144,6 +144,23 @@ def _place_of_lock(context: Any, build: Any, signature: Any, given: Any) -> Any:
     return build.gep(locks.data, [given[1]])
 
 
+@machine_code
+def as_float(_: Any, entry: Any) -> Any:
+    """An entry of embeddings as a float of 32 bits: it is one, or it is the bits of a finite float of 16, which loops do not know."""
+
+    def write_code(_: Any, build: Any, signature: Any, given: Any) -> Any:
+        if signature.args[0] == types.float32:
+            return given[0]
+        bits = build.zext(given[0], INT)
+        size = build.shl(build.and_(bits, ir.Constant(INT, 0x7FFF)), ir.Constant(INT, 13))
+        sign = build.shl(build.and_(bits, ir.Constant(INT, 0x8000)), ir.Constant(INT, 16))
+        # Exponents are counted from another number.
+        scaled = build.fmul(build.bitcast(size, ir.FloatType()), ir.Constant(ir.FloatType(), 2.0**112))
+        return build.bitcast(build.or_(build.bitcast(scaled, INT), sign), ir.FloatType())
+
+    return types.float32(entry), write_code
+
+
 def load_lanes(build: Any, array: Any, offset: Any, count: int) -> Any:
     """So many numbers of an array, as one vector."""
     place = build.gep(array, [offset])

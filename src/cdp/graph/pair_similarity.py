@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from cdp.graph.machine_code import prefetch
+from cdp.graph.machine_code import as_float, prefetch
 from cdp.graph.neighbor_lists import sort_rows
 from cdp.kernels import kernel, sum_kernel
 from cdp.parallel import Workers, map_shared, spans
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
-# Embeddings that are not float32 are converted for so many pairs at a time.
+# Embeddings of 64 bits are converted for so many pairs at a time.
 _CONVERTED_ENTRIES = 2**21
 _FEWEST_PAIRS = 256
 # Rows are read in order but for 2^5 of them that lie together.
@@ -30,8 +30,9 @@ def similarities(embeddings: Embeddings, ends: AnyArray) -> FloatArray:
     """
     similarity = np.empty(len(ends), np.float32)
     source = embeddings.source
-    if source.dtype == np.float32 and source.flags.c_contiguous and _is_tame(embeddings):
-        _cosines(source, embeddings.scale, ends, similarity)
+    if source.dtype != np.float64 and source.flags.c_contiguous and _is_tame(embeddings):
+        numbers = source.view(np.uint16) if source.dtype == np.float16 else source
+        _cosines(numbers, embeddings.scale, ends, similarity)
         return similarity
     for start, stop in spans(len(ends), max(_FEWEST_PAIRS, _CONVERTED_ENTRIES // embeddings.dimensions)):
         rows, position = np.unique(ends[start:stop], return_inverse=True)
@@ -68,7 +69,7 @@ def _is_tame(embeddings: Embeddings) -> bool:
 
 
 @sum_kernel
-def _cosines(source: FloatArray, scale: AnyArray, ends: AnyArray, similarity: FloatArray) -> None:
+def _cosines(source: AnyArray, scale: AnyArray, ends: AnyArray, similarity: FloatArray) -> None:
     dimensions = source.shape[1]
     for row in range(len(ends)):
         if row + _ASKED_BEFORE < len(ends):
@@ -79,7 +80,7 @@ def _cosines(source: FloatArray, scale: AnyArray, ends: AnyArray, similarity: Fl
         second = max(ends[row, 0], ends[row, 1])
         total = np.float32(0)
         for column in range(dimensions):
-            total += source[first, column] * source[second, column]
+            total += as_float(source[first, column]) * as_float(source[second, column])
         similarity[row] = min(1.0, max(-1.0, total * scale[first] * scale[second]))
 
 

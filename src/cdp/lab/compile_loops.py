@@ -10,6 +10,7 @@ import numpy as np
 from cdp.consensus.settings import ConsensusSettings
 from cdp.data.views import read_views
 from cdp.graph.neighbor_passes import improve
+from cdp.graph.pair_similarity import similarities
 from cdp.graph.projection import Projected
 from cdp.graph.search import knn_graph
 from cdp.lab.synthetic import synthetic_views
@@ -52,6 +53,8 @@ def compile_loops(progress: Progress = no_progress) -> None:
             np.save(file, _along(directions))
             graph = knn_graph(Embeddings(np.load(file, mmap_mode="r")), 20, "approximate", recall=0.97)
         _pass_once(graph)
+        np.save(file, np.ones((2, _DIMENSIONS), np.float16))
+        similarities(Embeddings(np.load(file, mmap_mode="r")), np.array([[0, 1]], np.int32))
         progress("searches", len(_DIRECTIONS), len(_DIRECTIONS))
 
 

@@ -194,7 +194,7 @@ def graph_keys(
             about = search_inputs(settings, model.n_images, seed)
             if has_goal and "approximate" in about:
                 about.append(cache.hash(known))
-            keys[name] = step_key("graph", 3, None, [cache.hash(model.source), about])
+            keys[name] = step_key("graph", 4, None, [cache.hash(model.source), about])
     return keys
 
 

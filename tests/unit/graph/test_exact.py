@@ -5,8 +5,10 @@ import reference
 from cdp.errors import InputError
 from cdp.graph import exact
 from cdp.graph.exact import exact_graph, graph_from_neighbors, pairs_of_blocks, search_rows
+from cdp.graph.machine_code import as_float
 from cdp.graph.neighbor_lists import insert_rows_and_columns
 from cdp.graph.pair_similarity import in_reading_order, similarities
+from cdp.kernels import kernel
 from cdp.types import Embeddings
 
 
@@ -153,6 +155,23 @@ def test_similarities_are_cosines_within_their_range(dtype):
     np.testing.assert_allclose(measured, reference.cosines(vectors)[tuple(ends.T)], atol=1e-6)
     assert measured.min() >= -1
     assert measured.max() <= 1
+
+
+@kernel
+def _convert(entries, converted):
+    for row in range(len(entries)):
+        converted[row] = as_float(entries[row])
+
+
+def test_every_float_of_16_bits_is_the_same_with_32():
+    bits = np.arange(2**16, dtype=np.uint16)
+    bits = bits[np.isfinite(bits.view(np.float16))]
+    converted = np.empty(len(bits), np.float32)
+    _convert(bits, converted)
+    assert converted.tobytes() == bits.view(np.float16).astype(np.float32).tobytes()
+    again = np.empty_like(converted)
+    _convert(converted, again)
+    assert again.tobytes() == converted.tobytes()
 
 
 @pytest.mark.parametrize("size", [1e-25, 1e25])
