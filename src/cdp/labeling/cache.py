@@ -26,6 +26,10 @@ class Cache:
 
     folder: Path | None = None
 
+    def absolute(self) -> Cache:
+        """The same for a process that works in another folder."""
+        return Cache(self.folder and self.folder.absolute())
+
     def get(self, name: str, key: str, kind: type[Noun]) -> Noun | None:
         """The artifact of a key, or None if it has not been made."""
         return load(self.find(name, key), kind) if self.has(name, key) else None

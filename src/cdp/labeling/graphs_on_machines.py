@@ -31,7 +31,7 @@ class GraphTask:
         step: what it is called where it is warned of.
         embeddings: of the model.
         key: of the graph in the cache.
-        path: where the graph is kept, on storage that all machines see.
+        path: where the graph is kept, on storage that all machines see; absolute, as each works in a folder of its own.
     """
 
     step: str
@@ -50,8 +50,8 @@ class GraphOptions:
         seed: of samples and clusters.
         cores: of a machine.
         room: what arrays may hold in its memory.
-        folder: of temporary files.
-        cache: where unfinished lists are kept.
+        folder: of temporary files, absolute.
+        cache: where unfinished lists are kept, absolute.
     """
 
     settings: SearchSettings
@@ -85,17 +85,17 @@ def search_on_machines(
     """
     step = "k-NN graphs"
     progress(step, 0, len(tasks))
-    for task, number in zip(tasks, pool.map(_search, options, list(enumerate(tasks))), strict=True):
-        progress(step, number + 1, len(tasks))
+    for number, (task, _) in enumerate(zip(tasks, pool.map(_search, options, tasks), strict=True), 1):
+        progress(step, number, len(tasks))
         graph = load(task.path, KnnGraph)
         if options.identities is None and graph.recall is not None:
             warn_of_recall(task.step, graph.recall, options.settings.recall)
         yield graph
 
 
-def _search(options: GraphOptions, numbered: tuple[int, GraphTask]) -> int:
+def _search(options: GraphOptions, task: GraphTask) -> None:
     """Search one graph and keep it in a file: all of them might not fit into what may be under way."""
-    (number, task), settings = numbered, options.settings
+    settings = options.settings
     (graph,) = each_knn_graph(
         [task.embeddings],
         settings.k,
@@ -109,4 +109,3 @@ def _search(options: GraphOptions, numbered: tuple[int, GraphTask]) -> int:
         checkpoints=[ListCheckpoint(*options.cache.keeping("lists", task.key, UnfinishedLists))],
     )
     save(graph, task.path, force=True)
-    return number

@@ -148,9 +148,10 @@ def _search(
     n_approximate = sum(choose_method(settings.method, one.n_images) == "approximate" for one in models)
     machines = find_machines(workers, n_approximate)
     if machines is not None:
-        about = (machines.cores, work.engine.share, work.scratch.folder, work.cache)
+        cache, folder = work.cache.absolute(), work.scratch.folder
+        about = (machines.cores, work.engine.share, folder and folder.absolute(), cache)
         paths = [
-            work.cache.find("graph", keys[name]) if name in keys else work.scratch.new_path()
+            cache.find("graph", keys[name]) if name in keys else work.scratch.new_path().absolute()
             for name in names
         ]
         kept = [keys.get(name, "") for name in names]
