@@ -6,6 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 # The tests of a file in one process: what they share is made once. Whole commands, which take longest, come first.
 # A process that dies ends the run with its name: handing its tests to another one can wait forever.
+# The processes share the cores, so each computes on one thread unless a test says otherwise.
 SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: install demo test check bench docs docs-pictures clean
@@ -23,13 +24,13 @@ demo: install
 	$(BIN)/cdp demo --out demo
 
 test: install
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
 bench: install
 	$(BIN)/python -m benchmarks

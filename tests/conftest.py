@@ -1,11 +1,13 @@
 """Fixtures for all suites: a small set of views, and the real data where it is at hand."""
 
 import fcntl
+import functools
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 from cdp.consensus import boosted_trees
@@ -16,6 +18,9 @@ from cdp.types.run_record import RunRecord
 # How long an example takes says something about the machine, which may be busy, and nothing about the code.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
+
+# Else every command that is called builds all commands anew, which takes longer than most of the tests.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 
 @pytest.hookimpl(tryfirst=True)
