@@ -9,6 +9,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
+from cdp.kernels import kernel
 from cdp.report.artifacts import Artifacts
 from cdp.report.markup import Html, element
 from cdp.report.survey import Survey
@@ -258,22 +259,46 @@ def _springs(n_nodes: int, edges: LongArray, rounds: int, generator: np.random.G
     if n_nodes == 1:
         return np.zeros((1, 2))
     positions = generator.normal(size=(n_nodes, 2)) * np.sqrt(n_nodes) / 2
-    for step in np.linspace(0.1 * np.sqrt(n_nodes) + 0.1, 0.005, rounds):
-        between = positions[:, None] - positions[None]
-        length = np.maximum(np.sqrt((between**2).sum(axis=2)), 0.01)
-        near = np.where(length < _REACH, 1 / length**2, 0)
-        force = (between * near[..., None]).sum(axis=1)
-        along = positions[edges[:, 0]] - positions[edges[:, 1]]
-        pull = along * np.sqrt((along**2).sum(axis=1, keepdims=True))
-        np.subtract.at(force, edges[:, 0], pull)
-        np.add.at(force, edges[:, 1], pull)
-        strength = np.maximum(np.sqrt((force**2).sum(axis=1, keepdims=True)), 1e-9)
-        positions += force / strength * np.minimum(strength, step)
+    _relax(positions, edges, np.linspace(0.1 * np.sqrt(n_nodes) + 0.1, 0.005, rounds))
     positions -= positions.mean(axis=0)
     # Every component gets the area it needs for its number of nodes, however tight its springs are.
     nearest = np.sqrt(((positions[:, None] - positions[None]) ** 2).sum(axis=2)) + 9 * np.eye(n_nodes)
     scaled: DoubleArray = positions * (0.62 / max(float(np.median(nearest.min(axis=1))), 1e-6))
     return scaled
+
+
+@kernel
+def _relax(positions: DoubleArray, edges: LongArray, steps: DoubleArray) -> None:
+    """Move all nodes at once as they are pushed and pulled, again and again, each time at most so far."""
+    n_nodes = len(positions)
+    force = np.empty((n_nodes, 2))
+    for step in steps:
+        force[:] = 0.0
+        for one in range(n_nodes):
+            for other in range(one):
+                x = positions[one, 0] - positions[other, 0]
+                y = positions[one, 1] - positions[other, 1]
+                length = max(np.sqrt(x * x + y * y), 0.01)
+                if length < _REACH:
+                    push = 1 / (length * length)
+                    force[one, 0] += x * push
+                    force[one, 1] += y * push
+                    force[other, 0] -= x * push
+                    force[other, 1] -= y * push
+        for edge in range(len(edges)):
+            one, other = edges[edge]
+            x = positions[one, 0] - positions[other, 0]
+            y = positions[one, 1] - positions[other, 1]
+            pull = np.sqrt(x * x + y * y)
+            force[one, 0] -= x * pull
+            force[one, 1] -= y * pull
+            force[other, 0] += x * pull
+            force[other, 1] += y * pull
+        for node in range(n_nodes):
+            strength = max(np.sqrt(force[node, 0] ** 2 + force[node, 1] ** 2), 1e-9)
+            share = min(strength, step) / strength
+            positions[node, 0] += force[node, 0] * share
+            positions[node, 1] += force[node, 1] * share
 
 
 def _free_shift(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
