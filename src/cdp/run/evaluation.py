@@ -246,7 +246,9 @@ def _pairs(probes: Embeddings, identities: LongArray, most: int, seed: int) -> S
     if len(same) > most // 2:
         same = same[np.sort(generator.choice(len(same), most // 2, replace=False))]
     drawn = generator.integers(0, len(identities), (2 * (most - len(same)), 2))
-    drawn = np.unique(np.sort(drawn, axis=1), axis=0)
+    # As one number each, they are sorted in a tenth of the time that rows take.
+    drawn = np.unique(drawn.min(axis=1) * len(identities) + drawn.max(axis=1))
+    drawn = np.stack(np.divmod(drawn, len(identities)), axis=1)
     different = drawn[identities[drawn[:, 0]] != identities[drawn[:, 1]]]
     different = generator.permutation(different)[: most - len(same)]
     ends = np.concatenate([same, different])
