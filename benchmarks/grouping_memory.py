@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cdp.consensus.sharded_components import Batch
+    from cdp.scratch import Scratch
 
 
 def measure(*, quick: bool = False) -> dict[str, object]:
@@ -37,7 +38,7 @@ def _group(way: str, n_images: int) -> dict[str, float]:
 
     from cdp.consensus.agglomeration import agglomerate
     from cdp.consensus.propagation import propagate
-    from cdp.consensus.sharded_components import _reduce_shard, group_batches
+    from cdp.consensus.sharded_components import Batch, _reduce_shard, group_batches
     from cdp.types import ConsensusGraph
 
     def make(size: int) -> ConsensusGraph:
@@ -61,8 +62,11 @@ def _group(way: str, n_images: int) -> dict[str, float]:
         if way == "average":
             return agglomerate(graph, 20)
         if way == "reducing":
-            return _reduce_shard(0.3, (graph.ids, graph.doubt))
-        batches = group_batches(_look_at, None, graph, 0.3, most_pairs=max(1000, len(graph) // 8))
+            return _reduce_shard(None, (graph.ids, graph.doubt < 0.7))
+        pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)
+        batches = group_batches(
+            _look_at, None, pairs, graph.doubt < 0.7, most_pairs=max(1000, len(graph) // 8)
+        )
         return sum(n_pairs for _, n_pairs in batches)
 
     run(make(2_000))
@@ -83,8 +87,8 @@ def _group(way: str, n_images: int) -> dict[str, float]:
     }
 
 
-def _look_at(_: None, batch: Batch) -> int:
-    return len(batch.graph)
+def _look_at(_: None, batch: Batch, scratch: Scratch) -> int:  # noqa: ARG001
+    return len(batch.ids)
 
 
 def _forget_peak() -> None:

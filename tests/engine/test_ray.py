@@ -181,9 +181,9 @@ def test_components_are_grouped_on_the_nodes_with_the_same_bytes(cluster, tmp_pa
     graph = ConsensusGraph(*lists, 4000)
     tight = Engine(engine="ray", memory_budget="1MB")
     assert len(graph) > 2 * 4096, "more than one batch"
-    for above in (None, 0.9):
-        found = find_components(graph, above, engine=tight, pairs_per_shard=2000)
-        np.testing.assert_array_equal(found, find_components(graph, above))
+    for joins in (None, graph.doubt < 0.1):
+        found = find_components(graph.ids, 4000, joins, engine=tight, pairs_per_shard=2000)
+        np.testing.assert_array_equal(found, find_components(graph.ids, 4000, joins))
     bars = [0.9, 0.95]
     here = [propagate(graph, 300), *agglomerate_at(graph, 20, bars, 300)]
     there = [

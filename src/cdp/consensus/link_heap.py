@@ -25,10 +25,18 @@ class LinkHeap(NamedTuple):
 
 
 @kernel
-def heap_of(mean: DoubleArray, total: DoubleArray, above: float) -> LinkHeap:
-    """The links with a mean above a bar."""
-    order = np.empty(len(mean), np.int32)
-    place = np.full(len(mean), -1, np.int32)
+def heap_of(
+    mean: DoubleArray, total: DoubleArray, above: float, order: IntArray, place: IntArray
+) -> LinkHeap:
+    """The links with a mean above a bar.
+
+    Args:
+        mean: of every link.
+        total: of every link.
+        above: the bar.
+        order: int32, as many as links; to be filled.
+        place: the same, all -1.
+    """
     count = 0
     for link in range(len(mean)):
         if mean[link] > above:

@@ -71,7 +71,8 @@ def propagate(
         group = np.arange(graph.n_images, dtype=np.int32)
         fate = np.full(graph.n_images, Fate.NO_ACCEPTED_PAIR, np.uint8)
         keep_below = np.full(graph.n_images, np.inf)
-        found = group_batches(_split_batch, (max_size, step), graph, engine=engine, scratch=scratch)
+        pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)
+        found = group_batches(_split_batch, (max_size, step), pairs, engine=engine, scratch=scratch)
         for images, (groups, fates, bounds) in found:
             rows = slice(None) if images is None else images
             group[rows], fate[rows], keep_below[rows] = groups, fates, bounds
@@ -80,9 +81,12 @@ def propagate(
     return Labels(labels, fate, confidence)
 
 
-def _split_batch(settings: tuple[int, float], batch: Batch) -> tuple[IntArray, ByteArray, DoubleArray]:
+def _split_batch(
+    settings: tuple[int, float], batch: Batch, _: Scratch
+) -> tuple[IntArray, ByteArray, DoubleArray]:
     """Groups of some components, each called after an image, fates, and the doubt that pairs of an image's group lie below."""
-    group, fate, keep_below = _split_components(batch.graph, batch.graph.doubt, *settings)
+    graph = ConsensusGraph(batch.ids, batch.columns[0], batch.n_images)
+    group, fate, keep_below = _split_components(graph, graph.doubt, *settings)
     return group if batch.images is None else batch.images[group], fate, keep_below
 
 

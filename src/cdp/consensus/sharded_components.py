@@ -8,6 +8,7 @@ threads of this process, or on Ray. Pairs lie in a file that all workers map; a 
 - A component is named after its smallest image, so the order of shards and batches does not matter.
 - Pairs are laid out batch by batch, those of a component in the order that they came in; so a batch gives, bit for bit, what all
   pairs at once would give.
+- A component that does not fit into memory is grouped by the process that was started, in temporary files.
 """
 
 from __future__ import annotations
@@ -22,50 +23,54 @@ from cdp.engine import Engine
 from cdp.kernels import kernel
 from cdp.parallel import map_shared, spans
 from cdp.scratch import Scratch
-from cdp.types import ConsensusGraph
-from cdp.types.arrays import AnyArray, IntArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 
 Settings = TypeVar("Settings")
 Answer = TypeVar("Answer")
 
 BYTES_PER_PAIR = 96
-"""What grouping takes per pair at most, the pair and its doubt included (`python -m benchmarks grouping_memory`)."""
+"""What grouping takes per pair at most, the pair and what is known of it included (`python -m benchmarks grouping_memory`)."""
 _FEWEST_PAIRS = 4096
 _PAIRS_PER_SHARD = 2**20
+_ALL: BoolArray = np.empty(0, np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some components.
+    """Pairs of some images.
 
     Attributes:
         images: int32, the images in them, ascending; None = all images.
-        graph: their pairs, in numbers that count those images only.
+        ids: int32 (m, 2), the pairs, in numbers that count those images only.
+        columns: what is known of every pair, (m,) each.
+        n_images: how many images there are.
     """
 
     images: IntArray | None
-    graph: ConsensusGraph
+    ids: IntArray
+    columns: tuple[AnyArray, ...]
+    n_images: int
 
 
 def group_batches(
-    function: Callable[[Settings, Batch], Answer],
+    function: Callable[[Settings, Batch, Scratch], Answer],
     settings: Settings,
-    graph: ConsensusGraph,
-    above: float | None = None,
+    pairs: Batch,
+    joins: BoolArray | None = None,
     *,
     engine: Engine | None = None,
     scratch: Scratch | None = None,
     most_pairs: int | None = None,
 ) -> Iterator[tuple[IntArray | None, Answer]]:
-    """Batches of components and function(settings, batch) for each of them.
+    """Batches of components and function(settings, batch, scratch) for each of them.
 
     Images without a pair are in none. All pairs are one batch where they fit into a share of the memory budget.
 
     Args:
         function: groups one batch.
         settings: what all batches need.
-        graph: pairs and their doubts.
-        above: only pairs with a greater probability join components, but pairs inside them stay; None = all pairs join.
+        pairs: of all images.
+        joins: bool (m,), the pairs that join components; others inside them stay. None = all pairs join.
         engine: workers and memory.
         scratch: where pairs lie while they are handed out.
         most_pairs: in a batch that has more than one component; fewer where the memory budget says so.
@@ -73,39 +78,58 @@ def group_batches(
     engine, scratch = engine or Engine(), scratch or Scratch()
     fitting = max(_FEWEST_PAIRS, engine.share // BYTES_PER_PAIR)
     most_pairs = fitting if most_pairs is None else min(most_pairs, fitting)
-    if above is None and len(graph) <= most_pairs:
-        yield None, function(settings, Batch(None, graph))
+    if joins is None and len(pairs.ids) <= most_pairs:
+        yield None, function(settings, pairs, scratch)
         return
-    component = find_components(graph, above, engine=engine)
-    batch_of, sizes = _fill_batches(graph, component, most_pairs)
-    ids, doubt = _lay_out(graph, component, batch_of, sizes, scratch)
-    if len(sizes) <= 1:
-        yield None, function(settings, Batch(None, ConsensusGraph(ids, doubt, graph.n_images)))
-        return
+    component = find_components(pairs.ids, pairs.n_images, joins, engine=engine)
+    batch_of, sizes = _fill_batches(pairs, component, most_pairs)
+    ids, *columns = _lay_out(pairs, component, batch_of, sizes, scratch)
     ends = np.cumsum(sizes)
-    # Components that are larger than a batch by themselves: of these, fewer are under way.
-    is_large = sizes > most_pairs
-    for some in (np.flatnonzero(~is_large), np.flatnonzero(is_large)):
-        if len(some):
-            cut = [slice(ends[number] - sizes[number], ends[number]) for number in some]
+    cut = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    # Of components that are larger than a batch by themselves, fewer are under way.
+    for some in (sizes <= most_pairs, (sizes > most_pairs) & (sizes <= fitting)):
+        if some.any():
             workers = engine.workers_for(BYTES_PER_PAIR * int(sizes[some].max()))
-            pieces = ((ids[where], doubt[where]) for where in cut)
+            pieces = (
+                (ids[cut[number]], *(column[cut[number]] for column in columns))
+                for number in np.flatnonzero(some)
+            )
             yield from map_shared(_group_batch, (function, settings), pieces, workers)
+    for number in np.flatnonzero(sizes > fitting):
+        large = Batch(
+            None, ids[cut[number]], tuple(column[cut[number]] for column in columns), pairs.n_images
+        )
+        batch = _count_own_images(large, scratch)
+        yield batch.images, function(settings, batch, scratch)
 
 
 def _group_batch(
-    shared: tuple[Callable[[Settings, Batch], Answer], Settings], piece: tuple[IntArray, AnyArray]
+    shared: tuple[Callable[[Settings, Batch, Scratch], Answer], Settings], piece: tuple[AnyArray, ...]
 ) -> tuple[IntArray | None, Answer]:
     function, settings = shared
-    ids, doubt = piece
+    ids, *columns = piece
     images, local = np.unique(ids, return_inverse=True)
-    graph = ConsensusGraph(local.reshape(ids.shape).astype(np.int32), doubt, len(images))
-    return images, function(settings, Batch(images, graph))
+    batch = Batch(images, local.reshape(ids.shape).astype(np.int32), tuple(columns), len(images))
+    return images, function(settings, batch, Scratch())
+
+
+def _count_own_images(batch: Batch, scratch: Scratch) -> Batch:
+    """The same pairs in numbers that count their images only; where there are many, this takes less memory than sorting."""
+    number = np.zeros(batch.n_images, np.int32)
+    for start, stop in spans(len(batch.ids), _PAIRS_PER_SHARD):
+        number[batch.ids[start:stop]] = 1
+    images = np.flatnonzero(number).astype(np.int32)
+    number[images] = np.arange(len(images), dtype=np.int32)
+    ids = scratch.empty(batch.ids.shape, np.int32)
+    for start, stop in spans(len(ids), _PAIRS_PER_SHARD):
+        ids[start:stop] = number[batch.ids[start:stop]]
+    return Batch(images, ids, batch.columns, len(images))
 
 
 def find_components(
-    graph: ConsensusGraph,
-    above: float | None = None,
+    ids: IntArray,
+    n_images: int,
+    joins: BoolArray | None = None,
     *,
     engine: Engine | None = None,
     pairs_per_shard: int = _PAIRS_PER_SHARD,
@@ -113,47 +137,46 @@ def find_components(
     """The smallest image of every image's component, int32 (n,).
 
     Args:
-        graph: pairs and their doubts.
-        above: only pairs with a greater probability join; None = all.
+        ids: int32 (m, 2), the pairs.
+        n_images: how many images there are.
+        joins: bool (m,), the pairs that join; None = all.
         engine: shards are reduced on its workers, if they are a pool; on threads one pass over the pairs is faster.
         pairs_per_shard: how many pairs a task takes.
     """
-    least = -1.0 if above is None else above
-    parent = np.arange(graph.n_images, dtype=np.int32)
+    parent = np.arange(n_images, dtype=np.int32)
     workers = (engine or Engine()).workers
     shards = (
-        (graph.ids[start:stop], graph.doubt[start:stop]) for start, stop in spans(len(graph), pairs_per_shard)
+        (ids[start:stop], _ALL if joins is None else joins[start:stop])
+        for start, stop in spans(len(ids), pairs_per_shard)
     )
     if isinstance(workers, int):
-        for ids, doubt in shards:
-            _join(ids, doubt, least, parent)
+        for shard in shards:
+            _join(*shard, parent)
     else:
-        for forest in map_shared(_reduce_shard, least, shards, workers):
-            _join(forest, np.zeros(len(forest), np.float32), -1.0, parent)
+        for forest in map_shared(_reduce_shard, None, shards, workers):
+            _join(forest, _ALL, parent)
     _point_to_smallest(parent)
     return parent
 
 
-def _reduce_shard(least: float, shard: tuple[IntArray, AnyArray]) -> IntArray:
+def _reduce_shard(_: None, shard: tuple[IntArray, BoolArray]) -> IntArray:
     """A spanning forest of the shard's pairs that join."""
-    ids, doubt = shard
+    ids, joins = shard
     images, local = np.unique(ids, return_inverse=True)
-    is_used = _join(
-        local.reshape(ids.shape).astype(np.int32), doubt, least, np.arange(len(images), dtype=np.int32)
-    )
+    is_used = _join(local.reshape(ids.shape).astype(np.int32), joins, np.arange(len(images), dtype=np.int32))
     forest: IntArray = ids[is_used]
     return forest
 
 
 @kernel
-def _join(ids: IntArray, doubt: AnyArray, least: float, parent: IntArray) -> AnyArray:
-    """Union-find (Rem's algorithm) with the pairs more probable than `least`: which of them joined two components.
+def _join(ids: IntArray, joins: BoolArray, parent: IntArray) -> BoolArray:
+    """Union-find (Rem's algorithm) with the pairs that join, all if none is marked: which of them joined two components.
 
     A parent is never larger than its child.
     """
     is_used = np.zeros(len(ids), np.bool_)
     for row in range(len(ids)):
-        if not max(1.0 - np.float64(doubt[row]), 0.0) > least:
+        if len(joins) > 0 and not joins[row]:
             continue
         one = ids[row, 0]
         other = ids[row, 1]
@@ -176,11 +199,11 @@ def _point_to_smallest(parent: IntArray) -> None:
         parent[node] = parent[parent[node]]
 
 
-def _fill_batches(graph: ConsensusGraph, component: IntArray, most_pairs: int) -> tuple[IntArray, LongArray]:
+def _fill_batches(pairs: Batch, component: IntArray, most_pairs: int) -> tuple[IntArray, LongArray]:
     """The batch of every component, by its smallest image, and how many pairs each batch has."""
-    counts = np.zeros(graph.n_images, np.int64)
-    _count_pairs(graph.ids, component, counts)
-    batch_of = np.full(graph.n_images, -1, np.int32)
+    counts = np.zeros(pairs.n_images, np.int64)
+    _count_pairs(pairs.ids, component, counts)
+    batch_of = np.full(pairs.n_images, -1, np.int32)
     n_batches = _fill(counts, most_pairs, batch_of)
     has_pairs = np.flatnonzero(counts)
     sizes = np.zeros(n_batches, np.int64)
@@ -211,30 +234,32 @@ def _fill(counts: LongArray, most: int, batch_of: IntArray) -> int:
 
 
 def _lay_out(
-    graph: ConsensusGraph, component: IntArray, batch_of: IntArray, sizes: LongArray, scratch: Scratch
-) -> tuple[IntArray, AnyArray]:
-    """The pairs inside components batch by batch, and their doubts."""
+    pairs: Batch, component: IntArray, batch_of: IntArray, sizes: LongArray, scratch: Scratch
+) -> list[AnyArray]:
+    """The pairs inside components batch by batch, and what is known of them."""
     n_pairs = int(sizes.sum())
-    ids, doubt = scratch.empty((n_pairs, 2), np.int32), scratch.empty(n_pairs, graph.doubt.dtype)
-    _place(graph.ids, graph.doubt, component, batch_of, np.cumsum(sizes) - sizes, ids, doubt)
-    return scratch.done(ids), scratch.done(doubt)
+    starts = np.cumsum(sizes) - sizes
+    laid_out = []
+    # Each pair is moved as one number.
+    for column in (np.ascontiguousarray(pairs.ids).view(np.int64).ravel(), *pairs.columns):
+        placed = scratch.empty(n_pairs, column.dtype)
+        _place(pairs.ids, component, batch_of, starts.copy(), column, placed)
+        laid_out.append(scratch.done(placed))
+    laid_out[0] = laid_out[0].view(np.int32).reshape(-1, 2)
+    return laid_out
 
 
 @kernel
 def _place(
     ids: IntArray,
-    doubt: AnyArray,
     component: IntArray,
     batch_of: IntArray,
     free: LongArray,
-    placed: IntArray,
-    placed_doubt: AnyArray,
+    column: AnyArray,
+    placed: AnyArray,
 ) -> None:
     for row in range(len(ids)):
         one = component[ids[row, 0]]
         if one == component[ids[row, 1]]:
-            place = free[batch_of[one]]
-            placed[place, 0] = ids[row, 0]
-            placed[place, 1] = ids[row, 1]
-            placed_doubt[place] = doubt[row]
+            placed[free[batch_of[one]]] = column[row]
             free[batch_of[one]] += 1

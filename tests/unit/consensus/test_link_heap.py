@@ -12,7 +12,8 @@ def test_links_come_out_in_the_order_of_a_sorted_list(seed):
     n_links = int(generator.integers(1, 60))
     mean = np.round(generator.random(n_links), 1)  # many alike: totals and numbers decide
     total = np.round(generator.random(n_links), 1)
-    heap = heap_of(mean, total, 0.3)
+    order, place = np.empty(n_links, np.int32), np.full(n_links, -1, np.int32)
+    heap = heap_of(mean, total, 0.3, order, place)
     there = set(np.flatnonzero(mean > 0.3).tolist())
     for _ in range(300):
         link = int(generator.integers(n_links))

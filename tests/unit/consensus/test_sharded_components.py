@@ -11,6 +11,7 @@ from cdp.consensus.agglomeration import agglomerate, agglomerate_at
 from cdp.consensus.propagation import propagate
 from cdp.consensus.sharded_components import Batch, find_components, group_batches
 from cdp.engine import Engine
+from cdp.scratch import Scratch
 from cdp.types import ConsensusGraph
 
 
@@ -40,29 +41,43 @@ def graphs(draw):
     return ConsensusGraph(ids, np.array(doubt, np.float32), n_images)
 
 
+def joining(graph, above):
+    return None if above is None else 1 - graph.doubt.astype(np.float64) > above
+
+
 @given(graphs(), st.sampled_from([None, 0.1, 0.5]), st.integers(1, 20))
 def test_components_do_not_depend_on_shards(graph, above, pairs_per_shard):
-    joins = graph.ids if above is None else graph.ids[1 - graph.doubt.astype(np.float64) > above]
-    expected = reference.components(joins, graph.n_images)
+    joins = joining(graph, above)
+    expected = reference.components(graph.ids if joins is None else graph.ids[joins], graph.n_images)
     for engine in (Engine(), Pooled()):
-        found = find_components(graph, above, engine=engine, pairs_per_shard=pairs_per_shard)
+        found = find_components(
+            graph.ids, graph.n_images, joins, engine=engine, pairs_per_shard=pairs_per_shard
+        )
         assert found.tolist() == expected
 
 
-def keep(_: None, batch: Batch) -> Batch:
+def keep(_: None, batch: Batch, scratch: Scratch) -> Batch:
     return batch
 
 
-@given(graphs(), st.sampled_from([None, 0.5]), st.integers(1, 30))
-def test_every_component_is_in_one_batch_with_all_its_pairs(graph, above, most_pairs):
-    component = find_components(graph, above)
+@given(graphs(), st.sampled_from([None, 0.5]), st.integers(1, 30), st.booleans())
+def test_every_component_is_in_one_batch_with_all_its_pairs(graph, above, most_pairs, fits):
+    joins = joining(graph, above)
+    component = find_components(graph.ids, graph.n_images, joins)
     inside = component[graph.ids[:, 0]] == component[graph.ids[:, 1]]
     seen = []
-    for images, batch in group_batches(keep, None, graph, above, most_pairs=most_pairs):
-        ids = batch.graph.ids if images is None else images[batch.graph.ids]
-        names = component[ids[:, 0]]
-        assert len(ids) <= most_pairs or images is None or len(set(names.tolist())) == 1
-        seen += zip(ids.tolist(), batch.graph.doubt.tolist(), strict=True)
+    pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)
+    with pytest.MonkeyPatch.context() as patch:
+        engine = Engine()
+        if not fits:
+            patch.setattr(sharded_components, "_FEWEST_PAIRS", most_pairs)
+            engine = Engine(memory_budget="1KB")
+        for images, batch in group_batches(keep, None, pairs, joins, engine=engine, most_pairs=most_pairs):
+            ids = batch.ids if images is None else images[batch.ids]
+            names = component[ids[:, 0]]
+            assert len(ids) <= most_pairs or len(set(names.tolist())) == 1
+            assert batch.n_images == (graph.n_images if images is None else len(np.unique(ids)))
+            seen += zip(ids.tolist(), batch.columns[0].tolist(), strict=True)
     expected = zip(graph.ids[inside].tolist(), graph.doubt[inside].tolist(), strict=True)
     assert sorted(seen) == sorted(expected)
 
@@ -88,7 +103,7 @@ def test_batches_give_the_same_groups_bit_for_bit(graph, max_size, most_pairs):
 @given(graphs(), st.sampled_from([0.1, 0.2, 0.45]))
 def test_average_linkage_joins_inside_components_only(graph, bar):
     labels = agglomerate(graph, 5, bar).labels
-    component = find_components(graph, bar)
+    component = find_components(graph.ids, graph.n_images, joining(graph, bar))
     for image, label in enumerate(labels.tolist()):
         if label >= 0:
             assert len(set(component[labels == label].tolist())) == 1, image
