@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from contextlib import AbstractContextManager
+from functools import lru_cache, partial
 from itertools import islice
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from cdp.errors import InputError
 
@@ -41,6 +43,18 @@ def count_threads(threads: Workers = 0) -> int:
     return threads
 
 
+def on_one_thread(kind: str) -> AbstractContextManager[Any]:
+    """While it lasts, libraries compute on one thread: those of matrix products (`blas`), or those that use `openmp`."""
+    limit = _find_libraries(len(sys.modules)).limit(limits=1, user_api=kind)
+    return cast(AbstractContextManager[Any], limit)
+
+
+@lru_cache(maxsize=1)
+def _find_libraries(n_modules: int) -> ThreadpoolController:  # noqa: ARG001
+    """The libraries of this process; looked for again, which takes milliseconds, after other modules were loaded."""
+    return ThreadpoolController()
+
+
 def map_shared(
     function: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item], workers: Workers
 ) -> Iterator[Result]:
@@ -65,7 +79,7 @@ def map_blocks(
     """
     n_threads = count_threads(threads)
     waiting = iter(items)
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+    with on_one_thread("blas"), ThreadPoolExecutor(n_threads) as pool:
         running: list[Future[Result]] = [
             pool.submit(function, item) for item in islice(waiting, 2 * n_threads)
         ]

@@ -10,17 +10,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
-
 from cdp.errors import CdpError, InputError, MissingExtraError, install_command
 from cdp.memory import parse_bytes
 from cdp.packing import Packed, pack, unpack
-from cdp.parallel import Item, Result, Shared, count_threads
+from cdp.parallel import Item, Result, Shared, count_threads, on_one_thread
 
 # What a task costs beside its blocks, some milliseconds, must not matter, and little be lost with a worker.
 _SECONDS_PER_TASK = 1.0
@@ -164,17 +162,11 @@ def run_blocks(
     start = time.perf_counter()
     try:
         common = unpack(shared)
-        with _find_blas(len(sys.modules)).limit(limits=1, user_api="blas"):
+        with on_one_thread("blas"):
             results = [function(common, item) for item in unpack(group)]
     except CdpError as error:  # Ray would print what is raised in blocks that nobody waits for any more
         return error
     return time.perf_counter() - start, pack(results)
-
-
-@lru_cache(maxsize=1)
-def _find_blas(n_modules: int) -> ThreadpoolController:  # noqa: ARG001
-    """The libraries of this process that compute products; looked for again, which takes milliseconds, after other modules were loaded."""
-    return ThreadpoolController()
 
 
 class _Load:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from cdp.errors import InputError
 from cdp.kernels import kernel
+from cdp.parallel import on_one_thread
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray
 
 # As good as 60 trees of 255 bins and a rate of 0.15, by the probabilities of pairs on LFW and made-up crowds, at half the time.
@@ -104,7 +104,7 @@ def grow_trees(
     _bin_one_at_a_time(model)
     # One thread: sums over pairs would else be rounded by the number of threads. OpenMP's limit is that of the calling thread
     # alone, so several trees may be grown at once.
-    with threadpool_limits(limits=1, user_api="openmp"):
+    with on_one_thread("openmp"):
         model.fit(matrix, same, sample_weight=weight)
     return _as_arrays(model)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
-from threadpoolctl import threadpool_limits
 
 from cdp.errors import NotFittedError
+from cdp.parallel import on_one_thread
 from cdp.progress import Progress, no_progress
 from cdp.types.arrays import AnyArray, DoubleArray, FloatArray
 
@@ -98,7 +98,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model, slow = learner(self.learning_rate), learner(self.learning_rate / 10)
         self.losses_: list[float] = []
         # One thread: the products are small, and their rounding must not depend on the number of cores.
-        with threadpool_limits(limits=1, user_api="blas"):
+        with on_one_thread("blas"):
             while not _converged(self.losses_, n_pairs):
                 train_epochs(model, _EPOCHS_PER_ROUND, total=0)
             _hand_over(model, slow, self._standardize(next(batches(generator))[0][:2]))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import islice, pairwise
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from cdp.graph.checkpoint import ListCheckpoint
 from cdp.graph.cluster_plan import Plan, choose_plan
@@ -17,7 +16,7 @@ from cdp.graph.neighbor_passes import cluster_order, improve
 from cdp.graph.pair_similarity import measure_block, rows_at_once
 from cdp.graph.projection import Vectors, project
 from cdp.graph.recall import TrueNeighbors, find_same_identity_neighbors, find_true_neighbors
-from cdp.parallel import Workers, map_shared, spans
+from cdp.parallel import Workers, map_shared, on_one_thread, spans
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Embeddings, KnnGraph
@@ -64,7 +63,7 @@ def approximate_graph(
     same = find_same_identity_neighbors(embeddings, k, identities, seed=seed, threads=threads, device=device)
     goal = same if same is not None and same.n_counted >= _FEWEST_COUNTED else truth
     # The rounding of a product depends on how many threads it has.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with on_one_thread("blas"):
         vectors = project(embeddings, k, truth.gaps, seed=seed, threads=threads, scratch=scratch)
         plan = choose_plan(embeddings, vectors, goal, recall, seed=seed, threads=threads, scratch=scratch)
     if plan is None:

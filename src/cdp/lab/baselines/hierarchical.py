@@ -8,12 +8,11 @@ from heapq import heappop, heappush
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from cdp.kernels import kernel
 from cdp.lab.baselines.baseline import Baseline, components, cosine_setting, labels_of, links_of
 from cdp.memory import parse_bytes
-from cdp.parallel import spans
+from cdp.parallel import on_one_thread, spans
 from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, IntArray
@@ -117,7 +116,7 @@ def _one_minus_cosines(vectors: FloatArray) -> DoubleArray:
     n_images = len(vectors)
     condensed = np.empty(n_images * (n_images - 1) // 2)
     filled = 0
-    with threadpool_limits(limits=1, user_api="blas"):
+    with on_one_thread("blas"):
         for start, stop in spans(n_images, _ROWS_PER_BLOCK):
             tile = vectors[start:stop] @ vectors[start:].T
             for row in range(stop - start):
