@@ -10,7 +10,7 @@ import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
 
-from cdp.consensus import boosted_trees
+from cdp.consensus import boosted_trees, mlp
 from cdp.store import read_run_record
 from cdp.types import Views
 from cdp.types.run_record import RunRecord
@@ -32,10 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def fewer_trees(request, monkeypatch):
-    """As many as tiny data needs; the quality of labels is measured with all of them."""
-    if "quality" not in request.path.parts and not request.node.get_closest_marker("all_trees"):
+def shorter_training(request, monkeypatch):
+    """As many trees and epochs as tiny data needs; the quality of labels is measured with all of them."""
+    if "quality" not in request.path.parts and not request.node.get_closest_marker("whole_training"):
         monkeypatch.setattr(boosted_trees, "N_TREES", 15)
+        monkeypatch.setattr(mlp, "_ENOUGH", 0.15)
 
 
 @pytest.fixture(scope="session")

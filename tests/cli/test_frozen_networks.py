@@ -62,6 +62,7 @@ def stages(home):
     return [one["name"] for one in json.loads((home / "run/run.json").read_text())["stages"]]
 
 
+@pytest.mark.whole_training
 def test_a_run_of_frozen_networks_trains_nothing_and_ends_with_the_report(home):
     result = run(home, "--quiet")
     assert result.exit_code == 0, result.output
@@ -121,6 +122,7 @@ def test_what_cannot_be_is_said_before_anything_runs(home, monkeypatch, words, s
     assert sentence in " ".join(result.stderr.split())
 
 
+@pytest.mark.whole_training
 @pytest.mark.slow
 def test_a_base_that_starts_from_given_weights_is_trained_on_in_both_stages(home):
     pytest.importorskip("torch", reason="trained networks need the extra nets")

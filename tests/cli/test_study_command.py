@@ -18,8 +18,8 @@ from cdp.store import read_json
 from cdp.types import Labels
 from cdp.types.run_record import Results
 
-pytestmark = pytest.mark.slow
-"""They train networks, though tiny ones."""
+pytestmark = [pytest.mark.slow, pytest.mark.whole_training]
+"""They train networks, though tiny ones; and what commands that are killed have made, other tests go on with."""
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,7 @@ def test_released_formats_still_open(folder):
     np.testing.assert_array_equal(propagate(consensus).labels, labels.labels)
 
 
+@pytest.mark.whole_training
 def test_a_tiny_run_keeps_its_figures():
     split = synthetic_views(150, 8, members=3, dimensions=32, seed=5)
     figures = measure_labels(

@@ -168,6 +168,7 @@ def open_at(collection):
 
 
 @pytest.mark.slow
+@pytest.mark.whole_training
 @pytest.mark.parametrize(
     "given", [{"preset": "paper", "threshold": 0.6}, {"mediator": "vote", "vote_threshold": 0.5}]
 )

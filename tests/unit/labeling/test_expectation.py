@@ -88,7 +88,7 @@ def test_ties_are_means_over_the_pairs_a_graph_can_hold(rows, k, seed):
         assert value == pytest.approx(sum(between) / max(possible, len(between)), abs=1e-6)
 
 
-@pytest.mark.all_trees
+@pytest.mark.whole_training
 def test_expectation_and_confidence_hold_on_images_nobody_looked_at(large_split):
     labeling = label(large_split.unlabeled, ConsensusSettings.of(k=10), labeled=[large_split.labeled])
     truth, found = large_split.unlabeled.identities, labeling.labels.labels
