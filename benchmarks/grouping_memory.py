@@ -1,6 +1,6 @@
 """Bytes per pair of Algorithm 1 and of average linkage, each in a fresh process: up to which size does one node's memory serve?
 
-`handing_out` is what the process that was started does by itself where components are tasks: join the forests of shards, and lay
+`tuning` is average linkage at all bars that are tried, down to where nearly all images hang together, with 6 GB allowed. `handing_out` is what the process that was started does by itself where components are tasks: join the forests of shards, and lay
 pairs out batch by batch; `reducing` is a shard's spanning forest, a task.
 """
 
@@ -13,6 +13,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from benchmarks.scale import Meter, watching
+
 if TYPE_CHECKING:
     from cdp.consensus.sharded_components import Batch
     from cdp.scratch import Scratch
@@ -22,12 +24,12 @@ def measure(*, quick: bool = False) -> dict[str, object]:
     """Peak memory above the pairs themselves, and seconds, per pair."""
     n_images = 20_000 if quick else 1_000_000
     figures: dict[str, object] = {}
-    for way in ("components", "average", "handing_out", "reducing"):
+    for way in ("components", "average", "tuning", "handing_out", "reducing"):
         command = [sys.executable, "-m", "benchmarks.grouping_memory", way, str(n_images)]
         answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         print(
-            f"{way:10} {answer['pairs']:,} pairs of {n_images:,} images: {answer['bytes']:.0f} bytes per pair above the "
-            f"12 of the pairs, {answer['microseconds']:.2f} µs of CPU time per pair"
+            f"{way:11} {answer['pairs']:,} pairs of {n_images:,} images: {answer['bytes']:.0f} bytes of memory per pair above "
+            f"the 12 of the pairs, {answer['microseconds']:.2f} µs of CPU time per pair"
         )
         figures[way] = answer
     return figures
@@ -36,31 +38,41 @@ def measure(*, quick: bool = False) -> dict[str, object]:
 def _group(way: str, n_images: int) -> dict[str, float]:
     import numpy as np
 
-    from cdp.consensus.agglomeration import agglomerate
+    from cdp.consensus.agglomeration import agglomerate, agglomerate_at
     from cdp.consensus.propagation import propagate
     from cdp.consensus.sharded_components import Batch, _reduce_shard, group_batches
+    from cdp.engine import Engine
+    from cdp.labeling.tuning import BARS
+    from cdp.scratch import Scratch
     from cdp.types import ConsensusGraph
 
     def make(size: int) -> ConsensusGraph:
-        """Groups of about 20 with 10 pairs per image, and a tenth as many pairs between any two images."""
+        """Groups of about 20 with 7 pairs per image, and 4 with any other image, of a probability of 0.06 on average.
+
+        So much like the pairs of a million made-up embeddings: at a bar of 0.5 components are groups, at 0.1 all is one.
+        """
         generator = np.random.default_rng(0)
         one = generator.integers(0, size, 11 * size)
-        near = one // 20 * 20 + generator.integers(0, 20, len(one))
-        other = np.where(
-            np.arange(len(one)) < 10 * size, np.minimum(near, size - 1), generator.permutation(one)
-        )
-        key = np.unique(np.minimum(one, other) * size + np.maximum(one, other))
+        inside = np.arange(len(one)) < 7 * size
+        near = np.minimum(one // 20 * 20 + generator.integers(0, 20, len(one)), size - 1)
+        other = np.where(inside, near, generator.integers(0, size, len(one)))
+        key, first = np.unique(np.minimum(one, other) * size + np.maximum(one, other), return_index=True)
         ids = np.stack([key // size, key % size], axis=1).astype(np.int32)
-        ids = ids[ids[:, 0] != ids[:, 1]]
-        inside = ids[:, 0] // 20 == ids[:, 1] // 20
-        doubt = np.where(inside, 0.4, 0.9) * generator.random(len(ids)) + np.where(inside, 0.0, 0.1)
-        return ConsensusGraph(ids, doubt.astype(np.float32), size)
+        chance = generator.random(len(ids))
+        doubt = np.where(inside[first], 0.4 * chance, np.maximum(0.99 + 0.05 * np.log1p(-chance), 0))
+        differ = ids[:, 0] != ids[:, 1]
+        return ConsensusGraph(ids[differ], doubt[differ].astype(np.float32), size)
 
     def run(graph: ConsensusGraph) -> object:
         if way == "components":
             return propagate(graph)
         if way == "average":
             return agglomerate(graph, 20)
+        if way == "tuning":
+            engine = Engine(memory_budget="6GB")
+            bars = BARS["join_above"]
+            found = agglomerate_at(graph, 20, bars, engine=engine, scratch=Scratch(engine.share))
+            return [labels.n_identities for labels in found]
         if way == "reducing":
             return _reduce_shard(None, (graph.ids, graph.doubt < 0.7))
         pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)
@@ -71,34 +83,25 @@ def _group(way: str, n_images: int) -> dict[str, float]:
 
     run(make(2_000))
     graph = make(n_images)
-    ctypes.CDLL(None).malloc_trim(
-        0
-    )  # else memory that making the pairs left behind is used again, and not counted
-    before = _memory("VmRSS")
-    _forget_peak()
+    # Else memory that making the pairs left behind is used again, and not counted.
+    ctypes.CDLL(None).malloc_trim(0)
+    before, during = Meter("grouping"), Meter("grouping")
+    before.look()
     start = time.process_time()
-    run(graph)
+    with watching(during):
+        run(graph)
     spent = time.process_time() - start
+    during.look()
     n_pairs = len(graph)
     return {
         "pairs": n_pairs,
-        "bytes": (_memory("VmHWM") - before) / n_pairs,
+        "bytes": 1024 * (during.peaks["grouping"] - before.peaks["grouping"]) / n_pairs,
         "microseconds": spent / n_pairs * 1e6,
     }
 
 
 def _look_at(_: None, batch: Batch, scratch: Scratch) -> int:  # noqa: ARG001
     return len(batch.ids)
-
-
-def _forget_peak() -> None:
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
-
-
-def _memory(field: str) -> int:
-    with open("/proc/self/status") as file:
-        return 1024 * next(int(line.split()[1]) for line in file if line.startswith(f"{field}:"))
 
 
 if __name__ == "__main__":

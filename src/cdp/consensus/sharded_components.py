@@ -110,6 +110,7 @@ def _group_batch(
     ids, *columns = piece
     images, local = np.unique(ids, return_inverse=True)
     batch = Batch(images, local.reshape(ids.shape).astype(np.int32), tuple(columns), len(images))
+    del local
     return images, function(settings, batch, Scratch())
 
 
