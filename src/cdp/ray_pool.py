@@ -27,6 +27,7 @@ _FASTEST_GROWTH = 4
 _RETRIES = 5
 _TASKS_PER_PLACE = 2
 _PATIENCE = 60.0
+_SECONDS_TO_ANSWER = 10.0
 _LOOK_AGAIN = 5.0
 
 
@@ -116,6 +117,7 @@ class RayPool:
                 with _only_errors():  # a warning that tokens are used, which is as it should be
                     ray.init(address="local", num_cpus=cores, include_dashboard=False, **quiet)
             else:
+                _knock_at(self.address)
                 ray.init(address=self.address, **quiet)
         except Exception as error:  # Ray raises whatever there is, plain Exception too
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
@@ -133,6 +135,13 @@ class RayPool:
         if not n_gpus:
             return {"num_cpus": self.cores}
         return {"num_gpus": 1, "num_cpus": max(1, int(there.get("CPU", 1)) // n_gpus)}
+
+
+def _knock_at(address: str) -> None:
+    """Fail at once where nothing listens; Ray itself tries for minutes without a word."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=_SECONDS_TO_ANSWER).close()
 
 
 @contextmanager

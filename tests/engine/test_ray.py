@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import os
 import signal
+import socket
 import sys
 import time
 import warnings
@@ -394,11 +395,18 @@ def test_a_cluster_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", fail)
     with pytest.raises(InputError) as caught:
-        list(map_shared(add_up, 1, [(1, np.ones(1))], RayPool("head:6379")))
+        list(map_shared(add_up, 1, [(1, np.ones(1))], RayPool("auto")))
     assert str(caught.value) == (
-        "ray_address = 'head:6379': no Ray cluster answers there (Could not find any running Ray instance.); start one "
+        "ray_address = 'auto': no Ray cluster answers there (Could not find any running Ray instance.); start one "
         "with `ray start --head`, or leave the address out to use this machine's cores."
     )
+    # Where nothing listens, Ray is not even asked: it would try for minutes.
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+            with pytest.raises(InputError, match=f"'{address}': no Ray cluster answers there .*refused"):
+                list(map_shared(add_up, 1, [(1, np.ones(1))], RayPool(address)))
 
 
 def test_without_the_extra_its_install_command_is_named(monkeypatch):
