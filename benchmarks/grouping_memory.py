@@ -1,7 +1,8 @@
 """Bytes per pair of Algorithm 1 and of average linkage, each in a fresh process: up to which size does one node's memory serve?
 
-`tuning` is average linkage at all bars that are tried, down to where nearly all images hang together, with 6 GB allowed. `handing_out` is what the process that was started does by itself where components are tasks: join the forests of shards, and lay
-pairs out batch by batch; `reducing` is a shard's spanning forest, a task.
+`tuning` is average linkage at all bars that are tried, down to where nearly all images hang together, with 6 GB allowed. `handing_out`
+is what the process that was started does by itself where components are tasks: join the forests of shards, and lay pairs out batch
+by batch; `reducing` is a shard's spanning forest, a task.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import numpy as np
 
 from cdp.consensus.constraints import Constraints, confirm
 from cdp.consensus.separation import Separation, find_root, may_unite, point_to_roots, separate, unite
-from cdp.consensus.sharded_components import Batch, group_batches
+from cdp.consensus.sharded_components import Batch, find_components, group_batches
 from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.kernels import kernel
@@ -93,8 +93,7 @@ def _split_batch(
 def _split_components(
     graph: ConsensusGraph, doubt: AnyArray, max_size: int, step: float
 ) -> tuple[IntArray, ByteArray, DoubleArray]:
-    group = np.arange(graph.n_images, dtype=np.int32)
-    _join(graph.ids, group)
+    group = find_components(graph.ids, graph.n_images)
     size = np.bincount(group, minlength=graph.n_images)[group]
     fate = np.where(size > 1, Fate.LABELED, Fate.NO_ACCEPTED_PAIR).astype(np.uint8)
     keep_below = np.full(graph.n_images, np.inf)
@@ -123,24 +122,6 @@ def _join_apart(ends: IntArray, state: Separation) -> None:
         if may_unite(state, ends[row, 0], ends[row, 1], len(state.parent)):
             unite(state, ends[row, 0], ends[row, 1])
     point_to_roots(state.parent)
-
-
-@kernel
-def _join(ids: IntArray, parent: IntArray) -> None:
-    """Union-find (Rem's algorithm); afterwards parent[i] is the smallest id in i's component."""
-    for row in range(len(ids)):
-        one, other = ids[row, 0], ids[row, 1]
-        while parent[one] != parent[other]:
-            if parent[one] < parent[other]:
-                one, other = other, one
-            if parent[one] == one:
-                parent[one] = parent[other]
-                break
-            above = parent[one]
-            parent[one] = parent[other]
-            one = above
-    for node in range(len(parent)):
-        parent[node] = parent[parent[node]]
 
 
 def _split(
