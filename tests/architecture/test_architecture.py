@@ -187,6 +187,6 @@ def test_nothing_is_compiled_or_seeded_at_import():
         "import numpy as np; before = np.random.get_state()[1].tolist()\n"
         "import cdp.labeling.estimator, cdp.consensus.propagation as p\n"
         "assert np.random.get_state()[1].tolist() == before\n"
-        "assert not p._join.signatures"
+        "assert not p._join_apart.signatures"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

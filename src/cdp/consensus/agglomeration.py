@@ -39,8 +39,8 @@ from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray
 
 # So few pairs and what lies between their groups fit into the processor's cache: they take half the time.
 _PAIRS_AT_ONCE = 2**14
-# Where stages end, besides at the lowest bar: on a million images the first leaves a sixth of the pairs, and up to the last no component has
-# more than 0.3 % of them.
+# Where stages end, besides at the lowest bar: on a million images the first leaves a sixth of the pairs, and no component of either has
+# more than a thousandth of them.
 _STAGES = (0.5, 0.25)
 
 
