@@ -22,8 +22,8 @@ from cdp.collection.judged_files import write_judged
 from cdp.collection.regrouping import write_groups
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.labeling.judged import Judged
-from cdp.review.server import serve
 from cdp.types import ConsensusGraph, KnnGraph
+from cdp.web.review.server import serve
 
 
 def measure_names(n_splits: int) -> dict[str, Any]:

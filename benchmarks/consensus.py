@@ -44,7 +44,7 @@ def child(preset: str, size: int) -> dict[str, Any]:
 
 def _paper(n_images: int) -> dict[str, Any]:
     from cdp import CDP, candidate_pairs, knn_graph
-    from cdp.lab.synthetic import synthetic_views
+    from cdp_lab.synthetic import synthetic_views
 
     split = synthetic_views(n_images // 12, 12, labeled=0.08, dimensions=256, members=4)
     views = split.unlabeled.take(slice(0, n_images))

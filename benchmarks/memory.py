@@ -20,7 +20,7 @@ from benchmarks.clock import in_own_process
 
 def measure(*, quick: bool) -> dict[str, Any]:
     """Peaks by preset and budget."""
-    from cdp.lab.synthetic import synthetic_views
+    from cdp_lab.synthetic import synthetic_views
 
     n_people, runs = (
         (500, [("best", "64MB")])

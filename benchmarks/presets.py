@@ -27,7 +27,6 @@ from cdp import Views, measure_labels
 from cdp.consensus.settings import ConsensusSettings
 from cdp.graph.search import knn_graph
 from cdp.input_blocks import EVIDENCE, PAPER_INPUTS
-from cdp.lab.baselines.methods import make_baselines, tune
 from cdp.labeling.cache import Cache
 from cdp.labeling.judged import Labeling
 from cdp.labeling.pipeline import label
@@ -36,6 +35,7 @@ from cdp.nets.ensemble import ensemble
 from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
 from cdp.store import read_run_record
 from cdp.types.arrays import LongArray
+from cdp_lab.baselines.methods import make_baselines, tune
 
 _MLP = {"mediator": "mlp", "train_on": "auto"}
 WAYS = {

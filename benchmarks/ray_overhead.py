@@ -36,7 +36,7 @@ def measure(*, quick: bool = False) -> dict[str, object]:
 
 def compare(n_images: int, dimensions: int, members: int) -> dict[str, object]:
     """The same for so many images, dimensions and members of the committee."""
-    from cdp.lab.synthetic import synthetic_views
+    from cdp_lab.synthetic import synthetic_views
 
     with tempfile.TemporaryDirectory(prefix="cdp-ray-overhead-") as home:
         split = synthetic_views(n_images // 12, members=members, dimensions=dimensions, seed=1)
@@ -82,9 +82,9 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     from cdp.consensus.settings import ConsensusSettings
     from cdp.data.views import read_views
     from cdp.engine import Engine
-    from cdp.lab.synthetic import synthetic_views
     from cdp.labeling.pipeline import label
     from cdp.labeling.workspace import Workspace
+    from cdp_lab.synthetic import synthetic_views
 
     labeled, unlabeled = read_views(home / "labeled"), read_views(home / "unlabeled")
     engine = Engine(engine="threads" if engine_name == "threads" else "ray", device="cpu")

@@ -21,10 +21,10 @@ from cdp import (
     measure_pairs,
     propagate,
 )
-from cdp.lab.drawn_faces import FaceSettings
-from cdp.lab.drawn_faces.sheet import draw_sheet
-from cdp.lab.synthetic import synthetic_views
 from cdp.types import ALL_INPUTS
+from cdp_lab.drawn_faces import FaceSettings
+from cdp_lab.drawn_faces.sheet import draw_sheet
+from cdp_lab.synthetic import synthetic_views
 
 HERE = Path(__file__).parent / "pictures"
 SAME, OTHER, GRAY = "#1b7f5c", "#c8553d", "#7a7a7a"

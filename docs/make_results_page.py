@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from cdp.config.writing import markdown_table
-from cdp.lab.study.result_tables import written
-from cdp.lab.study.study_page import (
+from cdp_lab.study.result_tables import written
+from cdp_lab.study.study_page import (
     RULE,
     plots_of,
     read_chapters,

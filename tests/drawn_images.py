@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cdp.lab.drawn_faces import FaceSettings, draw_faces
-from cdp.lab.drawn_faces.roster import make_roster
 from cdp.types.manifest import Manifest
+from cdp_lab.drawn_faces import FaceSettings, draw_faces
+from cdp_lab.drawn_faces.roster import make_roster
 
 
 def draw(folder: Path, n_identities: int = 6, n_images: int = 8, side: int = 16, first: int = 0) -> Manifest:

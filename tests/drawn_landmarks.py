@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from cdp.lab.drawn_faces.moments import make_moments
-from cdp.lab.drawn_faces.people import make_people
-from cdp.lab.drawn_faces.portrait import _UNITS_HIGH, _turn
-from cdp.lab.drawn_faces.roster import check_rows, make_roster
-from cdp.lab.face_settings import FaceSettings
 from cdp.types.arrays import AnyArray, FloatArray
+from cdp_lab.drawn_faces.moments import make_moments
+from cdp_lab.drawn_faces.people import make_people
+from cdp_lab.drawn_faces.portrait import _UNITS_HIGH, _turn
+from cdp_lab.drawn_faces.roster import check_rows, make_roster
+from cdp_lab.face_settings import FaceSettings
 
 
 def find_landmarks(settings: FaceSettings, rows: AnyArray | None = None) -> FloatArray:

@@ -12,8 +12,8 @@ from PIL import Image
 from tests.drawn_landmarks import find_landmarks
 from tests.onnx_builders import embedder, marker_detector
 
-from cdp.lab.drawn_faces import FaceSettings, draw_faces
-from cdp.lab.drawn_faces.roster import make_roster
+from cdp_lab.drawn_faces import FaceSettings, draw_faces
+from cdp_lab.drawn_faces.roster import make_roster
 
 SIDE, PHOTO = 96, 320
 PLACES = ((16, 32), (200, 24), (112, 200))

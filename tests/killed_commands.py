@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
-    ["cdp.cli.main", "cdp.lab.study.execute", "cdp.nets.joint", "cdp.nets.extract"]
+    ["cdp.cli.main", "cdp_lab.study.execute", "cdp.nets.joint", "cdp.nets.extract"]
 )
 
 

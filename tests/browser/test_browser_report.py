@@ -10,9 +10,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from cdp.report.artifacts import read_run_artifacts
-from cdp.report.write import write_page, write_report
 from cdp.types import Manifest
+from cdp.web.report.artifacts import read_run_artifacts
+from cdp.web.report.write import write_page, write_report
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [

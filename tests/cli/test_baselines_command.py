@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from cdp import Views
 from cdp.cli.main import app
-from cdp.lab.synthetic import synthetic_views
+from cdp_lab.synthetic import synthetic_views
 
 
 @pytest.fixture(scope="module")

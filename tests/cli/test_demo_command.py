@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
-from cdp.lab.demo import demo_faces, demo_recipe, draw_demo_faces
+from cdp_lab.demo import demo_faces, demo_recipe, draw_demo_faces
 
 HERE = Path()
 
@@ -46,7 +46,7 @@ def test_faces_are_drawn_once_and_again_for_another_seed(tmp_path, monkeypatch):
         drawn.append((file.name, settings.seed))
         file.touch()
 
-    monkeypatch.setattr("cdp.lab.demo.write_faces", draw)
+    monkeypatch.setattr("cdp_lab.demo.write_faces", draw)
     for seed in (0, 0, 1):
         draw_demo_faces(tmp_path, demo_recipe(tmp_path, overrides=["--seed", str(seed)]))
     assert drawn == [("faces.zip", 0), ("test_faces.zip", 1), ("faces.zip", 2), ("test_faces.zip", 3)]

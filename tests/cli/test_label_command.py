@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, knn_graph
 from cdp.cli.main import app
-from cdp.lab.synthetic import synthetic_views
+from cdp_lab.synthetic import synthetic_views
 
 
 @pytest.fixture(scope="module")

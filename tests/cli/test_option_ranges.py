@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from cdp import Views
 from cdp.cli.main import app
 from cdp.errors import InputError
-from cdp.lab.study.design import Options
+from cdp_lab.study.design import Options
 
 HUGE = "9" * 400
 LONG = "a" * 300

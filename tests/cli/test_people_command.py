@@ -21,8 +21,8 @@ from cdp.collection.correction_tables import read_correction_table
 from cdp.data.manifest_tables import read_some_columns
 from cdp.data.manifests import read_manifest
 from cdp.data.views import read_views
-from cdp.review.thumbnails import Pictures
 from cdp.run.photo_album import AlbumModels, choose_models
+from cdp.web.review.thumbnails import Pictures
 
 RELATIVE = np.array([[0.35, 0.45], [0.65, 0.45], [0.5, 0.6], [0.38, 0.75], [0.62, 0.75]])
 SIDE, PLACES = 48, ((0, 0), (64, 64))

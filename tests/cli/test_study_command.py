@@ -13,10 +13,10 @@ from tests.killed_commands import kill_when
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
-from cdp.lab.study.catalog import SENTENCES
 from cdp.store import read_json
 from cdp.types import Labels
 from cdp.types.run_record import Results
+from cdp_lab.study.catalog import SENTENCES
 
 pytestmark = [pytest.mark.slow, pytest.mark.whole_training]
 """They train networks, though tiny ones; and what commands that are killed have made, other tests go on with."""

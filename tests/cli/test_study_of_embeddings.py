@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
-from cdp.lab.synthetic import synthetic_views
 from cdp.store import load, read_json
 from cdp.types import KnnGraph, Labels, Views
 from cdp.types.manifest import Manifest
 from cdp.types.run_record import Results
+from cdp_lab.synthetic import synthetic_views
 
 pytestmark = pytest.mark.slow
 """Every test is a run or several."""

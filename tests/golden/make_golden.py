@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from cdp import CDP, knn_graph
-from cdp.lab.synthetic import synthetic_views
 from cdp.store import FORMAT
+from cdp_lab.synthetic import synthetic_views
 
 
 def main() -> None:

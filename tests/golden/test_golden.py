@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, measure_labels, propagate
-from cdp.lab.synthetic import synthetic_views
+from cdp_lab.synthetic import synthetic_views
 
 FORMATS = sorted(Path(__file__).parent.glob("format*"))
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 import reference
 from cdp import Embeddings, Fate, KnnGraph, knn_graph
-from cdp.lab.baselines.baseline import labels_of
-from cdp.lab.baselines.finch import Finch
-from cdp.lab.baselines.hierarchical import Hierarchical
-from cdp.lab.baselines.rank_order import RankOrder
-from cdp.lab.baselines.scikit_learn import DBSCAN, HDBSCAN
+from cdp_lab.baselines.baseline import labels_of
+from cdp_lab.baselines.finch import Finch
+from cdp_lab.baselines.hierarchical import Hierarchical
+from cdp_lab.baselines.rank_order import RankOrder
+from cdp_lab.baselines.scikit_learn import DBSCAN, HDBSCAN
 
 # k-means and Chinese whispers draw by row number, so they are not here.
 INDEPENDENT_OF_ORDER = (

@@ -29,7 +29,7 @@ def test_readme_shows_the_figures_that_are_kept(maker):
 
 def test_the_figures_are_those_of_the_recipe_that_ships():
     from cdp.config.reading import read_recipe, recipe_from
-    from cdp.lab.demo import demo_file
+    from cdp_lab.demo import demo_file
 
     kept = json.loads((ROOT / "docs" / "results" / "demo.json").read_text())
     ran, ships = recipe_from(tomllib.loads(kept["recipe_text"])), read_recipe(demo_file())

@@ -15,8 +15,8 @@ import pytest
 from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, knn_graph
 from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.files import writing_folder
-from cdp.lab.synthetic import synthetic_views
 from cdp.store import load, read_card, read_facts, save
+from cdp_lab.synthetic import synthetic_views
 
 
 @pytest.fixture

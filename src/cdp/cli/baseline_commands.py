@@ -19,12 +19,12 @@ from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
 
 if TYPE_CHECKING:
-    from cdp.lab.baselines.baseline import Baseline
-    from cdp.lab.baselines.measure import BaselineFigures
     from cdp.labeling.workspace import Workspace
     from cdp.progress import Progress
     from cdp.types import Embeddings, KnnGraph, Views
     from cdp.types.arrays import LongArray
+    from cdp_lab.baselines.baseline import Baseline
+    from cdp_lab.baselines.measure import BaselineFigures
 
     Part = tuple[Embeddings, KnnGraph, LongArray]
     Row = tuple[BaselineFigures, float]
@@ -97,8 +97,8 @@ def baselines(
 def _prepare_methods(names: str | None, memory_budget: str, seed: int) -> list[Baseline]:
     import numpy as np
 
-    from cdp.lab.baselines.methods import BASELINES, make_baselines
     from cdp.types import Embeddings
+    from cdp_lab.baselines.methods import BASELINES, make_baselines
 
     common = {"memory_budget": memory_budget, "seed": seed}
     prepared = []
@@ -173,8 +173,8 @@ def _measure_methods(
     methods: Sequence[Baseline], tuning: Part, measured: Part, progress: Progress
 ) -> list[Row]:
     """The rows of the other methods, tuned on one part and measured on the other."""
-    from cdp.lab.baselines.measure import measure_baselines
-    from cdp.lab.baselines.methods import tune
+    from cdp_lab.baselines.measure import measure_baselines
+    from cdp_lab.baselines.methods import tune
 
     tuned, seconds = [], []
     for done, method in enumerate(methods):
@@ -190,9 +190,9 @@ def _measure_cdp(
     labeled: Views, unlabeled: Views, search: SearchSettings, seed: int, work: Workspace
 ) -> list[Row]:
     """The rows of CDP, one per preset; a preset that tunes holds out labeled identities for it."""
-    from cdp.lab.baselines.measure import measure_cdp
     from cdp.labeling.pipeline import label
     from cdp.labeling.workspace import Workspace, find_graphs
+    from cdp_lab.baselines.measure import measure_cdp
 
     assert unlabeled.identities is not None, "looked for when they were read"
     graphs = find_graphs(unlabeled, search, seed=seed, work=work)
@@ -218,7 +218,7 @@ def _measure_cdp(
 
 def _print_rows(rows: Sequence[Row], model: str) -> None:
     from cdp.cli.terminal import decimals, percent
-    from cdp.lab.baselines.methods import BASELINES
+    from cdp_lab.baselines.methods import BASELINES
 
     lines: list[Sequence[str]] = []
     for figures, tuning_seconds in rows:

@@ -24,7 +24,7 @@ from cdp.cli.app import (
 from cdp.cli.derived_options import Given, with_settings
 from cdp.engine import MOST_THREADS
 from cdp.errors import InputError
-from cdp.lab.face_settings import FaceSettings
+from cdp_lab.face_settings import FaceSettings
 
 ManifestArgument = Annotated[
     str,
@@ -177,9 +177,9 @@ def faces(
 ) -> None:
     """Draw faces of people who do not exist, a folder per person in one .zip file, and the truth beside it."""
     from cdp.data.manifests import read_manifest
-    from cdp.lab.drawn_faces import write_faces
-    from cdp.lab.drawn_faces.sheet import write_sheet
     from cdp.progress import progress_bars
+    from cdp_lab.drawn_faces import write_faces
+    from cdp_lab.drawn_faces.sheet import write_sheet
 
     settings = FaceSettings(**given)
     # The sheet first, because it is quick and its name may be wrong.

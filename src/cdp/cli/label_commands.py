@@ -268,9 +268,9 @@ def _write_report(
 
     from cdp import __version__
     from cdp.consensus.settings import plain
-    from cdp.report.artifacts import read_label_artifacts
-    from cdp.report.write import write_page
     from cdp.types.run_record import PartRecord, RunRecord, StageRecord
+    from cdp.web.report.artifacts import read_label_artifacts
+    from cdp.web.report.write import write_page
 
     def count(views: Views) -> PartRecord:
         known = None if views.identities is None else len(np.unique(views.identities[views.identities >= 0]))
@@ -302,10 +302,10 @@ def example(
     with plain_errors():
         from cdp.cli.terminal import print_example
         from cdp.files import writing_folder
-        from cdp.lab.demo import compare_ways
-        from cdp.lab.synthetic import synthetic_views
         from cdp.progress import progress_bars
         from cdp.store import fill, write_card
+        from cdp_lab.demo import compare_ways
+        from cdp_lab.synthetic import synthetic_views
 
         split = synthetic_views(identities, seed=seed)
         with writing_folder(out, force=force, kind="Example") as folder:
@@ -327,8 +327,8 @@ def example(
 def compile_command(quiet: QuietOption = False) -> None:
     """Compile all loops of searches and labels now, in about half a minute, so that no later command waits for it."""
     with plain_errors():
-        from cdp.lab.compile_loops import compile_loops
         from cdp.progress import progress_bars
+        from cdp_lab.compile_loops import compile_loops
 
         with progress_bars(not quiet) as progress:
             compile_loops(progress)

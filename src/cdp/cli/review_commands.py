@@ -28,7 +28,7 @@ def review(
     The page is served to this machine only. Every answer is on disk before the page says so; stop with Ctrl-C.
     """
     from cdp.cli.signals import Stopped
-    from cdp.review.server import serve
+    from cdp.web.review.server import serve
 
     if report is not None and not report.is_file():
         raise InputError(f"--report {report}: no such file; cdp report writes one.")

@@ -90,9 +90,9 @@ def demo(
 
     Any key of its recipe can be given as an option, e.g. --seed 1; the recipe itself is left in the folder.
     """
-    from cdp.lab.demo import demo_recipe, draw_demo_faces, plan_demo
     from cdp.progress import progress_bars
     from cdp.run.run_recipe import clear
+    from cdp_lab.demo import demo_recipe, draw_demo_faces, plan_demo
 
     recipe = demo_recipe(out, quick=quick, overrides=context.args)
     if plan:
@@ -167,7 +167,7 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write the report of a run again: one HTML page, with everything inside it."""
-    from cdp.report.write import write_report
+    from cdp.web.report.write import write_report
 
     page = write_report(run_folder, out, force=force)
     if not quiet:

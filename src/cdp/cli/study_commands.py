@@ -23,12 +23,12 @@ from cdp.cli.app import (
 )
 from cdp.cli.signals import resumable
 from cdp.errors import InputError
-from cdp.lab.study.catalog import SENTENCES
+from cdp_lab.study.catalog import SENTENCES
 
 if TYPE_CHECKING:
     from cdp.config.sections import RunRecipe
-    from cdp.lab.study.design import Study
-    from cdp.lab.study.execute import Job
+    from cdp_lab.study.design import Study
+    from cdp_lab.study.execute import Job
 
 study = typer.Typer(
     help="The paper's tables and figures: variants of a recipe over several seeds, what they share made once.",
@@ -57,7 +57,7 @@ def page(
     A file remarks.md in a study's folder is set below its tables; one beside the page opens it.
     """
     from cdp.files import check_output, write_text
-    from cdp.lab.study.study_page import comparison_page, read_chapters, read_remarks
+    from cdp_lab.study.study_page import comparison_page, read_chapters, read_remarks
 
     check_output(out, force=force, inputs=folders)
     write_text(out, comparison_page(read_chapters(folders, out), read_remarks(out.parent)))
@@ -102,9 +102,9 @@ def _command(name: str) -> Callable[..., None]:
         as_json: LinesOption = False,
     ) -> None:
         from cdp.config.reading import read_recipe
-        from cdp.lab.study.catalog import find_study
-        from cdp.lab.study.design import Options
-        from cdp.lab.study.execute import make_jobs
+        from cdp_lab.study.catalog import find_study
+        from cdp_lab.study.design import Options
+        from cdp_lab.study.execute import make_jobs
 
         if recipe.startswith("-"):
             raise InputError(f"{recipe}: name the recipe first: cdp study {name} RECIPE {recipe} … --out DIR")
@@ -126,7 +126,7 @@ for _name, _sentence in SENTENCES.items():
 
 
 def _numbers(words: str | None) -> tuple[int, ...]:
-    from cdp.lab.study.design import Options
+    from cdp_lab.study.design import Options
 
     if words is None:
         return Options().sizes
@@ -149,8 +149,8 @@ def _run(
     from cdp.cli.run_commands import typed_command
     from cdp.cli.study_terminal import StudyLines, StudyTerminal
     from cdp.cli.terminal import listening, say_line
-    from cdp.lab.study.execute import StudyListener, run_study
-    from cdp.lab.study.result_tables import table_of
+    from cdp_lab.study.execute import StudyListener, run_study
+    from cdp_lab.study.result_tables import table_of
 
     with (
         resumable(),
@@ -170,8 +170,8 @@ def _run(
 
 def _show_plan(name: str, out: Path, jobs: Sequence[Job], *, as_json: bool) -> None:
     from cdp.cli.terminal import say_line
-    from cdp.lab.study.execute import plan_study
-    from cdp.report.words import counted
+    from cdp.web.report.words import counted
+    from cdp_lab.study.execute import plan_study
 
     planned = plan_study(jobs)
     if as_json:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdp.cli.terminal import JsonLines, Terminal, say_line
-from cdp.lab.study.design import Variant
-from cdp.lab.study.execute import Left, StudyListener
-from cdp.report.words import counted, seconds
 from cdp.run.runner import Ran
 from cdp.run.stages import Record, Stage
+from cdp.web.report.words import counted, seconds
+from cdp_lab.study.design import Variant
+from cdp_lab.study.execute import Left, StudyListener
 
 
 class StudyTerminal(Terminal, StudyListener):

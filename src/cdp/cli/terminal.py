@@ -20,13 +20,13 @@ from rich.progress import TaskID
 from rich.table import Table
 
 from cdp.cli.app import print_table
-from cdp.lab.synthetic import SyntheticSplit
 from cdp.labeling.judged import Labeling
 from cdp.progress import make_bars
 from cdp.run.runner import Listener
 from cdp.run.stages import Record, Stage
 from cdp.types import Fate
 from cdp.types.run_record import Figure, Headline, Results, RunRecord, Score, TrueFigures
+from cdp_lab.synthetic import SyntheticSplit
 
 AnyListener = TypeVar("AnyListener", bound=Listener)
 

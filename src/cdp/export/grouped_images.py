@@ -10,9 +10,9 @@ import numpy as np
 
 from cdp.errors import InputError
 from cdp.files import artifact_kind
-from cdp.report.artifacts import Artifacts, read_label_artifacts, read_run_artifacts
 from cdp.types import Labels, Manifest
 from cdp.types.arrays import FloatArray, LongArray, read_only
+from cdp.web.report.artifacts import Artifacts, read_label_artifacts, read_run_artifacts
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,12 +18,12 @@ from cdp.data.manifest_tables import read_some_columns, write_csv
 from cdp.faces.align_photos import FACES
 from cdp.files import replacing
 from cdp.labeling.figures import measure_label_figures
-from cdp.report.artifacts import Artifacts
-from cdp.report.words import counted
-from cdp.report.write import write_page
 from cdp.types import Labels, Manifest
 from cdp.types.labels import number_by_first_appearance
 from cdp.types.run_record import Results, RunRecord
+from cdp.web.report.artifacts import Artifacts
+from cdp.web.report.words import counted
+from cdp.web.report.write import write_page
 
 REPORT, LABELS = "report.html", "labels.csv"
 

@@ -12,7 +12,6 @@ from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
 from cdp.files import check_output, disk_errors, refuse_link, write_text
-from cdp.report.write import write_report
 from cdp.run.contents import hash_settings
 from cdp.run.plan import make_stages
 from cdp.run.pool import Pool
@@ -31,6 +30,7 @@ from cdp.run.sources import (
 from cdp.run.stages import Ledger, Stage, only
 from cdp.store import write_run_record
 from cdp.types.run_record import RunRecord
+from cdp.web.report.write import write_report
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import known_pairs
 from cdp.engine import Engine
 from cdp.input_blocks import EVIDENCE
-from cdp.lab.synthetic import synthetic_views
 from cdp.labeling.pipeline import label
 from cdp.labeling.tree_scoring import known_among_strangers, seem_to_overlap, seem_unlike
 from cdp.labeling.workspace import Workspace
+from cdp_lab.synthetic import synthetic_views
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from cdp.errors import InputError
 from cdp.faces.align_photos import align_faces
 from cdp.faces.align_settings import AlignSettings
 from cdp.faces.alignment import TEMPLATE
-from cdp.lab.drawn_faces import FaceSettings, draw_faces
 from cdp.types.manifest import Manifest
+from cdp_lab.drawn_faces import FaceSettings, draw_faces
 
 SIDE = 48
 RELATIVE = np.array([[0.35, 0.45], [0.65, 0.45], [0.5, 0.6], [0.38, 0.75], [0.62, 0.75]])

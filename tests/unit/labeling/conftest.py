@@ -1,6 +1,6 @@
 import pytest
 
-from cdp.lab.synthetic import synthetic_views
+from cdp_lab.synthetic import synthetic_views
 
 
 @pytest.fixture(scope="package")

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from cdp.consensus.group_ties import tie_groups, tie_to_group
 from cdp.consensus.settings import ConsensusSettings
-from cdp.lab.synthetic import synthetic_views
 from cdp.labeling.expectation import calibrate, count_by_identity, expect, measure_calibration
 from cdp.labeling.output import rank_mixed_groups
 from cdp.labeling.pipeline import label
 from cdp.types import ConsensusGraph, Labels
+from cdp_lab.synthetic import synthetic_views
 
 SOME = st.lists(st.tuples(st.integers(-1, 4), st.integers(-1, 4)), min_size=2, max_size=30)
 

@@ -9,8 +9,8 @@ import pytest
 from cdp.graph import cluster_plan
 from cdp.graph.approximate import approximate_graph
 from cdp.graph.search import knn_graph
-from cdp.lab.synthetic import synthetic_views
 from cdp.types import Embeddings, Views
+from cdp_lab.synthetic import synthetic_views
 
 BUDGET = 64 * 10**6
 LABEL = """

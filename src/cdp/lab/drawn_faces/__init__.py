@@ -1,9 +1,0 @@
-"""Face-like pictures drawn from numbers: data for demos, tests and comparisons, showing no real person.
-
-Settings -> roster (who is on which picture) -> people (what stays) and moments (what changes) -> portrait (pixels).
-"""
-
-from cdp.lab.drawn_faces.album import DrawnFaces, draw_faces, write_faces
-from cdp.lab.face_settings import FaceSettings
-
-__all__ = ["DrawnFaces", "FaceSettings", "draw_faces", "write_faces"]

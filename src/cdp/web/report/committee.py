@@ -1,0 +1,113 @@
+"""The committee: how good each member is by itself, and how often two of them see the same edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdp.types.run_record import Agreement, Committee, Figure, Member
+from cdp.web.report.headline import bar_of, measures, with_interval
+from cdp.web.report.markup import Html
+from cdp.web.report.svg import bar_figure, matrix_chart
+from cdp.web.report.words import (
+    UNKNOWN,
+    count,
+    counted,
+    figure,
+    paragraph,
+    percent,
+    section,
+    side_by_side,
+    table,
+)
+
+_TITLE = "The committee"
+
+
+def committee_section(committee: Committee | None) -> Html:
+    """Own figures of every member, and the agreement of their graphs."""
+    if committee is None or not (committee.members or committee.agreement):
+        return section("committee", _TITLE, paragraph("Nothing was measured about single models."))
+    members, agreement = committee.members, committee.agreement
+    if agreement is not None and len(agreement.names) < 2:
+        agreement = None
+    return section(
+        "committee",
+        _TITLE,
+        paragraph(_sentence(members, agreement), class_="lead"),
+        side_by_side(
+            _bars(
+                "Rank-1 alone",
+                "How well each network recognizes people by itself, with 95 % intervals.",
+                members,
+                [member.rank1 for member in members],
+            ),
+            _bars(
+                "Edge precision",
+                "Of the edges in the model's neighbor graph of the unlabeled images, the share that joins one identity.",
+                members,
+                [Figure(value=member.edge_precision) for member in members],
+            ),
+            None if agreement is None else _agreement(agreement),
+        ),
+        _table(committee) if members else None,
+    )
+
+
+def _sentence(members: Sequence[Member], agreement: Agreement | None) -> str:
+    others = sum(member.role != "base" for member in members)
+    start = f"A base model and {counted(others, 'committee member')}." if members else ""
+    shares = [] if agreement is None else [
+        share
+        for at, row in enumerate(agreement.matrix)
+        for other, share in enumerate(row)
+        if at != other and share is not None
+    ]  # fmt: skip
+    if not shares:
+        return start or "Models that look at the same images."
+    return (
+        f"{start} On average {percent(sum(shares) / len(shares))} of one model's edges are edges of another's: the less "
+        "they agree by habit, the more it means when they do."
+    ).strip()
+
+
+def _bars(title: str, reading: str, members: Sequence[Member], figures: Sequence[Figure]) -> Html | None:
+    if all(one.value is None for one in figures):
+        return None
+    bars = [
+        bar_of(f"{member.name} (base)", one, "m-cdp")
+        if member.role == "base"
+        else bar_of(member.name, one, "m-labeled")
+        for member, one in zip(members, figures, strict=True)
+    ]
+    return bar_figure(title, reading, bars, percent, 1.0)
+
+
+def _agreement(agreement: Agreement) -> Html:
+    return figure(
+        matrix_chart("Shared edges in %", agreement.names, agreement.matrix),
+        "Of the edges of the row's graph, how many % are edges of the column's graph too. Columns carry the numbers "
+        "of the rows.",
+        "How often they agree",
+    )
+
+
+def _table(committee: Committee) -> Html:
+    members = list(committee.members)
+    if (best := committee.ensemble) is not None:
+        members.append(
+            Member(
+                name=" + ".join(best.names),
+                role="ensemble",
+                rank1=best.rank1,
+                tpr=best.tpr,
+                templates=best.templates,
+            )
+        )
+    columns = {"model": [member.name for member in members], "role": [member.role for member in members]}
+    columns["parameters"] = [count(member.parameters) for member in members]
+    columns |= {name: [with_interval(one) for one in found] for name, found in measures(members).items()}
+    columns["edge precision"] = [percent(member.edge_precision) for member in members]
+    columns["neighbors found"] = [percent(member.graph_recall) for member in members]
+    columns["of the same identity"] = [percent(member.same_identity_recall) for member in members]
+    known = {name: cells for name, cells in columns.items() if set(cells) != {UNKNOWN}}
+    return table(list(known), list(zip(*known.values(), strict=True)), "Every model by itself", words=2)

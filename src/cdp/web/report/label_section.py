@@ -1,0 +1,281 @@
+"""How good the pseudo-labels are: pairs, groups, sizes, fates, and how the threshold was chosen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from cdp.types.run_record import (
+    CalibrationBin,
+    Expectation,
+    LabelFigures,
+    PairScores,
+    Results,
+    Score,
+    Tuning,
+)
+from cdp.web.report.markup import Html, element
+from cdp.web.report.svg import Bar, bar_figure, curve_chart, paired_bars, stacked_bar
+from cdp.web.report.words import (
+    counted,
+    figure,
+    folded,
+    paragraph,
+    percent,
+    section,
+    side_by_side,
+    table,
+    tile,
+)
+
+_FATE_KINDS = ("m-cdp", "wrong", "odd", "m-labeled")
+_SETTINGS = {
+    "threshold": "threshold on the probability of a pair",
+    "vote_threshold": "threshold on the base's similarity",
+    "join_above": "mean probability above which groups are joined",
+}
+"""What the number is that decides how much is joined, by its name among the settings."""
+
+
+def labels_section(results: Results) -> Html:
+    """Everything known about the labels; only what needs no truth if there is none."""
+    labels, tuning = results.labels, results.tuning
+    return section(
+        "labels",
+        "How good are the pseudo-labels?",
+        paragraph(_sentence(labels), class_="lead"),
+        _tiles(labels),
+        side_by_side(
+            *_true_charts(labels),
+            _sizes(labels),
+            _fates(labels.fates),
+            None if results.expected is None else _expected(results.expected),
+            None if tuning is None else _tuning(tuning),
+            _calibration(results.calibration),
+        ),
+        _rounds([*results.earlier_rounds, labels]),
+        None if tuning is None else _tuning_table(tuning),
+    )
+
+
+def _sentence(labels: LabelFigures) -> str:
+    groups = counted(labels.identities_found, "pseudo-identity", "pseudo-identities")
+    start = f"{percent(labels.coverage)} of the unlabeled images got a label, in {groups}; the others were discarded."
+    if labels.true is None:
+        return f"{start} Their true identities are not known, so how many of the labels are right is not known either."
+    score = labels.true.discards_removed.pairwise
+    if score.precision is None:
+        return f"{start} No two labeled images share a group and a known identity, so precision is undefined."
+    return (
+        f"{start} Of all pairs of images with the same label, {percent(score.precision)} truly show one "
+        f"identity; of all labeled pairs of one identity, {percent(score.recall)} got the same label."
+    )
+
+
+def _tiles(labels: LabelFigures) -> Html:
+    true, note = labels.true, ""
+    if true is not None:
+        note = f"{true.identities_true:,} true ones, {true.identities_true_shared:,} of them with two images or more"
+        if true.identities_found not in (None, labels.identities_found):
+            note = f"{true.identities_found:,} among the images that count (no validation image does): {note}"
+    tiles = [
+        tile(percent(labels.coverage), "coverage: images with a label"),
+        tile(f"{labels.identities_found:,}", "pseudo-identities found", note),
+    ]
+    if labels.threshold is not None:
+        words = _SETTINGS.get(labels.setting, labels.setting.replace("_", " "))
+        tiles.append(tile(f"{labels.threshold:g}", words))
+    return element("div", *tiles, class_="tiles")
+
+
+def _true_charts(labels: LabelFigures) -> list[Html]:
+    true = labels.true
+    if true is None:
+        return []
+    charts = [] if true.pairs is None else [_pairs(true.pairs, labels.setting)]
+    for scores, name, reading in (
+        (true.discards_kept, "discards kept", "Every discarded image counts as a group of its own, so discarding costs recall."),
+        (true.discards_removed, "discards removed", "Only labeled images count: what a network would train on."),
+    ):  # fmt: skip
+        bars = [*_three_bars(scores.pairwise, "pairwise "), *_three_bars(scores.bcubed, "BCubed ")]
+        caption = f"{reading} Pairwise counts pairs of images; BCubed averages over images, so small groups count too."
+        charts.append(bar_figure(f"Groups, {name}", caption, bars, percent, 1.0))
+    return charts
+
+
+def _three_bars(score: Score | PairScores, before: str = "") -> list[Bar]:
+    return [
+        Bar(f"{before}precision", score.precision, kind="m-cdp"),
+        Bar(f"{before}recall", score.recall, kind="m-all"),
+        Bar(f"{before}F", score.f, kind="m-labeled"),
+    ]
+
+
+def _pairs(pairs: PairScores, setting: str) -> Html:
+    of_all = f"{pairs.accepted:,} of {pairs.candidates:,} candidate pairs"
+    what = f"Before propagation: {of_all} were accepted."
+    if setting == "join_above":
+        what = f"{of_all} ended in one group; they count as accepted."
+    return bar_figure(
+        "Accepted pairs",
+        f"{what} Precision is the share of them that truly show one identity; recall is the share of the true "
+        "candidates that were accepted.",
+        _three_bars(pairs),
+        percent,
+        1.0,
+    )
+
+
+def _rounds(rounds: Sequence[LabelFigures]) -> Html | None:
+    """How the labels became better, or not, from round to round; nothing if there was one."""
+    if len(rounds) < 2:
+        return None
+    rows = []
+    for number, labels in enumerate(rounds, start=1):
+        score = Score() if labels.true is None else labels.true.discards_kept.pairwise
+        shares = (percent(share) for share in (score.precision, score.recall, score.f))
+        rows.append([str(number), percent(labels.coverage), f"{labels.identities_found:,}", *shares])
+    header = ["round", "images labeled", "pseudo-identities", "precision", "recall", "F"]
+    return table(header, rows, "Labels, round by round (pairwise, discards kept)")
+
+
+def _sizes(labels: LabelFigures) -> Html | None:
+    sizes, true_sizes = labels.sizes, [] if labels.true is None else labels.true.sizes
+    if labels.true is not None and labels.true.sizes_found:
+        sizes = labels.true.sizes_found
+    if not sizes and not true_sizes:
+        return None
+    n_bins = (max([*sizes, *true_sizes]) - 1).bit_length() + 1
+    names = ["1", "2", *(f"{2 ** (at - 1) + 1}–{2**at}" for at in range(2, n_bins))][:n_bins]
+    series = [("groups found", "m-cdp", _in_bins(sizes, n_bins))]
+    if true_sizes:
+        series.append(("true identities", "m-all", _in_bins(true_sizes, n_bins)))
+    words = "; ".join(
+        f"{name} images: " + ", ".join(f"{values[at]} {what}" for what, _, values in series)
+        for at, name in enumerate(names)
+    )
+    reading = (
+        "Where the two bars differ, identities were split, joined, or lost images."
+        if true_sizes
+        else "A few very large groups would be a warning: several people may have been joined."
+    )
+    return figure(
+        paired_bars(f"Group sizes. {words}", names, series),
+        f"How many groups have how many images (numbers on the left). {reading}",
+        "Group sizes",
+        entries=[(kind, name) for name, kind, _ in series],
+    )
+
+
+def _in_bins(sizes: Sequence[int], n_bins: int) -> list[int]:
+    """How many sizes are 1, 2, 3 to 4, 5 to 8, and so on."""
+    counts = Counter((size - 1).bit_length() for size in sizes)
+    return [counts[at] for at in range(n_bins)]
+
+
+def _fates(fates: Mapping[str, int]) -> Html | None:
+    if not fates:
+        return None
+    parts = [
+        (name.replace("_", " "), _FATE_KINDS[min(at, len(_FATE_KINDS) - 1)], value)
+        for at, (name, value) in enumerate(fates.items())
+    ]
+    total = sum(fates.values()) or 1
+    words = ", ".join(f"{name} {value:,}" for name, _, value in parts)
+    return figure(
+        stacked_bar(f"What became of the images: {words}", parts),
+        "What became of every unlabeled image. One without an accepted pair is not similar enough to any other; an "
+        "isolated one has likely pairs, but no group kept it.",
+        "Fates",
+        entries=[(kind, f"{name}: {value:,} ({percent(value / total)})") for name, kind, value in parts],
+    )
+
+
+def _expected(expected: Expectation) -> Html:
+    bars = [
+        Bar(name, one.value, one.low, one.high, kind=kind)
+        for name, kind, one in (
+            ("precision", "m-cdp", expected.precision),
+            ("recall", "m-all", expected.recall),
+            ("coverage", "m-labeled", expected.coverage),
+        )
+    ]
+    known = counted(expected.identities, "known identity", "known identities")
+    return bar_figure(
+        "What to expect",
+        f"From {known} labeled among the others, without any other truth: the share of pairs inside groups that are right, the "
+        "share of all true pairs that are found, and the share of images that get a label; with 95 % intervals.",
+        bars,
+        percent,
+        1.0,
+    )
+
+
+def _calibration(bins: Sequence[CalibrationBin]) -> Html | None:
+    """The reliability diagram: a calibrated judge's points lie on the diagonal."""
+    if len(bins) < 2:
+        return None
+    series = [
+        ("truly one identity", "m-cdp", [one.same for one in bins]),
+        ("if probabilities were exact", "m-labeled", [one.probability for one in bins]),
+    ]
+    pairs = f"{sum(one.pairs for one in bins):,}"
+    drawn = curve_chart(
+        "Probability given to a pair against the share of such pairs that are one identity",
+        [one.probability for one in bins],
+        series,
+        None,
+        "probability of a pair; shares in %",
+    )
+    return figure(
+        drawn,
+        f"{pairs} pairs with an image of known identity, which the judge had not learned from: of pairs that were given a "
+        "probability, how many are one identity. The nearer the two curves, the more literally probabilities can be taken.",
+        "Can the probabilities be believed?",
+        entries=[(kind, name) for name, kind, _ in series],
+    )
+
+
+def _tuning(tuning: Tuning) -> Html | None:
+    if not tuning.curve:
+        return None
+    curve = sorted(tuning.curve, key=lambda point: point.threshold)
+    series = [
+        ("F", "m-cdp", [point.f for point in curve]),
+        ("precision", "odd", [point.precision for point in curve]),
+        ("recall", "m-all", [point.recall for point in curve]),
+        ("coverage", "m-labeled", [point.coverage for point in curve]),
+    ]
+    drawn = curve_chart(
+        "Threshold against F, precision, recall and coverage",
+        [point.threshold for point in curve],
+        series,
+        tuning.chosen,
+        "threshold; shares in %",
+    )
+    by = "the best F was taken."
+    if tuning.recall_weight != 1:
+        by = f"the best mean was taken, recall {tuning.recall_weight:g} times as important as precision."
+    if tuning.precision:
+        by = f"of those with a precision of {tuning.precision:g} or more, the one with the best recall was taken."
+    return figure(
+        drawn,
+        "Measured on images of known identity, labeled among the others. A higher threshold accepts fewer pairs: precision rises, recall and "
+        f"coverage fall; {by}",
+        "How the threshold was chosen",
+        entries=[(kind, name) for name, kind, _ in series],
+    )
+
+
+def _tuning_table(tuning: Tuning) -> Html | None:
+    if not tuning.curve:
+        return None
+    rows = [
+        [
+            f"{point.threshold:g}" + (" (chosen)" if point.threshold == tuning.chosen else ""),
+            *(percent(share) for share in (point.f, point.precision, point.recall, point.coverage)),
+        ]
+        for point in sorted(tuning.curve, key=lambda point: point.threshold)
+    ]
+    inner = table(["threshold", "F", "precision", "recall", "coverage"], rows, "Thresholds tried")
+    return folded("Thresholds tried, in numbers", inner)

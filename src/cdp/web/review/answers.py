@@ -1,0 +1,157 @@
+"""From what was clicked to corrections: forms speak of images, never of group numbers that may have changed meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from cdp.collection.corrections import Correction, different, merge_groups, named, rejected, same, split_group
+from cdp.errors import InputError
+from cdp.web.review.group_index import GroupIndex
+
+_MOST_ANCHORS = 3
+Fields = Mapping[str, Sequence[str]]
+
+
+def answer_question(fields: Fields) -> list[Correction]:
+    """Corrections of an answer to "are these images and those one person?"."""
+    one, other, selected = (rows_of(fields, name) for name in ("one", "other", "image"))
+    how = _first(fields, "how")
+    if how in ("out", "reject"):
+        _need(selected, "Select images first.")
+        if how == "reject":
+            return [rejected(*selected)]
+        left, taken = [row for row in (*one, *other) if row not in selected], selected
+        _need(left, "All images are selected; select those that are not this person.")
+        return [different(row, left[-1]) for row in taken]
+    _need(one and other, "The question names no images.")
+    if how == "same":
+        return merge_groups(one, other)
+    if how == "split":
+        return split_group(one, other)
+    if how == "different":
+        return [different(one[-1], other[-1])]
+    raise InputError(f"{how!r} is no answer; reload the page.")
+
+
+def change_images(
+    fields: Fields, index: GroupIndex, leaving: frozenset[int] = frozenset()
+) -> list[Correction]:
+    """Corrections of what is done to the selected images of a group, or of none; `leaving` ones are none of it any more."""
+    shown, selected = rows_of(fields, "shown"), rows_of(fields, "image")
+    how, rest = _first(fields, "how"), [row for row in shown if row not in set(selected)]
+    if how == "confirm":
+        _need(len(shown) > 1, "One image alone cannot be confirmed.")
+        return [same(*shown)]
+    _need(selected, "Select images first.")
+    if how == "reject":
+        return [rejected(*selected)]
+    if how == "together":
+        _need(len(selected) > 1, "Select two images or more.")
+        return [same(*selected)]
+    anchors = _anchors(fields, index, {*selected, *leaving})
+    if how == "move":
+        target = find_person(_first(fields, "target"), index)
+        members = [int(row) for row in index.members(target)[-_MOST_ANCHORS:]]
+        apart = [different(selected[0], anchor) for anchor in anchors if anchor not in members]
+        return [same(*selected, *members), *apart]
+    _need(bool(rest) and bool(anchors), "All images are selected; select those that are somebody else.")
+    if how == "split":
+        together = [same(*selected)] if len(selected) > 1 else []
+        return [*together, *(different(selected[0], anchor) for anchor in anchors)]
+    if how == "out":
+        return [different(row, anchor) for row in selected for anchor in anchors[:1]]
+    raise InputError(f"{how!r} is no action; reload the page.")
+
+
+def change_groups(fields: Fields) -> list[Correction]:
+    """Corrections of what is done to the selected groups; of each, the images that were shown count."""
+    groups = [one for one in fields.get("group", ()) if one.isdecimal()]
+    shown = [rows_of(fields, f"shown{one}") for one in groups]
+    how = _first(fields, "how")
+    _need(shown and all(shown), "Select groups first.")
+    rows = [row for images in shown for row in images]
+    if how == "reject":
+        return [rejected(*rows)]
+    if how == "name":
+        return [named(person_name(fields), *rows)]
+    _need(len(shown) > 1, "Select two groups or more.")
+    if how == "merge":
+        return [same(*rows)]
+    raise InputError(f"{how!r} is no action; reload the page.")
+
+
+def name_group(fields: Fields) -> list[Correction]:
+    """The correction that gives the images that were shown a name."""
+    rows = rows_of(fields, "image")
+    _need(rows, "The form names no images.")
+    return [named(person_name(fields), *rows)]
+
+
+def person_name(fields: Fields) -> str:
+    """The name that was typed, in one spelling: no spaces at its ends, one between words."""
+    name = " ".join(_first(fields, "name").split())
+    _need(name, "Type a name first.")
+    return name
+
+
+def find_person(text: str, index: GroupIndex) -> int:
+    """The group of a name or number that was typed.
+
+    Raises:
+        InputError: there is none, or there are several.
+    """
+    wanted = " ".join(text.split()).casefold()
+    _need(wanted, "Type a name or number to move to.")
+    called = [
+        number for number, name in index.names.items() if name.casefold() == wanted and index.size(number)
+    ]
+    digits = wanted.removeprefix("person").strip(" -#")
+    if not called and digits.isdecimal() and len(digits) < 10 and index.size(int(digits)):
+        called = [int(digits)]
+    if len(called) != 1:
+        found = "nobody" if not called else "several people"
+        raise InputError(
+            f"{found} called {text.strip()!r}; type a name or a number as the page Groups shows it."
+        )
+    return called[0]
+
+
+def stamped(corrections: Sequence[Correction], source: str) -> list[Correction]:
+    """The corrections of one action: all with one time, to the microsecond, by which they are undone together."""
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    return [msgspec.structs.replace(one, when=now, source=source) for one in corrections]
+
+
+def rows_of(fields: Fields, name: str) -> list[int]:
+    """The rows that a form lists under a name, each once.
+
+    Raises:
+        InputError: something else stands there.
+    """
+    texts = fields.get(name, ())
+    if not all(text.isascii() and text.isdecimal() and len(text) < 12 for text in texts):
+        raise InputError(f"The form lists something under {name!r} that is no row; reload the page.")
+    return list(dict.fromkeys(map(int, texts)))
+
+
+def _anchors(fields: Fields, index: GroupIndex, gone: set[int]) -> list[int]:
+    """The surest images of the group that some leave, by which they are kept apart from it."""
+    group = _first(fields, "group")
+    if not group.isdecimal() or len(group) > 9:
+        return []
+    # A stale page may speak of a group that is gone; then the images shown stand for it.
+    members = index.members(int(group)).tolist() or rows_of(fields, "shown")
+    return [row for row in members if row not in gone][-_MOST_ANCHORS:]
+
+
+def _first(fields: Fields, name: str) -> str:
+    values = fields.get(name, ())
+    return values[0] if values else ""
+
+
+def _need(fact: object, otherwise: str) -> None:
+    if not fact:
+        raise InputError(otherwise)

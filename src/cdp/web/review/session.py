@@ -1,0 +1,285 @@
+"""A review under way: the collection as it is now, its journal, and what is asked next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cdp.collection.collection import Collection, open_collection
+from cdp.collection.corrections import (
+    JOURNAL,
+    Correction,
+    active_corrections,
+    append_corrections,
+    read_journal,
+    undo_corrections,
+)
+from cdp.collection.image_root import find_image_root
+from cdp.collection.numbering import Changes
+from cdp.collection.regrouping import regroup
+from cdp.errors import InputError
+from cdp.types.arrays import IntArray
+from cdp.web.report.words import counted
+from cdp.web.review.answers import stamped
+from cdp.web.review.group_index import GroupIndex
+from cdp.web.review.history_page import Told
+from cdp.web.review.page_parts import View
+from cdp.web.review.pair_evidence import PairEvidence
+from cdp.web.review.question_page import Asked
+from cdp.web.review.thumbnails import Pictures
+from cdp.web.review.what_is_asked import Queue
+from cdp.web.review.words_of_events import batches, correction_in_words, event_in_words
+
+SOURCE = "review"
+_CARDS = 6
+_FEW = 8
+
+
+@dataclass(frozen=True, eq=False)
+class _Loaded:
+    """A collection as it was opened, with what is derived from it."""
+
+    collection: Collection
+    index: GroupIndex
+    evidence: PairEvidence
+    queue: Queue
+
+
+class Session:
+    """Answers what pages ask, from several threads; whatever is said goes to the journal on disk and only then counts.
+
+    Nothing that matters is in memory only: another session, before or beside this one, sees the same.
+    """
+
+    def __init__(self, folder: str | Path, report: Path | None = None) -> None:
+        self.folder = Path(folder)
+        self.report = report or _find_report(self.folder)
+        self._lock = threading.RLock()
+        self._postponed: dict[str, None] = {}
+        self._journal: tuple[tuple[int, int], list[Correction]] = ((-1, -1), [])
+        self._changes: tuple[str, Changes | None] = ("Nothing was applied yet.", None)
+        self._loaded = self._load(open_collection(self.folder))
+        opened = self._loaded.collection
+        self.pictures = Pictures(opened.paths, find_image_root(opened), kept_in=self.folder / ".thumbnails")
+        self.has_pictures = self.pictures.can_show()
+
+    def _load(self, collection: Collection) -> _Loaded:
+        index = GroupIndex(collection.identity, collection.confidence, dict(collection.names))
+        return _Loaded(collection, index, PairEvidence(collection.scored), Queue(collection, index))
+
+    @property
+    def n_images(self) -> int:
+        """How many images there are."""
+        return self._loaded.collection.n_images
+
+    @property
+    def index(self) -> GroupIndex:
+        """The groups as they are now."""
+        return self._loaded.index
+
+    def journal(self) -> list[Correction]:
+        """All entries; read again only when the file has grown."""
+        file = self.folder / JOURNAL
+        with self._lock:
+            state = (file.stat().st_size, file.stat().st_mtime_ns) if file.exists() else (0, 0)
+            if self._journal[0] != state:
+                self._journal = (state, read_journal(self.folder))
+            return self._journal[1]
+
+    def waiting(self) -> list[Correction]:
+        """The entries that came since the groups were made."""
+        return self.journal()[self._loaded.collection.n_applied :]
+
+    def view(self, prefix: str) -> View:
+        """What pages are drawn from."""
+        with self._lock:
+            loaded = self._refreshed()
+            counts = active_corrections(self.journal())
+            waiting = [one for one in counts if one.id >= loaded.collection.n_applied]
+            said = [image for one in waiting for image in one.images]
+            touched = np.unique(loaded.index.identity[said]) if said else np.zeros(0, np.int64)
+            answered, needed = len(batches(counts)), loaded.queue.n_left(counts)
+            return View(
+                title=self.folder.resolve().name,
+                prefix=prefix,
+                index=loaded.index,
+                evidence=loaded.evidence,
+                paths=loaded.collection.paths,
+                has_pictures=self.has_pictures,
+                waiting=len(self.waiting()),
+                touched=frozenset(touched[touched >= 0].tolist()),
+                leaving=leaving_images(waiting, loaded.index.identity),
+                progress=(progress_in_words(answered, needed), answered / max(1, answered + needed)),
+                has_report=self.report is not None,
+            )
+
+    def _refreshed(self) -> _Loaded:
+        """The collection, opened anew if another process has changed it."""
+        from cdp.collection.collection_folder import read_parts
+
+        if read_parts(self.folder) != self._loaded.collection.parts:
+            self._loaded = self._load(open_collection(self.folder))
+        return self._loaded
+
+    def questions(self) -> list[Asked]:
+        """The next few questions, those put off at the end."""
+        with self._lock:
+            return self._loaded.queue.ask(active_corrections(self.journal()), list(self._postponed), _CARDS)
+
+    def postpone(self, key: str) -> None:
+        """Ask something else first."""
+        with self._lock:
+            self._postponed.pop(key, None)
+            self._postponed[key] = None
+
+    def record(self, corrections: Sequence[Correction]) -> list[int]:
+        """Put corrections on disk and return their numbers.
+
+        Raises:
+            InputError: they name images that are not there, or contradict what was said before.
+            StoreError: the disk is full or cannot be written.
+        """
+        with self._lock:
+            collection = self._loaded.collection
+            wrong = [row for one in corrections for row in one.images if row >= collection.n_images]
+            if wrong:
+                raise InputError(f"There is no image {wrong[0]}; reload the page.")
+            refuse_contradictions(collection, [*active_corrections(self.journal()), *corrections])
+            return append_corrections(self.folder, stamped(corrections, SOURCE))
+
+    def undo(self, numbers: Sequence[int]) -> list[int]:
+        """Take back entries, or the last thing that was said if none is named; returns the numbers of the new entries."""
+        with self._lock:
+            journal = self.journal()
+            counts = {one.id for one in active_corrections(journal)}
+            if not numbers:
+                last = next((batch for batch in reversed(batches(journal)) if batch[0].id in counts), None)
+                if last is None:
+                    raise InputError("There is nothing to undo.")
+                numbers = [one.id for one in last]
+            wanted = [number for number in dict.fromkeys(numbers) if number in counts]
+            if not wanted:
+                raise InputError("That is undone already.")
+            return undo_corrections(self.folder, wanted, SOURCE)
+
+    def apply(self) -> None:
+        """Make groups anew under all that was said.
+
+        Raises:
+            InputError: what was said contradicts itself; the message names the chain.
+        """
+        with self._lock:
+            waiting, start = len(self.waiting()), time.perf_counter()
+            collection, changes = regroup(self._loaded.collection)
+            self._loaded = self._load(collection)
+            took = time.perf_counter() - start
+            what = counted(len(changes.events) - 1, "change")
+            self._changes = (
+                f"{counted(waiting, 'entry', 'entries')} applied in {took:.1f} s: {what}.",
+                changes,
+            )
+
+    def changes(self) -> tuple[str, list[tuple[str, tuple[int, ...]]]]:
+        """What the last Apply changed, in words, with a few images each."""
+        with self._lock:
+            summary, changes = self._changes
+            events = () if changes is None else changes.events
+            return summary, [
+                event_in_words(event, self.index, _FEW) for event in events[:200] if event.identity >= 0
+            ]
+
+    def told(self) -> list[Told]:
+        """The journal as it is shown, the latest first."""
+        with self._lock:
+            journal = self.journal()
+            counts = {one.id for one in active_corrections(journal)}
+            applied = self._loaded.collection.n_applied
+            return [
+                _told(batch, counts, applied, self.index, {one.id: one for one in journal})
+                for batch in reversed(batches(journal))
+            ]
+
+    def told_between(self, first: int, last: int) -> tuple[str, list[int]] | None:
+        """(what was said in some entries, in words; their numbers if they can be undone)."""
+        with self._lock:
+            journal = self.journal()
+            entries = journal[first : last + 1]
+            if not entries or last - first > 10_000:
+                return None
+            by_number = {one.id: one for one in journal}
+            words = correction_in_words(entries, self.index, by_number)
+            counts = {one.id for one in active_corrections(journal)}
+            return f"On disk: {words}", [one.id for one in entries if one.id in counts]
+
+
+def _told(
+    batch: Sequence[Correction],
+    counts: set[int],
+    applied: int,
+    index: GroupIndex,
+    by_number: dict[int, Correction],
+) -> Told:
+    images = list(dict.fromkeys(image for one in batch for image in one.images))
+    is_undo = batch[0].kind == "undo"
+    return Told(
+        numbers=tuple(one.id for one in batch),
+        words=correction_in_words(batch, index, by_number),
+        when=batch[0].when,
+        source=batch[0].source,
+        images=tuple(images[:_FEW]),
+        undone=not is_undo and batch[0].id not in counts,
+        waits=batch[0].id >= applied,
+        is_undo=is_undo,
+    )
+
+
+def refuse_contradictions(collection: Collection, corrections: Sequence[Correction]) -> None:
+    """Refuse corrections that cannot all be kept; the message names the chain.
+
+    Raises:
+        InputError: see above.
+    """
+    from cdp.collection.corrections import to_constraints
+    from cdp.consensus.constraints import check_constraints
+
+    constraints = to_constraints(corrections, collection.n_images)
+    check_constraints(constraints, collection.settings.max_size, collection.describe)
+
+
+def leaving_images(waiting: Sequence[Correction], identity: IntArray) -> frozenset[int]:
+    """The images that corrections take out of the group they are in now: rejected, or said to be another person."""
+    leaving: set[int] = set()
+    for batch in batches(waiting):
+        for one in batch:
+            if one.kind == "reject":
+                leaving |= set(one.images)
+            if one.kind != "different" or identity[one.images[0]] != identity[one.images[1]]:
+                continue
+            # What was said in one breath to be the same as the image that leaves, leaves with it.
+            first = one.images[0]
+            mates = [
+                image
+                for other in batch
+                if other.kind == "same" and first in other.images
+                for image in other.images
+            ]
+            leaving |= {image for image in (first, *mates) if identity[image] == identity[first]}
+    return frozenset(leaving)
+
+
+def progress_in_words(answered: int, needed: int) -> str:
+    """`120 of about 300 questions to precision 0.99`."""
+    if not needed:
+        return f"{counted(answered, 'answer')}; expected precision is 0.99 or more"
+    return f"{answered:,} of about {answered + needed:,} questions to precision 0.99"
+
+
+def _find_report(folder: Path) -> Path | None:
+    """A report in the collection, or in the run that it lies in."""
+    places = [folder / "report.html", folder.resolve().parent / "report.html"]
+    return next((one for one in places if one.is_file()), None)

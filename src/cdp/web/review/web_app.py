@@ -1,0 +1,240 @@
+"""The server's routes: pages to read, forms to answer; everything that is written goes to the journal first."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from cdp.errors import CdpError, InputError
+from cdp.web.report.style import style_sheet
+from cdp.web.review import answers
+from cdp.web.review.group_index import ORDERS
+from cdp.web.review.group_pages import alone_page, group_page, groups_page
+from cdp.web.review.guards import Guard
+from cdp.web.review.history_page import changes_page, history_page
+from cdp.web.review.page_parts import View
+from cdp.web.review.question_page import question_page, refused, said
+from cdp.web.review.session import Session
+
+_KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
+_REPORT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
+_ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="#1668b8"/>'
+    '<circle cx="8" cy="6.4" r="2.9" fill="#fff"/><path d="M2.8 14a5.2 5.2 0 0 1 10.4 0z" fill="#fff"/></svg>'
+)
+_NO_PICTURE = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 96"><rect width="96" height="96" fill="#8884"/>'
+    '<text x="48" y="60" font-size="34" text-anchor="middle" font-family="sans-serif" fill="#888">?</text></svg>'
+)
+_BACK = b' <a href="./">Review these groups</a>'
+_MOST_FIELDS = 250_000
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def web_app(session: Session, token: str) -> Guard:
+    """The whole application behind its guard; every address starts with the token."""
+    routes = Routes(session, f"/{token}")
+    pages: dict[str, Callable[[Request], Response]] = {
+        "/": routes.questions,
+        "/groups": routes.groups,
+        "/group/{number:int}": routes.group,
+        "/alone": routes.alone,
+        "/history": routes.history,
+        "/changes": routes.changes,
+        "/report": routes.report,
+        "/style.css": routes.style,
+        "/review.js": routes.script,
+        "/icon.svg": routes.icon,
+        "/thumbnail/{row:int}": routes.thumbnail,
+        "/picture/{row:int}": routes.picture,
+    }
+    starlette = Starlette(
+        routes=[
+            *(Route(path, _in_a_thread(endpoint), methods=["GET"]) for path, endpoint in pages.items()),
+            Route("/do/{action}", routes.act, methods=["POST"]),
+        ]
+    )
+    return Guard(starlette, token)
+
+
+def _in_a_thread(endpoint: Callable[[Request], Response]) -> Endpoint:
+    async def answer(request: Request) -> Response:
+        return await run_in_threadpool(endpoint, request)
+
+    return answer
+
+
+class Routes:
+    """One method per address."""
+
+    def __init__(self, session: Session, prefix: str) -> None:
+        self._session, self._prefix = session, prefix
+
+    def questions(self, request: Request) -> Response:
+        """The questions, the most valuable first."""
+        view = self._view()
+        return _html(question_page(view, self._session.questions(), self._notice(view, request)))
+
+    def groups(self, request: Request) -> Response:
+        """All groups, or those of a name."""
+        view, query = self._view(), request.query_params
+        order = query.get("order", "")
+        text = query.get("find", "")[:200]
+        order = order if order in ORDERS else "doubtful"
+        return _html(groups_page(view, order, text, _page(request), self._notice(view, request)))
+
+    def group(self, request: Request) -> Response:
+        """One group."""
+        view = self._view()
+        number = request.path_params["number"]
+        return _html(group_page(view, number, _page(request), self._notice(view, request)))
+
+    def alone(self, request: Request) -> Response:
+        """The images in no group."""
+        view = self._view()
+        return _html(alone_page(view, _page(request), self._notice(view, request)))
+
+    def history(self, request: Request) -> Response:
+        """The journal."""
+        view = self._view()
+        return _html(history_page(view, self._session.told(), _page(request), self._notice(view, request)))
+
+    def changes(self, request: Request) -> Response:
+        """What the last Apply changed."""
+        view = self._view()
+        summary, sentences = self._session.changes()
+        return _html(changes_page(view, sentences, summary, self._notice(view, request)))
+
+    def report(self, _: Request) -> Response:
+        """The report, if the collection has one beside it."""
+        file = self._session.report
+        if file is None:
+            return PlainTextResponse("There is no report here; cdp report writes one.\n", 404)
+        headers = {"Content-Security-Policy": _REPORT_POLICY}
+        page = file.read_bytes().replace(b"</footer>", _BACK + b"</footer>", 1)
+        return HTMLResponse(page, headers=headers)
+
+    def style(self, _: Request) -> Response:
+        """How it looks."""
+        return Response(style_sheet() + _packaged("review.css"), media_type="text/css", headers=_KEPT)
+
+    def script(self, _: Request) -> Response:
+        """Keys and large pictures."""
+        return Response(_packaged("review.js"), media_type="text/javascript", headers=_KEPT)
+
+    def icon(self, _: Request) -> Response:
+        """The icon of the tab."""
+        return Response(_ICON, media_type="image/svg+xml", headers=_KEPT)
+
+    def thumbnail(self, request: Request) -> Response:
+        """A small picture."""
+        return self._picture(request.path_params["row"], self._session.pictures.thumbnail)
+
+    def picture(self, request: Request) -> Response:
+        """A large picture."""
+        return self._picture(request.path_params["row"], self._session.pictures.large)
+
+    def _picture(self, row: int, make: Callable[[int], bytes]) -> Response:
+        if not 0 <= row < self._session.n_images:
+            return PlainTextResponse(f"There is no image {row}.\n", 404)
+        try:
+            return Response(make(row), media_type="image/jpeg", headers=_KEPT)
+        except InputError:
+            return Response(_NO_PICTURE, media_type="image/svg+xml")
+
+    async def act(self, request: Request) -> Response:
+        """Whatever a form asks for: on disk first, then back to a page that says so."""
+        fields = await _read_form(request)
+        action = request.path_params["action"]
+        back = self._back(fields)
+        try:
+            to = await run_in_threadpool(self._do, action, fields, back)
+        except CdpError as error:
+            # Shown, not stored: the address carries a sentence for the next page, which escapes it.
+            return RedirectResponse(_with(back, refused=str(error)), 303)
+        return RedirectResponse(to, 303)
+
+    def _do(self, action: str, fields: dict[str, list[str]], back: str) -> str:
+        session = self._session
+        if action == "apply":
+            session.apply()
+            return f"{self._prefix}/changes"
+        if action == "undo":
+            return _with(back, said=_numbers(session.undo(answers.rows_of(fields, "number"))))
+        if action == "answer" and fields.get("how") == ["later"]:
+            session.postpone((fields.get("question") or [""])[0])
+            return back
+        doing: dict[str, Callable[[], Sequence[Any]]] = {
+            "answer": lambda: answers.answer_question(fields),
+            "images": lambda: answers.change_images(fields, session.index, session.view("").leaving),
+            "groups": lambda: answers.change_groups(fields),
+            "name": lambda: answers.name_group(fields),
+        }
+        if action not in doing:
+            raise InputError(f"{action!r} is no action; reload the page.")
+        return _with(back, said=_numbers(session.record(doing[action]())))
+
+    def _view(self) -> View:
+        return self._session.view(self._prefix)
+
+    def _notice(self, view: View, request: Request) -> Any:
+        if words := request.query_params.get("refused", ""):
+            return refused(words[:1000])
+        numbers = [int(one) for one in request.query_params.get("said", "").split("-") if one.isdecimal()][:2]
+        if not numbers:
+            return None
+        told = self._session.told_between(numbers[0], numbers[-1])
+        return said(view, *told) if told else None
+
+    def _back(self, fields: dict[str, list[str]]) -> str:
+        """The page that a form came from, if it is one of ours."""
+        asked = (fields.get("back") or [""])[0]
+        parts = urlsplit(asked)
+        own = asked.startswith(f"{self._prefix}/") and not parts.netloc and not parts.scheme
+        return asked if own and ".." not in asked and asked.isprintable() else f"{self._prefix}/"
+
+
+async def _read_form(request: Request) -> dict[str, list[str]]:
+    """Fields of a form as lists of texts; the guard has limited its length."""
+    kind = request.headers.get("content-type", "").split(";")[0]
+    body = await request.body()
+    if kind != "application/x-www-form-urlencoded":
+        return {}
+    try:
+        return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:  # not UTF-8, or too many fields
+        return {}
+
+
+def _with(address: str, **query: str) -> str:
+    """An address with other values in its query, those of earlier notices left out."""
+    from urllib.parse import parse_qsl, urlencode
+
+    parts = urlsplit(address)
+    kept = [(key, value) for key, value in parse_qsl(parts.query) if key not in ("said", "refused")]
+    return parts._replace(query=urlencode([*kept, *query.items()])).geturl()
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return f"{numbers[0]}-{numbers[-1]}" if numbers else ""
+
+
+def _page(request: Request) -> int:
+    text = request.query_params.get("page", "1")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 1
+
+
+def _html(text: str) -> Response:
+    return HTMLResponse(text)
+
+
+def _packaged(name: str) -> str:
+    return (files("cdp.web.review") / name).read_text(encoding="utf-8")

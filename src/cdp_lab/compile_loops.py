@@ -1,0 +1,74 @@
+"""`cdp compile`: every loop of labeling is run once on made-up embeddings, so that its compiled form is kept on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from cdp.consensus.settings import ConsensusSettings
+from cdp.data.views import read_views
+from cdp.graph.neighbor_passes import improve
+from cdp.graph.pair_similarity import similarities
+from cdp.graph.projection import Projected
+from cdp.graph.search import knn_graph
+from cdp.labeling.figures import measure_labeling
+from cdp.labeling.pipeline import label
+from cdp.labeling.workspace import Workspace
+from cdp.progress import Progress, no_progress
+from cdp.types import Embeddings, KnnGraph
+from cdp.types.arrays import AnyArray, FloatArray
+from cdp_lab.synthetic import synthetic_views
+
+_PEOPLE = 250
+# So small that groups must be split, too.
+_MAX_SIZE = 20
+# Enough images that looking into clusters is cheaper than comparing all: with one sort of embeddings into few of them, with the other
+# into many.
+_IMAGES, _DIMENSIONS, _DIRECTIONS = 20_000, 256, (8, 32)
+
+
+def compile_loops(progress: Progress = no_progress) -> None:
+    """Label a few made-up people by both presets, with labels and without, and search in both ways, from files as users do.
+
+    A loop is compiled for the kinds of arrays that it is given; so nothing less than the real thing compiles what will be needed.
+    """
+    with TemporaryDirectory() as folder:
+        split = synthetic_views(_PEOPLE, members=2, dimensions=64)
+        for name, part in (("labeled", split.labeled), ("unlabeled", split.unlabeled)):
+            part.save(Path(folder) / name)
+        labeled, unlabeled = (read_views(Path(folder) / name) for name in ("labeled", "unlabeled"))
+        ways = [("best", [labeled]), ("paper", [labeled]), ("best", [])]
+        for done, (preset, known) in enumerate(ways):
+            progress("labels", done, len(ways))
+            work = Workspace(folder=Path(folder))
+            settings = ConsensusSettings.of(preset, max_size=_MAX_SIZE)
+            labeling = label(unlabeled, settings, labeled=known, workspace=work)
+            measure_labeling(labeling, unlabeled, scratch=work.scratch)
+        progress("labels", len(ways), len(ways))
+        for done, directions in enumerate(_DIRECTIONS):
+            progress("searches", done, len(_DIRECTIONS))
+            file = Path(folder) / f"{directions}.npy"
+            np.save(file, _along(directions))
+            graph = knn_graph(Embeddings(np.load(file, mmap_mode="r")), 20, "approximate", recall=0.97)
+        _pass_once(graph)
+        np.save(file, np.ones((2, _DIMENSIONS), np.float16))
+        similarities(Embeddings(np.load(file, mmap_mode="r")), np.array([[0, 1]], np.int32))
+        progress("searches", len(_DIRECTIONS), len(_DIRECTIONS))
+
+
+def _pass_once(graph: KnnGraph) -> None:
+    """A pass over neighbors of neighbors, which no plan for these embeddings has."""
+    best, ids = np.array(graph.similarity), np.array(graph.neighbors)
+    clusters: AnyArray = np.zeros((graph.n_images, 8), np.int16)
+    vectors = Projected(np.ones((graph.n_images, 16), np.float32), 0.0, graph.k)
+    improve(vectors, best, ids, np.ones(ids.shape, np.bool_), clusters, graph.k // 2, 0)
+
+
+def _along(directions: int) -> FloatArray:
+    """Random embeddings that lie along so few directions."""
+    generator = np.random.default_rng(0)
+    latent = generator.standard_normal((_IMAGES, directions), np.float32)
+    vectors: FloatArray = latent @ generator.standard_normal((directions, _DIMENSIONS), np.float32)
+    return vectors

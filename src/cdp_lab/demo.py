@@ -1,0 +1,127 @@
+"""`cdp demo`: drawn faces, and the recipe that is run on them; `cdp example`: made-up embeddings labeled four ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+
+from cdp.config.checks import check_recipe
+from cdp.config.reading import read_recipe
+from cdp.config.sections import DataSection, RunRecipe
+from cdp.config.writing import write_recipe
+from cdp.errors import InputError
+from cdp.evaluate.label_figures import measure_labels
+from cdp.files import write_json, write_text
+from cdp.labeling.estimator import CDP
+from cdp.progress import Progress, no_progress
+from cdp.run.plan import make_stages
+from cdp.run.run_recipe import plan_recipe, refuse_other_folder
+from cdp.run.runner import Planned, plan_stages
+from cdp.run.sources import Facts, settle
+from cdp.run.stages import Ledger
+from cdp.types import Views
+from cdp.types.run_record import TrueFigures
+from cdp_lab.drawn_faces import FaceSettings, write_faces
+from cdp_lab.synthetic import SyntheticSplit
+
+_TRAINING = FaceSettings(identities=2200, images=8, size=36, difficulty=0.25, lookalikes=0.05)
+_N_TEST = 800
+_QUICK_TRAINING = replace(_TRAINING, identities=440, difficulty=0.15)
+_QUICK_N_TEST = 150
+_QUICK = ("--train.epochs", "12", "--joint.epochs", "5", "--evaluation.replicates", "200")
+_FILES = ("faces.zip", "test_faces.zip")
+_RECORD = "settings.json"
+
+
+def demo_file() -> Path:
+    """The recipe of `cdp demo`."""
+    return Path(__file__).with_name("demo.toml")
+
+
+def demo_recipe(folder: Path, *, quick: bool = False, overrides: Sequence[str] = ()) -> RunRecipe:
+    """The demo's recipe on the faces in a folder, changed as the command line says."""
+    images, test = (str(folder.absolute() / "drawn" / name) for name in _FILES)
+    recipe = read_recipe(demo_file(), [*(_QUICK if quick else ()), *overrides])
+    if recipe.data != DataSection():
+        raise InputError("cdp demo draws its own images: leave [data] alone, or use cdp run.")
+    return replace(recipe, data=replace(recipe.data, images=images, test=test))
+
+
+def demo_faces(seed: int, *, quick: bool = False) -> tuple[FaceSettings, FaceSettings]:
+    """Faces for training, some of them junk or mislabeled, and clean ones of other people for the test."""
+    training = replace(_QUICK_TRAINING if quick else _TRAINING, seed=2 * seed)
+    n_test = _QUICK_N_TEST if quick else _N_TEST
+    return training, replace(training, identities=n_test, seed=2 * seed + 1, junk=0.0, mislabeled=0.0)
+
+
+def draw_demo_faces(
+    folder: Path, recipe: RunRecipe, *, quick: bool = False, progress: Progress = no_progress
+) -> None:
+    """Draw both sets into `drawn/` of a run's folder, unless they are there already."""
+    if _are_drawn(folder, recipe.seed, quick=quick):
+        return
+    refuse_other_folder(folder, "stages", "cdp demo")
+    # Marks the folder as one of a run, which a later call may fill or clear.
+    (folder / "stages").mkdir(parents=True, exist_ok=True)
+    write_text(folder / "recipe.toml", write_recipe(recipe))
+    (folder / "drawn").mkdir(exist_ok=True)
+    sets = demo_faces(recipe.seed, quick=quick)
+    for settings, name in zip(sets, _FILES, strict=True):
+        file = folder / "drawn" / name
+        write_faces(file, settings, threads=recipe.engine.threads, progress=progress, force=True)
+    write_json(folder / "drawn" / _RECORD, [asdict(one) for one in sets])
+
+
+def plan_demo(folder: Path, recipe: RunRecipe, *, quick: bool = False) -> list[Planned]:
+    """What a demo would do, and why; nothing is written or drawn."""
+    if _are_drawn(folder, recipe.seed, quick=quick):
+        return plan_recipe(recipe, folder)
+    check_recipe(recipe)
+    return plan_stages(make_stages(settle(recipe, Facts("images"))), Ledger(folder.absolute()), {})
+
+
+def _are_drawn(folder: Path, seed: int, *, quick: bool) -> bool:
+    drawn = folder / "drawn"
+    wanted = json.loads(json.dumps([asdict(one) for one in demo_faces(seed, quick=quick)]))
+    try:
+        is_same = json.loads((drawn / _RECORD).read_text(encoding="utf-8")) == wanted
+    except (OSError, ValueError):
+        return False
+    return is_same and all((drawn / name).is_file() for name in _FILES)
+
+
+def compare_ways(
+    split: SyntheticSplit, *, seed: int = 0, progress: Progress = no_progress
+) -> list[tuple[str, TrueFigures]]:
+    """The name of every way and its figures; the last one is the default."""
+    alone = _best_similarity(split.labeled)
+    ways = {
+        f"base alone, > {alone:.2f}": CDP(
+            "paper", mediator="vote", quorum=0, vote_threshold=alone, seed=seed
+        ),
+        "unanimous vote": CDP("paper", mediator="vote", seed=seed),
+        "mediator, as in the paper": CDP("paper", seed=seed),
+        "mediator, preset best": CDP(seed=seed),
+    }
+    rows = []
+    for name, model in ways.items():
+        labels = model.fit(split.labeled, progress=progress).predict(split.unlabeled, progress=progress)
+        assert split.unlabeled.identities is not None
+        rows.append((name, measure_labels(labels, split.unlabeled.identities)))
+    return rows
+
+
+def _best_similarity(labeled: Views) -> float:
+    """The similarity threshold of the base alone with the best pairwise F on the labeled part."""
+    alone = Views(labeled.base, identities=labeled.identities)
+
+    def quality(threshold: float) -> float:
+        labels = CDP("paper", mediator="vote", vote_threshold=threshold).predict(alone)
+        assert alone.identities is not None
+        return measure_labels(labels, alone.identities).discards_kept.pairwise.f or 0.0
+
+    return float(max(np.arange(0.3, 0.96, 0.05), key=quality))

@@ -1,0 +1,57 @@
+"""Fixed pair recall: the bar from its definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdp.consensus.grouping import at_bar
+from cdp.consensus.settings import ConsensusSettings
+from cdp.errors import InputError
+from cdp.types import ConsensusGraph, Pairs
+from cdp_lab.labelers import bar_at_recall
+
+
+def judged(seed: int, n_images: int, accepted: float) -> tuple[ConsensusGraph, Pairs, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    ids = np.stack(np.triu_indices(n_images, 1), axis=1).astype(np.int32)
+    ids = ids[generator.random(len(ids)) < 0.5]
+    kept = generator.random(len(ids)) < accepted
+    doubt = generator.choice(np.linspace(0, 1.5, 40), len(ids)).astype(np.float32)
+    identities = generator.integers(-1, 4, n_images)
+    return ConsensusGraph(ids[kept], doubt[kept], n_images), Pairs(ids, n_images), identities
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(6, 20), st.floats(0, 1), st.floats(0, 1))
+@settings(max_examples=100, deadline=None)
+def test_no_bar_comes_closer(seed: int, n_images: int, accepted: float, wanted: float) -> None:
+    graph, candidates, identities = judged(seed, n_images, accepted)
+
+    def n_true(ids: np.ndarray) -> int:
+        return sum(identities[a] == identities[b] >= 0 for a, b in ids)
+
+    total = n_true(candidates.ids)
+    if not total:
+        return
+    bar = bar_at_recall(graph, candidates, identities, wanted)
+    got = n_true(at_bar(graph, ConsensusSettings.of("paper", mediator="vote", vote_threshold=bar)).ids)
+    target = min(round(wanted * total), n_true(graph.ids))
+    # All cuts that doubts allow; pairs of one doubt go together.
+    reachable = [n_true(graph.ids[graph.doubt < cut]) for cut in [*np.unique(graph.doubt), np.inf]]
+    tied = [count for count in reachable if count >= target]
+    assert got in reachable
+    assert got <= min(tied)
+    if target in reachable:
+        assert got == target
+
+
+def test_without_truth_it_is_a_sentence() -> None:
+    graph, candidates, identities = judged(0, 10, 0.5)
+    with pytest.raises(InputError) as caught:
+        bar_at_recall(graph, candidates, np.full_like(identities, -1), 0.3)
+    assert str(caught.value) == (
+        "A bar at a fixed pair recall needs the true identities of unlabeled images, and no candidate pair is known "
+        "to be true."
+    )
