@@ -12,13 +12,13 @@ from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
+from cdp.collection.judged_files import write_judged
 
 from benchmarks.data import data_folder
 from cdp import Views
 from cdp.collection.collection import open_collection
 from cdp.collection.collection_folder import Parts, numbered, write_batch
 from cdp.collection.creation import create_collection
-from cdp.collection.judged_files import write_judged
 from cdp.collection.regrouping import write_groups
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.labeling.judged import Judged

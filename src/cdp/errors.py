@@ -44,6 +44,12 @@ class StoreError(CdpError):
     """A file or folder could not be written or read back as it was written."""
 
 
+class BusyError(CdpError):
+    """Another process works in the same folder."""
+
+    exit_code = 2
+
+
 class NotFittedError(InputError, AttributeError):
     """A prediction was asked of something that has not learned yet."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import platform
@@ -15,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.errors import BusyError, InputError, OutputExistsError, StoreError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # NumPy and safetensors report a full disk without its number.
@@ -190,6 +191,25 @@ def writing_folder(
             shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process at a time in a folder; the lock goes with the process, so a killed command leaves none.
+
+    Raises:
+        BusyError: another process works there now.
+    """
+    with disk_errors(folder):
+        handle = (folder / ".lock").open("a")
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BusyError(
+                f"{folder}: another cdp is at work in this folder; wait for it, or choose another --out."
+            ) from None
+        yield
+
+
 def check_output(
     path: str | Path, *, force: bool = False, kind: str = "", inputs: Iterable[str | Path | None] = ()
 ) -> None:
@@ -342,6 +362,32 @@ def _is_recent(path: Path) -> bool:
     with suppress(FileNotFoundError):  # its owner has just finished
         return any(one.lstat().st_mtime > since for one in (path, *path.rglob("*")))
     return True
+
+
+def link_tree(source: Path, target: Path) -> bool:
+    """Link a file, or a folder file by file, copied where links are not to be had; whether there was one."""
+    if source.is_dir():
+        for folder, inner, files in os.walk(source):
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            into = target / Path(folder).relative_to(source)
+            into.mkdir(parents=True, exist_ok=True)
+            for name in files:
+                if not name.startswith("."):
+                    _link_file(Path(folder) / name, into / name)
+        return True
+    if not source.is_file():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _link_file(source, target)
+    return True
+
+
+def _link_file(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        # Another disk, or one without links.
+        shutil.copy2(source, target)
 
 
 def flush_files(folder: Path) -> None:

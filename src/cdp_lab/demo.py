@@ -12,14 +12,13 @@ import numpy as np
 from cdp.config.checks import check_recipe
 from cdp.config.reading import read_recipe
 from cdp.config.sections import DataSection, RunRecipe
-from cdp.config.writing import write_recipe
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_labels
-from cdp.files import write_json, write_text
+from cdp.files import write_json
 from cdp.labeling.estimator import CDP
 from cdp.progress import Progress, no_progress
 from cdp.run.plan import make_stages
-from cdp.run.run_recipe import plan_recipe, refuse_other_folder
+from cdp.run.run_recipe import RUN, plan_recipe, refuse_other_folder, run_folder
 from cdp.run.runner import Planned, plan_stages
 from cdp.run.sources import Facts, settle
 from cdp.run.stages import Ledger
@@ -44,7 +43,7 @@ def demo_file() -> Path:
 
 def demo_recipe(folder: Path, *, quick: bool = False, overrides: Sequence[str] = ()) -> RunRecipe:
     """The demo's recipe on the faces in a folder, changed as the command line says."""
-    images, test = (str(folder.absolute() / "drawn" / name) for name in _FILES)
+    images, test = (str(_drawn(folder.absolute()) / name) for name in _FILES)
     recipe = read_recipe(demo_file(), [*(_QUICK if quick else ()), *overrides])
     if recipe.data != DataSection():
         raise InputError("cdp demo draws its own images: leave [data] alone, or use cdp run.")
@@ -64,16 +63,13 @@ def draw_demo_faces(
     """Draw both sets into `drawn/` of a run's folder, unless they are there already."""
     if _are_drawn(folder, recipe.seed, quick=quick):
         return
-    refuse_other_folder(folder, "stages", "cdp demo")
-    # Marks the folder as one of a run, which a later call may fill or clear.
-    (folder / "stages").mkdir(parents=True, exist_ok=True)
-    write_text(folder / "recipe.toml", write_recipe(recipe))
-    (folder / "drawn").mkdir(exist_ok=True)
+    refuse_other_folder(folder, RUN, "cdp demo")
+    (_drawn(folder)).mkdir(parents=True, exist_ok=True)
     sets = demo_faces(recipe.seed, quick=quick)
     for settings, name in zip(sets, _FILES, strict=True):
-        file = folder / "drawn" / name
+        file = _drawn(folder) / name
         write_faces(file, settings, threads=recipe.engine.threads, progress=progress, force=True)
-    write_json(folder / "drawn" / _RECORD, [asdict(one) for one in sets])
+    write_json(_drawn(folder) / _RECORD, [asdict(one) for one in sets])
 
 
 def plan_demo(folder: Path, recipe: RunRecipe, *, quick: bool = False) -> list[Planned]:
@@ -81,11 +77,18 @@ def plan_demo(folder: Path, recipe: RunRecipe, *, quick: bool = False) -> list[P
     if _are_drawn(folder, recipe.seed, quick=quick):
         return plan_recipe(recipe, folder)
     check_recipe(recipe)
-    return plan_stages(make_stages(settle(recipe, Facts("images"))), Ledger(folder.absolute()), {})
+    return plan_stages(
+        make_stages(settle(recipe, Facts("images"))), Ledger(run_folder(folder.absolute())), {}
+    )
+
+
+def _drawn(folder: Path) -> Path:
+    """Where the faces are, so that they move with the folder."""
+    return run_folder(folder) / "drawn"
 
 
 def _are_drawn(folder: Path, seed: int, *, quick: bool) -> bool:
-    drawn = folder / "drawn"
+    drawn = _drawn(folder)
     wanted = json.loads(json.dumps([asdict(one) for one in demo_faces(seed, quick=quick)]))
     try:
         is_same = json.loads((drawn / _RECORD).read_text(encoding="utf-8")) == wanted

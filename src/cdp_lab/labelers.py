@@ -14,7 +14,7 @@ from cdp.consensus.pairs import candidate_pairs
 from cdp.errors import InputError
 from cdp.files import write_json, writing_folder
 from cdp.labeling.figures import measure_label_figures
-from cdp.labeling.output import write_tables
+from cdp.labeling.output import label_table, write_tables
 from cdp.labeling.pipeline import label
 from cdp.labeling.tuning import best_of, measure_point
 from cdp.labeling.workspace import find_graphs
@@ -86,7 +86,7 @@ def _write(folder: Path, labels: Labels, setting: str, bar: float, tuning: Tunin
     figures = measure_label_figures(labels, _identities_to_count(folder), setting, bar)
     with writing_folder(folder / "labels", force=True) as output:
         fill(output, labels)
-        write_tables(output, labels, table.locations)
+        write_tables(output, label_table(labels, paths=table.locations))
         write_json(output / "metrics.json", msgspec.to_builtins(Results(labels=figures, tuning=tuning)))
 
 

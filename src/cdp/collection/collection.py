@@ -21,14 +21,16 @@ import msgspec
 import numpy as np
 
 from cdp.collection.collection_folder import Batch, Chain, Parts, numbered, open_batch, read_parts
-from cdp.collection.corrections import Correction, read_corrections, to_constraints
-from cdp.collection.judged_files import read_known, read_scored
+from cdp.collection.corrections import Correction, applicable, read_corrections, to_constraints
 from cdp.collection.numbering import Event
+from cdp.collection.scored_files import read_known, read_scored
 from cdp.consensus.constraints import Constraints
 from cdp.consensus.settings import ConsensusSettings
 from cdp.store import read_array, read_card, read_settings
-from cdp.types import ConsensusGraph, Views
+from cdp.types import ConsensusGraph, Labels, Views
 from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
+from cdp.types.labels import number_by_first_appearance
+from cdp.types.run_record import Expectation
 
 GROUPS_KIND = "CollectionGroups"
 ViewsSource = Views | str | Path
@@ -42,10 +44,11 @@ class Name(msgspec.Struct, frozen=True):
     source: str = "correction"
 
 
-class _GroupsFacts(msgspec.Struct):
-    """What the card of groups says: how many entries of the journal they were made under."""
+class GroupsFacts(msgspec.Struct):
+    """What the card of groups says: how many entries of the journal they were made under, and what to expect of them."""
 
     entries: int = 0
+    expected: Expectation | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,27 +106,32 @@ class Collection:
         """Identity -> name."""
         return {identity: one.name for identity, one in self.named.items()}
 
+    @property
+    def scored_place(self) -> Path:
+        """Where the pairs that count now are stored."""
+        return numbered(self.folder, "scored", self.parts.judged)
+
     @cached_property
     def scored(self) -> ConsensusGraph:
         """The pairs of images that count when groups are made, with their probabilities, as judged; not corrected."""
         whole = self.scored_with_known
-        kept = (whole.ids < self.n_images).all(axis=1)
+        kept = whole.ids[:, 1] < self.n_images  # the second id is the larger one
         return ConsensusGraph(whole.ids[kept], whole.doubt[kept], self.n_images)
 
     @property
     def scored_with_known(self) -> ConsensusGraph:
         """The same with the known images, which follow the others."""
-        return read_scored(numbered(self.folder, "judged", self.parts.judged), self.settings)
+        return read_scored(self.scored_place, self.settings)
 
     @property
     def known(self) -> LongArray:
         """Known identities of all images, int64 (n + known ones,); -1 = unknown."""
-        return read_known(numbered(self.folder, "judged", self.parts.judged))
+        return read_known(self.scored_place)
 
     @property
     def corrections(self) -> list[Correction]:
         """What counts in the journal now; it may have grown since the groups were made."""
-        return read_corrections(self.folder)
+        return applicable(read_corrections(self.folder), self.n_images)
 
     @property
     def constraints(self) -> Constraints:
@@ -141,11 +149,15 @@ class Collection:
             for line in file.read_bytes().splitlines()
         ]
 
-    @cached_property
+    @property
+    def labels(self) -> Labels:
+        """The groups as labels, numbered 0, 1, 2, … by first appearance."""
+        return Labels(number_by_first_appearance(self.identity), self.fate, self.confidence)
+
+    @property
     def n_applied(self) -> int:
         """How many entries of the journal the groups were made under; those after them wait for `regroup`."""
-        groups = numbered(self.folder, "groups", self.parts.groups)
-        return read_settings(groups, read_card(groups, GROUPS_KIND), _GroupsFacts).entries
+        return read_groups_facts(self).entries
 
     def describe(self, row: int) -> str:
         """What messages call an image."""
@@ -154,6 +166,12 @@ class Collection:
     def __repr__(self) -> str:
         alone = int((self.identity < 0).sum())
         return f"Collection: {self.n_images:,} images, {self.n_identities:,} identities, {alone:,} images in no group"
+
+
+def read_groups_facts(collection: Collection) -> GroupsFacts:
+    """What the card of the groups that count now says."""
+    groups = numbered(collection.folder, "groups", collection.parts.groups)
+    return read_settings(groups, read_card(groups, GROUPS_KIND), GroupsFacts)
 
 
 def open_collection(folder: str | Path) -> Collection:

@@ -1,20 +1,21 @@
 """A collection's folder: what is where, and how its parts come and go.
 
 card.json            which parts count now; replaced by one rename, so a killed command changes nothing
-batches/0001/        where the embeddings of a batch lie, their hashes, and the images' paths
-judged/0002/         graphs, candidate pairs, what judged them and what it said; written by create and extend
+embeddings/0001/     where the embeddings of a batch lie, their hashes, and the images' paths
+scored/0002/         candidate pairs, what scored them and how; scored_files.py
 groups/0003/         identity, fate and confidence of every image, names; written by whatever makes groups
 events/0003.jsonl    what changed then
 corrections.jsonl    what people said; see corrections.py
+labels.csv, labels.parquet, report.html, metrics.json, mixed_groups.csv, split_groups.csv   for people and other programs; outputs.py
+faces/0001/          crops of a batch of photos, and faces/0001-embeddings/, if it was made from photos
+run/                 recipe, stages and networks, if `cdp run` made it
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -25,7 +26,7 @@ import numpy as np
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.data.array_files import open_npy
 from cdp.data.views import read_views
-from cdp.errors import InputError, StoreError
+from cdp.errors import InputError
 from cdp.files import writing_folder
 from cdp.settings import settings_of
 from cdp.store import fill, hash_views, read_card, read_settings, write_card
@@ -33,7 +34,6 @@ from cdp.types import Views
 from cdp.types.arrays import ByteArray, LongArray
 
 KIND = "Collection"
-_LOCK = ".lock"
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +52,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         growth: settings of how it grows; those that are not there have their defaults.
         notes: what labeling said when the collection was made, such as how the bar was chosen and how sure that is.
         bar_is_chosen: whether the bar was chosen without labels; then it is chosen anew when the collection has grown.
+        made_from: hash of the labels that a run made it from; empty = no run did.
     """
 
     batches: tuple[int, ...]
@@ -66,6 +67,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     growth: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
     bar_is_chosen: bool = False
+    made_from: str = ""
 
     @property
     def growth_settings(self) -> GrowthSettings:
@@ -80,18 +82,25 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the card of a batch says: where its embeddings lie, from the batch's folder and from the root; and what they were.
+    """What the card of a batch says: where its embeddings and images are, from the batch's folder and from the root; and what they were.
 
-    `models` has the hash of every model's embeddings, `files` the size and the time of change of every file they lie in: as long as
-    these are the same, nothing is read to compare hashes. `images_near` is where relative paths of images start, from the batch's
-    folder; empty = that is looked for.
+    Attributes:
+        n_images: in the batch.
+        near, far: where the embeddings are stored.
+        members: model -> its own embeddings, from the batch's folder, where each model's are stored by themselves.
+        has_paths: whether the images' paths are known.
+        images_near, images_far: where these paths start; empty = that is looked for.
+        models: the hash of every model's embeddings.
+        files: size and time of change of every file of embeddings: as long as these are the same, nothing is read to compare hashes.
     """
 
     n_images: int
-    near: str
-    far: str
+    near: str = ""
+    far: str = ""
+    members: dict[str, str] = {}
     has_paths: bool = False
     images_near: str = ""
+    images_far: str = ""
     models: dict[str, str]
     files: dict[str, tuple[int, int]] = {}
 
@@ -159,7 +168,7 @@ def read_parts(folder: str | Path) -> Parts:
 def switch_to(folder: Path, parts: Parts, summary: str) -> None:
     """Make other parts count: one rename. Groups and graphs that no longer count, but for the last ones, are removed."""
     write_card(folder, KIND, summary, msgspec.to_builtins(parts), {})
-    for part, number in (("judged", parts.judged), ("groups", parts.groups)):
+    for part, number in (("scored", parts.judged), ("groups", parts.groups)):
         old = sorted(
             one for one in (folder / part).iterdir() if one.name.isdigit() and int(one.name) < number
         )
@@ -167,42 +176,40 @@ def switch_to(folder: Path, parts: Parts, summary: str) -> None:
             shutil.rmtree(one, ignore_errors=True)
 
 
-@contextmanager
-def changing(folder: Path) -> Iterator[None]:
-    """One change at a time; the lock goes with the process, so a killed command leaves none.
-
-    Raises:
-        StoreError: another process changes the collection now.
-    """
-    with (folder / _LOCK).open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(
-                f"{folder} is being changed by another process; wait until it is done and try again."
-            ) from None
-        yield
-
-
 @dataclass(frozen=True)
 class Batch:
-    """Images that came together: where their embeddings lie, and their paths."""
+    """Images that came together: where their embeddings are, and their paths."""
 
     folder: Path
     facts: BatchFacts
 
     @property
     def paths(self) -> Lines | None:
-        """Where the images lie, if known."""
-        near = self.facts.images_near
-        start = os.path.normpath(os.path.join(os.path.realpath(self.folder), near)) if near else ""
-        return Lines(self.folder, start) if self.facts.has_paths else None
+        """Where the images are, if known."""
+        facts = self.facts
+        start = str(self._resolve(facts.images_near, facts.images_far)) if facts.images_near else ""
+        return Lines(self.folder, start) if facts.has_paths else None
 
     @property
     def source(self) -> Path:
-        """Where the embeddings lie; where they lay, if they are gone."""
-        near = self.folder / self.facts.near
-        return near.resolve() if near.exists() or not self.facts.far else Path(self.facts.far)
+        """Where the embeddings are; where they were, if they are gone."""
+        return self._resolve(self.facts.near, self.facts.far)
+
+    def _resolve(self, near: str, far: str) -> Path:
+        """A path from the batch's folder, which may have moved with it; else from the root."""
+        place = Path(os.path.normpath(os.path.join(os.path.realpath(self.folder), near)))
+        return place if place.exists() or not far else Path(far)
+
+    @property
+    def _sources(self) -> dict[str, Path]:
+        """Every folder or file that embeddings are read from."""
+        members = {name: self._resolve(near, "") for name, near in self.facts.members.items()}
+        return members or {"": self.source}
+
+    @property
+    def identities(self) -> LongArray | None:
+        """True identities, where the embeddings carry them."""
+        return self._open().identities
 
     def read(self, *, check: bool = False) -> Views:
         """The embeddings; compared with their hashes if their files are not those that were seen, or always with `check`.
@@ -210,73 +217,115 @@ class Batch:
         Raises:
             InputError: they are gone, or not what they were.
         """
-        source = self.source
-        if not source.exists():
-            raise InputError(
-                f"{source}: embeddings of this collection were there and are gone; put them back, or "
-                "link them there."
-            )
-        views = read_views(source)
+        for source in self._sources.values():
+            if not source.exists():
+                raise InputError(
+                    f"{source}: embeddings of this collection were there and are gone; put them back, or "
+                    "link them there."
+                )
+        views = self._open()
         is_same = list(views.names) == list(self.facts.models) and views.n_images == self.facts.n_images
-        check = check or _stamps(source) != self.facts.files
+        check = check or _stamps(self._sources) != self.facts.files
         if not is_same or (check and hash_views(views) != self.facts.models):
             raise InputError(
-                f"{source}: these embeddings are not those that the collection was made of; put the old ones back, or "
-                "collect the images anew."
+                f"{next(iter(self._sources.values()))}: these embeddings are not those that the collection was made of; put the old "
+                "ones back, or label the images again."
             )
         return views
 
+    def _open(self) -> Views:
+        if not self.facts.members:
+            return read_views(self.source)
+        base, *others = [read_views(source).base for source in self._sources.values()]
+        truth = self.folder / "identities.npy"
+        return Views(
+            base,
+            dict(zip(list(self.facts.members)[1:], others, strict=True)),
+            open_npy(truth) if truth.is_file() else None,
+        )
+
 
 def write_batch(
-    folder: Path, number: int, views: Views, source: Path | None, images: Path | None = None
+    folder: Path,
+    number: int,
+    views: Views,
+    source: Path | Mapping[str, Path] | None,
+    images: Path | None = None,
 ) -> Batch:
-    """Remember a batch: where it lies; views that lie nowhere are written into the collection.
+    """Remember a batch by reference; views that are stored nowhere are written into the collection.
 
     Args:
         folder: of the collection.
         number: of the batch.
         views: its embeddings.
-        source: where they lie.
-        images: the folder that relative paths of its images start from; they are found from the collection then, and may move with it.
+        source: where they are stored, or where those of every model are.
+        images: the folder that relative paths of its images start from.
     """
-    place = numbered(folder, "batches", number)
+    place = numbered(folder, "embeddings", number)
     here = os.path.realpath(place)
+    members = source if isinstance(source, Mapping) else {}
+    single = Path("views") if source is None else None if isinstance(source, Mapping) else source
     with writing_folder(place, force=True) as partial:
         if source is None:
             fill(partial / "views", views)
         arrays: dict[str, Any] = {}
+        root = images
         if views.paths is not None:
-            encoded = [path.encode() for path in views.paths]
+            root, paths = _from_root(views.paths, images)
+            encoded = [path.encode() for path in paths]
             arrays["path_ends"] = np.cumsum([len(one) for one in encoded])
             arrays["path_bytes"] = np.frombuffer(b"".join(encoded), np.uint8)
-            for name, array in arrays.items():
-                np.save(partial / f"{name}.npy", array)
+        if members and views.identities is not None:
+            arrays["identities"] = views.identities
+        for name, array in arrays.items():
+            np.save(partial / f"{name}.npy", array)
+        seen = dict(members) or {"": partial / "views" if source is None else Path(str(single))}
         facts = BatchFacts(
             n_images=views.n_images,
-            near="views" if source is None else os.path.relpath(os.path.realpath(source), here),
-            far="" if source is None else os.path.realpath(source),
+            near="" if single is None else "views" if source is None else _from(here, single),
+            far="" if source is None or single is None else os.path.realpath(single),
+            members={name: _from(here, one) for name, one in members.items()},
             has_paths=views.paths is not None,
-            images_near="" if images is None else os.path.relpath(os.path.realpath(images), here),
+            images_near="" if root is None else _from(here, root),
+            images_far="" if root is None else os.path.realpath(root),
             models=hash_views(views),
-            files=_stamps(partial / "views" if source is None else source),
+            files=_stamps(seen),
         )
         settings: Mapping[str, Any] = msgspec.to_builtins(facts)
         write_card(partial, "CollectionBatch", repr(views), settings, facts.models, arrays)
     return Batch(place, facts)
 
 
-def _stamps(source: Path) -> dict[str, tuple[int, int]]:
+def _from(here: str, path: Path) -> str:
+    return os.path.relpath(os.path.realpath(path), here)
+
+
+def _from_root(paths: Sequence[str], images: Path | None) -> tuple[Path | None, Sequence[str]]:
+    """The folder that paths start from, and the paths from there; absolute ones start from the folder that has all of them."""
+    if images is not None or not paths or not all(map(os.path.isabs, paths)):
+        return images, paths
+    containers = [path.partition("!")[0] for path in paths]
+    first, last = min(containers), max(containers)
+    root = os.path.commonpath([os.path.dirname(first), os.path.dirname(last)])
+    start = root.rstrip(os.sep) + os.sep
+    if not all(path.startswith(start) for path in paths):
+        return images, paths
+    return Path(root), [path[len(start) :] for path in paths]
+
+
+def _stamps(sources: Mapping[str, Path]) -> dict[str, tuple[int, int]]:
     """Size and time of change of every file of embeddings."""
-    files = sorted(one for one in source.rglob("*") if one.is_file()) if source.is_dir() else [source]
     stamps = {}
-    for file in files:
-        about = file.stat()
-        name = file.relative_to(source).as_posix() if source.is_dir() else file.name
-        stamps[name] = (about.st_size, about.st_mtime_ns)
+    for member, source in sources.items():
+        files = sorted(one for one in source.rglob("*") if one.is_file()) if source.is_dir() else [source]
+        for file in files:
+            about = file.stat()
+            name = file.relative_to(source).as_posix() if source.is_dir() else file.name
+            stamps[f"{member}/{name}" if member else name] = (about.st_size, about.st_mtime_ns)
     return stamps
 
 
 def open_batch(folder: Path, number: int) -> Batch:
     """A batch of a collection; its embeddings are not read yet."""
-    place = numbered(folder, "batches", number)
+    place = numbered(folder, "embeddings", number)
     return Batch(place, read_settings(place, read_card(place, "CollectionBatch"), BatchFacts))

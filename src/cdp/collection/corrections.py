@@ -125,6 +125,14 @@ def append_corrections(folder: str | Path, corrections: Iterable[Correction], so
     return [entry.id for entry in entries]
 
 
+def append_unsaid(folder: str | Path, corrections: Iterable[Correction]) -> list[int]:
+    """Write those corrections that the journal does not have yet; a command that was killed may have written them before."""
+    said = {(one.kind, one.images, one.name) for one in read_journal(folder)}
+    return append_corrections(
+        folder, [one for one in corrections if (one.kind, one.images, one.name) not in said]
+    )
+
+
 def undo_corrections(folder: str | Path, numbers: Iterable[int], source: str = "") -> list[int]:
     """Void entries of the journal; an undo can be undone."""
     undos = [Correction(kind="undo", undoes=int(number)) for number in numbers]
@@ -165,6 +173,11 @@ def active_corrections(entries: Sequence[Correction]) -> list[Correction]:
         if entry.kind == "undo" and entry.id not in void:
             void.add(entry.undoes)
     return [entry for entry in entries if entry.kind != "undo" and entry.id not in void]
+
+
+def applicable(corrections: Iterable[Correction], n_images: int) -> list[Correction]:
+    """Those whose images are there; a killed command may have said something about images that it did not come to add."""
+    return [one for one in corrections if max(one.images, default=-1) < n_images]
 
 
 def to_constraints(corrections: Iterable[Correction], n_images: int) -> Constraints:

@@ -1,4 +1,4 @@
-"""A new collection: images are labeled, and everything that labeling more of them will need is kept."""
+"""A new collection: images are labeled, and everything that reviewing them and adding more will need is kept."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ import numpy as np
 
 from cdp.collection.collection import Collection, ViewsSource, open_collection
 from cdp.collection.collection_folder import KIND, Parts, numbered, write_batch
-from cdp.collection.corrections import Correction, append_corrections, to_constraints
-from cdp.collection.judged_files import write_judged
+from cdp.collection.corrections import Correction, append_unsaid, to_constraints
+from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
+from cdp.collection.scored_files import Measured, write_scored
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.data.views import read_views
 from cdp.files import writing_folder
-from cdp.labeling.judged import Judged
+from cdp.labeling.figures import measure_labeling
+from cdp.labeling.judged import Labeling
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.types import Views
+from cdp.types.run_record import PartRecord, Results
+
+Source = Path | Mapping[str, Path] | None
+"""Where embeddings are stored: one place, one per model, or nowhere."""
 
 
 def create_collection(
@@ -33,9 +39,12 @@ def create_collection(
     images: Path | None = None,
     seed: int = 0,
     force: bool = False,
+    quote_formulas: bool = False,
     workspace: Workspace | None = None,
+    in_place: bool = False,
+    **how: Any,
 ) -> Collection:
-    """Label images and keep everything that labeling more of them will need.
+    """Label images and keep everything that reviewing them and adding more will need.
 
     Args:
         folder: to write; whole or not at all.
@@ -48,47 +57,120 @@ def create_collection(
         images: the folder that the images' relative paths start from, if it is to move with the collection.
         seed: of everything random.
         force: replace a collection that is there.
+        quote_formulas: see `write_tables`.
         workspace: engine, cache and progress.
+        in_place: the folder is there, with other things that belong to the collection; it counts once its card is written.
+        how: `fitted`, `validation` and `graphs`, as `label` takes them.
     """
-    settings = settings or ConsensusSettings.of()
-    inputs = [one for one in (views, *labeled) if not isinstance(one, Views)]
-    with writing_folder(folder, force=force, kind=KIND, inputs=inputs) as partial:
-        unlabeled, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
-        corrections = list(corrections)
+    work = workspace or Workspace()
+    unlabeled, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
+    source = None if isinstance(views, Views) else Path(views)
+    corrections = list(corrections)
+
+    def fill_folder(place: Path) -> None:
         said = to_constraints(corrections, unlabeled.n_images)
-        options: dict[str, Any] = {"constraints": said, "keep_judged": True, "seed": seed}
-        labeling = label(unlabeled, settings, labeled=parts, workspace=workspace, **options)
-        assert labeling.judged is not None
-        write_batch(partial, 1, unlabeled, None if isinstance(views, Views) else Path(views), images)
-        known = _write_known(partial, labeling.judged, labeled, parts)
-        write_judged(numbered(partial, "judged", 1), labeling.judged, labeling.mediator)
-        append_corrections(partial, corrections)
-        start = Parts(
-            batches=(1,),
-            known=known,
-            judged=1,
-            groups=0,
-            next_identity=0,
-            consensus=plain(labeling.settings),
+        labeling = label(
+            unlabeled,
+            settings or ConsensusSettings.of(),
+            labeled=parts,
+            constraints=said if len(said) else None,
+            keep_judged=True,
             seed=seed,
-            n_trained=unlabeled.n_images,
-            known_names={str(number): name for number, name in (names or {}).items()},
-            notes=labeling.notes,
-            bar_is_chosen=labeling.unsupervised is not None,
+            workspace=work,
+            **how,
         )
-        nothing = np.full(unlabeled.n_images, -1, np.int32)
-        write_groups(partial, start, nothing, {}, "created")
+        known = None
+        if labeling.judged is not None and labeling.judged.others is not None and len(labeled) == 1:
+            # Where they are all that was given, they are stored there; else some were held out, and are stored nowhere.
+            whole = labeling.judged.others.n_images == parts[0].n_images
+            known = Path(labeled[0]) if whole and not isinstance(labeled[0], Views) else None
+        results = measure_labeling(labeling, unlabeled, seed=seed, scratch=work.scratch)
+        keep_labeling(
+            place,
+            labeling,
+            unlabeled,
+            results,
+            source=source,
+            known_source=known,
+            parts={"unlabeled": unlabeled} | ({"labeled": parts[0]} if parts else {}),
+            names=names,
+            corrections=corrections,
+            images=images,
+            seed=seed,
+            with_graphs=how.get("graphs") is not None,
+        )
+        write_outputs(open_collection(place), quote_formulas=quote_formulas)
+
+    if in_place:
+        fill_folder(Path(folder))
+    else:
+        inputs = [one for one in (views, *labeled) if not isinstance(one, Views)]
+        with writing_folder(folder, force=force, kind=KIND, inputs=inputs) as partial:
+            fill_folder(partial)
     return open_collection(folder)
 
 
-def _write_known(
-    folder: Path, judged: Judged, labeled: Sequence[ViewsSource], parts: Sequence[Views]
-) -> tuple[int, ...]:
-    """The numbers of the batches of known images, which are written here."""
-    if judged.others is None:
-        return ()
-    # Where they are all that was given, they lie there; else some were held out, and lie nowhere.
-    whole = len(labeled) == 1 and judged.others.n_images == parts[0].n_images
-    source = labeled[0] if whole and not isinstance(labeled[0], Views) else None
-    write_batch(folder, 2, judged.others, None if source is None else Path(source))
-    return (2,)
+def keep_labeling(
+    folder: Path,
+    labeling: Labeling,
+    unlabeled: Views,
+    results: Results,
+    *,
+    source: Source,
+    known_source: Source = None,
+    parts: Mapping[str, Views] | None = None,
+    names: Mapping[int, str] | None = None,
+    corrections: Sequence[Correction] = (),
+    images: Path | None = None,
+    seed: int = 0,
+    with_graphs: bool = False,
+) -> None:
+    """Write a labeling as a collection into a folder; its card comes last, and makes it one.
+
+    Args:
+        folder: to fill.
+        labeling: with all judged pairs.
+        unlabeled: the images that were labeled.
+        results: its figures.
+        source: where their embeddings are stored; those that are stored nowhere are written into the collection.
+        known_source: the same of the labeled images that are among them.
+        parts: what was given, to be counted for the report.
+        names: identity number of a labeled person -> name.
+        corrections: what the labels were made under.
+        images: the folder that the images' relative paths start from.
+        seed: of everything random.
+        with_graphs: store the k-NN graphs, because they were given and cannot be searched again.
+    """
+    judged = labeling.judged
+    assert judged is not None
+    write_batch(folder, 1, unlabeled, source, images)
+    known: tuple[int, ...] = ()
+    if judged.others is not None:
+        write_batch(folder, 2, judged.others, known_source)
+        known = (2,)
+    counted = {name: _count(views) for name, views in (parts or {}).items()}
+    measured = Measured(results=results, seconds=labeling.seconds, parts=counted)
+    write_scored(numbered(folder, "scored", 1), judged, labeling.mediator, measured, with_graphs=with_graphs)
+    append_unsaid(folder, corrections)
+    start = Parts(
+        batches=(1,),
+        known=known,
+        judged=1,
+        groups=0,
+        next_identity=0,
+        consensus=plain(labeling.settings),
+        seed=seed,
+        n_trained=unlabeled.n_images,
+        known_names={str(number): name for number, name in (names or {}).items()},
+        notes=labeling.notes,
+        bar_is_chosen=labeling.unsupervised is not None,
+    )
+    nothing = np.full(unlabeled.n_images, -1, np.int32)
+    # A name keeps an image that is alone, which labeling does not know of.
+    given = None if any(one.kind == "name" for one in corrections) else (labeling.labels, labeling.expected)
+    write_groups(folder, start, nothing, {}, "created", given=given)
+
+
+def _count(views: Views) -> PartRecord:
+    known = None if views.identities is None else len(np.unique(views.identities[views.identities >= 0]))
+    return PartRecord(images=views.n_images, identities=known or None)

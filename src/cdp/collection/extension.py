@@ -11,7 +11,7 @@ So is a bar that was chosen without labels chosen anew.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,13 +20,15 @@ import numpy as np
 
 from cdp.collection.all_views import read_all_views
 from cdp.collection.collection import Collection, ViewsSource, open_collection
-from cdp.collection.collection_folder import Parts, changing, numbered, write_batch
+from cdp.collection.collection_folder import Parts, numbered, write_batch
 from cdp.collection.collection_settings import GrowthSettings
-from cdp.collection.judged_files import read_judged, write_judged
+from cdp.collection.corrections import Correction, append_unsaid
 from cdp.collection.longer_lists import changed_rows, search_new, search_together_again
 from cdp.collection.numbering import Changes
+from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
 from cdp.collection.retraining import as_judged, train_anew, with_new_bar
+from cdp.collection.scored_files import read_judged, read_measured, read_share, write_scored
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.pair_features import prepare_features
 from cdp.consensus.pairs import candidate_pairs
@@ -34,6 +36,7 @@ from cdp.consensus.scoring import score_pairs
 from cdp.consensus.settings import ConsensusSettings, GroupingSettings, plain, slice_of
 from cdp.consensus.trees import TreeAnswers
 from cdp.data.views import read_views
+from cdp.files import locked
 from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.judged import Judged
 from cdp.labeling.tree_scoring import ask_trees
@@ -51,6 +54,7 @@ def extend(
     views: ViewsSource,
     *,
     growth: GrowthSettings | None = None,
+    corrections: Iterable[Correction] = (),
     images: Path | None = None,
     k: int = 0,
     workspace: Workspace | None = None,
@@ -61,6 +65,7 @@ def extend(
         collection: whose folder is extended.
         views: new images, by the same models; a path is referred to, views in memory are written into the collection.
         growth: when identities are merged and trees trained anew; unless given, as before.
+        corrections: what is known of the images, by their rows among all; they count for this grouping already.
         images: the folder that the new images' relative paths start from, if it is to move with the collection.
         k: neighbors per image when the bar is chosen anew, if that is more than before: a collection that began with few images
             compared each with fewer.
@@ -71,36 +76,53 @@ def extend(
     """
     work = workspace or Workspace()
     folder = collection.folder
-    with changing(folder):
+    with locked(folder):
         now = open_collection(folder)
         new = views if isinstance(views, Views) else read_views(views)
         number = now.parts.newest + 1
         parts = now.parts
         if growth is not None:
             parts = msgspec.structs.replace(parts, growth=plain(growth))
-        before, mediator = read_judged(numbered(folder, "judged", now.parts.judged), now.settings)
+        place = now.scored_place
+        measured, share = read_measured(place), read_share(place)
         n_images = now.n_images + new.n_images
         retrain = n_images / parts.n_trained >= parts.growth_settings.retrain_after
-        with read_all_views(now, new, work, before.share) as whole:
+        steps = replace(work, cache=Cache(folder / _STEPS))
+        chooses = retrain and parts.bar_is_chosen
+        with read_all_views(now, new, work, share) as whole:
             write_batch(folder, number, new, None if isinstance(views, Views) else Path(views), images)
-            steps = replace(work, cache=Cache(folder / _STEPS))
-            if retrain and parts.bar_is_chosen:
+            if chooses:
                 judged, parts = _choose_bar_anew(whole, now, parts, k, work)
-            else:
-                judged = _judge_new(whole, before, mediator, now, new, steps)
+                mediator = None
+        if not chooses:
+            judged, mediator = _judge_with_new(now, new, share, steps)
         if retrain and judged.answers is not None:
             judged = train_anew(judged, now, new, now.settings, work)
-        write_judged(numbered(folder, "judged", number), judged, mediator)
+        write_scored(numbered(folder, "scored", number), judged, mediator, measured)
         parts = msgspec.structs.replace(parts, batches=(*parts.batches, number), judged=number)
         if retrain and judged.answers is not None:
             parts = with_new_bar(parts, judged, n_images, work)
         elif retrain:
             parts = msgspec.structs.replace(parts, n_trained=n_images)
         identity = np.concatenate([now.identity, np.full(new.n_images, -1, np.int32)])
+        append_unsaid(folder, corrections)
         with work.step("groups"):
             changes = write_groups(folder, parts, identity, now.named, "extended", now.describe)
         shutil.rmtree(folder / _STEPS, ignore_errors=True)
-    return open_collection(folder), changes
+        grown = open_collection(folder)
+        write_outputs(grown)
+    return grown, changes
+
+
+def _judge_with_new(
+    now: Collection, new: Views, share: float, work: Workspace
+) -> tuple[Judged, Mediator | None]:
+    """What is known of all pairs, those of new images included."""
+    settings, seed = now.settings, now.parts.seed
+    with read_all_views(now, None, work, share) as views:
+        before, mediator = read_judged(now.scored_place, settings, views, seed, work)
+    with read_all_views(now, new, work, share) as whole:
+        return _judge_new(whole, before, mediator, now, new, work), mediator
 
 
 def _choose_bar_anew(

@@ -11,24 +11,27 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cdp.collection.collection import GROUPS_KIND, Collection, Name, as_settings, open_collection
-from cdp.collection.collection_folder import Parts, changing, numbered, switch_to
+from cdp.collection.collection import GROUPS_KIND, Collection, GroupsFacts, Name, as_settings, open_collection
+from cdp.collection.collection_folder import Parts, numbered, switch_to
 from cdp.collection.collection_settings import GrowthSettings
-from cdp.collection.corrections import active_corrections, read_journal, to_constraints
+from cdp.collection.corrections import active_corrections, applicable, read_journal, to_constraints
 from cdp.collection.holding import Evidence, hold_identities, let_small_groups_wait
-from cdp.collection.judged_files import read_known, read_scored
 from cdp.collection.known_people import look_up_people
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
+from cdp.collection.outputs import write_outputs
+from cdp.collection.scored_files import read_known, read_scored
 from cdp.consensus.constraints import Constraints, check_constraints
 from cdp.consensus.grouping import group
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.errors import InputError
-from cdp.files import write_bytes, writing_folder
-from cdp.labeling.expectation import calibrate
+from cdp.files import locked, write_bytes, writing_folder
+from cdp.labeling.expectation import calibrate, expect
+from cdp.labeling.tuning import count_shared
 from cdp.store import write_card
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, IntArray, LongArray
 from cdp.types.labels import number_by_first_appearance
+from cdp.types.run_record import Expectation
 
 
 def regroup(
@@ -48,7 +51,7 @@ def regroup(
     Raises:
         InputError: the corrections contradict each other, or the settings need pairs to be judged anew.
     """
-    with changing(collection.folder):
+    with locked(collection.folder):
         # Another process may have changed the folder since.
         now = open_collection(collection.folder)
         parts = now.parts
@@ -58,7 +61,9 @@ def regroup(
         if growth is not None:
             parts = msgspec.structs.replace(parts, growth=plain(growth))
         changes = write_groups(now.folder, parts, now.identity, now.named, "regrouped", now.describe)
-    return open_collection(collection.folder), changes
+        regrouped = open_collection(collection.folder)
+        write_outputs(regrouped)
+    return regrouped, changes
 
 
 _GROUPING = ("threshold", "vote_threshold", "grouping", "join_above", "max_size", "step")
@@ -82,6 +87,7 @@ def write_groups(
     named: Mapping[int, Name],
     kind: str,
     describe: Any = None,
+    given: tuple[Labels, Expectation | None] | None = None,
 ) -> Changes:
     """Make groups, give them numbers, write them and what changed, and make them count.
 
@@ -92,17 +98,18 @@ def write_groups(
         named: names so far.
         kind: of the event of the whole step.
         describe: what messages call an image.
+        given: labels that labeling made of the same pairs, with what to expect of them; unless given, groups are made now.
     """
     settings = as_settings(parts.consensus)
-    judged = numbered(folder, "judged", parts.judged)
-    scored, known = read_scored(judged, settings), read_known(judged)
+    place = numbered(folder, "scored", parts.judged)
+    scored, known = read_scored(place, settings), read_known(place)
     journal = read_journal(folder)
-    constraints = to_constraints(active_corrections(journal), len(before))
+    constraints = to_constraints(applicable(active_corrections(journal), len(before)), len(before))
     check_constraints(constraints, settings.max_size, describe or (lambda row: f"image {row}"))
     images = ConsensusGraph(*_first(scored, len(before)), len(before))
     number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
 
-    labels = _group_images(scored, known, settings, constraints)
+    labels, expected = given or _group_images(scored, known, settings, constraints, parts.seed)
     evidence = Evidence(images, constraints, settings.k, settings.bar, settings.max_size)
 
     def give_numbers(labels: Labels) -> tuple[IntArray, int]:
@@ -126,7 +133,8 @@ def write_groups(
     number = parts.newest + 1
     whole = Event(kind=kind, images=int((identity != before).sum()), why=_summary(changes))  # type: ignore[arg-type]
     events = _all_events(whole, changes, names, named, number)
-    _write_group_files(numbered(folder, "groups", number), identity, labels, names, len(journal))
+    facts = GroupsFacts(len(journal), expected)
+    _write_group_files(numbered(folder, "groups", number), identity, labels, names, facts)
     (folder / "events").mkdir(exist_ok=True)
     log = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
     write_bytes(folder / "events" / f"{number:04d}.jsonl", log)
@@ -170,30 +178,38 @@ def _known_names(
 
 
 def _write_group_files(
-    place: Path, identity: IntArray, labels: Labels, names: Mapping[int, Name], entries: int
+    place: Path, identity: IntArray, labels: Labels, names: Mapping[int, Name], facts: GroupsFacts
 ) -> None:
     arrays: dict[str, AnyArray] = {"identity": identity, "confidence": labels.confidence, "fate": labels.fate}
     with writing_folder(place, force=True) as partial:
         for name, array in arrays.items():
             np.save(partial / f"{name}.npy", array)
         (partial / "names.json").write_bytes(msgspec.json.encode(names))
-        write_card(partial, GROUPS_KIND, repr(labels), {"entries": entries}, {}, arrays)
+        write_card(partial, GROUPS_KIND, repr(labels), msgspec.to_builtins(facts), {}, arrays)
 
 
 def _group_images(
-    scored: ConsensusGraph, known: LongArray, settings: ConsensusSettings, constraints: Constraints
-) -> Labels:
-    """Labels of the images, which were grouped with the known ones among them."""
+    scored: ConsensusGraph,
+    known: LongArray,
+    settings: ConsensusSettings,
+    constraints: Constraints,
+    seed: int,
+) -> tuple[Labels, Expectation | None]:
+    """Labels of the images, which were grouped with the labeled ones among them, and what those say to expect."""
     labels = group(scored, settings, constraints.among(len(known)))
-    if (known >= 0).any() and settings.grouping == "average":
-        labels = calibrate(scored, labels, known, settings.k, disjoint=settings.disjoint)
+    expected = None
+    if (known >= 0).any():
+        if settings.tune and count_shared(known):
+            expected = expect(labels, known, seed, disjoint=settings.disjoint)
+        if settings.grouping == "average":
+            labels = calibrate(scored, labels, known, settings.k, disjoint=settings.disjoint)
     n_images = constraints.n_images
     number, fate = np.array(labels.labels[:n_images]), np.array(labels.fate[:n_images])
     confidence = np.array(labels.confidence[:n_images])
     alone = (number >= 0) & (np.bincount(number[number >= 0], minlength=1)[np.maximum(number, 0)] < 2)
     alone[list(constraints.named)] = False
     number[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
-    return Labels(number_by_first_appearance(number), fate, confidence)
+    return Labels(number_by_first_appearance(number), fate, confidence), expected
 
 
 def _with_held(labels: Labels, free: IntArray, identity: IntArray) -> Labels:

@@ -10,16 +10,18 @@ import numpy as np
 
 from cdp.collection.all_views import read_all_views, read_known_views
 from cdp.collection.collection import Collection, as_settings, open_collection
-from cdp.collection.collection_folder import Parts, changing, numbered
-from cdp.collection.judged_files import read_judged, write_judged
+from cdp.collection.collection_folder import Parts, numbered
 from cdp.collection.longer_lists import search_new, search_together_again
 from cdp.collection.numbering import Changes
+from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
+from cdp.collection.scored_files import read_judged, read_measured, read_share, write_scored
 from cdp.consensus.mediator import is_more_probable
 from cdp.consensus.pairs import candidate_pairs
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.consensus.trees import TreeAnswers
 from cdp.errors import InputError
+from cdp.files import locked
 from cdp.labeling.judged import Judged
 from cdp.labeling.known_density import matching_share, order_of_use
 from cdp.labeling.tree_scoring import ask_trees
@@ -46,22 +48,27 @@ def retrain(
     """
     work = workspace or Workspace()
     folder = collection.folder
-    with changing(folder):
+    with locked(folder):
         now = open_collection(folder)
         used = settings or now.settings
-        before, mediator = read_judged(numbered(folder, "judged", now.parts.judged), now.settings)
+        place = now.scored_place
+        measured = read_measured(place)
+        with read_all_views(now, None, work, read_share(place)) as views:
+            before, mediator = read_judged(place, now.settings, views, now.parts.seed, work)
         if before.answers is None or before.pairs is None:
             raise InputError(
                 f"{folder}: its pairs are judged by mediator = {now.settings.mediator!r}, and only trees learn from corrections; "
-                "collect the images with a labeled part to have them."
+                "label the images with a labeled part to have them."
             )
         judged = train_anew(before, now, None, used, work)
         number = now.parts.newest + 1
-        write_judged(numbered(folder, "judged", number), judged, mediator)
+        write_scored(numbered(folder, "scored", number), judged, mediator, measured)
         parts = msgspec.structs.replace(now.parts, judged=number, consensus=plain(used))
         parts = with_new_bar(parts, judged, now.n_images, work)
         changes = write_groups(folder, parts, now.identity, now.named, "retrained", now.describe)
-    return open_collection(folder), changes
+        retrained = open_collection(folder)
+        write_outputs(retrained)
+    return retrained, changes
 
 
 def as_judged(before: Judged, pairs: Pairs, answers: TreeAnswers, settings: ConsensusSettings) -> Judged:

@@ -11,11 +11,12 @@ known images have few of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -24,13 +25,14 @@ from cdp.consensus.constraints import Constraints, what_is_said
 from cdp.consensus.evidence import EvidenceSource, extract_evidence
 from cdp.consensus.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.engine import Engine
+from cdp.errors import InputError
 from cdp.graph.checkpoint import Checkpoint
 from cdp.memory import rows_within
 from cdp.parallel import map_blocks, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.scratch import Scratch
 from cdp.types import Pairs
-from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, LongArray
 
 FoldArray: TypeAlias = npt.NDArray[np.int8]
 
@@ -105,6 +107,50 @@ def known_pairs(
     return KnownPairs(first, second, same, is_training, np.concatenate(confirmed), weight)
 
 
+_TREE_ARRAYS = ("column", "value", "left", "right", "roots")
+
+
+class KeptAnswers(msgspec.Struct):
+    """What the card of tree answers says: passes, and per classifier its nodes, its trees and its prior."""
+
+    passes: Annotated[int, msgspec.Meta(ge=1)]
+    nodes: list[int]
+    trees: list[int]
+    priors: list[float]
+
+    @staticmethod
+    def of(answers: TreeAnswers) -> tuple[dict[str, AnyArray], dict[str, Any]]:
+        """Arrays by name, those of all classifiers one after the other, and the card's settings."""
+        judges = [one for judges in answers.judges for one in judges]
+        arrays = {f"pass{number}": one for number, one in enumerate(answers.passes, 1)}
+        arrays |= {name: np.concatenate([getattr(one, name) for one in judges]) for name in _TREE_ARRAYS}
+        settings = {
+            "passes": len(answers.passes),
+            "nodes": [len(one.column) for one in judges],
+            "trees": [len(one.roots) for one in judges],
+            "priors": [one.prior for one in judges],
+        }
+        return arrays, settings
+
+    @property
+    def arrays(self) -> list[str]:
+        """Their names, in order."""
+        return [*(f"pass{number}" for number in range(1, self.passes + 1)), *_TREE_ARRAYS]
+
+    def restore(self, arrays: Mapping[str, AnyArray]) -> TreeAnswers:
+        """The answers again."""
+        if not len(self.nodes) == len(self.trees) == len(self.priors) == self.passes * (FOLDS + 1):
+            raise InputError("the card speaks of another number of classifiers.")
+        cuts = {name: np.cumsum(self.trees if name == "roots" else self.nodes)[:-1] for name in _TREE_ARRAYS}
+        parts = [np.split(arrays[name], cuts[name]) for name in _TREE_ARRAYS]
+        judges = list(map(BoostedTrees, *parts, self.priors))
+        passes = tuple(arrays[f"pass{number}"] for number in range(1, self.passes + 1))
+        per_pass = FOLDS + 1
+        return TreeAnswers(
+            passes, tuple(tuple(judges[at : at + per_pass]) for at in range(0, len(judges), per_pass))
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class TreeAnswers:
     """What trees said about the candidate pairs, and the trees.
@@ -113,6 +159,8 @@ class TreeAnswers:
         passes: for every pass the probability that each pair is one identity, float32 (m,).
         judges: for every pass the classifiers of the folds, and last the one that all training pairs were given to.
     """
+
+    Kept = KeptAnswers
 
     passes: tuple[FloatArray, ...]
     judges: tuple[tuple[BoostedTrees, ...], ...]

@@ -60,18 +60,21 @@ RETINAFACE = Kind(
 class Detector:
     """A face detector; several threads may call it at once."""
 
-    def __init__(self, file: str | Path, *, device: str = "auto", size: int = 640) -> None:
+    def __init__(
+        self, file: str | Path, *, device: str = "auto", size: int = 640, session: Any = None
+    ) -> None:
         """Open a detector.
 
         Args:
             file: SCRFD, YuNet or RetinaFace as .onnx, with landmarks.
             device: `auto`, `cpu`, `cuda` or `cuda:1`.
             size: pixels a side that photos are brought to, where the model leaves it open.
+            session: of the file, if it is open already.
 
         Raises:
             InputError: it is no detector of a known kind.
         """
-        self._session = open_session(file, device)
+        self._session = session or open_session(file, device)
         self.checksum = f"sha256 {hash_file(file)}"
         (taken, *others) = self._session.get_inputs()
         if others or len(taken.shape) != 4 or taken.type != "tensor(float)":

@@ -19,6 +19,7 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
 from cdp.errors import InputError, NotFittedError
 from cdp.labeling.cache import Cache
+from cdp.labeling.figures import measure_labeling
 from cdp.labeling.fitting import Fitted, fit
 from cdp.labeling.judged import Labeling
 from cdp.labeling.known_images import replace_identities
@@ -192,6 +193,45 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         self.labels_ = np.array(labels.labels)
         return labels
 
+    def save(self, folder: str | Path, *, force: bool = False) -> Collection:
+        """Write the images that were labeled last as a collection, for `cdp review`, `cdp add`, `cdp export` and the others.
+
+            model = CDP().fit(labeled)
+            model.predict(unlabeled)
+            model.save("faces")
+
+        Args:
+            folder: to write; whole or not at all.
+            force: replace a collection that is there.
+
+        Raises:
+            NotFittedError: nothing was labeled yet.
+        """
+        from cdp.collection.collection import open_collection
+        from cdp.collection.collection_folder import KIND
+        from cdp.collection.creation import keep_labeling
+        from cdp.collection.outputs import write_outputs
+        from cdp.files import writing_folder
+
+        labeling: Labeling | None = getattr(self, "labeling_", None)
+        if labeling is None:
+            raise NotFittedError("CDP has labeled nothing yet: call predict or fit_predict first.")
+        results = measure_labeling(labeling, self._views, seed=self.seed)
+        with writing_folder(folder, force=force, kind=KIND) as partial:
+            keep_labeling(
+                partial,
+                labeling,
+                self._views,
+                results,
+                source=None,
+                parts={"unlabeled": self._views},
+                corrections=self._corrections,
+                seed=self.seed,
+                with_graphs=self._were_graphs_given,
+            )
+            write_outputs(open_collection(partial))
+        return open_collection(folder)
+
     def extend(
         self, folder: str | Path, new: Views | str | Path, *, progress: Progress | None = None
     ) -> Collection:
@@ -260,10 +300,13 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         graphs: Graphs | None = None,
         corrections: Corrections | None = None,
     ) -> Labels:
+        self._views, self._were_graphs_given = views, graphs is not None
+        self._corrections: tuple[Correction, ...] = ()
         if corrections is not None and not isinstance(corrections, Constraints):
             from cdp.collection.corrections import to_constraints
 
-            corrections = to_constraints(corrections, views.n_images)
+            self._corrections = tuple(corrections)
+            corrections = to_constraints(self._corrections, views.n_images)
         self.labeling_: Labeling = label(
             views,
             self.settings,
@@ -271,6 +314,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             validation=validation,
             graphs=graphs,
             constraints=corrections,
+            keep_judged=True,
             seed=self.seed,
             workspace=Workspace(self.engine_settings, Cache(), progress),
         )

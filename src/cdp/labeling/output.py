@@ -1,23 +1,28 @@
-"""A labeling as a folder: the same for `cdp label` and for the labels of `cdp run`."""
+"""Labels for people and other programs: one table with one schema, what to look at first, and the labels of a run's round as a folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from cdp.consensus.group_ties import tie_groups
+from cdp.consensus.group_ties import GroupTies, tie_groups
 from cdp.consensus.settings import plain
-from cdp.files import write_json
+from cdp.files import replacing, write_json
 from cdp.labeling.judged import Labeling
 from cdp.store import fill
-from cdp.types import Fate, Labels
+from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types.arrays import IntArray
 from cdp.types.run_record import Results
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+SOFT_LABELS = "soft_labels.npz"
 
 
 def write_labeling(
@@ -25,24 +30,17 @@ def write_labeling(
     labeling: Labeling,
     results: Results,
     *,
-    paths: tuple[str, ...] | None = None,
-    about: Mapping[str, Any] | None = None,
+    paths: Sequence[str] | None = None,
     made_from: Mapping[str, str] | None = None,
-    quote_formulas: bool = False,
 ) -> None:
-    """Fill a folder that is being written.
-
-    It holds the labels as arrays and as `labels.csv` and `labels.parquet`, soft labels if there are any, the accepted
-    pairs, the mediator, the base's graph, what to look at first, and `metrics.json` with all figures.
+    """Fill the folder of a run's labels: arrays, tables, soft labels if there are any, mediator and `metrics.json`.
 
     Args:
         folder: to fill.
         labeling: what `label` gave.
         results: its figures.
-        paths: where the images lie, if known.
-        about: more settings for the card.
+        paths: where the images are, if known.
         made_from: hashes of the inputs, for the card.
-        quote_formulas: see `write_tables`.
     """
     graphs = {
         name: {
@@ -52,69 +50,127 @@ def write_labeling(
         }
         for name, graph in labeling.graphs.items()
     }
-    settings = {**plain(labeling.settings), **(about or {})}
-    card = {**settings, "graphs": graphs, "seconds": labeling.seconds, "notes": list(labeling.notes)}
+    card = {
+        **plain(labeling.settings),
+        "graphs": graphs,
+        "seconds": labeling.seconds,
+        "notes": list(labeling.notes),
+    }
     fill(folder, labeling.labels, settings=card, made_from=made_from)
-    fill(folder / "consensus", labeling.accepted, settings=settings, made_from=made_from)
-    fill(folder / "base_graph", next(iter(labeling.graphs.values())), settings={"k": labeling.settings.k})
     if labeling.mediator is not None:
         fill(folder / "mediator", labeling.mediator, made_from=made_from)
     if labeling.soft_labels is not None:
-        from scipy import sparse
-
-        sparse.save_npz(folder / "soft_labels.npz", labeling.soft_labels)
-    write_tables(folder, labeling.labels, paths, quote_formulas=quote_formulas)
-    write_doubts(folder, labeling)
+        write_soft_labels(folder, labeling.soft_labels)
+    write_tables(folder, label_table(labeling.labels, paths=paths))
+    write_doubts(folder, labeling.labels, labeling.scored, labeling.settings.k)
     write_json(folder / "metrics.json", msgspec.to_builtins(results))
 
 
-def write_tables(
-    folder: Path, labels: Labels, paths: tuple[str, ...] | None, *, quote_formulas: bool = False
-) -> None:
-    """labels.csv, labels.parquet and meta.txt: the same labels for people and other programs.
+def write_soft_labels(folder: Path, soft: Any) -> None:
+    """Write soft_labels.npz; column j is the j-th identity by first appearance."""
+    from scipy import sparse
+
+    with replacing(folder / SOFT_LABELS) as file:
+        sparse.save_npz(file, soft)
+
+
+def label_table(
+    labels: Labels,
+    identity: IntArray | None = None,
+    *,
+    paths: Sequence[str] | None = None,
+    photos: Sequence[str] | None = None,
+    names: Mapping[int, str] | None = None,
+) -> pa.Table:
+    """The one schema of labels: row, path, photo, identity, name, status, confidence; text that is not known is empty.
 
     Args:
-        folder: to fill.
         labels: one per image.
-        paths: where the images lie, if known.
-        quote_formulas: put an apostrophe before paths in labels.csv that a spreadsheet would take for a formula. They
+        identity: int32 (n,), the identities' own numbers; unless given, those of the labels.
+        paths: where the images are.
+        photos: the photos that they were cut from.
+        names: of identities.
+    """
+    import pyarrow as pa
+
+    numbers = labels.labels if identity is None else identity
+    nothing = pa.array([""]).take(pa.array(np.zeros(len(labels), np.int64)))
+    known = sorted((names or {}).items())
+    called = pa.array([name for _, name in known] + [""])
+    at = np.full(int(max([numbers.max(initial=-1), *(one for one, _ in known)])) + 2, len(known))
+    at[[one for one, _ in known]] = np.arange(len(known))
+    statuses = pa.array([kind.name.lower() for kind in Fate])
+    return pa.table(
+        {
+            "row": np.arange(labels.n_images),
+            "path": nothing if paths is None else pa.array(list(paths), pa.string()),
+            "photo": nothing if photos is None else pa.array(list(photos), pa.string()),
+            "identity": numbers,
+            "name": called.take(pa.array(at[numbers])),
+            "status": statuses.take(pa.array(labels.fate)),
+            "confidence": labels.confidence,
+        }
+    )
+
+
+def write_tables(folder: Path, table: pa.Table, *, quote_formulas: bool = False) -> None:
+    """Write labels.csv and labels.parquet, each whole or not at all.
+
+    Args:
+        folder: to write to.
+        table: see `label_table`.
+        quote_formulas: put an apostrophe before texts in labels.csv that a spreadsheet would take for a formula. Paths
             then no longer name the files, so this is not done unless asked for.
     """
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    fates = pa.array([kind.name.lower() for kind in Fate]).take(pa.array(labels.fate))
-    columns: dict[str, Any] = {"row": np.arange(labels.n_images)}
-    if paths is not None:
-        columns["path"] = list(paths)
-    columns |= {"label": labels.labels, "fate": fates, "confidence": labels.confidence}
-    table = pa.table(columns)
-    pyarrow.parquet.write_table(table, folder / "labels.parquet")
-    if quote_formulas and paths is not None:
-        harmless = [f"'{path}" if path.startswith(_FORMULA_STARTS) else path for path in paths]
-        table = table.set_column(1, "path", pa.array(harmless, pa.string()))
-    pyarrow.csv.write_csv(table, folder / "labels.csv")
-    np.savetxt(folder / "meta.txt", labels.labels, fmt="%d")
+    with replacing(folder / "labels.parquet") as file:
+        pyarrow.parquet.write_table(table, file)
+    if quote_formulas:
+        for at, name in enumerate(table.column_names):
+            if name in ("path", "photo", "name"):
+                texts = table.column(name).to_pylist()
+                harmless = [f"'{text}" if text.startswith(_FORMULA_STARTS) else text for text in texts]
+                table = table.set_column(at, name, pa.array(harmless, pa.string()))
+    with replacing(folder / "labels.csv") as file:
+        pyarrow.csv.write_csv(table, file)
 
 
-def write_doubts(folder: Path, labeling: Labeling) -> None:
-    """mixed_groups.csv and split_groups.csv: groups that are likely two identities, and pairs of groups that are likely one."""
+def write_doubts(
+    folder: Path, labels: Labels, scored: ConsensusGraph, k: int, numbers: IntArray | None = None
+) -> GroupTies:
+    """mixed_groups.csv and split_groups.csv: groups that are likely two identities, and pairs of groups that are likely one.
+
+    Returns the pairs of groups, the most probable ones first.
+
+    Args:
+        folder: to write to.
+        labels: one per image.
+        scored: all pairs that count when groups are made.
+        k: neighbors per image.
+        numbers: the number of every label's identity; unless given, the label.
+    """
     import pyarrow as pa
     import pyarrow.csv
 
-    mixed = rank_mixed_groups(labeling.labels)
-    split = tie_groups(labeling.scored, labeling.labels, labeling.settings.k)
-    sizes = np.bincount(labeling.labels.labels[labeling.labels.labels >= 0], minlength=1)
-    pyarrow.csv.write_csv(pa.table(mixed), folder / "mixed_groups.csv")
+    own = np.arange(labels.n_identities) if numbers is None else numbers
+    mixed = rank_mixed_groups(labels)
+    mixed["identity"] = own[mixed["identity"]]
+    split = tie_groups(scored, labels, k)
+    sizes = np.bincount(labels.labels[labels.labels >= 0], minlength=1)
     columns = {
-        "label": split.ids[:, 0],
-        "other_label": split.ids[:, 1],
+        "identity": own[split.ids[:, 0]],
+        "other_identity": own[split.ids[:, 1]],
         "images": sizes[split.ids[:, 0]],
         "other_images": sizes[split.ids[:, 1]],
         "probability": split.probability.round(6),
     }
-    pyarrow.csv.write_csv(pa.table(columns), folder / "split_groups.csv")
+    for name, table in (("mixed_groups", mixed), ("split_groups", columns)):
+        with replacing(folder / f"{name}.csv") as file:
+            pyarrow.csv.write_csv(pa.table(table), file)
+    return split
 
 
 def rank_mixed_groups(labels: Labels) -> dict[str, Any]:
@@ -130,7 +186,7 @@ def rank_mixed_groups(labels: Labels) -> dict[str, Any]:
     wrong = (1 - confidence) * sizes * (sizes - 1) / 2
     order = np.argsort(-wrong, kind="stable")
     return {
-        "label": order,
+        "identity": order,
         "images": sizes[order],
         "confidence": confidence[order].round(4),
         "doubtful_pairs": wrong[order].round(1),

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from cdp.consensus.constraints import Constraints
-from cdp.consensus.evidence import prepare_evidence, search_together
+from cdp.consensus.evidence import prepare_evidence
 from cdp.consensus.mediator import is_more_probable
 from cdp.consensus.pairs import candidate_pairs, keep_pairs
 from cdp.consensus.settings import ConsensusSettings, MediatorSettings, slice_of
 from cdp.consensus.trees import TreeAnswers, UnfinishedAnswers, estimate_probabilities, known_pairs
-from cdp.graph.checkpoint import Checkpoint, ListCheckpoint
+from cdp.graph.checkpoint import Checkpoint
 from cdp.labeling.cache import Cache, step_key
+from cdp.labeling.fused_graph import search_fused
 from cdp.labeling.judged import Judged
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs, graph_keys
 from cdp.parallel import spans
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
-from cdp.types.graphs import UnfinishedLists
 
 _FEWEST_STRANGERS = 200
 _FEWEST_KNOWN = 20
@@ -65,7 +65,7 @@ def score_by_trees(
         seed: of folds, samples and trees.
         work: engine, cache and progress.
         notes: gets a sentence if known and unknown images seem to show the same people, or look unlike each other.
-        keep: also return the trees and all their answers; those that are in the cache have none.
+        keep: also return the trees and all their answers.
         constraints: corrections, which trees learn from.
     """
     known = _known_identities(views, mask)
@@ -73,53 +73,27 @@ def score_by_trees(
     wanted = longer if given is None else settings
     keys = graph_keys(views, wanted, known, seed=seed, cache=work.cache) if given is None else {}
     graphs = find_graphs(views, wanted, given, seed=seed, work=work, known=known, keys=keys)
-    together = _find_together(views, list(graphs.values()), longer.k, keys, work)
+    together = search_fused(views, list(graphs.values()), longer.k, keys, work)
     candidates = together.nearest(settings.k)
     pairs = candidate_pairs(candidates, work.scratch)
     notes += _compare_parts(candidates, known, disjoint=settings.disjoint)
-    judged, answers = None, None
-    key = ""
+    answers, key = None, ""
     if keys:
         inputs = [list(keys.items()), work.cache.hash(known), *_what_is_learned(constraints, settings, work)]
-        key = step_key("trees", 3, slice_of(settings, MediatorSettings), inputs, settings.k, seed)
-        judged = None if keep else work.cache.get("trees", key, ConsensusGraph)
-    if judged is None:
+        key = step_key("trees", 4, slice_of(settings, MediatorSettings), inputs, settings.k, seed)
+        answers = work.cache.get("trees", key, TreeAnswers)
+    if answers is None:
         about = (views, graphs, together, pairs, known, settings)
         answers = ask_trees(*about, seed=seed, work=work, constraints=constraints, key=key)
-        doubt = work.scratch.copy(answers.probability)
-        np.subtract(1, doubt, out=doubt)
-        judged = ConsensusGraph(pairs.ids, work.scratch.done(doubt), views.n_images)
         if key:
-            work.cache.put("trees", key, judged)
+            work.cache.put("trees", key, answers)
             work.cache.drop("answers", key)
-        answers = answers if keep else None
+    doubt = work.scratch.copy(answers.probability)
+    np.subtract(1, doubt, out=doubt)
+    judged = ConsensusGraph(pairs.ids, work.scratch.done(doubt), views.n_images)
     scored = keep_pairs(judged, partial(_is_above, settings.kept_above), work.scratch)
-    return Judged(scored, graphs, together, settings.k, known, pairs if keep else None, answers)
-
-
-def _find_together(
-    views: Views, graphs: Sequence[KnnGraph], k: int, keys: Mapping[str, str], work: Workspace
-) -> KnnGraph:
-    """The neighbors in all models together: from the cache, or searched now; kept where the models' graphs are, by their keys."""
-    if len(graphs) == 1:
-        return graphs[0].nearest(k)
-    cache, key = (work.cache, step_key("together", 1, None, list(keys.items()), k)) if keys else (Cache(), "")
-    kept = cache.get("together", key, KnnGraph)
-    if kept is not None:
-        return kept
-    with work.step("all models"):
-        together = search_together(
-            views,
-            graphs,
-            k,
-            threads=work.engine.workers,
-            progress=work.progress,
-            scratch=work.scratch,
-            checkpoint=ListCheckpoint(*cache.keeping("lists", key, UnfinishedLists)),
-        )
-        cache.put("together", key, together)
-        cache.drop("lists", key)
-    return together
+    kept = (pairs, answers) if keep else (None, None)
+    return Judged(scored, graphs, together, settings.k, known, *kept)
 
 
 def _known_identities(views: Views, mask: BoolArray | None) -> LongArray:

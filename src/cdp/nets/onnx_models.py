@@ -64,10 +64,10 @@ def read_onnx_model(path: str | Path) -> OnnxModel:
     return open_onnx_model(path, "cpu").model
 
 
-def open_onnx_model(path: str | Path, device: str = "auto") -> OnnxEmbedder:
-    """A model ready to embed; see `read_onnx_model`."""
+def open_onnx_model(path: str | Path, device: str = "auto", session: Any = None) -> OnnxEmbedder:
+    """A model ready to embed, from its session if that is open already; see `read_onnx_model`."""
     file = Path(path)
-    session = open_session(file, device)
+    session = session or open_session(file, device)
     if len(session.get_inputs()) != 1:
         names = ", ".join(one.name for one in session.get_inputs())
         raise InputError(f"{file}: has the inputs {names}; an embedding model takes images and nothing else.")

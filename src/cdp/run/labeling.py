@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cdp.collection.scored_files import Measured, write_scored
 from cdp.consensus.settings import ConsensusSettings
 from cdp.files import writing_folder
 from cdp.labeling.cache import Cache
@@ -18,7 +19,7 @@ from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.run.stages import Context, version
 from cdp.run.training import part
-from cdp.store import hash_views, read_facts, read_json
+from cdp.store import fill, hash_views, read_facts, read_json
 from cdp.types import Embeddings, Views
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.run_record import Figure, Results
@@ -77,12 +78,20 @@ class LabelSettings:
 
 @version(1)
 def label_images(settings: LabelSettings, context: Context) -> None:
-    """Write a labels folder: labels, tables, accepted pairs, mediator, base graph and figures."""
+    """Write a labels folder: labels, tables, mediator, figures, and what the run's collection needs of the scored pairs."""
     labeling, unlabeled = make_labeling(settings, context)
     results = measure_labeling(labeling, unlabeled, names=list(settings.models), seed=settings.seed)
     with writing_folder(context.folder / settings.round.folder / settings.output, force=True) as output:
         made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
         write_labeling(output, labeling, results, paths=unlabeled.paths, made_from=made_from)
+        judged = labeling.judged
+        if judged is not None and settings.round.is_last:
+            # Without seconds: the same labels have the same bytes.
+            write_scored(
+                output / "scored", judged, labeling.mediator, Measured(results=results), with_graphs=False
+            )
+            if judged.others is not None:
+                fill(output / "known", judged.others)
 
 
 def tell_expectation(settings: LabelSettings) -> Callable[[Path], list[str]]:
@@ -127,6 +136,7 @@ def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, 
         consensus,
         labeled=labeled,
         validation=validation,
+        keep_judged=settings.round.is_last,
         seed=settings.seed,
         workspace=workspace(context),
     )
@@ -176,6 +186,14 @@ def read_part(settings: LabelSettings, folder: Path, name: str, networks: str = 
     base, *committee = [embeddings(folder, f"{networks}/{model}", name) for model in settings.models]
     members = dict(zip(settings.models[1:], committee, strict=True))
     return Views(base, members, table.identities, table.locations)
+
+
+def stored_views(settings: LabelSettings, folder: Path) -> Path | dict[str, Path]:
+    """Where the embeddings of the unlabeled part are stored: all of them, or by model."""
+    if settings.from_views:
+        return folder / "views" / "unlabeled"
+    networks = folder / "embeddings" / settings.round.networks
+    return {model: networks / model / "unlabeled" for model in settings.models}
 
 
 def embeddings(folder: Path, artifact: str, name: str) -> Embeddings:

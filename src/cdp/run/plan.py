@@ -149,7 +149,7 @@ class _Stages:
         return Stage(
             "split",
             "split",
-            training.split_sources(recipe),
+            training.split_sources,
             settings,
             source_names(recipe),
             {name: f"parts/{name}.csv" for name in names}
@@ -174,8 +174,8 @@ class _Stages:
         return Stage(
             "test views" if is_test else "views",
             "embed",
-            training.collect_views(self.recipe, sources),
-            training.ViewSettings(parts, models),
+            training.collect_views,
+            training.ViewSettings(parts, models, sources),
             (*sources, *parts),
             {f"views of {part}": f"views/{part}" for part in parts},
         )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from cdp.errors import OutputExistsError
-from cdp.files import sweep, write_json, writing_folder
+from cdp.files import link_tree, sweep, write_json, writing_folder
 from cdp.run.stages import Ledger, Record, Stage, read_record, remove
 
 _RECORD = "record.json"
@@ -39,7 +38,7 @@ class Pool:
             return None
         for path in stage.makes.values():
             remove(ledger.folder / path)
-            if not _link(entry / "made" / path, ledger.folder / path):
+            if not link_tree(entry / "made" / path, ledger.folder / path):
                 return None
         if record.key != key or ledger.digests(stage) != dict(record.makes):
             shutil.rmtree(entry)
@@ -57,35 +56,9 @@ class Pool:
         # Another run may publish the same meanwhile.
         with suppress(OutputExistsError), writing_folder(entry) as partial:
             for path in stage.makes.values():
-                _link(ledger.folder / path, partial / "made" / path)
+                link_tree(ledger.folder / path, partial / "made" / path)
             write_json(partial / _RECORD, asdict(record))
 
     def sweep(self) -> None:
         """Clear what killed runs left half-published; what living ones are about to publish stays."""
         sweep(self.folder)
-
-
-def _link(source: Path, target: Path) -> bool:
-    """Link a file, or a folder file by file; whether there was one."""
-    if source.is_dir():
-        for folder, inner, files in os.walk(source):
-            inner[:] = [name for name in inner if not name.startswith(".")]
-            into = target / Path(folder).relative_to(source)
-            into.mkdir(parents=True, exist_ok=True)
-            for name in files:
-                if not name.startswith("."):
-                    _link_file(Path(folder) / name, into / name)
-        return True
-    if not source.is_file():
-        return False
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _link_file(source, target)
-    return True
-
-
-def _link_file(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        # Another disk, or one without links.
-        shutil.copy2(source, target)

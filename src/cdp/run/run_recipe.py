@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cdp.collection.collection import Collection
+from cdp.collection.outputs import REPORT
 from cdp.config.checks import frozen_file, member_names
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
-from cdp.files import check_output, disk_errors, refuse_link, write_text
+from cdp.files import disk_errors, refuse_link, write_text
 from cdp.run.contents import hash_settings
 from cdp.run.plan import make_stages
 from cdp.run.pool import Pool
 from cdp.run.record import make_record, now
+from cdp.run.run_collection import publish_collection
 from cdp.run.runner import Listener, Planned, Ran, alone_in, plan_stages, run_stages
 from cdp.run.sources import (
     START,
@@ -23,14 +26,15 @@ from cdp.run.sources import (
     Settled,
     model_source,
     prepare,
-    read_source,
     source_names,
     source_paths,
 )
 from cdp.run.stages import Ledger, Stage, only
 from cdp.store import write_run_record
 from cdp.types.run_record import RunRecord
-from cdp.web.report.write import write_report
+
+RUN = "run"
+"""The folder in a collection's folder that the stages of a run work in."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +48,26 @@ class Outcome:
     folder: Path
     report: Path
     record: RunRecord
+    collection: Collection
 
 
 def run_recipe(
     recipe: RunRecipe, out: str | Path, *, command: str = "", listener: Listener | None = None
 ) -> Outcome:
-    """Run every stage that is not fresh, then write `run.json` and the report.
+    """Run every stage that is not fresh, then write `run.json`, the collection and its report.
 
     Args:
-        out: the run's folder; a run that was killed goes on in it.
+        out: folder of the collection; the stages work in `run/` of it, and a run that was killed goes on there.
 
     Raises:
         BusyError: another run is at work in the folder.
         StoreError: the disk is full; the same call goes on later.
     """
     settled = prepare(recipe)
-    folder = Path(out).absolute()
+    root = Path(out).absolute()
+    folder = run_folder(root)
     started = now()
-    refuse_other_folder(folder, "stages", "cdp run")
+    refuse_other_folder(root, RUN, "cdp run")
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
@@ -74,11 +80,18 @@ def run_recipe(
             listener or Listener(),
             hash_sources(settled, ledger),
             settled.recipe.engine,
+            given=settled.sources,
         )
         record = make_record(settled, folder, ran, started, command)
         write_run_record(folder / "run.json", record)
-        report = write_report(folder)
-    return Outcome(folder, report, record)
+        labels = next(one.stage.settings for one in ran if "labels" in one.stage.makes)
+        collection = publish_collection(root, folder, labels, record, ledger.hashes)
+    return Outcome(root, root / REPORT, record, collection)
+
+
+def run_folder(root: Path) -> Path:
+    """Where the stages of a run work."""
+    return root / RUN
 
 
 def run_part(
@@ -105,7 +118,9 @@ def run_part(
         wanted = only(stages(settled), artifacts)
         _refuse_inputs_among(wanted, settled.recipe, folder)
         sources = sources_for(wanted, settled, ledger)
-        return run_stages(wanted, ledger, listener or Listener(), sources, settled.recipe.engine, pool)
+        return run_stages(
+            wanted, ledger, listener or Listener(), sources, settled.recipe.engine, pool, settled.sources
+        )
 
 
 def _refuse_inputs_among(stages: Sequence[Stage], recipe: RunRecipe, folder: Path) -> None:
@@ -129,7 +144,7 @@ def sources_for(stages: Sequence[Stage], settled: Settled, ledger: Ledger) -> di
 def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
     """What a run would do, and why; nothing is written."""
     settled = prepare(recipe)
-    ledger = Ledger(Path(out).absolute())
+    ledger = Ledger(run_folder(Path(out).absolute()))
     return plan_stages(make_stages(settled), ledger, hash_sources(settled, ledger))
 
 
@@ -140,8 +155,8 @@ def clear(out: str | Path) -> None:
     folder = Path(out).absolute()
     if folder.is_dir():
         refuse_link(folder, out)
-        check_output(out, force=True, kind="run")
-        with alone_in(folder):
+        refuse_other_folder(folder, RUN, "cdp run")
+        with alone_in(run_folder(folder)):
             shutil.rmtree(folder)
 
 
@@ -149,7 +164,9 @@ def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
     """What the user's images or embeddings hold, by source."""
     recipe = settled.recipe
     if settled.facts.kind == "images":
-        hashes = {name: ledger.hashes.of_manifest(read_source(recipe, name)) for name in source_names(recipe)}
+        hashes = {
+            name: ledger.hashes.of_manifest(settled.sources.manifest(name)) for name in source_names(recipe)
+        }
         if recipe.data.templates:
             protocol = ledger.hashes.of_path(Path(recipe.data.templates), ())
             hashes[TEMPLATE_IMAGES] = hash_settings(hashes[TEMPLATE_IMAGES], protocol)

@@ -9,18 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdp.config.sections import EngineSection
-from cdp.errors import CdpError, InputError, StoreError
-from cdp.files import disk_errors
+from cdp.errors import InputError, StoreError
+from cdp.files import disk_errors, locked
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.pool import Pool
+from cdp.run.sources import Sources
 from cdp.run.stages import Context, Ledger, Record, Stage
 from cdp.store import read_facts
-
-
-class BusyError(CdpError):
-    """Another run works in the same folder."""
-
-    exit_code = 2
 
 
 class Listener:
@@ -64,6 +59,7 @@ def run_stages(
     sources: Mapping[str, str],
     engine: EngineSection,
     pool: Pool | None = None,
+    given: Sources | None = None,
 ) -> list[Ran]:
     """Bring every stage up to date, in order.
 
@@ -74,11 +70,12 @@ def run_stages(
         sources: the hashes of what the user gives.
         engine: what it may take of the machine.
         pool: what other runs have made, to take from and to give to.
+        given: what the user gives, for stages that read it.
     """
     digests = dict(sources)
     # Steps inside a stage are shared like stages are.
     cache = (ledger.folder if pool is None else pool.folder) / "steps"
-    context = Context(ledger.folder, cache, engine, listener.progress)
+    context = Context(ledger.folder, cache, engine, listener.progress, given)
     ran = []
     for at, stage in enumerate(stages, start=1):
         record = ledger.read(stage)
@@ -162,19 +159,10 @@ def _inner_steps(stage: Stage, folder: Path) -> dict[str, float]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """One run per folder; the lock goes with the process, so a killed run leaves none."""
-    import fcntl
-
+    """One run per folder, which is made if it is not there."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder; choose another --out.")
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / ".lock").open("a")
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BusyError(
-                f"{folder}: another cdp is at work in this folder; wait for it, or choose another --out."
-            ) from None
+    with locked(folder):
         yield

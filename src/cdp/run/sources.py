@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -47,13 +48,43 @@ class Facts:
     models: tuple[str, ...] = ()
 
 
+class Sources:
+    """What a recipe starts from, each read once, when it is first asked for."""
+
+    def __init__(self, recipe: RunRecipe) -> None:
+        self._recipe = recipe
+        self.manifest = cache(partial(read_source, recipe))
+        self.views = cache(partial(views_of_source, recipe))
+        self.templates = cache(partial(read_template_images, recipe))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As artifact names."""
+        return source_names(self._recipe)
+
+    @property
+    def has_templates(self) -> bool:
+        """Whether there are protocols of templates."""
+        return bool(self._recipe.data.templates)
+
+
 @dataclass(frozen=True)
 class Settled:
-    """A recipe in which nothing is left to be decided, and a sentence for each thing that was left out."""
+    """A recipe in which nothing is left to be decided, and a sentence for each thing that was left out.
+
+    Attributes:
+        given: what was read of the sources already.
+    """
 
     recipe: RunRecipe
     facts: Facts
     notes: tuple[str, ...] = ()
+    given: Sources | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def sources(self) -> Sources:
+        """What the recipe starts from."""
+        return self.given or Sources(self.recipe)
 
     @property
     def has_validation(self) -> bool:
@@ -188,15 +219,14 @@ def rows_of_part(table: Manifest, sources: Mapping[str, Views]) -> list[tuple[Vi
     return [(views[files[start]], rows[start:stop]) for start, stop in pairwise(ends)]
 
 
-def look_at(recipe: RunRecipe) -> Facts:
+def look_at(recipe: RunRecipe, given: Sources | None = None) -> Facts:
     """Read the sources' tables, not their pixels."""
+    sources = given or Sources(recipe)
     if source_kind(recipe) == "images":
         name = "images" if recipe.data.is_split_here else "unlabeled images"
-        return Facts("images", bool((read_source(recipe, name).identities >= 0).all()))
+        return Facts("images", bool((sources.manifest(name).identities >= 0).all()))
     models = {
-        path: views.names
-        for name in source_names(recipe)
-        for path, views in views_of_source(recipe, name).items()
+        path: views.names for name in source_names(recipe) for path, views in sources.views(name).items()
     }
     first, *others = models
     for other in others:
@@ -213,7 +243,8 @@ def prepare(recipe: RunRecipe) -> Settled:
     """Check a recipe and decide what it leaves open; nothing is written."""
     check_recipe(recipe)
     check_environment(recipe)
-    return settle(recipe, look_at(recipe))
+    sources = Sources(recipe)
+    return replace(settle(recipe, look_at(recipe, sources)), given=sources)
 
 
 def settle(recipe: RunRecipe, facts: Facts) -> Settled:

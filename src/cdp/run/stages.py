@@ -16,6 +16,7 @@ from cdp.errors import InputError, StoreError
 from cdp.files import sweep, write_json
 from cdp.progress import Progress
 from cdp.run.contents import ContentHashes, flatten, hash_settings
+from cdp.run.sources import Sources
 
 FORMAT = 2
 Body = Callable[[Any, "Context"], None]
@@ -30,12 +31,14 @@ class Context:
         cache: of steps inside a stage.
         engine: device, threads, memory, checkpoints.
         progress: called as the work goes on.
+        sources: what the user gave, for stages that are made from it.
     """
 
     folder: Path
     cache: Path
     engine: EngineSection
     progress: Progress
+    sources: Sources | None = None
 
 
 def tell_nothing(folder: Path) -> list[str]:  # noqa: ARG001

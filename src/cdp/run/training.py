@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cdp.config.sections import RunRecipe
 from cdp.data.ijb import TemplateProtocol, save_templates
 from cdp.data.manifests import merge_manifests
 from cdp.errors import InputError
@@ -19,15 +18,7 @@ from cdp.files import write_json, writing_folder
 from cdp.nets.recipe import Recipe, TrainingSettings
 from cdp.progress import Progress
 from cdp.run.parts import SplitSettings, make_parts
-from cdp.run.sources import (
-    TEMPLATE_IMAGES,
-    TEMPLATES,
-    read_source,
-    read_template_images,
-    rows_of_part,
-    source_names,
-    views_of_source,
-)
+from cdp.run.sources import TEMPLATE_IMAGES, TEMPLATES, rows_of_part
 from cdp.run.stages import Body, Context, remove, version
 from cdp.store import fill
 from cdp.types import Labels, Views
@@ -38,26 +29,25 @@ if TYPE_CHECKING:
     from cdp.nets.loop import LoopOptions
 
 
-def split_sources(recipe: RunRecipe) -> Body:
-    """The body of the stage that writes one table per part; it reads the recipe's sources, which are its inputs."""
-
-    @version(1)
-    def split(settings: SplitSettings, context: Context) -> None:
-        names = [name for name in source_names(recipe) if name != TEMPLATE_IMAGES]
-        tables = make_parts(settings, {name: read_source(recipe, name) for name in names})
-        protocols: list[TemplateProtocol] = []
-        if recipe.data.templates:
-            tables[TEMPLATES], protocols = read_template_images(recipe)
-        counts = {name: _count(table) for name, table in tables.items() if "fold" not in name}
-        remove(context.folder / "parts")
-        with writing_folder(context.folder / "parts") as folder:
-            for name, table in tables.items():
-                _absolute(table).save(folder / f"{name}.csv")
-            if protocols:
-                save_templates(folder / "protocol.npz", protocols)
-            write_json(folder / "counts.json", counts)
-
-    return split
+@version(1)
+def split_sources(settings: SplitSettings, context: Context) -> None:
+    """Write one table per part; the sources are the stage's inputs."""
+    sources = context.sources
+    assert sources is not None
+    tables = make_parts(
+        settings, {name: sources.manifest(name) for name in sources.names if name != TEMPLATE_IMAGES}
+    )
+    protocols: list[TemplateProtocol] = []
+    if sources.has_templates:
+        tables[TEMPLATES], protocols = sources.templates()
+    counts = {name: _count(table) for name, table in tables.items() if "fold" not in name}
+    remove(context.folder / "parts")
+    with writing_folder(context.folder / "parts") as folder:
+        for name, table in tables.items():
+            _absolute(table).save(folder / f"{name}.csv")
+        if protocols:
+            save_templates(folder / "protocol.npz", protocols)
+        write_json(folder / "counts.json", counts)
 
 
 def _absolute(manifest: Manifest) -> Manifest:
@@ -82,31 +72,29 @@ def part(folder: Path, name: str) -> Manifest:
 
 @dataclass(frozen=True)
 class ViewSettings:
-    """Which parts are written as views, and which models see them."""
+    """Which parts are written as views, which models see them, and which sources they come from."""
 
     parts: tuple[str, ...]
     models: tuple[str, ...]
+    sources: tuple[str, ...]
 
 
-def collect_views(recipe: RunRecipe, names: Sequence[str]) -> Body:
-    """The body of the stage that writes the given embeddings of some parts, which come from these sources, as views."""
-
-    @version(1)
-    def collect(settings: ViewSettings, context: Context) -> None:
-        sources: dict[str, Views] = {}
-        for name in names:
-            sources |= views_of_source(recipe, name)
-        for name in settings.parts:
-            pieces = [_rows_of(*piece) for piece in rows_of_part(part(context.folder, name), sources)]
-            with (
-                writing_folder(context.folder / "views" / name, force=True) as output,
-                tempfile.TemporaryDirectory(prefix=".views-", dir=context.folder) as together,
-            ):
-                # Files larger than memory are put together on disk.
-                views = pieces[0] if len(pieces) == 1 else Views.concatenate(pieces, Path(together))
-                fill(output, Views(views.base, views.committee, None, views.paths))
-
-    return collect
+@version(1)
+def collect_views(settings: ViewSettings, context: Context) -> None:
+    """Write the given embeddings of some parts as views."""
+    assert context.sources is not None
+    sources: dict[str, Views] = {}
+    for name in settings.sources:
+        sources |= context.sources.views(name)
+    for name in settings.parts:
+        pieces = [_rows_of(*piece) for piece in rows_of_part(part(context.folder, name), sources)]
+        with (
+            writing_folder(context.folder / "views" / name, force=True) as output,
+            tempfile.TemporaryDirectory(prefix=".views-", dir=context.folder) as together,
+        ):
+            # Files larger than memory are put together on disk.
+            views = pieces[0] if len(pieces) == 1 else Views.concatenate(pieces, Path(together))
+            fill(output, Views(views.base, views.committee, None, views.paths))
 
 
 def _rows_of(given: Views, rows: LongArray) -> Views:

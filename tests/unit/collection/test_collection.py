@@ -7,23 +7,26 @@ import pytest
 
 from cdp import CDP, Views, measure_labels
 from cdp.collection import extension
+from cdp.collection.all_views import read_all_views
 from cdp.collection.collection import open_collection
-from cdp.collection.collection_folder import numbered
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.corrections import append_corrections, different, named, rejected, same, undo_corrections
 from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
 from cdp.collection.image_root import find_image_root
-from cdp.collection.judged_files import read_judged
 from cdp.collection.questions import KINDS, questions_left, rank_questions
 from cdp.collection.regrouping import regroup
 from cdp.collection.retraining import retrain
+from cdp.collection.scored_files import read_judged as read_stored
+from cdp.collection.scored_files import read_share
 from cdp.consensus.constraints import said_of_pairs
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.trees import TreeAnswers
-from cdp.errors import InputError, StoreError
+from cdp.errors import BusyError, InputError
+from cdp.files import locked
 from cdp.graph.exact import exact_graph, extend_graph
 from cdp.labeling.pipeline import label
+from cdp.labeling.workspace import Workspace
 from cdp.types import Fate, Labels
 
 SETTINGS = ConsensusSettings.of(k=8)
@@ -35,6 +38,13 @@ def halves(small_views):
     known = small_views.identities < 25
     others = small_views.take(~known)
     return small_views.take(known), others.take(slice(0, 80)), others.take(slice(80, None))
+
+
+def read_judged(collection):
+    work = Workspace()
+    place = collection.scored_place
+    with read_all_views(collection, None, work, read_share(place)) as views:
+        return read_stored(place, collection.settings, views, collection.parts.seed, work)
 
 
 def bare(views):
@@ -120,10 +130,7 @@ def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(h
     grown, changes = extend(faces, bare(second), growth=GrowthSettings(retrain_after=1, keep_numbers=0))
     everything = Views.concatenate([bare(first), bare(second)])
     whole = create_collection(tmp_path / "whole", everything, labeled=[known], settings=SETTINGS)
-    found, wanted = (
-        read_judged(numbered(one.folder, "judged", one.parts.judged), one.settings)[0]
-        for one in (grown, whole)
-    )
+    found, wanted = (read_judged(one)[0] for one in (grown, whole))
     np.testing.assert_array_equal(found.pairs.ids, wanted.pairs.ids)
     for one, other in zip(found.answers.passes, wanted.answers.passes, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -138,7 +145,7 @@ def test_answers_that_are_kept_are_those_that_would_be_given(halves, faces, monk
     _, _, second = halves
     few = bare(second.take(slice(0, 2)))
     grown, _ = extend(faces, few, growth=GrowthSettings(retrain_after=9))
-    kept = read_judged(numbered(grown.folder, "judged", grown.parts.judged), grown.settings)[0]
+    kept = read_judged(grown)[0]
     reused = []
 
     def forget(pairs, old_ids, answers, changed):
@@ -152,7 +159,7 @@ def test_answers_that_are_kept_are_those_that_would_be_given(halves, faces, monk
     monkeypatch.setattr(extension, "_kept_answers", forget)
     # The same two images once more, from the same state: all pairs are asked about again.
     asked, _ = extend(open_at(faces), few, growth=GrowthSettings(retrain_after=9))
-    again = read_judged(numbered(asked.folder, "judged", asked.parts.judged), asked.settings)[0]
+    again = read_judged(asked)[0]
     np.testing.assert_array_equal(kept.pairs.ids, again.pairs.ids)
     for one, other in zip(kept.answers.passes, again.answers.passes, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -242,7 +249,7 @@ def test_retrained_trees_learn_from_corrections(halves, faces):
     append_corrections(faces.folder, [same(*pair) for pair in wrong.tolist()])
 
     def probability(collection):
-        judged, _ = read_judged(numbered(collection.folder, "judged", collection.parts.judged), SETTINGS)
+        judged, _ = read_judged(collection)
         said = said_of_pairs(judged.pairs.ids, collection.constraints.among(judged.pairs.n_images))
         return judged.answers.passes[0][said > 0].mean()
 
@@ -322,9 +329,7 @@ def test_embeddings_are_referred_to_and_checked(halves, tmp_path):
 
 
 def test_one_change_at_a_time(faces):
-    from cdp.collection.collection_folder import changing
-
-    with changing(faces.folder), pytest.raises(StoreError, match="is being changed by another process"):
+    with locked(faces.folder), pytest.raises(BusyError, match="another cdp is at work in this folder"):
         regroup(faces)
 
 

@@ -6,13 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdp import Views
+from cdp.collection.all_views import read_all_views
 from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
-from cdp.collection.judged_files import read_judged
+from cdp.collection.scored_files import read_judged, read_share
 from cdp.consensus.settings import ConsensusSettings
 from cdp.graph.exact import exact_graph
 from cdp.labeling.known_density import images_per_identity, is_as_dense, matching_share, order_of_use
 from cdp.labeling.pipeline import label
+from cdp.labeling.workspace import Workspace
 from cdp.types import ConsensusGraph
 
 SETTINGS = ConsensusSettings.of(k=6)
@@ -92,7 +94,9 @@ def test_known_images_are_left_out_and_come_back_as_a_collection_grows(tmp_path)
     grown = create_collection(tmp_path / "faces", first, labeled=[known], settings=SETTINGS)
     np.testing.assert_array_equal(grown.identity, labeling.labels.labels)
     grown, _ = extend(grown, second)
-    judged, _ = read_judged(tmp_path / "faces" / "judged" / f"{grown.parts.judged:04d}", SETTINGS)
+    place, work = grown.scored_place, Workspace()
+    with read_all_views(grown, None, work, read_share(place)) as views:
+        judged, _ = read_judged(place, SETTINGS, views, 0, work)
     assert judged.share > labeling.judged.share
     theirs = judged.known[240:]
     assert len(theirs) > n_used

@@ -27,7 +27,7 @@ from cdp.types.arrays import FloatArray, LongArray
 
 SIDE = 56
 _TRIED = 16
-_SPLITS_SHOWN = 4
+SPLITS_SHOWN = 4
 Loaded = TypeVar("Loaded")
 Thumbnail = Callable[[int], str | None]
 
@@ -141,7 +141,7 @@ def _read_split_groups(file: Path, n_groups: int) -> tuple[SplitGroups, ...]:
         try:
             rows = [
                 SplitGroups(int(row["label"]), int(row["other_label"]), float(row["probability"]))
-                for row in islice(csv.DictReader(stream), _SPLITS_SHOWN)
+                for row in islice(csv.DictReader(stream), SPLITS_SHOWN)
             ]
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{file}: not a table of pairs of groups; label again.") from None

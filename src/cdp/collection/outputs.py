@@ -1,0 +1,202 @@
+"""What people and other programs read of a collection: tables, figures and the report, written again whenever groups change.
+
+labels.csv, labels.parquet     row, path, photo, identity, name, status, confidence
+mixed_groups.csv               groups that are most likely two identities
+split_groups.csv               pairs of groups that are most likely one
+soft_labels.npz                if `soft_depth` asks for them
+metrics.json                   all figures
+report.html                    the same as a page, with pictures
+
+All of it follows from the other files: whatever is missing or older than the groups is made again by `refresh_outputs`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from cdp import __version__
+from cdp.collection.collection import Collection, open_collection, read_groups_facts
+from cdp.collection.image_root import find_image_root
+from cdp.collection.scored_files import Measured, read_known, read_measured
+from cdp.consensus.group_ties import GroupTies
+from cdp.consensus.grouping import accepted_pairs
+from cdp.consensus.mediator import Mediator
+from cdp.consensus.settings import plain
+from cdp.consensus.soft_labels import diffuse, likely_pairs
+from cdp.data.manifest_tables import read_some_columns
+from cdp.files import write_json, write_text
+from cdp.labeling.figures import measure_label_figures
+from cdp.labeling.output import SOFT_LABELS, label_table, write_doubts, write_soft_labels, write_tables
+from cdp.store import load, read_run_record
+from cdp.types import KnnGraph, Labels, Manifest
+from cdp.types.arrays import LongArray
+from cdp.types.run_record import PartRecord, Results, RunRecord, StageRecord
+
+FACES, REPORT, METRICS = "faces.csv", "report.html", "metrics.json"
+_STAMP = ".outputs"
+_FILES = ("labels.csv", "labels.parquet", METRICS, REPORT)
+
+
+def refresh_outputs(folder: str | Path) -> None:
+    """Write what people read again, if any of it is missing or older than the groups."""
+    place = Path(folder)
+    collection = open_collection(place)
+    stamp = place / _STAMP
+    is_current = stamp.is_file() and stamp.read_text(encoding="utf-8") == str(collection.parts.groups)
+    if not is_current or not all((place / name).is_file() for name in _FILES):
+        write_outputs(collection)
+
+
+def write_outputs(
+    collection: Collection, *, quote_formulas: bool = False, record: RunRecord | None = None
+) -> Results:
+    """Write everything that people read of a collection, and return its figures.
+
+    Args:
+        collection: as it is now.
+        quote_formulas: see `write_tables`.
+        record: of the run that made it; unless given, it is read from the folder.
+    """
+    folder, settings = collection.folder, collection.settings
+    labels = collection.labels
+    scored = collection.scored
+    paths, photos = _locations(collection)
+    table = label_table(labels, collection.identity, paths=paths, photos=photos, names=collection.names)
+    write_tables(folder, table, quote_formulas=quote_formulas)
+    numbers = np.zeros(labels.n_identities, np.int32)
+    kept = labels.labels >= 0
+    numbers[labels.labels[kept]] = collection.identity[kept]
+    ties = write_doubts(folder, labels, scored, settings.k, numbers)
+    if settings.soft_depth:
+        walked = likely_pairs(scored) if settings.grouping == "average" else scored
+        write_soft_labels(folder, diffuse(walked, labels, settings.soft_depth, settings.soft_decay))
+    else:
+        (folder / SOFT_LABELS).unlink(missing_ok=True)
+    measured = read_measured(collection.scored_place)
+    truth = _truth(collection)
+    results = _figures(collection, labels, measured, truth)
+    write_json(folder / METRICS, msgspec.to_builtins(results))
+    _write_report(collection, _Shown(labels, results, measured, truth, photos, ties, record))
+    write_text(folder / _STAMP, str(collection.parts.groups))
+    return results
+
+
+def _locations(collection: Collection) -> tuple[list[str] | None, list[str] | None]:
+    """Where the images and the photos they were cut from are: from the collection's folder, where they move with it."""
+    home = os.path.realpath(collection.folder)
+    photos: list[str] = []
+    for index, batch in enumerate(collection.batches, start=1):
+        faces = collection.folder / "faces" / f"{index:04d}"
+        if (faces / FACES).is_file():
+            found = read_some_columns(faces / FACES, lambda _file, _header: ["photo"])["photo"]
+            photos += [
+                os.path.relpath(os.path.normpath(os.path.join(os.path.realpath(faces), str(one))), home)
+                for one in found
+            ]
+        else:
+            photos += [""] * batch.facts.n_images
+    paths = None if collection.paths is None else [_shown(one, home) for one in collection.paths]
+    return paths, photos if any(photos) else None
+
+
+def _shown(path: str, home: str) -> str:
+    """An image inside the folder from there, any other as it was given."""
+    return os.path.relpath(path, home) if path.startswith(home + os.sep) else path
+
+
+def _truth(collection: Collection) -> LongArray:
+    """True identities of the images where the embeddings carry them, -1 elsewhere and where they were learned from."""
+    known = read_known(collection.scored_place)[: collection.n_images]
+    parts = []
+    for batch in collection.batches:
+        identities = batch.identities
+        parts.append(np.full(batch.facts.n_images, -1) if identities is None else identities)
+    truth: LongArray = np.where(known >= 0, -1, np.concatenate(parts))
+    return truth
+
+
+def _figures(collection: Collection, labels: Labels, measured: Measured, truth: LongArray) -> Results:
+    """Figures of the groups as they are now; those of models, tuning and mediator are of when pairs were scored."""
+    settings, before = collection.settings, measured.results
+    now = measure_label_figures(labels, truth, settings.bar_key, settings.bar)
+    if msgspec.structs.replace(before.labels, true=None) == msgspec.structs.replace(now, true=None):
+        # The same groups: with what was counted among all candidate pairs, which are not stored.
+        now = before.labels
+    expected = read_groups_facts(collection).expected
+    return msgspec.structs.replace(before, labels=now, expected=expected)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shown:
+    """What a report is made from, beside the collection."""
+
+    labels: Labels
+    results: Results
+    measured: Measured
+    truth: LongArray
+    photos: Sequence[str] | None
+    ties: GroupTies
+    record: RunRecord | None
+
+
+def _write_report(collection: Collection, shown: _Shown) -> None:
+    from cdp.web.report.artifacts import SPLITS_SHOWN, Artifacts, SplitGroups, first_layer
+    from cdp.web.report.words import counted
+    from cdp.web.report.write import write_page
+
+    labels, place = shown.labels, collection.scored_place
+    mediator = load(place / "mediator", Mediator) if (place / "mediator").is_dir() else None
+    images = _pictures(collection, shown.truth)
+    likely = zip(shown.ties.ids[:SPLITS_SHOWN].tolist(), shown.ties.probability.tolist(), strict=False)
+    artifacts = Artifacts(
+        labels=labels,
+        consensus=accepted_pairs(collection.scored, labels, collection.settings),
+        base_graph=load(place / "base_graph", KnnGraph).first_rows(collection.n_images),
+        weights=None if mediator is None else first_layer(mediator),
+        images=images,
+        identities=shown.truth if (shown.truth >= 0).any() and images is None else None,
+        split_groups=tuple(SplitGroups(one, other, round(chance, 6)) for (one, other), chance in likely),
+    )
+    title = ""
+    if shown.photos is not None:
+        who = counted(labels.n_identities, "person", "people")
+        title = f"{who} on {counted(len(set(shown.photos)), 'photo')}, {counted(collection.n_images, 'face')}"
+    write_page(_record(collection, shown), artifacts, collection.folder / REPORT, title)
+
+
+def _pictures(collection: Collection, truth: LongArray) -> Manifest | None:
+    """Where the images are: from the folder, if they move with it, so that the page is the same wherever that is."""
+    if collection.paths is None:
+        return None
+    home, root = os.path.realpath(collection.folder), os.path.realpath(find_image_root(collection))
+    full = [os.path.join(root, one) for one in collection.paths]
+    if not all(one.startswith(home + os.sep) for one in full):
+        return Manifest(tuple(collection.paths), truth, root=root)
+    return Manifest(tuple(os.path.relpath(one, home) for one in full), truth, root=home)
+
+
+def _record(collection: Collection, shown: _Shown) -> RunRecord:
+    """The record of the run that made the collection with the figures of now; else what labeling alone can tell."""
+    made_by, measured, results = collection.folder / "run" / "run.json", shown.measured, shown.results
+    record = shown.record or (read_run_record(made_by) if made_by.is_file() else None)
+    if record is not None:
+        whole = msgspec.structs.replace(record.results, labels=results.labels, expected=results.expected)
+        return msgspec.structs.replace(record, results=whole)
+    parts = dict(measured.parts)
+    if parts.get("unlabeled", PartRecord(images=0)).images != collection.n_images:
+        parts["unlabeled"] = PartRecord(images=collection.n_images)
+    return RunRecord(
+        cdp=__version__,
+        seconds=sum(measured.seconds.values()),
+        recipe={"consensus": plain(collection.settings)},
+        parts=parts,
+        stages=[StageRecord(name=name, group=name, seconds=took) for name, took in measured.seconds.items()],
+        results=results,
+        notes=list(collection.parts.notes),
+    )

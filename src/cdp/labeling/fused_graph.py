@@ -1,0 +1,37 @@
+"""The fused graph: the nearest neighbors of every image in all models together, which are the candidates of trees and similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cdp.consensus.evidence import search_together
+from cdp.graph.checkpoint import ListCheckpoint
+from cdp.labeling.cache import Cache, step_key
+from cdp.labeling.workspace import Workspace
+from cdp.types import KnnGraph, Views
+from cdp.types.graphs import UnfinishedLists
+
+
+def search_fused(
+    views: Views, graphs: Sequence[KnnGraph], k: int, keys: Mapping[str, str], work: Workspace
+) -> KnnGraph:
+    """The neighbors in all models together: from the cache, or searched now; kept where the models' graphs are, by their keys."""
+    if len(graphs) == 1:
+        return graphs[0].nearest(k)
+    cache, key = (work.cache, step_key("together", 1, None, list(keys.items()), k)) if keys else (Cache(), "")
+    kept = cache.get("together", key, KnnGraph)
+    if kept is not None:
+        return kept
+    with work.step("all models"):
+        together = search_together(
+            views,
+            graphs,
+            k,
+            threads=work.engine.workers,
+            progress=work.progress,
+            scratch=work.scratch,
+            checkpoint=ListCheckpoint(*cache.keeping("lists", key, UnfinishedLists)),
+        )
+        cache.put("together", key, together)
+        cache.drop("lists", key)
+    return together

@@ -1,0 +1,287 @@
+"""From photos to people: a collection whose images are faces that were found on photos.
+
+    models = open_photo_models("models")
+    added = add_photos(read_manifest("photos"), models, "album")
+
+album/faces/0001/              aligned faces of the photos that came first, as `cdp data align` writes them
+album/faces/0001-embeddings/   their embeddings
+album/faces/faceless.csv       photos that gave no face at all, so that they are not looked at again
+
+Photos count once the collection has them; what a killed command left is continued by the next. The folder may be moved as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cdp.collection.collection import Collection, open_collection
+from cdp.collection.correction_tables import read_correction_table
+from cdp.collection.corrections import Correction
+from cdp.collection.creation import create_collection
+from cdp.collection.extension import extend
+from cdp.collection.numbering import Changes
+from cdp.consensus.settings import ConsensusSettings
+from cdp.data.manifest_tables import locations_from, read_some_columns, write_csv
+from cdp.data.manifests import read_manifest
+from cdp.errors import InputError
+from cdp.faces.align_photos import DIFFERENT, DROPPED, FACES, NoFacesError, align_faces
+from cdp.faces.align_settings import AlignSettings
+from cdp.faces.detectors import Detector
+from cdp.faces.face import Face
+from cdp.files import artifact_kind, replacing
+from cdp.labeling.workspace import Workspace
+from cdp.nets.embed_images import Embedder, embed_images
+from cdp.nets.onnx_models import open_onnx_model
+from cdp.nets.onnx_sessions import open_session
+from cdp.store import read_card
+from cdp.types.manifest import Manifest
+
+NOT_EMBEDDINGS = ("1k3d68", "2d106det", "genderage")
+"""Models of InsightFace's packs that are stored beside the detector and the embedding model, and are neither."""
+
+FACELESS = "faceless.csv"
+
+
+@dataclass(frozen=True, eq=False)
+class PhotoModels:
+    """The model that finds faces, and those that embed them, the base first; no detector where all photos are faces already."""
+
+    detector: Detector | None
+    embedders: tuple[Embedder, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class AddedPhotos:
+    """A collection after photos came to it.
+
+    Attributes:
+        collection: as it is now.
+        n_photos: how many photos were new.
+        n_faces: how many faces these gave.
+        n_apart: pairs of new faces that are on one photo, and so are two people.
+        changes: what became of the identities; None if there were none before, or no photo was new.
+        notes: sentences about what is out of the ordinary, and how sure the threshold is.
+    """
+
+    collection: Collection
+    n_photos: int = 0
+    n_faces: int = 0
+    n_apart: int = 0
+    changes: Changes | None = None
+    notes: tuple[str, ...] = ()
+
+
+def open_photo_models(
+    folder: str | Path,
+    *,
+    detector: str | Path | None = None,
+    base: str | None = None,
+    device: str = "auto",
+    detector_size: int = 640,
+) -> PhotoModels:
+    """The models of a folder, each opened once: a detector is known by its outputs, all others embed, in the order of their names.
+
+    Args:
+        folder: with .onnx files.
+        detector: the detector, if not the one in the folder.
+        base: name of the embedding model that is the base; the first unless given.
+        device: where they compute.
+        detector_size: pixels a side that photos are brought to, where the detector leaves it open.
+
+    Raises:
+        InputError: there is no embedding model, none of the base's name, or more than one detector.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise InputError(f"{place}: no such folder; give the folder that holds your .onnx models.")
+    given = None if detector is None else Path(detector)
+    found = {} if given is None else {given: Detector(given, device=device, size=detector_size)}
+    embedders: list[Embedder] = []
+    for file in sorted(one for one in place.iterdir() if one.suffix.lower() == ".onnx"):
+        if file.stem in NOT_EMBEDDINGS or file == given:
+            continue
+        session = open_session(file, device)
+        try:
+            opened = Detector(file, device=device, size=detector_size, session=session)
+        except InputError:  # whoever opens it as an embedding model says what is wrong with it
+            embedders.append(open_onnx_model(file, device, session))
+        else:
+            found |= {file: opened} if given is None else {}
+    if len(found) > 1:
+        listed = " and ".join(map(str, found))
+        raise InputError(f"{listed} are detectors; say which one to use by --detector FILE.")
+    if not embedders:
+        raise InputError(
+            f"{place}: holds no embedding model; put one there as .onnx (docs/photos.md names some)."
+        )
+    names = [one.name for one in embedders]
+    if base is not None and base not in names:
+        raise InputError(
+            f"--base {base}: no embedding model of {place} has this name; there are {', '.join(names)}."
+        )
+    embedders.sort(key=lambda one: one.name != base)
+    return PhotoModels(next(iter(found.values()), None), tuple(embedders))
+
+
+def add_photos(
+    photos: Manifest,
+    models: PhotoModels,
+    out: str | Path,
+    align: AlignSettings | None = None,
+    settings: ConsensusSettings | None = None,
+    *,
+    seed: int = 0,
+    workspace: Workspace | None = None,
+) -> AddedPhotos:
+    """The collection at `out` with those photos that it does not have yet; it is made if it is not there.
+
+    Photos are told by their paths. Nobody is known, so the threshold is chosen without labels, and again when the collection has grown
+    by half.
+
+    Args:
+        photos: all photos, or the new ones.
+        models: as `open_photo_models` gives them; the same for all photos.
+        out: folder of the collection.
+        align: which faces are taken.
+        settings: how faces are grouped, where the collection is made now.
+        seed: of everything random.
+        workspace: engine and progress.
+
+    Raises:
+        InputError: `out` is something else, the models are others than before, or there are too few faces to begin.
+    """
+    place, work = Path(out), workspace or Workspace()
+    before = _open(place)
+    index = 1 if before is None else len(before.batches) + 1
+    if before is not None:
+        _check_models(before, models.embedders)
+        seen = _photos_of(place, len(before.batches))
+        is_new = np.array([one not in seen for one in _full_paths(photos)])
+        if not is_new.any():
+            return AddedPhotos(before)
+        photos = photos.take(is_new)
+    faces, views = place_of_faces(place, index), place_of_faces(place, index, "-embeddings")
+    faces.parent.mkdir(parents=True, exist_ok=True)
+    how: dict[str, Any] = {"threads": work.engine.threads, "force": True, "progress": work.progress}
+    try:
+        made = align_faces(photos, models.detector, faces, align, device=work.engine.device, **how)
+    except NoFacesError as error:
+        if before is None:
+            raise
+        _remember_faceless(place, photos, error.dropped)
+        return AddedPhotos(before, len(photos))
+    if before is None:
+        _check_number(len(made.faces), len(photos))
+    notes = tuple(embed_images(made.manifest, models.embedders, views, **how).notes)
+    apart = _different_faces(faces, 0 if before is None else before.n_images)
+    counts = (len(photos), len(made.faces), len(apart))
+    if before is None:
+        settings = settings or ConsensusSettings.of()
+        # Each face is compared with as many as there are.
+        settings = replace(settings, k=min(settings.k, len(made.faces) - 1))
+        collection = create_collection(
+            place,
+            views,
+            settings=settings,
+            corrections=apart,
+            images=faces,
+            seed=seed,
+            workspace=work,
+            in_place=True,
+        )
+        return AddedPhotos(collection, *counts, None, (*notes, *collection.parts.notes))
+    grown, changes = extend(
+        before, views, corrections=apart, images=faces, k=ConsensusSettings.of().k, workspace=work
+    )
+    notes += grown.parts.notes if grown.parts.notes != before.parts.notes else ()
+    return AddedPhotos(grown, *counts, changes, notes)
+
+
+def place_of_faces(folder: Path, index: int, ending: str = "") -> Path:
+    """Where the faces of a batch are stored, by its place among the batches, counted from 1."""
+    return folder / "faces" / f"{index:04d}{ending}"
+
+
+def _open(place: Path) -> Collection | None:
+    """The collection in a folder; None where there is none yet, or one that was not finished."""
+    if artifact_kind(place) == "Collection":
+        return open_collection(place)
+    if place.exists() and not place.is_dir():
+        raise InputError(f"{place}: a file; a collection is a folder, choose another name.")
+    ours = ("faces", "embeddings", "scored", "groups", "events", "corrections.jsonl")
+    found = [one.name for one in place.iterdir()] if place.exists() else []
+    foreign = sorted(name for name in found if not name.startswith(".") and name not in ours)
+    if foreign:
+        raise InputError(f"{place} holds {foreign[0]} and so is no collection; choose another name.")
+    return None
+
+
+def _check_number(n_faces: int, n_photos: int) -> None:
+    if n_faces < 2:
+        raise InputError(
+            f"One face of {n_photos:,} photos is too few to begin with, because there is nobody to compare it with; give "
+            "photos with two faces or more."
+        )
+
+
+def _full_paths(photos: Manifest) -> list[str]:
+    root = os.path.realpath(photos.root)
+    return [os.path.normpath(os.path.join(root, one)) for one in photos.locations]
+
+
+def _photos_of(place: Path, n_batches: int) -> set[str]:
+    """Where the photos are that the faces of all batches were cut from, and those that gave none."""
+    tables = [place / "faces" / FACELESS]
+    folders = [place_of_faces(place, index) for index in range(1, n_batches + 1)]
+    tables += [folder / table for folder in folders for table in (FACES, DROPPED)]
+    found: set[str] = set()
+    for table in filter(Path.is_file, tables):
+        here = os.path.realpath(table.parent)
+        photos = read_some_columns(table, lambda _file, _header: ["photo"])["photo"]
+        found |= {os.path.normpath(os.path.join(here, str(one))) for one in photos}
+    return found
+
+
+def _remember_faceless(place: Path, photos: Manifest, dropped: Sequence[Face]) -> None:
+    """Add photos that gave no face to the list of those."""
+    table = place / "faces" / FACELESS
+    where = locations_from(photos, table.parent)
+    rows = [(where[face.photo], face.reason) for face in dropped]
+    if table.is_file():
+        before = read_some_columns(table, lambda _file, _header: ["photo", "reason"])
+        rows = [*zip(before["photo"], before["reason"], strict=True), *rows]
+    with replacing(table) as file:
+        write_csv(file, {"photo": [one for one, _ in rows], "reason": [one for _, one in rows]})
+
+
+def _check_models(collection: Collection, embedders: Sequence[Embedder]) -> None:
+    """Refuse other models, or another base, than those that the collection was made with."""
+    place = collection.folder
+    first = collection.batches[0].source
+    if not (place / "faces").is_dir() or not first.is_dir():
+        raise InputError(f"{place} was not made from photos; add embeddings by the same models to it.")
+    card = read_card(first, "Views")
+    before = {name.removeprefix("network/"): it for name, it in card.made_from.items() if name != "manifest"}
+    now = {one.name: one.checksum for one in embedders}
+    base = str(card.settings["base"])
+    if before != now or embedders[0].name != base:
+        raise InputError(
+            f"{place} was made with other models: {', '.join(before)}, base {base}; now they are {', '.join(now)}, base "
+            f"{embedders[0].name}. Give the same files, or begin another collection."
+        )
+
+
+def _different_faces(faces: Path, start: int) -> list[Correction]:
+    """Pairs of faces that are on one photo, by their rows in the collection, where the folder's faces begin at `start`."""
+    manifest = read_manifest(faces)
+    pairs = read_correction_table(faces / DIFFERENT, len(manifest), manifest.locations)
+    return [
+        Correction(kind=one.kind, images=tuple(start + row for row in one.images), source="photo")
+        for one in pairs
+    ]

@@ -1,0 +1,96 @@
+"""The collection of a run: the labels of its last round, to be reviewed, corrected, extended and exported.
+
+The run's stages work in `run/` of the collection's folder. Their labels never change; the collection does, as people correct it. So
+when the stages made other labels, the collection gets new pairs and groups, and keeps its corrections and its identities' numbers where
+the images are the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from cdp.collection.collection import Collection, open_collection
+from cdp.collection.collection_folder import Parts, numbered, write_batch
+from cdp.collection.corrections import JOURNAL, read_corrections
+from cdp.collection.outputs import write_outputs
+from cdp.collection.regrouping import write_groups
+from cdp.consensus.settings import ConsensusSettings, plain
+from cdp.files import artifact_kind, link_tree, locked
+from cdp.run.contents import ContentHashes
+from cdp.run.labeling import LabelSettings, read_part, stored_views
+from cdp.store import read_card, read_facts, read_json, read_settings
+from cdp.types import Labels, Views
+from cdp.types.run_record import Results, RunRecord
+
+
+def publish_collection(
+    root: Path, run: Path, settings: LabelSettings, record: RunRecord, hashes: ContentHashes
+) -> Collection:
+    """The collection at `root` with the labels that the run in `run` made; its tables and its report are written again.
+
+    Args:
+        root: folder of the collection; one that was corrected keeps its corrections.
+        run: folder of the stages.
+        settings: of the stage that labeled.
+        record: of the run, for the report.
+        hashes: of the run's files.
+    """
+    labels = run / settings.round.folder / settings.output
+    made_from = hashes.of_path(labels) or ""
+    with locked(root):
+        before = open_collection(root) if artifact_kind(root) == "Collection" else None
+        if before is None or before.parts.made_from != made_from:
+            _write_collection(root, run, labels, settings, before, made_from)
+        collection = open_collection(root)
+        write_outputs(collection, record=record)
+    return collection
+
+
+def _write_collection(
+    root: Path, run: Path, labels: Path, settings: LabelSettings, before: Collection | None, made_from: str
+) -> None:
+    number = 1 if before is None else before.parts.newest + 1
+    unlabeled = read_part(settings, run, "unlabeled", settings.round.networks)
+    write_batch(root, number, unlabeled, stored_views(settings, run))
+    known: tuple[int, ...] = ()
+    if (labels / "known").is_dir():
+        write_batch(root, number + 1, Views.load(labels / "known"), labels / "known")
+        known = (number + 1,)
+    link_tree(labels / "scored", numbered(root, "scored", number))
+    results: Results = read_json(labels / "metrics.json", Results)
+    parts = Parts(
+        batches=(number,),
+        known=known,
+        judged=number,
+        groups=0,
+        next_identity=0 if before is None else before.parts.next_identity,
+        consensus=plain(read_settings(labels, read_card(labels), ConsensusSettings)),
+        seed=settings.seed,
+        n_trained=unlabeled.n_images,
+        growth={} if before is None else before.parts.growth,
+        notes=tuple(read_facts(labels).notes),
+        bar_is_chosen=results.unsupervised is not None,
+        made_from=made_from,
+    )
+    identity, named = np.full(unlabeled.n_images, -1, np.int32), {}
+    if before is not None and _are_same_images(before, unlabeled):
+        identity, named = before.identity, dict(before.named)
+    elif before is not None and (root / JOURNAL).is_file():
+        # They name rows of other images; kept for whoever wants to look.
+        (root / JOURNAL).rename(root / f"corrections-{before.parts.groups:04d}.jsonl")
+    given = None if read_corrections(root) else (Labels.load(labels), results.expected)
+    write_groups(root, parts, identity, named, "created", given=given)
+
+
+def _are_same_images(before: Collection, unlabeled: Views) -> bool:
+    """Whether a collection is of the same images in the same order, as far as their embeddings or paths say."""
+    if before.n_images != unlabeled.n_images:
+        return False
+    if before.paths is None or unlabeled.paths is None:
+        return before.paths is None and unlabeled.paths is None
+    return all(
+        one.rpartition("/")[2] == other.rpartition("/")[2]
+        for one, other in zip(before.paths, unlabeled.paths, strict=True)
+    )
