@@ -1,11 +1,12 @@
-"""`cdp demo`: drawn faces, and the recipe that is run on them; `cdp example`: made-up embeddings labeled four ways."""
+"""`cdp demo`: drawn faces, and the recipe that is run on them; `cdp demo --embeddings`: made-up embeddings labeled four ways."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,11 +28,25 @@ from cdp.types.run_record import TrueFigures
 from cdp_lab.drawn_faces import FaceSettings, write_faces
 from cdp_lab.synthetic import SyntheticSplit
 
+Size = Literal["default", "full", "quick"]
 _TRAINING = FaceSettings(identities=2200, images=8, size=36, difficulty=0.25, lookalikes=0.05)
-_N_TEST = 800
-_QUICK_TRAINING = replace(_TRAINING, identities=440, difficulty=0.15)
-_QUICK_N_TEST = 150
-_QUICK = ("--train.epochs", "12", "--joint.epochs", "5", "--evaluation.replicates", "200")
+
+
+@dataclass(frozen=True)
+class _Amount:
+    """How much a demo draws and trains: people to learn from, people of the test, and keys of the recipe."""
+
+    people: int
+    test_people: int
+    difficulty: float = _TRAINING.difficulty
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+_AMOUNTS: Mapping[Size, _Amount] = {
+    "full": _Amount(2200, 800),
+    "default": _Amount(1100, 400, 0.2, {"train.epochs": 16, "joint.epochs": 6}),
+    "quick": _Amount(440, 150, 0.15, {"train.epochs": 12, "joint.epochs": 5, "evaluation.replicates": 200}),
+}
 _FILES = ("faces.zip", "test_faces.zip")
 _RECORD = "settings.json"
 
@@ -41,40 +56,44 @@ def demo_file() -> Path:
     return Path(__file__).with_name("demo.toml")
 
 
-def demo_recipe(folder: Path, *, quick: bool = False, overrides: Sequence[str] = ()) -> RunRecipe:
+def demo_recipe(
+    folder: Path, size: Size = "default", overrides: Mapping[str, Any] | None = None
+) -> RunRecipe:
     """The demo's recipe on the faces in a folder, changed as the command line says."""
     images, test = (str(_drawn(folder.absolute()) / name) for name in _FILES)
-    recipe = read_recipe(demo_file(), [*(_QUICK if quick else ()), *overrides])
+    recipe = read_recipe(demo_file(), {**_AMOUNTS[size].overrides, **(overrides or {})})
     if recipe.data != DataSection():
         raise InputError("cdp demo draws its own images: leave [data] alone, or use cdp run.")
     return replace(recipe, data=replace(recipe.data, images=images, test=test))
 
 
-def demo_faces(seed: int, *, quick: bool = False) -> tuple[FaceSettings, FaceSettings]:
+def demo_faces(seed: int, size: Size = "default") -> tuple[FaceSettings, FaceSettings]:
     """Faces for training, some of them junk or mislabeled, and clean ones of other people for the test."""
-    training = replace(_QUICK_TRAINING if quick else _TRAINING, seed=2 * seed)
-    n_test = _QUICK_N_TEST if quick else _N_TEST
-    return training, replace(training, identities=n_test, seed=2 * seed + 1, junk=0.0, mislabeled=0.0)
+    amount = _AMOUNTS[size]
+    training = replace(_TRAINING, identities=amount.people, difficulty=amount.difficulty, seed=2 * seed)
+    return training, replace(
+        training, identities=amount.test_people, seed=2 * seed + 1, junk=0.0, mislabeled=0.0
+    )
 
 
 def draw_demo_faces(
-    folder: Path, recipe: RunRecipe, *, quick: bool = False, progress: Progress = no_progress
+    folder: Path, recipe: RunRecipe, size: Size = "default", *, progress: Progress = no_progress
 ) -> None:
     """Draw both sets into `drawn/` of a run's folder, unless they are there already."""
-    if _are_drawn(folder, recipe.seed, quick=quick):
+    if _are_drawn(folder, recipe.seed, size):
         return
     refuse_other_folder(folder, RUN, "cdp demo")
     (_drawn(folder)).mkdir(parents=True, exist_ok=True)
-    sets = demo_faces(recipe.seed, quick=quick)
+    sets = demo_faces(recipe.seed, size)
     for settings, name in zip(sets, _FILES, strict=True):
         file = _drawn(folder) / name
         write_faces(file, settings, threads=recipe.engine.threads, progress=progress, force=True)
     write_json(_drawn(folder) / _RECORD, [asdict(one) for one in sets])
 
 
-def plan_demo(folder: Path, recipe: RunRecipe, *, quick: bool = False) -> list[Planned]:
+def plan_demo(folder: Path, recipe: RunRecipe, size: Size = "default") -> list[Planned]:
     """What a demo would do, and why; nothing is written or drawn."""
-    if _are_drawn(folder, recipe.seed, quick=quick):
+    if _are_drawn(folder, recipe.seed, size):
         return plan_recipe(recipe, folder)
     check_recipe(recipe)
     return plan_stages(
@@ -87,9 +106,9 @@ def _drawn(folder: Path) -> Path:
     return run_folder(folder) / "drawn"
 
 
-def _are_drawn(folder: Path, seed: int, *, quick: bool) -> bool:
+def _are_drawn(folder: Path, seed: int, size: Size) -> bool:
     drawn = _drawn(folder)
-    wanted = json.loads(json.dumps([asdict(one) for one in demo_faces(seed, quick=quick)]))
+    wanted = json.loads(json.dumps([asdict(one) for one in demo_faces(seed, size)]))
     try:
         is_same = json.loads((drawn / _RECORD).read_text(encoding="utf-8")) == wanted
     except (OSError, ValueError):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_current_context  # type: ignore[attr-defined]  # of the Click inside Typer
 
 from cdp import __version__
+from cdp.cli.help_pages import Group
 from cdp.cli.signals import raised_signals, stop_sentence
 from cdp.engine import MOST_THREADS
 from cdp.errors import CdpError
@@ -23,15 +25,53 @@ from cdp.settings import listed
 if TYPE_CHECKING:
     from rich.text import Text
 
-app = typer.Typer(
-    help="Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-evaluation = typer.Typer(help="Measure results against true identities.", no_args_is_help=True)
-app.add_typer(evaluation, name="eval")
+GUIDE = """\
+cdp finds out who is on images, and makes better recognition networks from what it found.
+
+  Try it          cdp demo                                          drawn faces, the whole paper, a page to look at
+  Photos          cdp label photos --models models --out album      who is on which photo
+  Embeddings      cdp label unlabeled --labeled labeled --out faces
+  Look, correct   cdp show faces, cdp review faces
+  More images     cdp add faces new
+  Use             cdp export faces --out people
+  Train           cdp run --labeled A --unlabeled B --out work      a better network, and its labels
+
+cdp --help lists all commands, cdp COMMAND --help explains one.
+"""
+
+
+class _Guide(Group):
+    """The commands; without any, a short guide."""
+
+    panels: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Find identities": ("label", "add", "review", "regroup", "export", "show"),
+        "Train a network": ("run", "train", "embed"),
+        "Measure, prepare": ("eval", "data", "demo"),
+    }
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; none ask for the guide."""
+        if not args:
+            typer.echo(GUIDE, nl=False)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
+def make_app(about: str, cls: type[TyperGroup] = Group, **more: Any) -> typer.Typer:
+    """An app, or a group of commands in one."""
+    return typer.Typer(
+        help=about,
+        no_args_is_help=cls is Group,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        cls=cls,
+        **more,
+    )
+
+
+app = make_app("Identities you can trust for photos, face crops and embeddings.", _Guide, add_completion=True)
+evaluation = make_app("Measure labels and networks against true identities.", add_completion=False)
+data = make_app("Prepare images: split, check, align faces, write recipes.", add_completion=False)
 
 
 @contextmanager
@@ -63,7 +103,8 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
     if stopped is not None:
         return stopped
     if isinstance(error, CdpError):
-        return f"Error: {error}", error.exit_code
+        code = getattr(error, "code", "")
+        return f"Error: {error}" + (f" [{code}]" if code else ""), error.exit_code
     if is_memory_error(error):
         return f"Error: {_memory_sentence(error)}", 1
     if isinstance(error, OSError) and error.filename is not None:
@@ -78,11 +119,10 @@ def _memory_sentence(error: BaseException) -> str:
     where = [context.command_path] if context is not None else []
     where += getattr(error, "__notes__", [])
     known = () if context is None else context.params
-    takes_keys = context is not None and context.allow_extra_args
     smaller = [
         option
         for name, option in {"memory_budget": "--memory-budget", "k": "--k", "batch": "--batch"}.items()
-        if name in known or (takes_keys and name != "batch")
+        if any(one.rpartition("__")[2] == name for one in known)
     ]
     way_out = f"lower {listed(smaller, 'or')}, or use" if smaller else "use"
     reason = f" ({str(error).splitlines()[0][:200]})" if str(error) else ""
@@ -103,29 +143,42 @@ def _say_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def main_options(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and stop."),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Print where an error came from, too.")] = False,
 ) -> None:
-    """Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images."""
+    """Identities you can trust for photos, face crops and embeddings."""
 
 
-OutOption = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist unless --force.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output folder if it is there.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars, no table.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**32 - 1)]
-ThreadsOption = Annotated[int, typer.Option(help="Threads; 0 = all cores.", min=0, max=MOST_THREADS)]
-PlanOption = Annotated[bool, typer.Option("--plan", help="Say what would run and why, and stop.")]
+OutOption = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="Folder to write; must not exist unless --force.",
+        rich_help_panel="Result",
+    ),
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace the output if it exists.", rich_help_panel="Result")
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", help="No progress bars, no table.", rich_help_panel="Machine")
+]
+SeedOption = Annotated[
+    int, typer.Option(help="Random seed.", min=0, max=2**32 - 1, rich_help_panel="Machine")
+]
+ThreadsOption = Annotated[
+    int, typer.Option(help="Threads; 0 = all cores.", min=0, max=MOST_THREADS, rich_help_panel="Machine")
+]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Dry run: show which stages would run and why.")]
 LinesOption = Annotated[
-    bool, typer.Option("--json", help="Tell everything as JSON lines on standard output.")
+    bool, typer.Option("--json", help="Write progress and results to stdout as JSON Lines.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as JSON instead of a table.")]
-
-OVERRIDABLE = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Context settings of a command whose unknown options are keys of a recipe; they arrive in `context.args`."""
 
 
 def by_commas(text: str | None) -> tuple[str, ...] | None:

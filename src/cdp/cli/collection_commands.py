@@ -1,194 +1,367 @@
-"""`cdp collect`, `cdp extend` and `cdp regroup`: collections that grow and are corrected."""
+"""`cdp add`, `regroup`, `show`, `review` and `export`: living with a collection."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from functools import partial
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors
+from cdp.cli.app import ForceOption, QuietOption, app, plain_errors
 from cdp.cli.derived_options import Given, settings_from, with_settings
-from cdp.cli.label_commands import CorrectionsOption, check_teacher
+from cdp.cli.help_pages import Command, help_page
+from cdp.cli.image_options import ManifestOptions
+from cdp.cli.input_kinds import InputKindOption, find_kind
+from cdp.cli.label_command import BaseOption, CorrectionsOption, DetectorOption, ModelsOption
 from cdp.collection.collection_settings import GrowthSettings
-from cdp.consensus.settings import ConsensusSettings, GroupingSettings
+from cdp.consensus.settings import GroupingSettings
 from cdp.engine import Engine
+from cdp.errors import InputError
+from cdp.faces.align_settings import AlignSettings
 from cdp.settings import settings_of
 
 if TYPE_CHECKING:
     from cdp.collection.collection import Collection
-    from cdp.collection.corrections import Correction
-    from cdp.collection.numbering import Changes
+    from cdp.labeling.workspace import Workspace
+    from cdp.run.photo_collection import AddedPhotos
 
-CollectionArgument = Annotated[Path, typer.Argument(help="A collection, as `cdp collect` makes it.")]
-
-
-@app.command()
-@with_settings(ConsensusSettings, Engine)
-def collect(
-    views: Annotated[Path, typer.Argument(help="Views of the images: a folder, .npz, .parquet or .npy.")],
-    *,
-    out: OutOption,
-    labeled: Annotated[
-        Path | None, typer.Option(help="Views of the labeled part, with identities, to learn from.")
-    ] = None,
-    corrections: CorrectionsOption = None,
-    names: Annotated[
-        Path | None,
-        typer.Option(
-            help="A table with the columns name and identity (a known person's number in the labeled part), path or row (of an image)."
-        ),
-    ] = None,
-    seed: SeedOption = 0,
-    force: ForceOption = False,
-    quiet: QuietOption = False,
-    given: Given,
-) -> None:
-    """Label images and keep them as a collection, which can be extended, corrected and reviewed.
-
-    The embeddings are referred to, not copied: leave them where they are.
-    """
-    with plain_errors():
-        from cdp.collection.correction_tables import read_correction_table, read_name_table
-        from cdp.collection.creation import create_collection
-        from cdp.data.views import read_views
-        from cdp.labeling.cache import Cache
-        from cdp.labeling.workspace import Workspace
-        from cdp.progress import progress_bars
-
-        engine = settings_from(Engine, given)
-        settings = settings_from(ConsensusSettings, given, ConsensusSettings.of)
-        check_teacher(labeled, None, settings)
-        known: list[Correction] = []
-        people: dict[int, str] = {}
-        if corrections is not None or names is not None:
-            images = read_views(views)
-            if corrections is not None:
-                known = read_correction_table(corrections, images.n_images, images.paths)
-            if names is not None:
-                people, said = read_name_table(names, images.n_images, images.paths)
-                known += said
-        with progress_bars(not quiet) as progress:
-            collection = create_collection(
-                out,
-                views,
-                labeled=[] if labeled is None else [labeled],
-                settings=settings,
-                names=people,
-                corrections=known,
-                seed=seed,
-                force=force,
-                workspace=Workspace(engine, Cache(), progress),
-            )
-        if not quiet:
-            typer.echo(f"{collection} -> {out}")
+CollectionArgument = Annotated[
+    Path, Argument(metavar="COLLECTION", help="What cdp label, cdp run or cdp demo wrote.")
+]
 
 
-@app.command()
-@with_settings(GrowthSettings, Engine)
-def extend(
+@app.command(cls=Command)
+@with_settings(GrowthSettings, Engine, AlignSettings, ManifestOptions, defaults=False)
+@help_page(
+    "cdp add album new_photos",
+    "cdp add faces new_embeddings --out faces2",
+    Input="collection source models input_kind",
+    Result="out force keep_numbers",
+    Machine="threads memory_budget device quiet",
+)
+@plain_errors()
+def add(
     collection: CollectionArgument,
-    views: Annotated[Path, typer.Argument(help="Views of new images by the same models.")],
+    source: Annotated[str, Argument(metavar="INPUT", help="More photos, or embeddings by the same models.")],
     *,
+    models: ModelsOption = None,
+    input_kind: InputKindOption = "auto",
+    detector: DetectorOption = None,
+    base: BaseOption = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Extend a copy in this folder, and leave the collection as it is."),
+        Option(
+            "--out",
+            metavar="FOLDER",
+            help="Add to a copy, and leave COLLECTION as it is.",
+            rich_help_panel="Result",
+        ),
     ] = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
     given: Given,
 ) -> None:
-    """Put new images into a collection: they join identities that are there, or found new ones.
+    """Add images to a collection: they join its identities or found new ones.
 
-    Identities keep their numbers and names; whatever merges or splits is written into the collection's log.
+    Identities keep their numbers and names. Photos that the collection has already are skipped.
     """
-    with plain_errors():
-        from cdp.collection.collection import open_collection
-        from cdp.collection.extension import extend as extend_collection
-        from cdp.labeling.cache import Cache
-        from cdp.labeling.workspace import Workspace
-        from cdp.progress import progress_bars
+    from cdp.cli.terminal import print_changes, print_photos
+    from cdp.collection.collection import open_collection
+    from cdp.collection.extension import extend
+    from cdp.labeling.cache import Cache
+    from cdp.labeling.workspace import Workspace
+    from cdp.progress import progress_bars
 
-        target = _copy(collection, out, views, force=force)
-        with progress_bars(not quiet) as progress:
-            workspace = Workspace(settings_from(Engine, given), Cache(), progress)
-            opened = open_collection(target)
-            growth = settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings))
-            grown, changes = extend_collection(opened, views, growth=growth, workspace=workspace)
-        if not quiet:
-            _print_changes(grown, changes)
+    open_collection(collection)
+    kind = find_kind(source, input_kind, quiet=quiet)
+    target = _copy(collection, out, source, force=force)
+    opened = open_collection(target)
+    growth = settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings))
+    with progress_bars(not quiet) as progress:
+        work = Workspace(settings_from(Engine, given), Cache(), progress)
+        if kind != "embeddings":
+            more = (models, detector, base)
+            added = _add_photos(source, opened, more, _align(opened, kind, given), given, growth, work)
+        else:
+            grown, changes = extend(opened, Path(source), growth=growth, workspace=work)
+    if kind != "embeddings":
+        print_photos(added, target, quiet=quiet)
+    elif not quiet:
+        print_changes(grown, changes, target)
 
 
-@app.command()
-@with_settings(GroupingSettings, GrowthSettings, without=("quorum", "retrain_after"))
+def _align(collection: Collection, kind: str, given: Given) -> AlignSettings:
+    """As the faces that are there were taken, but for what is given."""
+    from cdp.run.photo_collection import align_settings_of
+
+    before = align_settings_of(collection)
+    return settings_from(
+        AlignSettings, given, partial(replace, before, ready="all" if kind == "faces" else before.ready)
+    )
+
+
+def _add_photos(
+    source: str,
+    collection: Collection,
+    more: tuple[Path | None, Path | None, str | None],
+    align: AlignSettings,
+    given: Given,
+    growth: GrowthSettings,
+    work: Workspace,
+) -> AddedPhotos:
+    from cdp.cli.label_command import refuse_output_among
+    from cdp.cli.signals import resumable
+    from cdp.run.photo_collection import add_photos, models_of, open_photo_models
+
+    folder, detector, base = more
+    refuse_output_among(source, collection.folder)
+    before = models_of(collection)
+    opened = open_photo_models(
+        folder or before.folder,
+        detector=detector or (before.detector if folder is None else None),
+        base=base or before.base,
+        device=work.engine.device,
+        detector_size=align.detector_size,
+    )
+    photos = settings_from(ManifestOptions, given).read(source)
+    with resumable():
+        return add_photos(photos, opened, collection.folder, align, growth=growth, workspace=work)
+
+
+def _copy(collection: Path, out: Path | None, source: str, *, force: bool) -> Path:
+    if out is None:
+        return collection
+    from cdp.collection.collection_folder import KIND, copy_collection
+    from cdp.files import writing_folder
+
+    with writing_folder(out, force=force, kind=KIND, inputs=[collection, source]) as partial_folder:
+        copy_collection(collection, partial_folder, out)
+    return out
+
+
+@app.command(cls=Command)
+@with_settings(GroupingSettings, GrowthSettings, without=("quorum", "retrain_after"), defaults=False)
+@help_page(
+    "cdp regroup faces --corrections facts.csv",
+    "cdp regroup faces --folders sorted_by_hand",
+    Input="collection corrections folders reject_missing",
+    Result="join_above threshold max_size retrain keep_numbers plan",
+    Machine="quiet",
+)
+@plain_errors()
 def regroup(
     collection: CollectionArgument,
     *,
     corrections: CorrectionsOption = None,
+    folders: Annotated[
+        Path | None,
+        Option(
+            metavar="FOLDER",
+            help="Folders that cdp export wrote and somebody sorted by hand.",
+            rich_help_panel="Input",
+        ),
+    ] = None,
+    reject_missing: Annotated[
+        bool,
+        Option(
+            "--reject-missing",
+            help="With --folders: images removed from them belong to no group.",
+            rich_help_panel="Input",
+        ),
+    ] = False,
     retrain: Annotated[
-        bool, typer.Option("--retrain", help="Train trees anew first: they learn from the corrections.")
+        bool,
+        Option("--retrain", help="Train the trees again, on the corrections too.", rich_help_panel="Result"),
+    ] = False,
+    plan: Annotated[
+        bool,
+        Option(
+            "--plan", help="With --folders: show the corrections found, and stop.", rich_help_panel="Result"
+        ),
     ] = False,
     quiet: QuietOption = False,
     given: Given,
 ) -> None:
-    """Make a collection's groups anew under all corrections so far, from the probabilities that are there.
+    """Recompute the groups with all corrections applied. Pair probabilities are reused.
 
-    Corrections of a table are added to the collection's journal first. Other settings of how groups are made count from now on.
+    Corrections from a table or from folders sorted by hand are recorded first. Settings that are not given stay as they are.
     """
-    with plain_errors():
-        from cdp.collection.collection import open_collection
-        from cdp.collection.correction_tables import read_correction_table
-        from cdp.collection.corrections import append_corrections
-        from cdp.collection.regrouping import regroup as make_groups
-        from cdp.collection.retraining import retrain as retrain_trees
-        from cdp.labeling.workspace import Workspace
-        from cdp.progress import progress_bars
+    from cdp.cli.terminal import print_changes
+    from cdp.collection.collection import open_collection
+    from cdp.collection.correction_tables import read_correction_table
+    from cdp.collection.corrections import append_corrections
+    from cdp.collection.regrouping import regroup as make_groups
+    from cdp.collection.retraining import retrain as retrain_trees
+    from cdp.labeling.workspace import Workspace
+    from cdp.progress import progress_bars
 
-        opened = open_collection(collection)
-        if corrections is not None:
-            known = read_correction_table(corrections, opened.n_images, opened.paths)
-            append_corrections(collection, known, source="table")
-        if retrain:
-            with progress_bars(not quiet) as progress:
-                opened, _ = retrain_trees(opened, workspace=Workspace(progress=progress))
-        regrouped, changes = make_groups(
-            opened,
-            settings=replace(opened.settings, **_only(GroupingSettings, given)),
-            growth=settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings)),
-        )
-        if not quiet:
-            _print_changes(regrouped, changes)
-
-
-def _only(owner: type, given: Given) -> Given:
-    """Those of the given values that are settings of a class."""
-    return {name: given[name] for name in settings_of(owner) if name in given}
-
-
-def _copy(collection: Path, out: Path | None, views: Path, *, force: bool) -> Path:
-    if out is None:
-        return collection
-    from cdp.collection.collection_folder import KIND, read_parts
-    from cdp.files import writing_folder
-
-    read_parts(collection)
-    with writing_folder(out, force=force, kind=KIND, inputs=[collection, views]) as partial:
-        shutil.copytree(collection, partial, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
-    return out
-
-
-def _print_changes(collection: Collection, changes: Changes) -> None:
-    typer.echo(str(collection))
-    for event in changes.events:
-        if event.kind in ("merged", "split", "moved"):
-            word = {"merged": "went up in", "split": "lost images to the new", "moved": "gave images to"}[
-                event.kind
-            ]
-            typer.echo(f"  {event.identity} {word} {event.other} ({event.images} images): {event.why}")
-    typer.echo(
-        f"{changes.joined} images joined identities, {changes.founded} identities are new, {changes.left} images left theirs; "
-        f"{100 * changes.kept:.1f} % of the identities kept their number."
+    opened = open_collection(collection)
+    if (plan or reject_missing) and folders is None:
+        raise InputError("--plan and --reject-missing go with --folders FOLDER.")
+    if folders is not None:
+        _import_folders(collection, folders, reject_missing=reject_missing, plan=plan, quiet=quiet)
+        if plan:
+            return
+    if corrections is not None:
+        known = read_correction_table(corrections, opened.n_images, opened.paths)
+        append_corrections(collection, known, source="table")
+    if retrain:
+        with progress_bars(not quiet) as progress:
+            opened, _ = retrain_trees(opened, workspace=Workspace(progress=progress))
+    chosen = {name: given[name] for name in settings_of(GroupingSettings) if name in given}
+    regrouped, changes = make_groups(
+        opened,
+        settings=replace(opened.settings, **chosen),
+        growth=settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings)),
     )
+    if not quiet:
+        print_changes(regrouped, changes, collection)
+
+
+def _import_folders(
+    collection: Path, folders: Path, *, reject_missing: bool, plan: bool, quiet: bool
+) -> None:
+    from cdp.export.resorted_folders import import_folders
+    from cdp.web.report.words import counted
+
+    found = import_folders(collection, folders, reject_missing=reject_missing, plan=plan)
+    if quiet:
+        return
+    for line in found.sentences:
+        typer.echo(line)
+    if found.corrections:
+        done = "would be recorded" if plan else "recorded"
+        typer.echo(f"{counted(len(found.corrections), 'correction')} {done}.")
+    else:
+        typer.echo("Nothing was changed by hand.")
+
+
+@app.command(cls=Command)
+@help_page("cdp show faces", "cdp show faces --report faces.html")
+@plain_errors()
+def show(
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="Any folder written by cdp.")],
+    report: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Also write the report of a collection to this .html file."),
+    ] = None,
+    json: Annotated[bool, Option("--json", help="Print the card, or the figures, as JSON.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace the file at --report if it exists.")] = False,
+) -> None:
+    """Show what a folder is, how it was made, and what to do next."""
+    from cdp.files import artifact_kind
+
+    if artifact_kind(folder) == "Collection":
+        from cdp.cli.terminal import print_collection
+        from cdp.collection.collection import open_collection
+        from cdp.collection.outputs import METRICS, REPORT, refresh_outputs
+
+        refresh_outputs(folder)
+        if report is not None:
+            _copy_report(folder / REPORT, report, force=force)
+        if json:
+            print((folder / METRICS).read_text(encoding="utf-8"), end="")
+        else:
+            print_collection(open_collection(folder), folder)
+        return
+    if report is not None:
+        raise InputError(
+            f"{folder} is not a collection and has no report; give what cdp label or cdp run wrote."
+        )
+    from cdp.cli.terminal import print_card
+    from cdp.store import read_card
+
+    if artifact_kind(folder) == "run":
+        raise InputError(
+            f"{folder} holds the stages of a run that is not finished; run the same command again."
+        )
+    card = read_card(folder)
+    if json:
+        print(dumps(card.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        print_card(folder, card)
+
+
+def _copy_report(page: Path, out: Path, *, force: bool) -> None:
+    from cdp.files import check_output, write_bytes
+
+    check_output(out, force=force, inputs=[page.parent])
+    write_bytes(out, page.read_bytes())
+
+
+@app.command(cls=Command)
+@help_page("cdp review faces", "cdp review faces --no-browser --port 8000")
+@plain_errors()
+def review(
+    collection: CollectionArgument,
+    port: Annotated[int, Option(help="Port on this machine; 0 = any that is free.", min=0, max=65535)] = 0,
+    browser: Annotated[bool, Option(help="Open the page in the browser.")] = True,
+    quiet: Annotated[bool, Option("--quiet", help="Print the address only.")] = False,
+) -> None:
+    """Review groups on a page in the browser: merge, split, move, name, reject, undo.
+
+    The page is served to this machine only. Every answer is on disk before the page says so; stop with Ctrl-C.
+    """
+    from cdp.cli.signals import Stopped
+    from cdp.web.review.server import serve
+
+    def started(address: str) -> None:
+        typer.echo(address)
+        if not quiet:
+            typer.echo(
+                "Open this address; it works on this machine only. Ctrl-C ends the review, and nothing is lost."
+            )
+        if browser:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    try:
+        serve(collection, port=port, started=started)
+    except KeyboardInterrupt:
+        raise Stopped("every answer is on disk; type the same command again to go on") from None
+
+
+@app.command(cls=Command)
+@help_page("cdp export faces --out people", "cdp export faces --format csv --out people.csv")
+@plain_errors()
+def export(
+    collection: CollectionArgument,
+    out: Annotated[Path, Option("--out", metavar="PATH", help="Folder or table to write.")],
+    form: Annotated[
+        str,
+        Option("--format", metavar="NAME", help="folders, csv, parquet, records, webdataset or list."),
+    ] = "folders",
+    copies: Annotated[
+        bool, Option("--copies", help="folders: copy the images instead of linking to them.")
+    ] = False,
+    discarded: Annotated[
+        bool, Option("--discarded", help="folders, csv, parquet: also the images in no group.")
+    ] = False,
+    images_per_shard: Annotated[int, Option(help="webdataset: images in one .tar file.", min=1)] = 10_000,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write groups for other programs: a folder per person, tables, record files, WebDataset shards, lists."""
+    from cdp.export.export_formats import ExportOptions, export_images
+    from cdp.export.grouped_images import read_grouped_images
+    from cdp.files import check_output
+    from cdp.progress import progress_bars
+    from cdp.web.report.words import counted
+
+    kind = "" if form in ("csv", "parquet") else "Export"
+    check_output(out, force=force, kind=kind, inputs=[collection])
+    grouped = read_grouped_images(collection)
+    options = ExportOptions(copies, discarded, images_per_shard, force)
+    inputs: list[Any] = [collection]
+    if grouped.images is not None and grouped.images.root != ".":
+        inputs.append(grouped.images.root)
+    with progress_bars(not quiet) as progress:
+        n_images = export_images(grouped, form, out, options, inputs=inputs, progress=progress)
+    if not quiet:
+        people = counted(len(grouped.people), "person", "people")
+        typer.echo(f"{out}: {counted(n_images, 'image')} of {people} as {form}.")

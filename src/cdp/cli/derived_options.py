@@ -23,6 +23,22 @@ from cdp.settings import Setting, settings_of
 Given: TypeAlias = dict[str, Any]
 """Values by the names of their settings, checked one by one; a setting that was not typed is absent."""
 
+PANELS = {
+    "SearchSettings": "Neighbor search",
+    "MediatorSettings": "Pair scoring",
+    "GroupingSettings": "Grouping",
+    "TuningSettings": "Threshold",
+    "SoftLabelSettings": "Soft labels",
+    "ConsensusSettings": "Result",
+    "GrowthSettings": "Stable identities",
+    "AlignSettings": "Faces",
+    "TrainingSettings": "Training",
+    "Recipe": "Training",
+    "JointLoss": "Pseudo-labels",
+    "Engine": "Machine",
+}
+"""The title that the settings of a class have in the help."""
+
 Owner = TypeVar("Owner")
 Command: TypeAlias = Callable[..., None]
 
@@ -32,6 +48,7 @@ def with_settings(
     only: Iterable[str] = (),
     without: Iterable[str] = (),
     flags: Mapping[str, str] | None = None,
+    defaults: bool = True,
 ) -> Callable[[Command], Command]:
     """A decorator: one option per setting of the owners takes the place of the command's parameter `given`.
 
@@ -42,15 +59,18 @@ def with_settings(
         only: names of the settings to use; empty = all.
         without: names to leave out, for a command that has an option of its own for them.
         flags: other spellings, name -> text for Typer, e.g. `{"color": "--color/--grey"}`.
+        defaults: whether the help says defaults; not where what is left out stays as it is.
     """
     wanted, left_out = set(only), set(without)
     known: dict[str, Setting] = {}
+    panels: dict[str, str] = {}
     for owner in owners:
         for name, one in settings_of(owner).items():
             if name not in left_out and (not wanted or name in wanted):
                 if name in known:
                     raise TypeError(f"two settings are called {name}; leave one out with `without`")
                 known[name] = one
+                panels[name] = _panel(owner, name)
 
     def decorate(command: Command) -> Command:
         @wraps(command)
@@ -62,7 +82,7 @@ def with_settings(
                 }
             command(**values, given=given)
 
-        run.__signature__ = _signature(command, known, flags or {})  # type: ignore[attr-defined]
+        run.__signature__ = _signature(command, known, panels, flags or {}, defaults=defaults)  # type: ignore[attr-defined]
         return run
 
     return decorate
@@ -85,31 +105,48 @@ def _convert(one: Setting, value: Any) -> Any:
     return parse_value(one, value, option) if one.many else one.convert(value, option)
 
 
-def _signature(command: Command, known: Mapping[str, Setting], flags: Mapping[str, str]) -> inspect.Signature:
+def _signature(
+    command: Command,
+    known: Mapping[str, Setting],
+    panels: Mapping[str, str],
+    flags: Mapping[str, str],
+    *,
+    defaults: bool,
+) -> inspect.Signature:
     """The command's signature with an option for each setting in place of `given`."""
     parameters: list[inspect.Parameter] = []
     for own in inspect.signature(command, eval_str=True).parameters.values():
         if own.name != "given":
             parameters.append(own.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        parameters += [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=_annotation(one, flags.get(name)),
+        for name, one in known.items():
+            kind: Any = str if one.many else one.kind
+            names = [flags[name]] if name in flags else []
+            text = described(one) if defaults else one.help
+            metavar = None if one.kind is bool and not one.many else value_name(one)
+            option = typer.Option(*names, help=text, metavar=metavar, rich_help_panel=panels[name])
+            parameters.append(
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=None,
+                    annotation=Annotated[kind | None, option],
+                )
             )
-            for name, one in known.items()
-        ]
     return inspect.Signature(parameters, return_annotation=None)
 
 
-def _annotation(one: Setting, flag: str | None) -> Any:
-    kind: Any = str if one.many else one.kind
-    names = [flag] if flag else []
-    return Annotated[kind | None, typer.Option(*names, help=_help(one))]
+def _panel(owner: type, name: str) -> str:
+    """The title of the panel that a setting is shown in: that of the class that defines it."""
+    homes = [one for one in owner.__mro__ if name in vars(one).get("__annotations__", {})]
+    return next((PANELS[home.__name__] for home in homes if home.__name__ in PANELS), "Other")
 
 
-def _help(one: Setting) -> str:
+def value_name(one: Setting) -> str:
+    """What stands for the value of an option in the help."""
+    return "X,Y" if one.many else {int: "N", float: "X"}.get(one.kind, "TEXT")
+
+
+def described(one: Setting) -> str:
     """`Neighbors of each image. [1 or more; default: 20]`."""
     return f"{one.help} [{one.facts}]" if one.facts else one.help

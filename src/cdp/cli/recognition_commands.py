@@ -14,6 +14,7 @@ from typer import Option
 
 from cdp.cli.app import evaluation, plain_errors, print_table
 from cdp.cli.derived_options import Given, settings_from, with_settings
+from cdp.cli.help_pages import Command
 from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
 from cdp.settings import setting
@@ -42,7 +43,7 @@ class EvaluationOptions:
         low=0,
         high=10**6,
     )
-    seed: int = setting(0, "Seed of everything random.", meaning="a whole number", low=0, high=2**32 - 1)
+    seed: int = setting(0, "Random seed.", meaning="a whole number", low=0, high=2**32 - 1)
     picture: str = setting("", "Also draw the curves into this .png, .svg or .pdf file.")
     force: bool = setting(False, "Replace the picture if it is there.")
     json: bool = setting(False, "Print the figures as JSON instead of a table.")
@@ -64,7 +65,7 @@ class EvaluationOptions:
         self, engine: Engine, images: Sequence[Path], own: Sequence[Any], other: Sequence[Any]
     ) -> Iterator[dict[str, Sequence[Any]]]:
         """What is measured, by title; where a network is given, its embeddings of the images come first instead."""
-        from cdp.cli.embed_commands import embedding
+        from cdp.cli.embed_command import embedding
 
         ways = (("", self.network, own), ("against ", self.against_network, other))
         found: dict[str, Sequence[Any]] = {}
@@ -102,7 +103,7 @@ class EvaluationOptions:
 with_evaluation = with_settings(EvaluationOptions, Engine, without=["memory_budget", *ON_RAY], flags=_FLAGS)
 
 
-@evaluation.command("verification")
+@evaluation.command("verification", cls=Command)
 @with_evaluation
 @plain_errors()
 def eval_verification(
@@ -162,7 +163,7 @@ def eval_verification(
     options.show(measured, draw_roc, compare_verification, _print_verification)
 
 
-@evaluation.command("identification")
+@evaluation.command("identification", cls=Command)
 @with_evaluation
 @plain_errors()
 def eval_identification(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cdp.cli.artifact_commands import read_true_identities
+from cdp.cli.label_figures_command import read_true_identities
 from cdp.cli.recognition_commands import refuse
 from cdp.data.ijb import ijba_splits, read_detector_scores, read_ijb_pack, read_ijba_split
 from cdp.data.image_names import ImageNames, name_some, read_image_names

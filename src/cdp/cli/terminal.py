@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -18,15 +18,23 @@ from rich.markup import escape
 from rich.progress import Progress as Bars
 from rich.progress import TaskID
 from rich.table import Table
+from rich.tree import Tree
 
 from cdp.cli.app import print_table
-from cdp.labeling.judged import Labeling
+from cdp.collection.collection import Collection
+from cdp.collection.corrections import read_journal
+from cdp.collection.numbering import Changes
 from cdp.progress import make_bars
 from cdp.run.runner import Listener
 from cdp.run.stages import Record, Stage
+from cdp.store import Card, read_json
 from cdp.types import Fate
 from cdp.types.run_record import Figure, Headline, Results, RunRecord, Score, TrueFigures
-from cdp_lab.synthetic import SyntheticSplit
+from cdp.web.report.words import counted
+
+if TYPE_CHECKING:
+    from cdp.run.photo_collection import AddedPhotos
+    from cdp_lab.synthetic import SyntheticSplit
 
 AnyListener = TypeVar("AnyListener", bound=Listener)
 
@@ -53,16 +61,20 @@ def say(console: Console, text: str) -> None:
     console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
-def print_labeling(labeling: Labeling, results: Results, out: Path) -> None:
-    """The closing tables of `cdp label`."""
+def print_collection(collection: Collection, out: Path) -> None:
+    """What a collection holds, how sure that is, and what to do next: after `cdp label`, and for `cdp show`."""
+    from cdp.collection.outputs import METRICS
+
     console = Console()
-    labels, settings = labeling.labels, labeling.settings
+    labels, settings = collection.labels, collection.settings
+    results: Results = read_json(collection.folder / METRICS, Results)
     table = Table(title="Labels", show_header=False, title_justify="left")
     table.add_column()
     table.add_column(justify="right")
     table.add_row("images", f"{labels.n_images:,}")
     table.add_row("identities found", f"{labels.n_identities:,}")
-    table.add_row("accepted pairs", f"{len(labeling.accepted):,}")
+    if collection.names:
+        table.add_row("  with a name", f"{len(collection.names):,}")
     for kind in Fate:
         count = results.labels.fates[kind.name.lower()]
         if count or kind is Fate.LABELED:
@@ -72,33 +84,120 @@ def print_labeling(labeling: Labeling, results: Results, out: Path) -> None:
         table.add_row("images per identity, median / largest", sizes)
         low, middle = np.quantile(labels.confidence[labels.labels >= 0], [0.05, 0.5])
         table.add_row("confidence, 5 % / median", f"{low:.3f} / {middle:.3f}")
-    how = "tuned" if labeling.tuning is not None else "given"
+    how = "tuned" if results.tuning is not None else "given"
     table.add_row(f"{settings.bar_key}, {how}", f"{settings.bar:g}")
-    if labeling.unsupervised is not None:
-        table.add_row("similar_above, chosen without labels", f"{settings.similar_above:g}")
-        if share := labeling.unsupervised.share_above:
-            table.add_row("pairs of images that are as similar", f"1 of {round(1 / share):,}")
-        if labeling.unsupervised.precision is not None:
-            table.add_row(
-                "share of pairs above it that is right, estimated", f"{labeling.unsupervised.precision:.3f}"
-            )
-        if labeling.unsupervised.agreement is not None:
-            table.add_row("agreement of two halves of the models", f"{labeling.unsupervised.agreement:.3f}")
-    if labeling.expected is not None:
-        for name in ("precision", "recall", "coverage"):
-            table.add_row(f"expected {name}", with_interval(getattr(labeling.expected, name)))
-    recalls = [graph.recall for graph in labeling.graphs.values() if graph.recall is not None]
-    if recalls:
-        table.add_row("recall of the approximate graphs", f"{min(recalls):.3f} to {max(recalls):.3f}")
-    if same := labeling.same_identity_recall.values():
-        table.add_row("  among neighbors of the same identity", f"{min(same):.3f} to {max(same):.3f}")
-    table.add_row("seconds", f"{sum(labeling.seconds.values()):.1f}")
+    _add_estimates(table, results, settings.similar_above)
+    waiting = len(collection.corrections) and len(read_journal(collection.folder)) - collection.n_applied
+    if waiting:
+        table.add_row("corrections to be applied (cdp regroup)", f"{waiting:,}")
     console.print(table)
-    for note in labeling.notes:
+    for note in collection.parts.notes:
         say(console, note)
     if results.labels.true is not None:
         print_true_figures(results.labels.true, console)
-    say(console, f"Written to {out}. Next: cdp show {out}")
+    say(
+        console,
+        f"{out / 'labels.csv'} lists the images, {out / 'report.html'} shows the groups.\n"
+        f"Next: cdp review {out}, cdp add {out} INPUT, cdp export {out} --out FOLDER",
+    )
+
+
+def _add_estimates(table: Table, results: Results, similar_above: float) -> None:
+    """What to expect of the labels: by labeled images, or where nobody is known."""
+    found = results.unsupervised
+    if found is not None:
+        table.add_row("similar_above, chosen without labels", f"{similar_above:g}")
+        if share := found.share_above:
+            table.add_row("pairs of images that are as similar", f"1 of {round(1 / share):,}")
+        if found.precision is not None:
+            table.add_row("share of pairs above it that is right, estimated", f"{found.precision:.3f}")
+        if found.agreement is not None:
+            table.add_row("agreement of two halves of the models", f"{found.agreement:.3f}")
+    if results.expected is not None:
+        for name in ("precision", "recall", "coverage"):
+            table.add_row(f"expected {name}", with_interval(getattr(results.expected, name)))
+    members = [] if results.committee is None else results.committee.members
+    recalls = [one.graph_recall for one in members if one.graph_recall is not None]
+    if recalls:
+        table.add_row("recall of the approximate graphs", f"{min(recalls):.3f} to {max(recalls):.3f}")
+    same = [one.same_identity_recall for one in members if one.same_identity_recall is not None]
+    if same:
+        table.add_row("  among neighbors of the same identity", f"{min(same):.3f} to {max(same):.3f}")
+
+
+def print_changes(collection: Collection, changes: Changes, out: Path) -> None:
+    """What a step did to the identities of a collection."""
+    words = {"merged": "merged into", "split": "lost images to the new", "moved": "gave images to"}
+    print(collection)
+    for event in changes.events:
+        if event.kind in words:
+            images = counted(event.images, "image")
+            print(f"  {event.identity} {words[event.kind]} {event.other} ({images}): {event.why}")
+    print(changes_in_words(changes))
+    print(f"{out / 'labels.csv'} and {out / 'report.html'} are up to date.")
+
+
+def changes_in_words(changes: Changes) -> str:
+    """`29 images joined identities, 80 identities are new, …`."""
+    return (
+        f"{counted(changes.joined, 'image')} joined identities, {counted(changes.founded, 'new identity', 'new identities')}, "
+        f"{counted(changes.left, 'image')} left theirs; {100 * changes.kept:.1f} % of the identities kept their number."
+    )
+
+
+def print_photos(added: AddedPhotos, out: Path, *, quiet: bool) -> None:
+    """How many photos and faces came to a collection, and who is on them."""
+    for note in added.notes:
+        print(f"Note: {note}", file=sys.stderr)
+    if quiet:
+        return
+    if added.n_photos:
+        apart = counted(added.n_apart, "pair")
+        print(
+            f"{counted(added.n_photos, 'new photo')}, {counted(added.n_faces, 'face')}; {apart} of them on one photo, "
+            "kept apart."
+        )
+    else:
+        print("No photo is new.")
+    if added.changes is not None:
+        print(changes_in_words(added.changes))
+    print(added.collection)
+    print(
+        f"{out / 'labels.csv'} says who is on which photo, {out / 'report.html'} shows them. Next: cdp review {out}"
+    )
+
+
+def print_card(folder: Path, card: Card) -> None:
+    """What a folder that is no collection says of itself."""
+    # Whatever stands in a card is shown as it is: brackets in it are no markup.
+    tree = Tree(
+        f"[bold]{escape(str(folder))}[/bold]: {escape(card.kind)} (written by cdp {escape(card.cdp)})",
+        highlight=True,
+    )
+    if card.summary:
+        tree.add(escape(card.summary))
+    files = tree.add("files")
+    for name, array in card.arrays.items():
+        shape = " x ".join(f"{side:,}" for side in array.shape)
+        files.add(escape(f"{name}.npy  {array.dtype}  {shape}  sha256 {array.sha256[:12]}"))
+    if card.settings:
+        _add_settings(tree.add("settings"), card.settings)
+    if card.made_from:
+        sources = tree.add("made from")
+        for name, digest in card.made_from.items():
+            sources.add(escape(f"{name}  sha256 {digest[:12]}"))
+    for inner in sorted(file.parent for file in folder.glob("*/card.json")):
+        tree.add(escape(f"also here: cdp show {inner}"))
+    Console().print(tree, soft_wrap=True)
+
+
+def _add_settings(branch: Tree, settings: dict[str, Any]) -> None:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            _add_settings(branch.add(escape(name)), value)
+        elif value is not None and value != []:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            branch.add(escape(f"{name} = {text if len(text) <= 80 else text[:77] + '...'}"))
 
 
 def print_true_figures(true: TrueFigures, console: Console | None = None) -> None:
@@ -138,7 +237,7 @@ def _scores(score: Score) -> tuple[str, str, str]:
 
 
 def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, TrueFigures]], out: Path) -> None:
-    """The closing table of `cdp example`."""
+    """The closing table of `cdp demo --embeddings`."""
     console = Console()
     say(console, f"Labeled part:   {split.labeled}")
     say(console, f"Unlabeled part: {split.unlabeled}")
@@ -153,13 +252,13 @@ def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, TrueFigures]]
         console,
         f"{rows[0][1].identities_true_shared:,} people have two images or more and could be found. "
         "Discarded images count as groups of one.\n"
-        f"The last way's labels are in {out / 'labels'}. The same by hand:\n"
-        f"  cdp label {out / 'views/unlabeled'} --labeled {out / 'views/labeled'} --out mylabels\n"
-        f"  cdp show {out / 'labels'}",
+        f"The last way's labels are in {out / 'faces'}. The same by hand:\n"
+        f"  cdp label {out / 'unlabeled'} --labeled {out / 'labeled'} --out faces\n"
+        f"  cdp show {out / 'faces'}",
     )
 
 
-def print_run(record: RunRecord, report: Path) -> None:
+def print_run(record: RunRecord, out: Path) -> None:
     """The closing table of `cdp run`, and what was left out."""
     console = Console()
     labels = record.results.labels
@@ -175,7 +274,10 @@ def print_run(record: RunRecord, report: Path) -> None:
     pairwise = None if labels.true is None else labels.true.discards_kept.pairwise
     if pairwise is not None and pairwise.f is not None:
         text += f"; pairwise F {pairwise.f:.3f}, precision {pairwise.precision or 0:.3f}"
-    say(console, f"{text}; labels/labels.csv in the run's folder names them.\nOpen {report} in a browser.")
+    say(
+        console,
+        f"{text}; {out / 'labels.csv'} lists them.\nOpen {out / 'report.html'} in a browser. Next: cdp review {out}",
+    )
 
 
 def _headline_table(headline: Headline) -> Table:

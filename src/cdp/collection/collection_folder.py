@@ -27,7 +27,7 @@ from cdp.collection.collection_settings import GrowthSettings
 from cdp.data.array_files import open_npy
 from cdp.data.views import read_views
 from cdp.errors import InputError
-from cdp.files import writing_folder
+from cdp.files import write_json, writing_folder
 from cdp.settings import settings_of
 from cdp.store import fill, hash_views, read_card, read_settings, write_card
 from cdp.types import Views
@@ -53,6 +53,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         notes: what labeling said when the collection was made, such as how the bar was chosen and how sure that is.
         bar_is_chosen: whether the bar was chosen without labels; then it is chosen anew when the collection has grown.
         made_from: hash of the labels that a run made it from; empty = no run did.
+        models: folder of the models that embedded faces on photos; empty = it was not made from photos.
     """
 
     batches: tuple[int, ...]
@@ -68,6 +69,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     bar_is_chosen: bool = False
     made_from: str = ""
+    models: str = ""
 
     @property
     def growth_settings(self) -> GrowthSettings:
@@ -87,6 +89,7 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         n_images: in the batch.
         near, far: where the embeddings are stored.
+        how: `dim` and `base`, where a reader needs them.
         members: model -> its own embeddings, from the batch's folder, where each model's are stored by themselves.
         has_paths: whether the images' paths are known.
         images_near, images_far: where these paths start; empty = that is looked for.
@@ -97,6 +100,7 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     n_images: int
     near: str = ""
     far: str = ""
+    how: dict[str, Any] = {}
     members: dict[str, str] = {}
     has_paths: bool = False
     images_near: str = ""
@@ -176,6 +180,36 @@ def switch_to(folder: Path, parts: Parts, summary: str) -> None:
             shutil.rmtree(one, ignore_errors=True)
 
 
+ENTRIES = frozenset(
+    ("card.json", "embeddings", "scored", "groups", "events", "corrections.jsonl", "faces", "run", "labels.csv", "labels.parquet",
+     "report.html", "metrics.json", "mixed_groups.csv", "split_groups.csv", "soft_labels.npz")
+)  # fmt: skip
+"""What a collection's folder may hold; hidden files are its own too."""
+
+
+def copy_collection(source: Path, partial: Path, target: Path) -> None:
+    """Copy a collection into a folder that is being written; what it refers to is found from `target`."""
+    shutil.copytree(source, partial, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
+    for card in sorted((partial / "embeddings").glob("*/card.json")):
+        before = Batch(source / "embeddings" / card.parent.name, _facts_of(card.parent))
+        facts = before.facts
+        here = os.path.realpath(target / "embeddings" / card.parent.name)
+
+        def moved(near: str, far: str = "", before: Batch = before, here: str = here) -> str:
+            place = before._resolve(near, far)
+            inside = place.is_relative_to(os.path.realpath(source))
+            return near if inside or not near else os.path.relpath(place, here)
+
+        facts = msgspec.structs.replace(
+            facts,
+            near=moved(facts.near, facts.far),
+            members={name: moved(near) for name, near in facts.members.items()},
+            images_near=moved(facts.images_near, facts.images_far),
+        )
+        old = read_card(card.parent)
+        write_json(card, {**old.as_dict(), "settings": msgspec.to_builtins(facts)})
+
+
 @dataclass(frozen=True)
 class Batch:
     """Images that came together: where their embeddings are, and their paths."""
@@ -235,7 +269,7 @@ class Batch:
 
     def _open(self) -> Views:
         if not self.facts.members:
-            return read_views(self.source)
+            return read_views(self.source, **self.facts.how)
         base, *others = [read_views(source).base for source in self._sources.values()]
         truth = self.folder / "identities.npy"
         return Views(
@@ -251,6 +285,7 @@ def write_batch(
     views: Views,
     source: Path | Mapping[str, Path] | None,
     images: Path | None = None,
+    how: Mapping[str, Any] | None = None,
 ) -> Batch:
     """Remember a batch by reference; views that are stored nowhere are written into the collection.
 
@@ -260,6 +295,7 @@ def write_batch(
         views: its embeddings.
         source: where they are stored, or where those of every model are.
         images: the folder that relative paths of its images start from.
+        how: what `read_views` needs to read them again.
     """
     place = numbered(folder, "embeddings", number)
     here = os.path.realpath(place)
@@ -284,6 +320,7 @@ def write_batch(
             n_images=views.n_images,
             near="" if single is None else "views" if source is None else _from(here, single),
             far="" if source is None or single is None else os.path.realpath(single),
+            how=dict(how or {}),
             members={name: _from(here, one) for name, one in members.items()},
             has_paths=views.paths is not None,
             images_near="" if root is None else _from(here, root),
@@ -328,4 +365,8 @@ def _stamps(sources: Mapping[str, Path]) -> dict[str, tuple[int, int]]:
 def open_batch(folder: Path, number: int) -> Batch:
     """A batch of a collection; its embeddings are not read yet."""
     place = numbered(folder, "embeddings", number)
-    return Batch(place, read_settings(place, read_card(place, "CollectionBatch"), BatchFacts))
+    return Batch(place, _facts_of(place))
+
+
+def _facts_of(place: Path) -> BatchFacts:
+    return read_settings(place, read_card(place, "CollectionBatch"), BatchFacts)

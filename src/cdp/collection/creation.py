@@ -40,9 +40,14 @@ def create_collection(
     seed: int = 0,
     force: bool = False,
     quote_formulas: bool = False,
+    source: Path | None = None,
+    labeled_source: Path | None = None,
+    inputs: Sequence[str | Path | None] = (),
+    models: str = "",
     workspace: Workspace | None = None,
     in_place: bool = False,
-    **how: Any,
+    how: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Collection:
     """Label images and keep everything that reviewing them and adding more will need.
 
@@ -58,13 +63,19 @@ def create_collection(
         seed: of everything random.
         force: replace a collection that is there.
         quote_formulas: see `write_tables`.
+        source, labeled_source: where views and labeled views in memory were read from, to be referred to.
+        inputs: what else is read and is never replaced.
+        models: folder of the models that embedded the images, where these are faces on photos.
         workspace: engine, cache and progress.
         in_place: the folder is there, with other things that belong to the collection; it counts once its card is written.
-        how: `fitted`, `validation` and `graphs`, as `label` takes them.
+        how: what `read_views` needs to read the embeddings again.
+        options: `fitted`, `validation` and `graphs`, as `label` takes them.
     """
     work = workspace or Workspace()
     unlabeled, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
-    source = None if isinstance(views, Views) else Path(views)
+    source = source if isinstance(views, Views) else Path(views)
+    if labeled_source is None and len(labeled) == 1 and not isinstance(labeled[0], Views):
+        labeled_source = Path(labeled[0])
     corrections = list(corrections)
 
     def fill_folder(place: Path) -> None:
@@ -77,13 +88,11 @@ def create_collection(
             keep_judged=True,
             seed=seed,
             workspace=work,
-            **how,
+            **options,
         )
-        known = None
-        if labeling.judged is not None and labeling.judged.others is not None and len(labeled) == 1:
-            # Where they are all that was given, they are stored there; else some were held out, and are stored nowhere.
-            whole = labeling.judged.others.n_images == parts[0].n_images
-            known = Path(labeled[0]) if whole and not isinstance(labeled[0], Views) else None
+        others = None if labeling.judged is None else labeling.judged.others
+        # Where they are all that was given, they are stored there; else some were held out, and are stored nowhere.
+        is_whole = others is not None and len(parts) == 1 and others.n_images == parts[0].n_images
         results = measure_labeling(labeling, unlabeled, seed=seed, scratch=work.scratch)
         keep_labeling(
             place,
@@ -91,21 +100,23 @@ def create_collection(
             unlabeled,
             results,
             source=source,
-            known_source=known,
+            known_source=labeled_source if is_whole else None,
             parts={"unlabeled": unlabeled} | ({"labeled": parts[0]} if parts else {}),
             names=names,
             corrections=corrections,
             images=images,
             seed=seed,
-            with_graphs=how.get("graphs") is not None,
+            with_graphs=options.get("graphs") is not None,
+            models=models,
+            how=how,
         )
         write_outputs(open_collection(place), quote_formulas=quote_formulas)
 
     if in_place:
         fill_folder(Path(folder))
     else:
-        inputs = [one for one in (views, *labeled) if not isinstance(one, Views)]
-        with writing_folder(folder, force=force, kind=KIND, inputs=inputs) as partial:
+        read = [source, labeled_source, *inputs, *(one for one in labeled if not isinstance(one, Views))]
+        with writing_folder(folder, force=force, kind=KIND, inputs=read) as partial:
             fill_folder(partial)
     return open_collection(folder)
 
@@ -124,6 +135,8 @@ def keep_labeling(
     images: Path | None = None,
     seed: int = 0,
     with_graphs: bool = False,
+    models: str = "",
+    how: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a labeling as a collection into a folder; its card comes last, and makes it one.
 
@@ -140,13 +153,15 @@ def keep_labeling(
         images: the folder that the images' relative paths start from.
         seed: of everything random.
         with_graphs: store the k-NN graphs, because they were given and cannot be searched again.
+        models: folder of the models that embedded the images, where these are faces on photos.
+        how: what `read_views` needs to read the embeddings again.
     """
     judged = labeling.judged
     assert judged is not None
-    write_batch(folder, 1, unlabeled, source, images)
+    write_batch(folder, 1, unlabeled, source, images, how)
     known: tuple[int, ...] = ()
     if judged.others is not None:
-        write_batch(folder, 2, judged.others, known_source)
+        write_batch(folder, 2, judged.others, known_source, None, how)
         known = (2,)
     counted = {name: _count(views) for name, views in (parts or {}).items()}
     measured = Measured(results=results, seconds=labeling.seconds, parts=counted)
@@ -164,6 +179,7 @@ def keep_labeling(
         known_names={str(number): name for number, name in (names or {}).items()},
         notes=labeling.notes,
         bar_is_chosen=labeling.unsupervised is not None,
+        models=models,
     )
     nothing = np.full(unlabeled.n_images, -1, np.int32)
     # A name keeps an image that is alone, which labeling does not know of.

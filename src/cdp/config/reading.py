@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
@@ -22,7 +22,7 @@ PATH_KEYS = tuple(name for name, one in settings_of(DataSection).items() if one.
 """The keys of [data] that are one path; `unlabeled` is a list of them."""
 
 
-def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> RunRecipe:
+def read_recipe(file: str | Path, overrides: Mapping[str, Any] | None = None) -> RunRecipe:
     """The recipe in a TOML file.
 
     Paths come out absolute, so that the recipe means the same wherever it is written to or read from: those in the
@@ -31,20 +31,13 @@ def read_recipe(file: str | Path, overrides: Sequence[str] | Mapping[str, Any] =
 
     Args:
         file: TOML; what it leaves out has its default.
-        overrides: arguments of the command line, e.g. `["--consensus.k", "30"]`, or what `parse_overrides`
-            made of them; they win.
+        overrides: values by `section.key`, such as the options of a command; they win.
     """
     path = Path(file)
     with reading(path):
         content = _read_toml(path)
     values = _anchor(_nested(content, str(path)), path.resolve().parent)
-    given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
-    return _build(_merge(values, given), str(path))
-
-
-def recipe_from_options(options: Sequence[str]) -> RunRecipe:
-    """The defaults with what the arguments of the command line set; paths start from the working directory."""
-    return recipe_from({}, parse_overrides(options))
+    return _build(_merge(values, overrides or {}), str(path))
 
 
 def recipe_from(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> RunRecipe:
@@ -52,7 +45,7 @@ def recipe_from(values: Mapping[str, Any], overrides: Mapping[str, Any] | None =
 
     Args:
         values: sections of keys, and `seed`; what is left out has its default. Paths are left as they are.
-        overrides: what `parse_overrides` returned; paths in it start from the working directory.
+        overrides: values by `section.key`; paths in them start from the working directory.
     """
     return _build(_merge(_nested(values, ""), overrides or {}), "")
 
@@ -201,91 +194,17 @@ def _build(values: Mapping[str, Mapping[str, Any]], where: str) -> RunRecipe:
 _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 
 
-def parse_overrides(args: Sequence[str]) -> dict[str, Any]:
-    """What the arguments set, by `section.key` (and `seed`); a key given twice has its last value.
-
-    A key is written `--section.key`, or `--key` where one section only, or [data], has it; `-` and `_` are the same. The
-    value follows after a blank or `=`. Truths are also written `--key` and `--no-key`; lists are separated by
-    commas; shares may be written `1/11`.
-    """
-    known = _known_keys()
-    overrides: dict[str, Any] = {}
-    rest = list(args)
-    while rest:
-        option, equals, text = rest.pop(0).partition("=")
-        if not option.startswith("--") or option == "--":
-            raise InputError(
-                f"{option}{equals}{text}: not expected here; a key of the recipe is set by --SECTION.KEY VALUE, "
-                "e.g. --consensus.k 30."
-            )
-        key, is_denied = _find_key(option, known)
-        one = known[key]
-        if is_denied:
-            if equals:
-                raise InputError(f"{option}={text}: takes no value; write {option} alone.")
-            overrides[key] = False
-            continue
-        if not equals:
-            if one.kind is bool:
-                text = rest.pop(0) if rest and rest[0].lower() in _YES_NO else "true"
-            elif not rest or rest[0].startswith("--"):
-                raise InputError(f"{option}: a value is missing; {one.wanted} is needed.")
-            else:
-                text = rest.pop(0)
-        overrides[key] = parse_value(one, text, option)
-    return overrides
-
-
 def option_of(key: str) -> str:
     """`--consensus.max-size` for `consensus.max_size`."""
     return f"--{key.replace('_', '-')}"
 
 
-def _known_keys() -> dict[str, Setting]:
+def known_keys() -> dict[str, Setting]:
+    """Every key of a recipe, as `section.key`; `seed` is in no section."""
     known = dict(settings_of(RunRecipe))
     for section, kind in SECTIONS.items():
         known |= {f"{section}.{name}": one for name, one in settings_of(kind).items()}
     return known
-
-
-def _find_key(option: str, known: dict[str, Setting]) -> tuple[str, bool]:
-    """The key that an option names, and whether it is the `--no-` of a truth."""
-    name = option.removeprefix("--").replace("-", "_")
-    matches = _matches(name, known)
-    is_denied = False
-    if not matches:
-        # --no-tune, --no-consensus.tune and --consensus.no-tune are all in use elsewhere.
-        plain = re.sub(r"^(\w+\.)?no_", r"\1", name)
-        matches = [key for key in _matches(plain, known) if plain != name and known[key].kind is bool]
-        is_denied = bool(matches)
-    if not matches:
-        raise InputError(_unknown_option(option, name, known))
-    # `--labeled A` names images; the share of the same name is written out.
-    matches = [key for key in matches if key.startswith("data.")] or matches
-    if len(matches) > 1:
-        homes = listed([f"[{key.partition('.')[0]}]" for key in matches])
-        denial = "--no-" if is_denied else "--"
-        ways = listed([option_of(key).replace("--", denial, 1) for key in matches], "or")
-        raise InputError(f"{option} is in {homes}; write {ways}.")
-    return matches[0], is_denied
-
-
-def _matches(name: str, known: dict[str, Setting]) -> list[str]:
-    return [key for key in known if key == name or key.partition(".")[2] == name]
-
-
-def _unknown_option(option: str, name: str, known: dict[str, Setting]) -> str:
-    section, dot, _ = name.partition(".")
-    if dot and section in SECTIONS:
-        near = did_you_mean(name, known)
-        there = f"[{section}] has {listed(settings_of(SECTIONS[section]))}."
-    else:
-        short = {key.rpartition(".")[2] for key in known}
-        near = did_you_mean(name, known if dot else sorted(short))
-        there = "`cdp recipe new -` shows all keys."
-    if near:
-        near = f" Did you mean {option_of(near.removeprefix(' Did you mean ').removesuffix('?'))}?"
-    return f"{option} is not a key of the recipe.{near} {there}"
 
 
 def parse_value(one: Setting, text: str, option: str) -> Any:

@@ -126,3 +126,19 @@ def _make_head(
     if kind == "fc2048":
         return nn.Sequential(*flat, nn.ReLU(inplace=True), nn.Linear(2048, dimensions))
     return nn.Sequential(*flat)
+
+
+def count_all_parameters(classes: int, size: int, channels: int, dimensions: int) -> list[dict[str, Any]]:
+    """Every network by name with the number of its parameters, classifier included; None where images are too small for it."""
+    from cdp.nets.trunks import network_names
+
+    rows: list[dict[str, Any]] = []
+    for name in network_names():
+        entry, count = find_trunk(name), None
+        if size >= entry.least_size:
+            count = count_parameters(
+                name, size=size, classes=classes, channels=channels, dimensions=dimensions
+            )
+        facts = {"least_size": entry.least_size, "about": entry.about}
+        rows.append({"name": name, "group": entry.group, "parameters": count, **facts})
+    return rows

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from cdp.collection.collection import Collection, open_collection
+from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.correction_tables import read_correction_table
 from cdp.collection.corrections import Correction
 from cdp.collection.creation import create_collection
@@ -39,7 +40,7 @@ from cdp.labeling.workspace import Workspace
 from cdp.nets.embed_images import Embedder, embed_images
 from cdp.nets.onnx_models import open_onnx_model
 from cdp.nets.onnx_sessions import open_session
-from cdp.store import read_card
+from cdp.store import read_card, read_settings
 from cdp.types.manifest import Manifest
 
 NOT_EMBEDDINGS = ("1k3d68", "2d106det", "genderage")
@@ -50,10 +51,45 @@ FACELESS = "faceless.csv"
 
 @dataclass(frozen=True, eq=False)
 class PhotoModels:
-    """The model that finds faces, and those that embed them, the base first; no detector where all photos are faces already."""
+    """The model that finds faces, and those that embed them, the base first; no detector where all photos are faces already.
+
+    Attributes:
+        where: as text, for whoever adds photos later: the folder, and the detector's file if it is elsewhere.
+    """
 
     detector: Detector | None
     embedders: tuple[Embedder, ...]
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class ModelPlace:
+    """Where the models of a collection were found when it was made."""
+
+    folder: Path
+    detector: Path | None
+    base: str | None
+
+
+def models_of(collection: Collection) -> ModelPlace:
+    """Where the models are that a collection was made with.
+
+    Raises:
+        InputError: it was not made from photos.
+    """
+    if not collection.parts.models:
+        raise InputError(
+            f"{collection.folder} was not made from photos; add embeddings by the same models to it."
+        )
+    folder, _, detector = collection.parts.models.partition("\n")
+    base = str(read_card(collection.batches[0].source, "Views").settings["base"])
+    return ModelPlace(Path(folder), Path(detector) if detector else None, base)
+
+
+def align_settings_of(collection: Collection) -> AlignSettings:
+    """Which faces of photos were taken when a collection was made."""
+    place = place_of_faces(collection.folder, 1)
+    return read_settings(place, read_card(place), AlignSettings) if place.is_dir() else AlignSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +162,8 @@ def open_photo_models(
             f"--base {base}: no embedding model of {place} has this name; there are {', '.join(names)}."
         )
     embedders.sort(key=lambda one: one.name != base)
-    return PhotoModels(next(iter(found.values()), None), tuple(embedders))
+    where = "\n".join(os.path.realpath(one) for one in (place, given) if one is not None)
+    return PhotoModels(next(iter(found.values()), None), tuple(embedders), where)
 
 
 def add_photos(
@@ -136,6 +173,7 @@ def add_photos(
     align: AlignSettings | None = None,
     settings: ConsensusSettings | None = None,
     *,
+    growth: GrowthSettings | None = None,
     seed: int = 0,
     workspace: Workspace | None = None,
 ) -> AddedPhotos:
@@ -150,6 +188,7 @@ def add_photos(
         out: folder of the collection.
         align: which faces are taken.
         settings: how faces are grouped, where the collection is made now.
+        growth: when identities keep their numbers, where the collection is there.
         seed: of everything random.
         workspace: engine and progress.
 
@@ -191,13 +230,20 @@ def add_photos(
             settings=settings,
             corrections=apart,
             images=faces,
+            models=models.where,
             seed=seed,
             workspace=work,
             in_place=True,
         )
         return AddedPhotos(collection, *counts, None, (*notes, *collection.parts.notes))
     grown, changes = extend(
-        before, views, corrections=apart, images=faces, k=ConsensusSettings.of().k, workspace=work
+        before,
+        views,
+        growth=growth,
+        corrections=apart,
+        images=faces,
+        k=ConsensusSettings.of().k,
+        workspace=work,
     )
     notes += grown.parts.notes if grown.parts.notes != before.parts.notes else ()
     return AddedPhotos(grown, *counts, changes, notes)

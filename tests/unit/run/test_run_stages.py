@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from cdp.config.sections import EngineSection
-from cdp.errors import InputError, StoreError
+from cdp.errors import BusyError, InputError, StoreError
 from cdp.files import partial_beside
 from cdp.run.contents import ContentHashes, flatten
-from cdp.run.runner import BusyError, Listener, alone_in, plan_stages, run_stages
+from cdp.run.runner import Listener, alone_in, plan_stages, run_stages
 from cdp.run.stages import Body, Context, Ledger, Stage, remove, version
 from cdp.types.manifest import Manifest
 

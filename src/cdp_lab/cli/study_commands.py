@@ -1,4 +1,4 @@
-"""`cdp study`: the paper's tables and figures, as variants of a recipe over several seeds."""
+"""`cdp-lab study`: the paper's tables and figures, as variants of a recipe over several seeds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cdp.cli.app import (
-    OVERRIDABLE,
     ForceOption,
     LinesOption,
     PlanOption,
     QuietOption,
-    app,
     by_commas,
+    make_app,
     plain_errors,
     print_table,
 )
+from cdp.cli.derived_options import Given
+from cdp.cli.help_pages import Command, help_page
+from cdp.cli.recipe_options import with_recipe
 from cdp.cli.signals import resumable
 from cdp.errors import InputError
+from cdp_lab.cli.lab_app import app
 from cdp_lab.study.catalog import SENTENCES
 
 if TYPE_CHECKING:
@@ -30,25 +33,23 @@ if TYPE_CHECKING:
     from cdp_lab.study.design import Study
     from cdp_lab.study.execute import Job
 
-study = typer.Typer(
-    help="The paper's tables and figures: variants of a recipe over several seeds, what they share made once.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+study = make_app(
+    "The paper's tables and figures: variants of a recipe over several seeds, what they share made once."
 )
 app.add_typer(study, name="study")
 
 
-@study.command("list")
+@study.command("list", cls=Command)
 def list_studies() -> None:
     """Name all studies with a sentence."""
     for name, sentence in SENTENCES.items():
         typer.echo(f"{name:<18}{sentence}")
 
 
-@study.command()
+@study.command(cls=Command)
 @plain_errors()
 def page(
-    folders: Annotated[list[Path], typer.Argument(help="What `cdp study --out` wrote, one or several.")],
+    folders: Annotated[list[Path], typer.Argument(help="What `cdp-lab study --out` wrote, one or several.")],
     out: Annotated[Path, typer.Option("--out", help="Markdown file to write.", show_default=False)],
     force: ForceOption = False,
 ) -> None:
@@ -64,9 +65,15 @@ def page(
 
 
 def _command(name: str) -> Callable[..., None]:
+    @with_recipe
+    @help_page(
+        f"cdp-lab study {name} recipe.toml --out study",
+        Input="recipe seeds variants sizes methods pair_recall",
+        Result="out pool plan",
+        Machine="engine__threads quiet as_json",
+    )
     @plain_errors()
     def command(
-        context: typer.Context,
         recipe: Annotated[str, typer.Argument(help="A recipe of `cdp run` that all variants start from.")],
         out: Annotated[
             Path,
@@ -76,6 +83,7 @@ def _command(name: str) -> Callable[..., None]:
                 show_default=False,
             ),
         ],
+        overrides: Given,
         seeds: Annotated[
             int, typer.Option(help="How many seeds, from the recipe's on.", min=1, max=10**4)
         ] = 3,
@@ -106,9 +114,7 @@ def _command(name: str) -> Callable[..., None]:
         from cdp_lab.study.design import Options
         from cdp_lab.study.execute import make_jobs
 
-        if recipe.startswith("-"):
-            raise InputError(f"{recipe}: name the recipe first: cdp study {name} RECIPE {recipe} … --out DIR")
-        start, known = read_recipe(recipe, context.args), find_study(name)
+        start, known = read_recipe(recipe, overrides), find_study(name)
         options = Options(_numbers(sizes), by_commas(methods), pair_recall)
         jobs = make_jobs(known, start, out, n_seeds=seeds, variants=by_commas(variants), options=options)
         if plan:
@@ -120,9 +126,7 @@ def _command(name: str) -> Callable[..., None]:
 
 
 for _name, _sentence in SENTENCES.items():
-    study.command(
-        _name, help=_sentence, context_settings=OVERRIDABLE, options_metavar="[OPTIONS] [--KEY VALUE]..."
-    )(_command(_name))
+    study.command(_name, help=_sentence, cls=Command)(_command(_name))
 
 
 def _numbers(words: str | None) -> tuple[int, ...]:
@@ -146,9 +150,9 @@ def _run(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from cdp.cli.run_commands import typed_command
-    from cdp.cli.study_terminal import StudyLines, StudyTerminal
     from cdp.cli.terminal import listening, say_line
+    from cdp.cli.train_commands import typed_command
+    from cdp_lab.cli.study_terminal import StudyLines, StudyTerminal
     from cdp_lab.study.execute import StudyListener, run_study
     from cdp_lab.study.result_tables import table_of
 
@@ -185,7 +189,7 @@ def _show_plan(name: str, out: Path, jobs: Sequence[Job], *, as_json: bool) -> N
         counts = (one.job.seed, one.n_kept, one.n_shared, len(one.runs))
         rows.append((one.job.variant.slug, *map(str, counts), first))
     columns = ("variant", ">seed", ">kept", ">shared", ">runs", "what runs")
-    print_table(f"What cdp study {name} would do in {out}", columns, rows)
+    print_table(f"What cdp-lab study {name} would do in {out}", columns, rows)
     n_runs = sum(len(one.runs) for one in planned)
     n_shared = sum(one.n_shared for one in planned)
     typer.echo(

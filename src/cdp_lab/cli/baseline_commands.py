@@ -1,4 +1,4 @@
-"""`cdp baselines`: other clustering methods, tuned, and CDP on the same embeddings; figures written and printed."""
+"""`cdp-lab baselines`: other clustering methods, tuned, and CDP on the same embeddings; figures written and printed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from cdp.cli.app import QuietOption, SeedOption, app, by_commas, plain_errors, print_table
+from cdp.cli.app import QuietOption, SeedOption, by_commas, plain_errors, print_table
 from cdp.cli.derived_options import Given, settings_from, with_settings
+from cdp.cli.help_pages import Command
 from cdp.consensus.settings import PRESETS, ConsensusSettings, SearchSettings
 from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
+from cdp_lab.cli.lab_app import app
 
 if TYPE_CHECKING:
     from cdp.labeling.workspace import Workspace
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 
-@app.command()
+@app.command(cls=Command)
 @with_settings(SearchSettings, Engine, without=["device", *ON_RAY])
 @plain_errors()
 def baselines(

@@ -14,9 +14,10 @@ import typer
 
 from cdp.cli.app import ForceOption, OutOption, QuietOption, app, plain_errors
 from cdp.cli.derived_options import Given, settings_from, with_settings
-from cdp.cli.image_commands import ManifestArgument
-from cdp.cli.network_commands import RunOptions, torch_ready
+from cdp.cli.help_pages import Command, help_page
+from cdp.cli.image_options import ManifestArgument
 from cdp.cli.signals import resumable
+from cdp.cli.train_commands import RunOptions, torch_ready
 from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
 
@@ -25,8 +26,15 @@ if TYPE_CHECKING:
     from cdp.progress import Progress
 
 
-@app.command()
+@app.command(cls=Command)
 @with_settings(Engine, RunOptions, only=("device", "threads", *ON_RAY, "root", "skip", "trunks"))
+@help_page(
+    "cdp embed faces --model model.onnx --out embeddings",
+    "cdp embed images --networks networks --base small_resnet --out embeddings",
+    Input="manifest model networks base member alone",
+    Result="out flip force",
+    Machine="batch threads device quiet",
+)
 @plain_errors()
 def embed(
     manifest: ManifestArgument,
@@ -34,14 +42,15 @@ def embed(
     given: Given,
     model: Annotated[
         list[Path] | None,
-        typer.Option(help="A model of your own, as .onnx; the first is the base; repeatable."),
+        typer.Option(metavar="FILE", help="A model as .onnx; the first is the base."),
     ] = None,
-    networks: Annotated[Path | None, typer.Option(help="The --out of cdp train or cdp join.")] = None,
+    networks: Annotated[Path | None, typer.Option(metavar="FOLDER", help="What cdp train wrote.")] = None,
     base: Annotated[
-        str | None, typer.Option(help="Which of the networks is the base [default: the first --model].")
+        str | None,
+        typer.Option(metavar="NAME", help="Which of --networks is the base; the first --model by default."),
     ] = None,
     member: Annotated[
-        list[str] | None, typer.Option(help="A committee member; repeatable [default: all others].")
+        list[str] | None, typer.Option(metavar="NAME", help="A committee member; all others by default.")
     ] = None,
     alone: Annotated[bool, typer.Option("--alone", help="The base only, no committee.")] = False,
     flip: Annotated[bool, typer.Option("--flip", help="Average with the mirrored image.")] = False,
@@ -51,7 +60,7 @@ def embed(
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Embed images with ONNX models or trained networks. A killed run goes on where it was.
+    """Embed images with ONNX models or trained networks. An interrupted run goes on where it was.
 
     Images that cannot be read are left out and listed in OUT/unreadable.csv; OUT/images.csv then has the others.
     """
@@ -150,7 +159,7 @@ def _embedding_tools(models: Models, options: RunOptions, engine: Engine, quiet:
         with resumable(), progress_bars(not quiet) as progress:
             yield progress
         return
-    with torch_ready(options, engine, quiet) as (world, progress):
+    with torch_ready(options.trunks, engine, quiet) as (world, progress):
         if world.is_shared:
             raise InputError("cdp embed runs as one process; start it without torchrun.")
         yield progress

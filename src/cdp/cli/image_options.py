@@ -1,0 +1,50 @@
+"""What the commands on images take beside settings: where images are, and which are left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from cdp.engine import MOST_THREADS
+from cdp.settings import setting
+
+if TYPE_CHECKING:
+    from cdp.types.manifest import Manifest
+
+ManifestArgument = Annotated[
+    str,
+    Argument(
+        metavar="IMAGES",
+        help="A folder per identity, .csv, .parquet, list.txt, .zip, .tar (or a pattern), .rec.",
+    ),
+]
+RootOption = Annotated[
+    Path | None,
+    Option(metavar="FOLDER", help="What relative paths in a table start from; its folder by default."),
+]
+ProcessesOption = Annotated[
+    int,
+    Option(
+        help="Processes that decode images; 0 = all cores.",
+        min=0,
+        max=MOST_THREADS,
+        rich_help_panel="Machine",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ManifestOptions:
+    """How a table of images is read."""
+
+    root: str = setting("", "What relative paths in a table start from.")
+    skip: str = setting("", "Leave out the images listed by cdp data check --list.")
+
+    def read(self, path: str) -> Manifest:
+        """A manifest, its paths from `root`, without the images of `skip`."""
+        from cdp.data.manifests import read_manifest
+
+        return read_manifest(path, root=self.root or None, skip=Path(self.skip) if self.skip else None)

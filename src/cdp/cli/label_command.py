@@ -1,0 +1,380 @@
+"""`cdp label`: photos, face crops or embeddings into identities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors
+from cdp.cli.derived_options import Given, settings_from, with_settings
+from cdp.cli.help_pages import Command, help_page
+from cdp.cli.image_options import ManifestOptions
+from cdp.cli.input_kinds import InputKindOption, find_kind
+from cdp.consensus.settings import ConsensusSettings
+from cdp.engine import Engine
+from cdp.errors import InputError
+from cdp.faces.align_settings import AlignSettings
+
+if TYPE_CHECKING:
+    from cdp.collection.corrections import Correction
+    from cdp.labeling.workspace import Workspace
+    from cdp.progress import Progress
+    from cdp.types import KnnGraph, Views
+
+ModelsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Photos: folder of .onnx models, a face detector and one or more that embed faces.",
+        rich_help_panel="Input",
+    ),
+]
+DetectorOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Photos: the face detector, if not in --models.", rich_help_panel="Faces"
+    ),
+]
+BaseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Which model is the base; the first by default.", rich_help_panel="Input"
+    ),
+]
+CorrectionsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="TABLE",
+        help="Known facts about images that groups must respect (docs/collections.md).",
+        rich_help_panel="Input",
+    ),
+]
+
+
+@app.command(cls=Command)
+@with_settings(ConsensusSettings, Engine, AlignSettings, ManifestOptions)
+@help_page(
+    "cdp label photos --models models --out album",
+    "cdp label unlabeled --labeled labeled --out faces",
+    Input="source labeled models input_kind corrections names",
+    Result="out preset precision force",
+    Machine="threads memory_budget device seed quiet",
+)
+def label(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT", help="Photos, aligned face crops, or embeddings (folder, .npz, .parquet, .npy)."
+        ),
+    ],
+    *,
+    out: OutOption,
+    labeled: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="VIEWS", help="Embeddings of labeled images, to learn from.", rich_help_panel="Input"
+        ),
+    ] = None,
+    models: ModelsOption = None,
+    input_kind: InputKindOption = "auto",
+    corrections: CorrectionsOption = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Names of people: columns name, and identity (in --labeled), path or row.",
+            rich_help_panel="Input",
+        ),
+    ] = None,
+    detector: DetectorOption = None,
+    base: BaseOption = None,
+    validation: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="VIEWS",
+            help="Labeled images to choose the threshold on; some of --labeled by default.",
+            rich_help_panel="Input",
+        ),
+    ] = None,
+    trained_mediator: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="A trained mediator, instead of --labeled.", rich_help_panel="Input"
+        ),
+    ] = None,
+    knn: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE", help="Use this k-NN file for a model.", rich_help_panel="Neighbor search"
+        ),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Keep graphs and mediators here, and reuse them.",
+            rich_help_panel="Machine",
+        ),
+    ] = None,
+    dim: Annotated[
+        int | None,
+        typer.Option(
+            help="Dimensions of .bin files without a list.", min=1, max=10**6, rich_help_panel="Input"
+        ),
+    ] = None,
+    quote_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--quote-formulas",
+            help="Quote texts in labels.csv that a spreadsheet would run.",
+            rich_help_panel="Result",
+        ),
+    ] = False,
+    seed: SeedOption = 0,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    given: Given,
+) -> None:
+    """Find identities in photos, face crops or embeddings, and write a collection.
+
+    The collection can be shown, reviewed, corrected, extended and exported. Embeddings and photos are referred to, not copied.
+    Without --labeled nobody is known, and the threshold is estimated.
+    """
+    with plain_errors():
+        from cdp.cli.terminal import plain_warnings
+        from cdp.progress import progress_bars
+
+        engine = settings_from(Engine, given)
+        settings = settings_from(ConsensusSettings, given, ConsensusSettings.of)
+        kind = find_kind(source, input_kind, quiet=quiet)
+        common: dict[str, Any] = {"seed": seed, "quiet": quiet}
+        with progress_bars(not quiet) as progress, plain_warnings():
+            work = _open_workspace(engine, cache, progress, out)
+            if kind != "embeddings":
+                _refuse_for_photos(labeled, corrections, names, validation, trained_mediator, knn)
+                options = settings_from(ManifestOptions, given)
+                align = settings_from(AlignSettings, given, _aligning(kind))
+                label_photos(
+                    source, options, _need_models(models), detector, base, out, align, settings, work,
+                    force=force, **common,
+                )  # fmt: skip
+                return
+            files = Files(
+                source, labeled, validation, trained_mediator, knn or (), base, dim, corrections, names
+            )
+            label_embeddings(
+                files, out, settings, work, force=force, quote_formulas=quote_formulas, cache=cache, **common
+            )
+
+
+def _aligning(kind: str) -> Any:
+    """Settings of alignment; crops are faces already."""
+    from functools import partial
+
+    return partial(AlignSettings, ready="all") if kind == "faces" else AlignSettings
+
+
+def _refuse_for_photos(*given: object) -> None:
+    names = ("--labeled", "--corrections", "--names", "--validation", "--trained-mediator", "--knn")
+    for name, value in zip(names, given, strict=True):
+        if value:
+            raise InputError(
+                f"{name} goes with embeddings; for photos, embed them first: cdp data align, then cdp embed."
+            )
+
+
+def _need_models(models: Path | None) -> Path:
+    if models is None:
+        raise InputError(
+            "Photos and face crops need models: give --models FOLDER with .onnx files (docs/photos.md names some)."
+        )
+    return models
+
+
+def label_photos(
+    source: str,
+    options: ManifestOptions,
+    models: Path,
+    detector: Path | None,
+    base: str | None,
+    out: Path,
+    align: AlignSettings,
+    settings: ConsensusSettings,
+    work: Workspace,
+    *,
+    seed: int,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """A new collection of the faces on photos."""
+    import shutil
+
+    from cdp.cli.signals import resumable
+    from cdp.cli.terminal import print_photos
+    from cdp.files import artifact_kind, check_output
+    from cdp.run.photo_collection import add_photos, open_photo_models
+
+    refuse_output_among(source, out)
+    if artifact_kind(out) == "Collection":
+        if not force:
+            raise InputError(
+                f"{out} is there already; add photos with cdp add {out} {source}, or replace it with --force."
+            )
+        check_output(out, force=True, kind="Collection", inputs=[source, models, detector])
+        shutil.rmtree(out)
+    photos = options.read(source)
+    opened = open_photo_models(
+        models, detector=detector, base=base, device=work.engine.device, detector_size=align.detector_size
+    )
+    with resumable():
+        added = add_photos(photos, opened, out, align, settings, seed=seed, workspace=work)
+    print_photos(added, out, quiet=quiet)
+
+
+def refuse_output_among(source: str, out: Path) -> None:
+    """Faces that are written among the photos would be taken for photos."""
+    if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
+        raise InputError(
+            f"--out {out} is inside {source}, and its faces would be taken for photos; choose another place."
+        )
+
+
+class Files:
+    """The files that `cdp label` reads embeddings and what is known of them from."""
+
+    def __init__(
+        self,
+        unlabeled: str,
+        labeled: Path | None = None,
+        validation: Path | None = None,
+        mediator: Path | None = None,
+        knn: Sequence[str] = (),
+        base: str | None = None,
+        dim: int | None = None,
+        corrections: Path | None = None,
+        names: Path | None = None,
+    ) -> None:
+        if labeled is not None and mediator is not None:
+            raise InputError("--labeled and --trained-mediator are both given; leave one out.")
+        self.unlabeled, self.labeled, self.validation = Path(unlabeled), labeled, validation
+        self.mediator, self.knn, self.corrections, self.names = mediator, knn, corrections, names
+        self.how: dict[str, Any] = {
+            name: one for name, one in (("dim", dim), ("base", base)) if one is not None
+        }
+
+    @property
+    def inputs(self) -> list[Path]:
+        """All of them that are given."""
+        graphs = [Path(entry.partition("=")[2] or entry) for entry in self.knn]
+        given = (
+            self.unlabeled, self.labeled, self.validation, self.mediator, self.corrections, self.names, *graphs
+        )  # fmt: skip
+        return [one for one in given if one is not None]
+
+    def read(self) -> tuple[Views, Views | None, Views | None]:
+        """Unlabeled, labeled and validation part, seen by the same models."""
+        from cdp.data.views import read_views
+        from cdp.labeling.view_checks import check_same_models
+
+        unlabeled = read_views(self.unlabeled, **self.how)
+        others = []
+        for path in (self.labeled, self.validation):
+            part = None if path is None else read_views(path, **self.how)
+            if part is not None:
+                check_same_models({path: part, self.unlabeled: unlabeled})
+            others.append(part)
+        return unlabeled, others[0], others[1]
+
+    def said(self, unlabeled: Views) -> tuple[dict[int, str], list[Correction]]:
+        """Names of labeled identities, and what is known of the images."""
+        from cdp.collection.correction_tables import read_correction_table, read_name_table
+
+        people: dict[int, str] = {}
+        known: list[Correction] = []
+        if self.corrections is not None:
+            known = read_correction_table(self.corrections, unlabeled.n_images, unlabeled.paths)
+        if self.names is not None:
+            people, more = read_name_table(self.names, unlabeled.n_images, unlabeled.paths)
+            known += more
+        return people, known
+
+    def graphs(self, views: Views, k: int) -> dict[str, KnnGraph] | None:
+        """The graphs of `--knn NAME=FILE` entries, cut to k neighbors."""
+        from cdp.data.knn_files import read_knn
+        from cdp.types import KnnGraph
+
+        graphs = {}
+        models = dict(zip(views.names, views, strict=True))
+        for entry in self.knn:
+            name, separator, file = entry.partition("=")
+            if not separator or name not in models:
+                raise InputError(f"--knn {entry}: write NAME=FILE with a name from {', '.join(models)}.")
+            graph = read_knn(file, models[name])
+            if graph.k < k:
+                raise InputError(f"{file} has {graph.k} neighbors per image, --k asks for {k}.")
+            graphs[name] = KnnGraph(graph.neighbors[:, :k], graph.similarity[:, :k], f"file {file}")
+        return graphs or None
+
+
+def label_embeddings(
+    files: Files,
+    out: Path,
+    settings: ConsensusSettings,
+    work: Workspace,
+    *,
+    cache: Path | None = None,
+    quote_formulas: bool = False,
+    seed: int = 0,
+    force: bool = False,
+    quiet: bool = False,
+) -> None:
+    """A new collection of images that embeddings are given of."""
+    from cdp.cli.terminal import print_collection
+    from cdp.collection.collection_folder import KIND
+    from cdp.collection.creation import create_collection
+    from cdp.consensus.mediator import Mediator
+    from cdp.files import check_output
+    from cdp.labeling.fitting import Fitted
+
+    if files.labeled is None and files.mediator is None and settings.mediator == "mlp":
+        raise InputError(
+            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or leave --mediator and --preset out."
+        )
+    # Before the work starts: that the output cannot be written must not be found out after an hour.
+    check_output(out, force=force, kind=KIND, inputs=[*files.inputs, *([] if cache is None else [cache])])
+    unlabeled, labeled, validation = files.read()
+    people, known = files.said(unlabeled)
+    collection = create_collection(
+        out,
+        unlabeled,
+        labeled=[] if labeled is None else [labeled],
+        source=files.unlabeled,
+        labeled_source=files.labeled,
+        how=files.how,
+        settings=settings,
+        names=people,
+        corrections=known,
+        seed=seed,
+        force=force,
+        quote_formulas=quote_formulas,
+        workspace=work,
+        inputs=[*files.inputs, cache],
+        fitted=None if files.mediator is None else Fitted(Mediator.load(files.mediator)),
+        validation=validation,
+        graphs=files.graphs(unlabeled, settings.k),
+    )
+    if not quiet:
+        print_collection(collection, out)
+
+
+def _open_workspace(engine: Engine, cache: Path | None, progress: Progress, out: Path) -> Workspace:
+    """Temporary files are stored beside the output, on storage that all nodes of a cluster see."""
+    from cdp.labeling.cache import Cache
+    from cdp.labeling.workspace import Workspace
+    from cdp.memory import return_freed_memory
+
+    return_freed_memory()
+    return Workspace(engine, Cache(cache), progress, folder=out.absolute().parent)

@@ -1,0 +1,472 @@
+"""`cdp run`, `cdp demo`, `cdp train`: from images to networks and labels, by a recipe or step by step."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from cdp.cli.app import (
+    ForceOption,
+    LinesOption,
+    PlanOption,
+    QuietOption,
+    app,
+    plain_errors,
+    print_table,
+)
+from cdp.cli.derived_options import Given, settings_from, with_settings
+from cdp.cli.help_pages import Command, help_page
+from cdp.cli.image_options import ManifestArgument, ManifestOptions
+from cdp.cli.recipe_options import with_recipe
+from cdp.cli.signals import resumable
+from cdp.engine import ON_RAY, Engine
+from cdp.errors import InputError
+from cdp.nets.recipe import JointLoss, Recipe
+from cdp.settings import setting
+
+if TYPE_CHECKING:
+    from cdp.config.sections import RunRecipe
+    from cdp.nets.processes import World
+    from cdp.progress import Progress
+    from cdp.run.runner import Planned
+
+
+@app.command(cls=Command)
+@with_recipe
+@help_page(
+    "cdp run --labeled labeled --unlabeled unlabeled --out work",
+    "cdp run recipe.toml --out work --consensus.k 10",
+    Input="recipe data__images data__labeled data__unlabeled data__embeddings data__test",
+    Result="out plan consensus__preset base__network committee__networks",
+    Machine="engine__threads engine__device seed quiet as_json",
+)
+@plain_errors()
+def run(
+    out: Annotated[
+        Path, Option("--out", metavar="FOLDER", help="The collection; an interrupted run goes on in it.")
+    ],
+    overrides: Given,
+    recipe: Annotated[
+        str | None, Argument(metavar="RECIPE", help="A recipe (TOML); any key of it can be an option.")
+    ] = None,
+    plan: PlanOption = False,
+    quiet: QuietOption = False,
+    as_json: LinesOption = False,
+) -> None:
+    """Run the whole paper on your images or embeddings: split, train, label, train again, measure, report.
+
+    Images are a folder per person or any other layout; embeddings are labeled without training. The result is a collection with the
+    labels, and the networks in FOLDER/run. What is up to date is kept: run the same command again after an interruption or a change.
+    """
+    from cdp.config.reading import read_recipe, recipe_from
+
+    if recipe is not None and Path(recipe).is_dir():
+        raise InputError(
+            f"{recipe} is a folder, not a recipe: cdp run --images {recipe} … or --embeddings {recipe} …"
+        )
+    settings = recipe_from({}, overrides) if recipe is None else read_recipe(recipe, overrides)
+    run_or_plan(settings, out, plan=plan, quiet=quiet, as_json=as_json)
+
+
+@app.command(cls=Command)
+@with_recipe
+@help_page(
+    "cdp demo",
+    "cdp demo --embeddings --out example",
+    Result="out full quick embeddings plan force",
+    Machine="engine__threads seed quiet as_json",
+)
+@plain_errors()
+def demo(
+    overrides: Given,
+    out: Annotated[
+        Path, Option("--out", metavar="FOLDER", help="The demo's folder; an interrupted demo goes on in it.")
+    ] = Path("demo"),
+    full: Annotated[
+        bool, Option("--full", help="More faces and stronger networks; takes about three times as long.")
+    ] = False,
+    quick: Annotated[
+        bool, Option("--quick", help="A smoke test: few faces, weak networks, poor figures.")
+    ] = False,
+    embeddings: Annotated[
+        bool,
+        Option("--embeddings", help="No images: label made-up embeddings four ways and compare."),
+    ] = False,
+    plan: PlanOption = False,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+    as_json: LinesOption = False,
+) -> None:
+    """Show the whole paper on drawn faces, without downloads or a GPU; ends with a page to look at."""
+    from cdp.progress import progress_bars
+    from cdp_lab.demo import Size, demo_recipe, draw_demo_faces, plan_demo
+
+    if embeddings:
+        _demo_embeddings(out, overrides, force=force, quiet=quiet)
+        return
+    size: Size = "full" if full else "quick" if quick else "default"
+    recipe = demo_recipe(out, size, overrides)
+    if plan:
+        _show_plan(plan_demo(out, recipe, size), out, as_json=as_json)
+        return
+    if force:
+        from cdp.run.run_recipe import clear
+
+        clear(out)
+    with resumable(), progress_bars(not (quiet or as_json)) as progress:
+        draw_demo_faces(out, recipe, size, progress=progress)
+    run_or_plan(recipe, out, plan=False, quiet=quiet, as_json=as_json)
+
+
+def _demo_embeddings(out: Path, overrides: Given, *, force: bool, quiet: bool) -> None:
+    """Made-up embeddings labeled four ways, and the last one's collection."""
+    from cdp.cli.label_command import Files, label_embeddings
+    from cdp.cli.terminal import print_example
+    from cdp.consensus.settings import ConsensusSettings
+    from cdp.files import writing_folder
+    from cdp.labeling.workspace import Workspace
+    from cdp.progress import progress_bars
+    from cdp.store import fill, write_card
+    from cdp_lab.demo import compare_ways
+    from cdp_lab.synthetic import synthetic_views
+
+    seed = overrides.pop("seed", 0)
+    if overrides:
+        raise InputError(f"--embeddings takes --seed only, not {next(iter(overrides))}.")
+    split = synthetic_views(1000, seed=seed)
+    with writing_folder(out, force=force, kind="Example") as folder:
+        for name, part in (("labeled", split.labeled), ("unlabeled", split.unlabeled)):
+            fill(folder / name, part)
+        with progress_bars(not quiet) as progress:
+            rows = compare_ways(split, seed=seed, progress=progress)
+        files = Files(str(folder / "unlabeled"), folder / "labeled")
+        label_embeddings(files, folder / "faces", ConsensusSettings.of(), Workspace(), seed=seed, quiet=True)
+        write_card(folder, "Example", "Made-up embeddings, labeled four ways", {"seed": seed}, {})
+    if not quiet:
+        print_example(split, rows, out)
+
+
+def run_or_plan(recipe: RunRecipe, out: Path, *, plan: bool, quiet: bool, as_json: bool) -> None:
+    """Run a recipe and say how it went, or say what would run."""
+    from cdp.cli.terminal import JsonLines, Terminal, listening, print_run, say_line
+    from cdp.run.run_recipe import plan_recipe, run_recipe
+    from cdp.run.runner import Listener
+
+    if plan:
+        _show_plan(plan_recipe(recipe, out), out, as_json=as_json)
+        return
+    with (
+        resumable(),
+        listening(Listener, JsonLines, Terminal, as_json=as_json, quiet=quiet) as listener,
+    ):
+        outcome = run_recipe(recipe, out, command=typed_command(sys.argv[1:]), listener=listener)
+    record = outcome.record
+    if as_json:
+        headline = record.results.headline
+        gap = None if headline is None or headline.gap_closed is None else headline.gap_closed.rank1.value
+        models = [] if headline is None else headline.models
+        about = {"folder": str(out), "report": str(outcome.report), "seconds": round(record.seconds or 0, 1)}
+        rank1 = {model.key: model.rank1.value for model in models}
+        say_line("run", {**about, "rank1": rank1, "gap_closed": gap, "notes": record.notes})
+    elif not quiet:
+        print_run(record, out)
+
+
+def _show_plan(planned: Sequence[Planned], out: Path, *, as_json: bool) -> None:
+    from rich.text import Text
+
+    from cdp.cli.terminal import say_line
+
+    if as_json:
+        for one in planned:
+            say_line("plan", {"stage": one.stage.name, "state": one.state, "why": one.why})
+        return
+    words = {
+        "fresh": Text("kept", "green"),
+        "run": Text("runs", "bold"),
+        "perhaps": Text("runs if changed", "yellow"),
+    }
+    rows = [(one.stage.name, words[one.state], one.why) for one in planned]
+    print_table(f"What cdp run would do in {out}", ("stage", "", "why"), rows)
+    n_runs, n_perhaps = (sum(one.state == state for one in planned) for state in ("run", "perhaps"))
+    typer.echo(f"{n_runs} of {len(planned)} stages run, {n_perhaps} more if what they are made from changes.")
+
+
+def typed_command(arguments: Sequence[str]) -> str:
+    """The command as it was typed, for the record."""
+    import shlex
+
+    return shlex.join(["cdp", *arguments])
+
+
+@dataclass(frozen=True)
+class RunOptions(ManifestOptions):
+    """What training takes beside settings, device, threads and memory."""
+
+    trunks: str = setting("", "A Python file that registers trunks of your own.")
+    checkpoint_every: int = setting(0, "Steps between checkpoints; 0 = every epoch.", low=0)
+    tensorboard: bool = setting(False, "Write TensorBoard files too.")
+    start_from: str = setting("", "Start from these weights: .safetensors, a network's folder, or timm.")
+
+
+FLAGS = {
+    "labeled_share": "--lambda",
+    "one_classifier": "--one-classifier",
+    "color": "--color/--grey",
+    "enlarge": "--enlarge",
+    "tensorboard": "--tensorboard",
+}
+
+
+@app.command(cls=Command)
+@with_settings(Recipe, JointLoss, Engine, RunOptions, without=ON_RAY, flags=FLAGS)
+@help_page(
+    "cdp train labeled --network small_resnet --network small_vgg --out networks",
+    "cdp train labeled --network small_resnet --unlabeled unlabeled --labels faces --out joint",
+    Input="manifest network unlabeled labels soft list_networks",
+    Result="out force epochs loss",
+    Machine="threads device seed quiet",
+)
+@plain_errors()
+def train(
+    manifest: ManifestArgument = "",
+    out: Annotated[
+        Path | None,
+        Option("--out", metavar="FOLDER", help="Folder for the networks; a killed run goes on here."),
+    ] = None,
+    network: Annotated[
+        list[str] | None, Option(metavar="NAME", help="A network, or NAME:SEED for several of one kind.")
+    ] = None,
+    *,
+    unlabeled: Annotated[
+        list[str] | None,
+        Option(metavar="IMAGES", help="Unlabeled images to train on too.", rich_help_panel="Pseudo-labels"),
+    ] = None,
+    labels: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="COLLECTION",
+            help="Their pseudo-labels: a collection, .npy or text; one per --unlabeled.",
+            rich_help_panel="Pseudo-labels",
+        ),
+    ] = None,
+    soft: Annotated[
+        bool,
+        Option("--soft", help="Use soft labels (cdp label --soft-depth).", rich_help_panel="Pseudo-labels"),
+    ] = False,
+    teachers: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="VIEWS",
+            help="With --distill: embeddings of an unlabeled part to follow; one per --unlabeled.",
+            rich_help_panel="Pseudo-labels",
+        ),
+    ] = None,
+    true_labels: Annotated[
+        bool,
+        Option(
+            "--true-labels", help="The upper bound: all true identities.", rich_help_panel="Pseudo-labels"
+        ),
+    ] = False,
+    list_networks: Annotated[
+        bool, Option("--list-networks", help="List all networks with their parameters, and stop.")
+    ] = False,
+    classes: Annotated[
+        int, Option(help="With --list-networks: identities of the classifier.", min=1, max=10**9)
+    ] = 35012,
+    json: Annotated[bool, Option("--json", help="With --list-networks: print as JSON.")] = False,
+    force: Annotated[bool, Option("--force", help="Throw away what is there and start again.")] = False,
+    quiet: QuietOption = False,
+    given: Given,
+) -> None:
+    """Train networks on labeled images, or one network on labeled and pseudo-labeled images together."""
+    if list_networks:
+        _list_networks(classes, given, as_json=json)
+        return
+    if not manifest or out is None:
+        raise InputError(
+            "Give the labeled images and --out FOLDER: cdp train IMAGES --network NAME --out FOLDER."
+        )
+    if not network:
+        raise InputError("Name at least one --network; cdp train --list-networks lists them.")
+    parts, files, seen = unlabeled or [], labels or [], teachers or []
+    if not parts:
+        if files or seen or soft or true_labels:
+            raise InputError("--labels, --teachers, --soft and --true-labels go with --unlabeled IMAGES.")
+        with _training(given, force, [manifest], quiet) as (options, shared, say):
+            from cdp.nets.supervised import train_supervised
+
+            say(train_supervised(options.read(manifest), network, out, **shared))
+        return
+    if len(network) != 1:
+        raise InputError("With --unlabeled one network is trained; give one --network.")
+    if true_labels and (files or seen or soft or "labeled_share" in given):
+        raise InputError("--true-labels goes without --labels, --teachers, --soft and --lambda.")
+    loss = settings_from(JointLoss, given)
+    _check_counts(len(parts), None if true_labels else len(files), len(seen), loss.distill)
+    with _training(given, force, [manifest, *parts, *files, *seen], quiet) as (options, shared, say):
+        read = options.read
+        if true_labels:
+            from cdp.data.manifests import merge_manifests
+            from cdp.nets.supervised import train_supervised
+
+            whole = merge_manifests([read(manifest), *map(read, parts)])
+            say(train_supervised(whole, network, out, **shared))
+            return
+        pseudo = _pseudo_parts([read(one) for one in parts], files, seen, soft, loss.siblings)
+        say([_train_joint(read(manifest), pseudo, network[0], out, loss, shared)])
+
+
+def _pseudo_parts(
+    parts: Sequence[Any], files: Sequence[Path], seen: Sequence[Path], soft: bool, siblings: float
+) -> list[Any]:
+    from cdp.data.views import read_views
+    from cdp.nets.joint import read_pseudo_part
+
+    views = [read_views(path) for path in seen] if seen else [None] * len(parts)
+    return [
+        read_pseudo_part(part, file, soft=soft, siblings=siblings, teachers=one)
+        for part, file, one in zip(parts, files, views, strict=True)
+    ]
+
+
+def _train_joint(
+    known: Any, pseudo: list[Any], network: str, out: Path, loss: JointLoss, shared: dict[str, Any]
+) -> Path:
+    from cdp.nets.joint import train_joint
+
+    return train_joint(
+        known,
+        pseudo,
+        network,
+        out,
+        labeled_share=None if loss.labeled_share < 0 else loss.labeled_share,
+        distill=loss.distill,
+        one_classifier=loss.one_classifier,
+        **shared,
+    )
+
+
+def _check_counts(n_parts: int, n_labels: int | None, n_teachers: int, distill: float) -> None:
+    if n_labels is not None and n_labels != n_parts:
+        raise InputError(
+            f"{n_parts} --unlabeled but {n_labels} --labels; give one --labels per part, in order."
+        )
+    if (n_teachers > 0) != (distill > 0) or n_teachers not in (0, n_parts):
+        raise InputError(
+            f"--distill {distill:g} with {n_teachers} --teachers for {n_parts} unlabeled parts; give both, one --teachers "
+            "per part, in order, or neither."
+        )
+
+
+def _list_networks(classes: int, given: Given, *, as_json: bool) -> None:
+    from cdp.nets.torchvision_guard import require
+
+    require("torch")
+    from cdp.nets.embedding import count_all_parameters
+    from cdp.nets.trunks import load_trunks
+
+    if trunks := given.get("trunks"):
+        load_trunks(trunks)
+    recipe, size = settings_from(Recipe, given), given.get("size") or 224
+    rows = count_all_parameters(classes, size, recipe.channels, recipe.dimensions)
+    if as_json:
+        from json import dumps
+
+        print(dumps(rows, indent=2))
+        return
+    cells = []
+    for row in rows:
+        count = "images too small" if row["parameters"] is None else f"{row['parameters'] / 1e6:.2f} M"
+        cells.append((row["name"], count, str(row["least_size"]), row["about"]))
+    title = f"Networks at {size} x {size} with {classes:,} classes"
+    print_table(title, ("name", ">parameters", ">least size", "about"), cells)
+    typer.echo("Any other trunk of timm can be named too.")
+
+
+@contextmanager
+def _training(
+    given: Given, force: bool, inputs: Sequence[str | Path], quiet: bool
+) -> Iterator[tuple[RunOptions, dict[str, Any], Callable[[Sequence[Path]], None]]]:
+    """The options, what every training function takes, and what prints the trained networks."""
+    recipe, engine = settings_from(Recipe, given), settings_from(Engine, given)
+    options = settings_from(RunOptions, given)
+    with torch_ready(options.trunks, engine, quiet) as (world, progress):
+        from cdp.nets.loop import LoopOptions
+
+        loop = LoopOptions(
+            options.checkpoint_every,
+            tensorboard=options.tensorboard,
+            force=force,
+            inputs=(
+                *inputs,
+                options.skip,
+                *([options.start_from] if options.start_from not in ("", "timm") else []),
+            ),
+            progress=progress,
+            start_from=options.start_from,
+        )
+        shared = {"recipe": recipe, "memory_budget": engine.memory_budget, "threads": engine.threads}
+        is_told = world.is_first and not quiet
+        yield (
+            options,
+            {**shared, "device": engine.device, "options": loop},
+            _print_trained if is_told else _ignore,
+        )
+
+
+@contextmanager
+def torch_ready(trunks: str, engine: Engine, quiet: bool) -> Iterator[tuple[World, Progress]]:
+    """Torch with its threads, the processes that torchrun started, the user's trunks and the progress bars."""
+    from cdp.nets.torchvision_guard import require
+
+    torch = require("torch")
+    from cdp.nets.processes import joined_world
+    from cdp.nets.trunks import load_trunks
+    from cdp.progress import progress_bars
+
+    if engine.threads:
+        torch.set_num_threads(engine.threads)
+    if trunks:
+        load_trunks(trunks)
+    with (
+        resumable(),
+        joined_world(engine.device) as world,
+        progress_bars(world.is_first and not quiet) as progress,
+        warnings.catch_warnings(),
+    ):
+        warnings.showwarning = _say_warning if world.is_first else _ignore
+        yield world, progress
+
+
+def _print_trained(folders: Sequence[Path]) -> None:
+    from cdp.nets.weights import read_network_settings
+
+    cells = []
+    for folder in folders:
+        settings = read_network_settings(folder)
+        spaces = settings.spaces.values()
+        counts = (
+            " + ".join(f"{space.images:,}" for space in spaces),
+            " + ".join(f"{space.classes:,}" for space in spaces),
+        )
+        cells.append((settings.network, *counts, f"{settings.loss:.3f}", settings.device, str(folder)))
+    print_table("Trained", ("network", ">images", ">classes", ">loss at the end", "device", "folder"), cells)
+    where = folders[0].parent
+    typer.echo(f"Next: cdp embed IMAGES --networks {where} --base {folders[0].name} --out VIEWS")
+
+
+def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"Warning: {message}", err=True)
+
+
+def _ignore(*_: Any, **__: Any) -> None:
+    return

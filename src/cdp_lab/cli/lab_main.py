@@ -1,0 +1,26 @@
+"""`cdp-lab`: what the shell starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdp.cli.signals import answer_at_once
+
+
+def run() -> None:
+    """Do what was typed."""
+    answer_at_once()
+    _app()()
+
+
+def _app() -> Any:
+    from cdp_lab.cli import baseline_commands, study_commands  # noqa: F401  # importing adds their commands
+    from cdp_lab.cli.lab_app import app
+
+    return app
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return _app()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
