@@ -143,6 +143,31 @@ def _copy(collection: Path, out: Path | None, source: str, *, force: bool) -> Pa
     return out
 
 
+FoldersOption = Annotated[
+    Path | None,
+    Option(
+        metavar="FOLDER",
+        help="Folders that cdp export wrote and somebody sorted by hand.",
+        rich_help_panel="Input",
+    ),
+]
+RejectOption = Annotated[
+    bool,
+    Option(
+        "--reject-missing",
+        help="With --folders: images removed from them belong to no group.",
+        rich_help_panel="Input",
+    ),
+]
+RetrainOption = Annotated[
+    bool, Option("--retrain", help="Train the trees again, on the corrections too.", rich_help_panel="Result")
+]
+DryOption = Annotated[
+    bool,
+    Option("--plan", help="With --folders: show the corrections found, and stop.", rich_help_panel="Result"),
+]
+
+
 @app.command(cls=Command)
 @with_settings(GroupingSettings, GrowthSettings, without=("quorum", "retrain_after"), defaults=False)
 @help_page(
@@ -157,32 +182,10 @@ def regroup(
     collection: CollectionArgument,
     *,
     corrections: CorrectionsOption = None,
-    folders: Annotated[
-        Path | None,
-        Option(
-            metavar="FOLDER",
-            help="Folders that cdp export wrote and somebody sorted by hand.",
-            rich_help_panel="Input",
-        ),
-    ] = None,
-    reject_missing: Annotated[
-        bool,
-        Option(
-            "--reject-missing",
-            help="With --folders: images removed from them belong to no group.",
-            rich_help_panel="Input",
-        ),
-    ] = False,
-    retrain: Annotated[
-        bool,
-        Option("--retrain", help="Train the trees again, on the corrections too.", rich_help_panel="Result"),
-    ] = False,
-    plan: Annotated[
-        bool,
-        Option(
-            "--plan", help="With --folders: show the corrections found, and stop.", rich_help_panel="Result"
-        ),
-    ] = False,
+    folders: FoldersOption = None,
+    reject_missing: RejectOption = False,
+    retrain: RetrainOption = False,
+    plan: DryOption = False,
     quiet: QuietOption = False,
     given: Given,
 ) -> None:

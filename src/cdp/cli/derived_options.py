@@ -99,7 +99,7 @@ def option_name(name: str) -> str:
 
 
 def _convert(one: Setting, value: Any) -> Any:
-    from cdp.config.reading import parse_value
+    from cdp.config.keys import parse_value
 
     option = option_name(one.name)
     return parse_value(one, value, option) if one.many else one.convert(value, option)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from cdp.collection.corrections import Correction
     from cdp.labeling.workspace import Workspace
     from cdp.progress import Progress
-    from cdp.types import KnnGraph, Views
+    from cdp.types import KnnGraph, Manifest, Views
 
 ModelsOption = Annotated[
     Path | None,
@@ -54,6 +55,64 @@ CorrectionsOption = Annotated[
 ]
 
 
+LabeledOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="VIEWS", help="Embeddings of labeled images, to learn from.", rich_help_panel="Input"
+    ),
+]
+NamesOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="TABLE",
+        help="Names of people: columns name, and identity (in --labeled), path or row.",
+        rich_help_panel="Input",
+    ),
+]
+ValidationOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="VIEWS",
+        help="Labeled images to choose the threshold on; some of --labeled by default.",
+        rich_help_panel="Input",
+    ),
+]
+MediatorOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="A trained mediator, instead of --labeled.", rich_help_panel="Input"),
+]
+KnnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=FILE", help="Use this k-NN file for a model.", rich_help_panel="Neighbor search"
+    ),
+]
+CacheOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Keep graphs and mediators here, and reuse them.", rich_help_panel="Machine"
+    ),
+]
+DimOption = Annotated[
+    int | None,
+    typer.Option(help="Dimensions of .bin files without a list.", min=1, max=10**6, rich_help_panel="Input"),
+]
+QuoteOption = Annotated[
+    bool,
+    typer.Option(
+        "--quote-formulas",
+        help="Quote texts in labels.csv that a spreadsheet would run.",
+        rich_help_panel="Result",
+    ),
+]
+SourceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT", help="Photos, aligned face crops, or embeddings (folder, .npz, .parquet, .npy)."
+    ),
+]
+
+
 @app.command(cls=Command)
 @with_settings(ConsensusSettings, Engine, AlignSettings, ManifestOptions)
 @help_page(
@@ -63,76 +122,24 @@ CorrectionsOption = Annotated[
     Result="out preset precision force",
     Machine="threads memory_budget device seed quiet",
 )
+@plain_errors()
 def label(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="INPUT", help="Photos, aligned face crops, or embeddings (folder, .npz, .parquet, .npy)."
-        ),
-    ],
+    source: SourceArgument,
     *,
     out: OutOption,
-    labeled: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="VIEWS", help="Embeddings of labeled images, to learn from.", rich_help_panel="Input"
-        ),
-    ] = None,
+    labeled: LabeledOption = None,
     models: ModelsOption = None,
     input_kind: InputKindOption = "auto",
     corrections: CorrectionsOption = None,
-    names: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TABLE",
-            help="Names of people: columns name, and identity (in --labeled), path or row.",
-            rich_help_panel="Input",
-        ),
-    ] = None,
+    names: NamesOption = None,
     detector: DetectorOption = None,
     base: BaseOption = None,
-    validation: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="VIEWS",
-            help="Labeled images to choose the threshold on; some of --labeled by default.",
-            rich_help_panel="Input",
-        ),
-    ] = None,
-    trained_mediator: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="A trained mediator, instead of --labeled.", rich_help_panel="Input"
-        ),
-    ] = None,
-    knn: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=FILE", help="Use this k-NN file for a model.", rich_help_panel="Neighbor search"
-        ),
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Keep graphs and mediators here, and reuse them.",
-            rich_help_panel="Machine",
-        ),
-    ] = None,
-    dim: Annotated[
-        int | None,
-        typer.Option(
-            help="Dimensions of .bin files without a list.", min=1, max=10**6, rich_help_panel="Input"
-        ),
-    ] = None,
-    quote_formulas: Annotated[
-        bool,
-        typer.Option(
-            "--quote-formulas",
-            help="Quote texts in labels.csv that a spreadsheet would run.",
-            rich_help_panel="Result",
-        ),
-    ] = False,
+    validation: ValidationOption = None,
+    trained_mediator: MediatorOption = None,
+    knn: KnnOption = None,
+    cache: CacheOption = None,
+    dim: DimOption = None,
+    quote_formulas: QuoteOption = False,
     seed: SeedOption = 0,
     force: ForceOption = False,
     quiet: QuietOption = False,
@@ -143,31 +150,44 @@ def label(
     The collection can be shown, reviewed, corrected, extended and exported. Embeddings and photos are referred to, not copied.
     Without --labeled nobody is known, and the threshold is estimated.
     """
-    with plain_errors():
-        from cdp.cli.terminal import plain_warnings
-        from cdp.progress import progress_bars
+    from cdp.cli.terminal import plain_warnings
+    from cdp.progress import progress_bars
 
-        engine = settings_from(Engine, given)
-        settings = settings_from(ConsensusSettings, given, ConsensusSettings.of)
-        kind = find_kind(source, input_kind, quiet=quiet)
-        common: dict[str, Any] = {"seed": seed, "quiet": quiet}
-        with progress_bars(not quiet) as progress, plain_warnings():
-            work = _open_workspace(engine, cache, progress, out)
-            if kind != "embeddings":
-                _refuse_for_photos(labeled, corrections, names, validation, trained_mediator, knn)
-                options = settings_from(ManifestOptions, given)
-                align = settings_from(AlignSettings, given, _aligning(kind))
-                label_photos(
-                    source, options, _need_models(models), detector, base, out, align, settings, work,
-                    force=force, **common,
-                )  # fmt: skip
-                return
-            files = Files(
-                source, labeled, validation, trained_mediator, knn or (), base, dim, corrections, names
-            )
-            label_embeddings(
-                files, out, settings, work, force=force, quote_formulas=quote_formulas, cache=cache, **common
-            )
+    settings = settings_from(ConsensusSettings, given, ConsensusSettings.of)
+    kind = find_kind(source, input_kind, quiet=quiet)
+    files = Files(source, labeled, validation, trained_mediator, knn or (), base, dim, corrections, names)
+    how = Labeling(out, settings, seed, cache, quote_formulas, force, quiet)
+    with progress_bars(not quiet) as progress, plain_warnings():
+        work = how.open_workspace(settings_from(Engine, given), progress)
+        if kind == "embeddings":
+            label_embeddings(files, how, work)
+        else:
+            files.refuse_all()
+            photos = settings_from(ManifestOptions, given).read(source)
+            align = settings_from(AlignSettings, given, _aligning(kind))
+            label_photos(photos, (source, models, detector, base), how, align, work)
+
+
+@dataclass(frozen=True)
+class Labeling:
+    """How `cdp label` works beside what it reads: the folder to write, settings and options."""
+
+    out: Path
+    settings: ConsensusSettings
+    seed: int = 0
+    cache: Path | None = None
+    quote_formulas: bool = False
+    force: bool = False
+    quiet: bool = False
+
+    def open_workspace(self, engine: Engine, progress: Progress) -> Workspace:
+        """Temporary files are stored beside the output, on storage that all nodes of a cluster see."""
+        from cdp.labeling.cache import Cache
+        from cdp.labeling.workspace import Workspace
+        from cdp.memory import return_freed_memory
+
+        return_freed_memory()
+        return Workspace(engine, Cache(self.cache), progress, folder=self.out.absolute().parent)
 
 
 def _aligning(kind: str) -> Any:
@@ -177,39 +197,14 @@ def _aligning(kind: str) -> Any:
     return partial(AlignSettings, ready="all") if kind == "faces" else AlignSettings
 
 
-def _refuse_for_photos(*given: object) -> None:
-    names = ("--labeled", "--corrections", "--names", "--validation", "--trained-mediator", "--knn")
-    for name, value in zip(names, given, strict=True):
-        if value:
-            raise InputError(
-                f"{name} goes with embeddings; for photos, embed them first: cdp data align, then cdp embed."
-            )
-
-
-def _need_models(models: Path | None) -> Path:
-    if models is None:
-        raise InputError(
-            "Photos and face crops need models: give --models FOLDER with .onnx files (docs/photos.md names some)."
-        )
-    return models
-
-
 def label_photos(
-    source: str,
-    options: ManifestOptions,
-    models: Path,
-    detector: Path | None,
-    base: str | None,
-    out: Path,
+    photos: Manifest,
+    given: tuple[str, Path | None, Path | None, str | None],
+    how: Labeling,
     align: AlignSettings,
-    settings: ConsensusSettings,
     work: Workspace,
-    *,
-    seed: int,
-    force: bool,
-    quiet: bool,
 ) -> None:
-    """A new collection of the faces on photos."""
+    """A new collection of the faces on photos; `given` are the source, the models' folder, the detector and the base's name."""
     import shutil
 
     from cdp.cli.signals import resumable
@@ -217,21 +212,25 @@ def label_photos(
     from cdp.files import artifact_kind, check_output
     from cdp.run.photo_collection import add_photos, open_photo_models
 
+    (source, models, detector, base), out = given, how.out
+    if models is None:
+        raise InputError(
+            "Photos and face crops need models: give --models FOLDER with .onnx files (docs/photos.md names some)."
+        )
     refuse_output_among(source, out)
     if artifact_kind(out) == "Collection":
-        if not force:
+        if not how.force:
             raise InputError(
                 f"{out} is there already; add photos with cdp add {out} {source}, or replace it with --force."
             )
         check_output(out, force=True, kind="Collection", inputs=[source, models, detector])
         shutil.rmtree(out)
-    photos = options.read(source)
     opened = open_photo_models(
         models, detector=detector, base=base, device=work.engine.device, detector_size=align.detector_size
     )
     with resumable():
-        added = add_photos(photos, opened, out, align, settings, seed=seed, workspace=work)
-    print_photos(added, out, quiet=quiet)
+        added = add_photos(photos, opened, out, align, how.settings, seed=how.seed, workspace=work)
+    print_photos(added, out, quiet=how.quiet)
 
 
 def refuse_output_among(source: str, out: Path) -> None:
@@ -264,6 +263,22 @@ class Files:
         self.how: dict[str, Any] = {
             name: one for name, one in (("dim", dim), ("base", base)) if one is not None
         }
+
+    def refuse_all(self) -> None:
+        """Refuse what goes with embeddings only."""
+        given = {
+            "--labeled": self.labeled,
+            "--validation": self.validation,
+            "--trained-mediator": self.mediator,
+            "--knn": self.knn,
+            "--corrections": self.corrections,
+            "--names": self.names,
+        }
+        for option, value in given.items():
+            if value:
+                raise InputError(
+                    f"{option} goes with embeddings; for photos, embed them first: cdp data align, then cdp embed."
+                )
 
     @property
     def inputs(self) -> list[Path]:
@@ -319,62 +334,44 @@ class Files:
         return graphs or None
 
 
-def label_embeddings(
-    files: Files,
-    out: Path,
-    settings: ConsensusSettings,
-    work: Workspace,
-    *,
-    cache: Path | None = None,
-    quote_formulas: bool = False,
-    seed: int = 0,
-    force: bool = False,
-    quiet: bool = False,
-) -> None:
+def label_embeddings(files: Files, how: Labeling, work: Workspace) -> None:
     """A new collection of images that embeddings are given of."""
     from cdp.cli.terminal import print_collection
+    from cdp.collection.collection import open_collection
     from cdp.collection.collection_folder import KIND
-    from cdp.collection.creation import create_collection
+    from cdp.collection.creation import Origin, label_into
+    from cdp.collection.outputs import write_outputs
     from cdp.consensus.mediator import Mediator
-    from cdp.files import check_output
+    from cdp.files import writing_folder
     from cdp.labeling.fitting import Fitted
 
-    if files.labeled is None and files.mediator is None and settings.mediator == "mlp":
+    if files.labeled is None and files.mediator is None and how.settings.mediator == "mlp":
         raise InputError(
             "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or leave --mediator and --preset out."
         )
-    # Before the work starts: that the output cannot be written must not be found out after an hour.
-    check_output(out, force=force, kind=KIND, inputs=[*files.inputs, *([] if cache is None else [cache])])
-    unlabeled, labeled, validation = files.read()
-    people, known = files.said(unlabeled)
-    collection = create_collection(
-        out,
-        unlabeled,
-        labeled=[] if labeled is None else [labeled],
-        source=files.unlabeled,
-        labeled_source=files.labeled,
-        how=files.how,
-        settings=settings,
-        names=people,
-        corrections=known,
-        seed=seed,
-        force=force,
-        quote_formulas=quote_formulas,
-        workspace=work,
-        inputs=[*files.inputs, cache],
-        fitted=None if files.mediator is None else Fitted(Mediator.load(files.mediator)),
-        validation=validation,
-        graphs=files.graphs(unlabeled, settings.k),
-    )
-    if not quiet:
-        print_collection(collection, out)
-
-
-def _open_workspace(engine: Engine, cache: Path | None, progress: Progress, out: Path) -> Workspace:
-    """Temporary files are stored beside the output, on storage that all nodes of a cluster see."""
-    from cdp.labeling.cache import Cache
-    from cdp.labeling.workspace import Workspace
-    from cdp.memory import return_freed_memory
-
-    return_freed_memory()
-    return Workspace(engine, Cache(cache), progress, folder=out.absolute().parent)
+    # Opened first: that the output cannot be written must not be found out after an hour of work.
+    with writing_folder(how.out, force=how.force, kind=KIND, inputs=[*files.inputs, how.cache]) as folder:
+        unlabeled, labeled, validation = files.read()
+        people, known = files.said(unlabeled)
+        origin = Origin(
+            files.unlabeled,
+            files.labeled,
+            files.how,
+            names=people,
+            corrections=tuple(known),
+            seed=how.seed,
+        )
+        label_into(
+            folder,
+            unlabeled,
+            [] if labeled is None else [labeled],
+            how.settings,
+            origin,
+            work,
+            fitted=None if files.mediator is None else Fitted(Mediator.load(files.mediator)),
+            validation=validation,
+            graphs=files.graphs(unlabeled, how.settings.k),
+        )
+        write_outputs(open_collection(folder), quote_formulas=how.quote_formulas)
+    if not how.quiet:
+        print_collection(open_collection(how.out), how.out)

@@ -19,7 +19,7 @@ import typer
 
 from cdp.cli.app import plain_errors
 from cdp.cli.derived_options import Command, described, value_name
-from cdp.config.reading import known_keys, option_of, parse_value
+from cdp.config.keys import known_keys, option_of, parse_value
 from cdp.settings import Setting
 
 _PANELS = {

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cdp.nets.processes import World
     from cdp.progress import Progress
     from cdp.run.runner import Planned
+    from cdp.types.manifest import Manifest
 
 
 @app.command(cls=Command)
@@ -128,7 +129,7 @@ def demo(
 
 def _demo_embeddings(out: Path, overrides: Given, *, force: bool, quiet: bool) -> None:
     """Made-up embeddings labeled four ways, and the last one's collection."""
-    from cdp.cli.label_command import Files, label_embeddings
+    from cdp.cli.label_command import Files, Labeling, label_embeddings
     from cdp.cli.terminal import print_example
     from cdp.consensus.settings import ConsensusSettings
     from cdp.files import writing_folder
@@ -148,7 +149,8 @@ def _demo_embeddings(out: Path, overrides: Given, *, force: bool, quiet: bool) -
         with progress_bars(not quiet) as progress:
             rows = compare_ways(split, seed=seed, progress=progress)
         files = Files(str(folder / "unlabeled"), folder / "labeled")
-        label_embeddings(files, folder / "faces", ConsensusSettings.of(), Workspace(), seed=seed, quiet=True)
+        how = Labeling(folder / "faces", ConsensusSettings.of(), seed, quiet=True)
+        label_embeddings(files, how, Workspace())
         write_card(folder, "Example", "Made-up embeddings, labeled four ways", {"seed": seed}, {})
     if not quiet:
         print_example(split, rows, out)
@@ -226,6 +228,41 @@ FLAGS = {
 }
 
 
+_PSEUDO = "Pseudo-labels"
+UnlabeledOption = Annotated[
+    list[str] | None,
+    Option(metavar="IMAGES", help="Unlabeled images to train on too.", rich_help_panel=_PSEUDO),
+]
+LabelsOption = Annotated[
+    list[Path] | None,
+    Option(
+        metavar="COLLECTION",
+        help="Their pseudo-labels: a collection, .npy or text; one per --unlabeled.",
+        rich_help_panel=_PSEUDO,
+    ),
+]
+SoftOption = Annotated[
+    bool, Option("--soft", help="Use soft labels (cdp label --soft-depth).", rich_help_panel=_PSEUDO)
+]
+TeachersOption = Annotated[
+    list[Path] | None,
+    Option(
+        metavar="VIEWS",
+        help="With --distill: embeddings of an unlabeled part to follow; one per --unlabeled.",
+        rich_help_panel=_PSEUDO,
+    ),
+]
+TrueLabelsOption = Annotated[
+    bool, Option("--true-labels", help="The upper bound: all true identities.", rich_help_panel=_PSEUDO)
+]
+ListOption = Annotated[
+    bool, Option("--list-networks", help="List all networks with their parameters, and stop.")
+]
+ClassesOption = Annotated[
+    int, Option(help="With --list-networks: identities of the classifier.", min=1, max=10**9)
+]
+
+
 @app.command(cls=Command)
 @with_settings(Recipe, JointLoss, Engine, RunOptions, without=ON_RAY, flags=FLAGS)
 @help_page(
@@ -240,48 +277,19 @@ def train(
     manifest: ManifestArgument = "",
     out: Annotated[
         Path | None,
-        Option("--out", metavar="FOLDER", help="Folder for the networks; a killed run goes on here."),
+        Option("--out", metavar="FOLDER", help="Folder for the networks; an interrupted run goes on here."),
     ] = None,
     network: Annotated[
         list[str] | None, Option(metavar="NAME", help="A network, or NAME:SEED for several of one kind.")
     ] = None,
     *,
-    unlabeled: Annotated[
-        list[str] | None,
-        Option(metavar="IMAGES", help="Unlabeled images to train on too.", rich_help_panel="Pseudo-labels"),
-    ] = None,
-    labels: Annotated[
-        list[Path] | None,
-        Option(
-            metavar="COLLECTION",
-            help="Their pseudo-labels: a collection, .npy or text; one per --unlabeled.",
-            rich_help_panel="Pseudo-labels",
-        ),
-    ] = None,
-    soft: Annotated[
-        bool,
-        Option("--soft", help="Use soft labels (cdp label --soft-depth).", rich_help_panel="Pseudo-labels"),
-    ] = False,
-    teachers: Annotated[
-        list[Path] | None,
-        Option(
-            metavar="VIEWS",
-            help="With --distill: embeddings of an unlabeled part to follow; one per --unlabeled.",
-            rich_help_panel="Pseudo-labels",
-        ),
-    ] = None,
-    true_labels: Annotated[
-        bool,
-        Option(
-            "--true-labels", help="The upper bound: all true identities.", rich_help_panel="Pseudo-labels"
-        ),
-    ] = False,
-    list_networks: Annotated[
-        bool, Option("--list-networks", help="List all networks with their parameters, and stop.")
-    ] = False,
-    classes: Annotated[
-        int, Option(help="With --list-networks: identities of the classifier.", min=1, max=10**9)
-    ] = 35012,
+    unlabeled: UnlabeledOption = None,
+    labels: LabelsOption = None,
+    soft: SoftOption = False,
+    teachers: TeachersOption = None,
+    true_labels: TrueLabelsOption = False,
+    list_networks: ListOption = False,
+    classes: ClassesOption = 35012,
     json: Annotated[bool, Option("--json", help="With --list-networks: print as JSON.")] = False,
     force: Annotated[bool, Option("--force", help="Throw away what is there and start again.")] = False,
     quiet: QuietOption = False,
@@ -297,73 +305,80 @@ def train(
         )
     if not network:
         raise InputError("Name at least one --network; cdp train --list-networks lists them.")
-    parts, files, seen = unlabeled or [], labels or [], teachers or []
-    if not parts:
-        if files or seen or soft or true_labels:
-            raise InputError("--labels, --teachers, --soft and --true-labels go with --unlabeled IMAGES.")
-        with _training(given, force, [manifest], quiet) as (options, shared, say):
-            from cdp.nets.supervised import train_supervised
+    pseudo = _Pseudo(tuple(unlabeled or ()), tuple(labels or ()), tuple(teachers or ()), soft, true_labels)
+    pseudo.check(network, given)
+    inputs: list[str | Path] = [manifest, *pseudo.parts, *pseudo.labels, *pseudo.teachers]
+    with _training(given, force, inputs, quiet) as (options, shared, say):
+        from cdp.data.manifests import merge_manifests
+        from cdp.nets.supervised import train_supervised
 
-            say(train_supervised(options.read(manifest), network, out, **shared))
-        return
-    if len(network) != 1:
-        raise InputError("With --unlabeled one network is trained; give one --network.")
-    if true_labels and (files or seen or soft or "labeled_share" in given):
-        raise InputError("--true-labels goes without --labels, --teachers, --soft and --lambda.")
-    loss = settings_from(JointLoss, given)
-    _check_counts(len(parts), None if true_labels else len(files), len(seen), loss.distill)
-    with _training(given, force, [manifest, *parts, *files, *seen], quiet) as (options, shared, say):
-        read = options.read
-        if true_labels:
-            from cdp.data.manifests import merge_manifests
-            from cdp.nets.supervised import train_supervised
-
-            whole = merge_manifests([read(manifest), *map(read, parts)])
+        known, parts = options.read(manifest), [options.read(one) for one in pseudo.parts]
+        if parts and not true_labels:
+            say([pseudo.train(known, parts, network[0], out, settings_from(JointLoss, given), shared)])
+        else:
+            whole = merge_manifests([known, *parts]) if parts else known
             say(train_supervised(whole, network, out, **shared))
+
+
+@dataclass(frozen=True)
+class _Pseudo:
+    """Unlabeled images to train on, with what is known of them."""
+
+    parts: tuple[str, ...]
+    labels: tuple[Path, ...]
+    teachers: tuple[Path, ...]
+    soft: bool
+    are_true: bool
+
+    def check(self, networks: Sequence[str], given: Given) -> None:
+        """Refuse what does not go together."""
+        if not self.parts:
+            if self.labels or self.teachers or self.soft or self.are_true:
+                raise InputError("--labels, --teachers, --soft and --true-labels go with --unlabeled IMAGES.")
             return
-        pseudo = _pseudo_parts([read(one) for one in parts], files, seen, soft, loss.siblings)
-        say([_train_joint(read(manifest), pseudo, network[0], out, loss, shared)])
+        if len(networks) != 1:
+            raise InputError("With --unlabeled one network is trained; give one --network.")
+        if self.are_true and (self.labels or self.teachers or self.soft or "labeled_share" in given):
+            raise InputError("--true-labels goes without --labels, --teachers, --soft and --lambda.")
+        distill = settings_from(JointLoss, given).distill
+        n_parts, n_labels, n_teachers = len(self.parts), len(self.labels), len(self.teachers)
+        if not self.are_true and n_labels != n_parts:
+            raise InputError(
+                f"{n_parts} --unlabeled but {n_labels} --labels; give one --labels per part, in order."
+            )
+        if (n_teachers > 0) != (distill > 0) or n_teachers not in (0, n_parts):
+            raise InputError(
+                f"--distill {distill:g} with {n_teachers} --teachers for {n_parts} unlabeled parts; give both, one --teachers "
+                "per part, in order, or neither."
+            )
 
+    def train(
+        self,
+        known: Manifest,
+        parts: Sequence[Manifest],
+        network: str,
+        out: Path,
+        loss: JointLoss,
+        shared: dict[str, Any],
+    ) -> Path:
+        """Train on both."""
+        from cdp.data.views import read_views
+        from cdp.nets.joint import read_pseudo_part, train_joint
 
-def _pseudo_parts(
-    parts: Sequence[Any], files: Sequence[Path], seen: Sequence[Path], soft: bool, siblings: float
-) -> list[Any]:
-    from cdp.data.views import read_views
-    from cdp.nets.joint import read_pseudo_part
-
-    views = [read_views(path) for path in seen] if seen else [None] * len(parts)
-    return [
-        read_pseudo_part(part, file, soft=soft, siblings=siblings, teachers=one)
-        for part, file, one in zip(parts, files, views, strict=True)
-    ]
-
-
-def _train_joint(
-    known: Any, pseudo: list[Any], network: str, out: Path, loss: JointLoss, shared: dict[str, Any]
-) -> Path:
-    from cdp.nets.joint import train_joint
-
-    return train_joint(
-        known,
-        pseudo,
-        network,
-        out,
-        labeled_share=None if loss.labeled_share < 0 else loss.labeled_share,
-        distill=loss.distill,
-        one_classifier=loss.one_classifier,
-        **shared,
-    )
-
-
-def _check_counts(n_parts: int, n_labels: int | None, n_teachers: int, distill: float) -> None:
-    if n_labels is not None and n_labels != n_parts:
-        raise InputError(
-            f"{n_parts} --unlabeled but {n_labels} --labels; give one --labels per part, in order."
-        )
-    if (n_teachers > 0) != (distill > 0) or n_teachers not in (0, n_parts):
-        raise InputError(
-            f"--distill {distill:g} with {n_teachers} --teachers for {n_parts} unlabeled parts; give both, one --teachers "
-            "per part, in order, or neither."
+        views = [read_views(path) for path in self.teachers] if self.teachers else [None] * len(parts)
+        pseudo = [
+            read_pseudo_part(part, file, soft=self.soft, siblings=loss.siblings, teachers=one)
+            for part, file, one in zip(parts, self.labels, views, strict=True)
+        ]
+        return train_joint(
+            known,
+            pseudo,
+            network,
+            out,
+            labeled_share=None if loss.labeled_share < 0 else loss.labeled_share,
+            distill=loss.distill,
+            one_classifier=loss.one_classifier,
+            **shared,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,30 @@ Source = Path | Mapping[str, Path] | None
 """Where embeddings are stored: one place, one per model, or nowhere."""
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where the images of a new collection come from, and what is known of them already.
+
+    Attributes:
+        source, labeled_source: where embeddings are stored; those that are stored nowhere are written into the collection.
+        how: what `read_views` needs to read them again.
+        images: the folder that the images' relative paths start from, if it is to move with the collection.
+        models: folder of the models that embedded the images, where these are faces on photos.
+        names: identity number of a labeled person -> name.
+        corrections: what groups must keep.
+        seed: of everything random.
+    """
+
+    source: Source = None
+    labeled_source: Source = None
+    how: Mapping[str, Any] = field(default_factory=dict)
+    images: Path | None = None
+    models: str = ""
+    names: Mapping[int, str] = field(default_factory=dict)
+    corrections: tuple[Correction, ...] = ()
+    seed: int = 0
+
+
 def create_collection(
     folder: str | Path,
     views: ViewsSource,
@@ -36,18 +61,9 @@ def create_collection(
     settings: ConsensusSettings | None = None,
     names: Mapping[int, str] | None = None,
     corrections: Iterable[Correction] = (),
-    images: Path | None = None,
     seed: int = 0,
     force: bool = False,
-    quote_formulas: bool = False,
-    source: Path | None = None,
-    labeled_source: Path | None = None,
-    inputs: Sequence[str | Path | None] = (),
-    models: str = "",
     workspace: Workspace | None = None,
-    in_place: bool = False,
-    how: Mapping[str, Any] | None = None,
-    **options: Any,
 ) -> Collection:
     """Label images and keep everything that reviewing them and adding more will need.
 
@@ -59,66 +75,56 @@ def create_collection(
         names: identity number in `labeled` -> name. Where known and unknown images may show the same people (disjoint =
             false), groups that show a known person get these names.
         corrections: what is known of the images already.
-        images: the folder that the images' relative paths start from, if it is to move with the collection.
         seed: of everything random.
         force: replace a collection that is there.
-        quote_formulas: see `write_tables`.
-        source, labeled_source: where views and labeled views in memory were read from, to be referred to.
-        inputs: what else is read and is never replaced.
-        models: folder of the models that embedded the images, where these are faces on photos.
         workspace: engine, cache and progress.
-        in_place: the folder is there, with other things that belong to the collection; it counts once its card is written.
-        how: what `read_views` needs to read the embeddings again.
+    """
+    unlabeled, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
+    stored = [None if isinstance(one, Views) else Path(one) for one in (views, *labeled)]
+    known = stored[1] if len(labeled) == 1 else None
+    origin = Origin(stored[0], known, names=names or {}, corrections=tuple(corrections), seed=seed)
+    settings, work = settings or ConsensusSettings.of(), workspace or Workspace()
+    with writing_folder(folder, force=force, kind=KIND, inputs=stored) as partial:
+        label_into(partial, unlabeled, parts, settings, origin, work)
+        write_outputs(open_collection(partial))
+    return open_collection(folder)
+
+
+def label_into(
+    folder: Path,
+    unlabeled: Views,
+    labeled: Sequence[Views],
+    settings: ConsensusSettings,
+    origin: Origin,
+    work: Workspace,
+    **options: Any,
+) -> None:
+    """Label images and write a collection into a folder that is there; what people read of it is not written yet.
+
+    Args:
+        folder: to fill; it is a collection once its card is written, which comes last.
+        unlabeled: the images.
+        labeled: views with identities to learn from.
+        settings: of section 3.1.
+        origin: where the images come from, and what is known of them.
+        work: engine, cache and progress.
         options: `fitted`, `validation` and `graphs`, as `label` takes them.
     """
-    work = workspace or Workspace()
-    unlabeled, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
-    source = source if isinstance(views, Views) else Path(views)
-    if labeled_source is None and len(labeled) == 1 and not isinstance(labeled[0], Views):
-        labeled_source = Path(labeled[0])
-    corrections = list(corrections)
-
-    def fill_folder(place: Path) -> None:
-        said = to_constraints(corrections, unlabeled.n_images)
-        labeling = label(
-            unlabeled,
-            settings or ConsensusSettings.of(),
-            labeled=parts,
-            constraints=said if len(said) else None,
-            keep_judged=True,
-            seed=seed,
-            workspace=work,
-            **options,
-        )
-        others = None if labeling.judged is None else labeling.judged.others
-        # Where they are all that was given, they are stored there; else some were held out, and are stored nowhere.
-        is_whole = others is not None and len(parts) == 1 and others.n_images == parts[0].n_images
-        results = measure_labeling(labeling, unlabeled, seed=seed, scratch=work.scratch)
-        keep_labeling(
-            place,
-            labeling,
-            unlabeled,
-            results,
-            source=source,
-            known_source=labeled_source if is_whole else None,
-            parts={"unlabeled": unlabeled} | ({"labeled": parts[0]} if parts else {}),
-            names=names,
-            corrections=corrections,
-            images=images,
-            seed=seed,
-            with_graphs=options.get("graphs") is not None,
-            models=models,
-            how=how,
-        )
-        write_outputs(open_collection(place), quote_formulas=quote_formulas)
-
-    if in_place:
-        fill_folder(Path(folder))
-    else:
-        read = [source, labeled_source, *inputs, *(one for one in labeled if not isinstance(one, Views))]
-        with writing_folder(folder, force=force, kind=KIND, inputs=read) as partial:
-            fill_folder(partial)
-    return open_collection(folder)
+    said = to_constraints(origin.corrections, unlabeled.n_images)
+    labeling = label(
+        unlabeled,
+        settings,
+        labeled=labeled,
+        constraints=said if len(said) else None,
+        keep_judged=True,
+        seed=origin.seed,
+        workspace=work,
+        **options,
+    )
+    results = measure_labeling(labeling, unlabeled, seed=origin.seed, scratch=work.scratch)
+    parts = {"unlabeled": unlabeled} | ({"labeled": labeled[0]} if labeled else {})
+    with_graphs = options.get("graphs") is not None
+    keep_labeling(folder, labeling, unlabeled, results, origin, parts, with_graphs=with_graphs)
 
 
 def keep_labeling(
@@ -126,17 +132,10 @@ def keep_labeling(
     labeling: Labeling,
     unlabeled: Views,
     results: Results,
+    origin: Origin,
+    parts: Mapping[str, Views],
     *,
-    source: Source,
-    known_source: Source = None,
-    parts: Mapping[str, Views] | None = None,
-    names: Mapping[int, str] | None = None,
-    corrections: Sequence[Correction] = (),
-    images: Path | None = None,
-    seed: int = 0,
     with_graphs: bool = False,
-    models: str = "",
-    how: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a labeling as a collection into a folder; its card comes last, and makes it one.
 
@@ -145,45 +144,39 @@ def keep_labeling(
         labeling: with all judged pairs.
         unlabeled: the images that were labeled.
         results: its figures.
-        source: where their embeddings are stored; those that are stored nowhere are written into the collection.
-        known_source: the same of the labeled images that are among them.
+        origin: where the images come from, and what is known of them.
         parts: what was given, to be counted for the report.
-        names: identity number of a labeled person -> name.
-        corrections: what the labels were made under.
-        images: the folder that the images' relative paths start from.
-        seed: of everything random.
         with_graphs: store the k-NN graphs, because they were given and cannot be searched again.
-        models: folder of the models that embedded the images, where these are faces on photos.
-        how: what `read_views` needs to read the embeddings again.
     """
     judged = labeling.judged
     assert judged is not None
-    write_batch(folder, 1, unlabeled, source, images, how)
-    known: tuple[int, ...] = ()
+    write_batch(folder, 1, unlabeled, origin.source, origin.images, origin.how)
     if judged.others is not None:
-        write_batch(folder, 2, judged.others, known_source, None, how)
-        known = (2,)
-    counted = {name: _count(views) for name, views in (parts or {}).items()}
+        # Where they are all that was given, they are stored there; else some were held out, and are stored nowhere.
+        is_whole = "labeled" in parts and judged.others.n_images == parts["labeled"].n_images
+        write_batch(folder, 2, judged.others, origin.labeled_source if is_whole else None, None, origin.how)
+    counted = {name: _count(views) for name, views in parts.items()}
     measured = Measured(results=results, seconds=labeling.seconds, parts=counted)
     write_scored(numbered(folder, "scored", 1), judged, labeling.mediator, measured, with_graphs=with_graphs)
-    append_unsaid(folder, corrections)
+    append_unsaid(folder, origin.corrections)
     start = Parts(
         batches=(1,),
-        known=known,
+        known=() if judged.others is None else (2,),
         judged=1,
         groups=0,
         next_identity=0,
         consensus=plain(labeling.settings),
-        seed=seed,
+        seed=origin.seed,
         n_trained=unlabeled.n_images,
-        known_names={str(number): name for number, name in (names or {}).items()},
+        known_names={str(number): name for number, name in origin.names.items()},
         notes=labeling.notes,
         bar_is_chosen=labeling.unsupervised is not None,
-        models=models,
+        models=origin.models,
     )
     nothing = np.full(unlabeled.n_images, -1, np.int32)
     # A name keeps an image that is alone, which labeling does not know of.
-    given = None if any(one.kind == "name" for one in corrections) else (labeling.labels, labeling.expected)
+    is_named = any(one.kind == "name" for one in origin.corrections)
+    given = None if is_named else (labeling.labels, labeling.expected)
     write_groups(folder, start, nothing, {}, "created", given=given)
 
 

@@ -100,18 +100,15 @@ def extend(
             judged = train_anew(judged, now, new, now.settings, work)
         write_scored(numbered(folder, "scored", number), judged, mediator, measured)
         parts = msgspec.structs.replace(parts, batches=(*parts.batches, number), judged=number)
-        if retrain and judged.answers is not None:
-            parts = with_new_bar(parts, judged, n_images, work)
-        elif retrain:
+        if retrain:
             parts = msgspec.structs.replace(parts, n_trained=n_images)
-        identity = np.concatenate([now.identity, np.full(new.n_images, -1, np.int32)])
+            parts = with_new_bar(parts, judged, n_images, work) if judged.answers is not None else parts
+        identity = np.append(now.identity, np.full(new.n_images, -1, np.int32))
         append_unsaid(folder, corrections)
-        with work.step("groups"):
-            changes = write_groups(folder, parts, identity, now.named, "extended", now.describe)
+        changes = write_groups(folder, parts, identity, now.named, "extended", now.describe)
         shutil.rmtree(folder / _STEPS, ignore_errors=True)
-        grown = open_collection(folder)
-        write_outputs(grown)
-    return grown, changes
+        write_outputs(open_collection(folder))
+    return open_collection(folder), changes
 
 
 def _judge_with_new(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -135,14 +135,17 @@ def write_groups(
     events = _all_events(whole, changes, names, named, number)
     facts = GroupsFacts(len(journal), expected)
     _write_group_files(numbered(folder, "groups", number), identity, labels, names, facts)
+    _write_events(folder, number, events)
+    parts = msgspec.structs.replace(parts, groups=number, next_identity=next_identity)
+    n_found = len(np.unique(identity[identity >= 0]))
+    switch_to(folder, parts, f"{len(identity):,} images, {n_found:,} identities")
+    return replace(changes, events=tuple(events))
+
+
+def _write_events(folder: Path, number: int, events: Sequence[Event]) -> None:
     (folder / "events").mkdir(exist_ok=True)
     log = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
     write_bytes(folder / "events" / f"{number:04d}.jsonl", log)
-    parts = msgspec.structs.replace(parts, groups=number, next_identity=next_identity)
-    switch_to(
-        folder, parts, f"{len(identity):,} images, {len(np.unique(identity[identity >= 0])):,} identities"
-    )
-    return replace(changes, events=tuple(events))
 
 
 def _all_events(

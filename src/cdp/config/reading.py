@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from cdp.config.sections import SECTIONS, DataSection, RunRecipe
 from cdp.consensus.settings import with_preset
 from cdp.data.array_files import read_bytes, reading
 from cdp.errors import InputError
-from cdp.settings import Setting, did_you_mean, listed, settings_of, shown, word_for
+from cdp.settings import did_you_mean, listed, settings_of, shown, word_for
 
 PATH_KEYS = tuple(name for name, one in settings_of(DataSection).items() if one.kind is str and not one.many)
 """The keys of [data] that are one path; `unlabeled` is a list of them."""
@@ -189,39 +188,3 @@ def _build(values: Mapping[str, Mapping[str, Any]], where: str) -> RunRecipe:
         return RunRecipe(**values.get("", {}), **sections)
     except InputError as error:
         raise InputError(f"{where}: {error}" if where else str(error)) from None
-
-
-_YES_NO = {"true": True, "yes": True, "false": False, "no": False}
-
-
-def option_of(key: str) -> str:
-    """`--consensus.max-size` for `consensus.max_size`."""
-    return f"--{key.replace('_', '-')}"
-
-
-def known_keys() -> dict[str, Setting]:
-    """Every key of a recipe, as `section.key`; `seed` is in no section."""
-    known = dict(settings_of(RunRecipe))
-    for section, kind in SECTIONS.items():
-        known |= {f"{section}.{name}": one for name, one in settings_of(kind).items()}
-    return known
-
-
-def parse_value(one: Setting, text: str, option: str) -> Any:
-    """A setting's value from text; lists are separated by commas, shares may be written `1/11`."""
-    # A comma inside braces belongs to a pattern of files, part-{a,b}.tar.
-    parts = [part.strip() for part in re.split(r",(?![^{}]*\})", text)] if one.many else [text]
-    try:
-        values = [_parse_one(one.kind, part) for part in parts if part or not one.many]
-    except (KeyError, ValueError, ZeroDivisionError):
-        how = ", separated by commas" if one.many else ""
-        raise InputError(f"{option} = {shown(text)}: {one.wanted} is needed{how}.") from None
-    return one.convert(values if one.many else values[0], option)
-
-
-def _parse_one(kind: type, text: str) -> Any:
-    if kind is bool:
-        return _YES_NO[text.strip().lower()]
-    if kind is float and "/" in text:
-        return float(Fraction(text.strip()))
-    return kind(text)

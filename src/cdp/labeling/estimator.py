@@ -209,7 +209,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         """
         from cdp.collection.collection import open_collection
         from cdp.collection.collection_folder import KIND
-        from cdp.collection.creation import keep_labeling
+        from cdp.collection.creation import Origin, keep_labeling
         from cdp.collection.outputs import write_outputs
         from cdp.files import writing_folder
 
@@ -218,16 +218,10 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             raise NotFittedError("CDP has labeled nothing yet: call predict or fit_predict first.")
         results = measure_labeling(labeling, self._views, seed=self.seed)
         with writing_folder(folder, force=force, kind=KIND) as partial:
+            origin = Origin(corrections=self._corrections, seed=self.seed)
+            given = {"unlabeled": self._views}
             keep_labeling(
-                partial,
-                labeling,
-                self._views,
-                results,
-                source=None,
-                parts={"unlabeled": self._views},
-                corrections=self._corrections,
-                seed=self.seed,
-                with_graphs=self._were_graphs_given,
+                partial, labeling, self._views, results, origin, given, with_graphs=self._were_graphs_given
             )
             write_outputs(open_collection(partial))
         return open_collection(folder)

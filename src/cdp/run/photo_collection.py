@@ -24,12 +24,14 @@ from cdp.collection.collection import Collection, open_collection
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.correction_tables import read_correction_table
 from cdp.collection.corrections import Correction
-from cdp.collection.creation import create_collection
+from cdp.collection.creation import Origin, label_into
 from cdp.collection.extension import extend
 from cdp.collection.numbering import Changes
+from cdp.collection.outputs import write_outputs
 from cdp.consensus.settings import ConsensusSettings
 from cdp.data.manifest_tables import locations_from, read_some_columns, write_csv
 from cdp.data.manifests import read_manifest
+from cdp.data.views import read_views
 from cdp.errors import InputError
 from cdp.faces.align_photos import DIFFERENT, DROPPED, FACES, NoFacesError, align_faces
 from cdp.faces.align_settings import AlignSettings
@@ -179,8 +181,7 @@ def add_photos(
 ) -> AddedPhotos:
     """The collection at `out` with those photos that it does not have yet; it is made if it is not there.
 
-    Photos are told by their paths. Nobody is known, so the threshold is chosen without labels, and again when the collection has grown
-    by half.
+    Photos are told by their paths. The threshold is chosen without labels, and again when the collection has grown by half.
 
     Args:
         photos: all photos, or the new ones.
@@ -197,14 +198,13 @@ def add_photos(
     """
     place, work = Path(out), workspace or Workspace()
     before = _open(place)
-    index = 1 if before is None else len(before.batches) + 1
     if before is not None:
         _check_models(before, models.embedders)
         seen = _photos_of(place, len(before.batches))
-        is_new = np.array([one not in seen for one in _full_paths(photos)])
-        if not is_new.any():
+        photos = photos.take(np.array([one not in seen for one in _full_paths(photos)]))
+        if not len(photos):
             return AddedPhotos(before)
-        photos = photos.take(is_new)
+    index = 1 if before is None else len(before.batches) + 1
     faces, views = place_of_faces(place, index), place_of_faces(place, index, "-embeddings")
     faces.parent.mkdir(parents=True, exist_ok=True)
     how: dict[str, Any] = {"threads": work.engine.threads, "force": True, "progress": work.progress}
@@ -219,34 +219,34 @@ def add_photos(
         _check_number(len(made.faces), len(photos))
     notes = tuple(embed_images(made.manifest, models.embedders, views, **how).notes)
     apart = _different_faces(faces, 0 if before is None else before.n_images)
-    counts = (len(photos), len(made.faces), len(apart))
+    changes = None
     if before is None:
-        settings = settings or ConsensusSettings.of()
-        # Each face is compared with as many as there are.
-        settings = replace(settings, k=min(settings.k, len(made.faces) - 1))
-        collection = create_collection(
-            place,
-            views,
-            settings=settings,
-            corrections=apart,
-            images=faces,
-            models=models.where,
-            seed=seed,
-            workspace=work,
-            in_place=True,
-        )
-        return AddedPhotos(collection, *counts, None, (*notes, *collection.parts.notes))
-    grown, changes = extend(
-        before,
-        views,
-        growth=growth,
-        corrections=apart,
-        images=faces,
-        k=ConsensusSettings.of().k,
-        workspace=work,
-    )
-    notes += grown.parts.notes if grown.parts.notes != before.parts.notes else ()
-    return AddedPhotos(grown, *counts, changes, notes)
+        collection = _begin(place, settings or ConsensusSettings.of(), models, apart, seed, work)
+        notes += collection.parts.notes
+    else:
+        k, more = ConsensusSettings.of().k, {"growth": growth, "corrections": apart, "images": faces}
+        collection, changes = extend(before, views, k=k, workspace=work, **more)  # type: ignore[arg-type]
+        notes += collection.parts.notes if collection.parts.notes != before.parts.notes else ()
+    return AddedPhotos(collection, len(photos), len(made.faces), len(apart), changes, notes)
+
+
+def _begin(
+    place: Path,
+    settings: ConsensusSettings,
+    models: PhotoModels,
+    apart: Sequence[Correction],
+    seed: int,
+    work: Workspace,
+) -> Collection:
+    """A collection of the first faces, each compared with as many as there are."""
+    faces, source = place_of_faces(place, 1), place_of_faces(place, 1, "-embeddings")
+    views = read_views(source)
+    settings = replace(settings, k=min(settings.k, views.n_images - 1))
+    origin = Origin(source, images=faces, models=models.where, corrections=tuple(apart), seed=seed)
+    label_into(place, views, [], settings, origin, work)
+    collection = open_collection(place)
+    write_outputs(collection)
+    return collection
 
 
 def place_of_faces(folder: Path, index: int, ending: str = "") -> Path:
