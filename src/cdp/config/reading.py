@@ -62,20 +62,32 @@ def _read_toml(file: Path) -> dict[str, Any]:
         text = read_bytes(file).decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(
-            f"{file}: no such file; `cdp recipe new {file}` writes a recipe to start from."
+            f"{file}: no such file; `cdp recipe new {file}` writes a recipe to start from.",
+            code="recipe-missing",
+            file=file,
         ) from None
     except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); give a recipe file.") from None
+        raise InputError(
+            f"{file}: cannot be read ({error.strerror}); give a recipe file.",
+            code="recipe-unreadable",
+            file=file,
+        ) from None
     except UnicodeDecodeError:
-        raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
+        raise InputError(
+            f"{file}: not UTF-8 text; save it again as UTF-8.", code="text-not-utf8", file=file
+        ) from None
     try:
         # tomllib refuses a lone carriage return; files from elsewhere have them before every line feed.
         return tomllib.loads(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{file}: {_syntax_sentence(str(error), text)}") from None
+        raise InputError(
+            f"{file}: {_syntax_sentence(str(error), text)}", code="recipe-syntax-wrong", file=file
+        ) from None
     except (RecursionError, ValueError):
         raise InputError(
-            f"{file}: values nested hundreds deep, or a number of thousands of digits; a recipe has sections of keys."
+            f"{file}: values nested hundreds deep, or a number of thousands of digits; a recipe has sections of keys.",
+            code="recipe-nested-too-deep",
+            file=file,
         ) from None
 
 
@@ -100,15 +112,27 @@ def _nested(values: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
         if name in settings_of(RunRecipe):
             nested[""][name] = value
         elif name not in SECTIONS:
-            raise InputError(f"{start}{_unknown_section(name, value)}")
+            raise InputError(
+                f"{start}{_unknown_section(name, value)}", code="recipe-section-unknown", file=where, key=name
+            )
         elif not isinstance(value, Mapping):
             raise InputError(
-                f"{start}{name} = {shown(value)}: a section is needed, written [{name}], not {word_for(value)}."
+                f"{start}{name} = {shown(value)}: a section is needed, written [{name}], not {word_for(value)}.",
+                code="recipe-section-expected",
+                file=where,
+                key=name,
+                value=value,
             )
         else:
             for key in value:
                 if key not in settings_of(SECTIONS[name]):
-                    raise InputError(f"{start}{_unknown_key(name, key)}")
+                    raise InputError(
+                        f"{start}{_unknown_key(name, key)}",
+                        code="recipe-key-unknown",
+                        file=where,
+                        section=name,
+                        key=key,
+                    )
             nested[name] = dict(value)
     return nested
 
@@ -195,7 +219,7 @@ def _build(values: Mapping[str, Mapping[str, Any]], where: str) -> RunRecipe:
         }
         return RunRecipe(**values.get("", {}), **sections)
     except InputError as error:
-        raise InputError(f"{where}: {error}" if where else str(error)) from None
+        raise InputError(f"{where}: {error}" if where else str(error), **error.details(file=where)) from None
 
 
 _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
@@ -216,20 +240,32 @@ def parse_overrides(args: Sequence[str]) -> dict[str, Any]:
         if not option.startswith("--") or option == "--":
             raise InputError(
                 f"{option}{equals}{text}: not expected here; a key of the recipe is set by --SECTION.KEY VALUE, "
-                "e.g. --consensus.k 30."
+                "e.g. --consensus.k 30.",
+                code="recipe-argument-unexpected",
+                option=option,
+                value=text,
             )
         key, is_denied = _find_key(option, known)
         one = known[key]
         if is_denied:
             if equals:
-                raise InputError(f"{option}={text}: takes no value; write {option} alone.")
+                raise InputError(
+                    f"{option}={text}: takes no value; write {option} alone.",
+                    code="recipe-option-takes-no-value",
+                    option=option,
+                    value=text,
+                )
             overrides[key] = False
             continue
         if not equals:
             if one.kind is bool:
                 text = rest.pop(0) if rest and rest[0].lower() in _YES_NO else "true"
             elif not rest or rest[0].startswith("--"):
-                raise InputError(f"{option}: a value is missing; {one.wanted} is needed.")
+                raise InputError(
+                    f"{option}: a value is missing; {one.wanted} is needed.",
+                    code="recipe-option-value-missing",
+                    option=option,
+                )
             else:
                 text = rest.pop(0)
         overrides[key] = parse_value(one, text, option)
@@ -259,14 +295,19 @@ def _find_key(option: str, known: dict[str, Setting]) -> tuple[str, bool]:
         matches = [key for key in _matches(plain, known) if plain != name and known[key].kind is bool]
         is_denied = bool(matches)
     if not matches:
-        raise InputError(_unknown_option(option, name, known))
+        raise InputError(_unknown_option(option, name, known), code="recipe-option-unknown", option=option)
     # `--labeled A` names images; the share of the same name is written out.
     matches = [key for key in matches if key.startswith("data.")] or matches
     if len(matches) > 1:
         homes = listed([f"[{key.partition('.')[0]}]" for key in matches])
         denial = "--no-" if is_denied else "--"
         ways = listed([option_of(key).replace("--", denial, 1) for key in matches], "or")
-        raise InputError(f"{option} is in {homes}; write {ways}.")
+        raise InputError(
+            f"{option} is in {homes}; write {ways}.",
+            code="recipe-option-ambiguous",
+            option=option,
+            keys=tuple(matches),
+        )
     return matches[0], is_denied
 
 
@@ -296,7 +337,12 @@ def parse_value(one: Setting, text: str, option: str) -> Any:
         values = [_parse_one(one.kind, part) for part in parts if part or not one.many]
     except (KeyError, ValueError, ZeroDivisionError):
         how = ", separated by commas" if one.many else ""
-        raise InputError(f"{option} = {shown(text)}: {one.wanted} is needed{how}.") from None
+        raise InputError(
+            f"{option} = {shown(text)}: {one.wanted} is needed{how}.",
+            code="recipe-option-value-wrong",
+            option=option,
+            value=text,
+        ) from None
     return one.convert(values if one.many else values[0], option)
 
 

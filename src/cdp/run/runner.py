@@ -134,7 +134,12 @@ def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], context: Context
     made = {}
     for name, digest in ledger.digests(stage).items():
         if digest is None:
-            raise StoreError(f"{stage.name}: {stage.makes[name]} was not written; run again.")
+            raise StoreError(
+                f"{stage.name}: {stage.makes[name]} was not written; run again.",
+                code="stage-output-missing",
+                stage=stage.name,
+                file=stage.makes[name],
+            )
         made[name] = digest
     record = Record(
         key=stage.key(digests),
@@ -166,7 +171,9 @@ def alone_in(folder: Path) -> Iterator[None]:
     import fcntl
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, not a folder; choose another --out.")
+        raise InputError(
+            f"{folder} is a file, not a folder; choose another --out.", code="output-is-a-file", file=folder
+        )
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / ".lock").open("a")
@@ -175,6 +182,8 @@ def alone_in(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise BusyError(
-                f"{folder}: another cdp is at work in this folder; wait for it, or choose another --out."
+                f"{folder}: another cdp is at work in this folder; wait for it, or choose another --out.",
+                code="run-folder-busy",
+                folder=folder,
             ) from None
         yield
