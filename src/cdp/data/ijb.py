@@ -322,6 +322,7 @@ def read_detector_scores(folder: str | Path, protocol: TemplateProtocol) -> Doub
                 raise InputError(
                     f"{where} must hold a name, 10 coordinates and a positive score.",
                     code="ijb-score-line-wrong",
+                    line=number + 1,
                     file=file,
                 )
         return scores

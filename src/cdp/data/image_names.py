@@ -86,6 +86,7 @@ class ImageNames:
                 code="image-name-ambiguous",
                 name=name,
                 source=self.source,
+                asked_by=asked_by,
             )
         if row < 0:
             raise InputError(
@@ -94,6 +95,7 @@ class ImageNames:
                 code="image-name-unknown",
                 name=name,
                 source=self.source,
+                asked_by=asked_by,
             )
         return row
 

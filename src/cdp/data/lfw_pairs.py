@@ -137,6 +137,7 @@ def read_row_pairs(file: str | Path, n_images: int, n_folds: int = N_FOLDS) -> P
                 f"{where} is {','.join(row)!r}; three whole numbers are needed.",
                 code="pair-numbers-wrong",
                 file=file,
+                line=line,
             ) from None
         for image in (first, second):
             if not 0 <= image < n_images:
@@ -144,6 +145,7 @@ def read_row_pairs(file: str | Path, n_images: int, n_folds: int = N_FOLDS) -> P
                     f"{where} names image {image}, but the embeddings have rows 0 to {n_images - 1}.",
                     code="pair-row-unknown",
                     file=file,
+                    line=line,
                     image=image,
                     n_images=n_images,
                 )
@@ -152,6 +154,7 @@ def read_row_pairs(file: str | Path, n_images: int, n_folds: int = N_FOLDS) -> P
                 f"{where} says same={same}; write 1 for same and 0 for different.",
                 code="pair-flag-wrong",
                 file=file,
+                line=line,
                 value=same,
             )
         numbers[line - 2] = first, second, same
@@ -189,11 +192,14 @@ def read_lfw_pairs(file: str | Path, names: ImageNames) -> PairList:
                 f"{where} has {len(fields)} fields; 3 (same) or 4 (different) are needed.",
                 code="lfw-fields-wrong",
                 file=file,
+                line=number,
                 found=len(fields),
             )
         # NAME 1 2, or NAME 1 OTHER 2.
         two_names = fields[0], fields[-2] if len(fields) == 4 else fields[0]
-        images = (_lfw_image(*image, where) for image in zip(two_names, (fields[1], fields[-1]), strict=True))
+        images = (
+            _lfw_image(*image, file, number) for image in zip(two_names, (fields[1], fields[-1]), strict=True)
+        )
         ends.append([names.row(image, where) for image in images])
         people.append(two_names)
         same.append(len(fields) == 3)
@@ -202,12 +208,13 @@ def read_lfw_pairs(file: str | Path, names: ImageNames) -> PairList:
     return PairList(np.array(ends), np.array(same), folds, str(file), np.arange(2, len(lines) + 1), numbers)
 
 
-def _lfw_image(name: str, number: str, where: str) -> str:
+def _lfw_image(name: str, number: str, file: Path, line: int) -> str:
     if not number.strip().isdecimal():
         raise InputError(
-            f"{where}: {number!r} is not the number of an image.",
+            f"{file}: line {line}: {number!r} is not the number of an image.",
             code="lfw-number-wrong",
-            where=where,
+            file=file,
+            line=line,
             value=number,
         )
     return f"{name}/{name}_{int(number):04d}.jpg"
@@ -233,13 +240,17 @@ def read_two_line_pairs(file: str | Path, names: ImageNames, n_folds: int = N_FO
         where = f"{file}: line {number + 1}"
         if any(len(fields) != 2 or not fields[1].isdecimal() for fields in (first, second)):
             raise InputError(
-                f"{where} or the next is not `image label`.", code="two-line-pairs-wrong", file=file
+                f"{where} or the next is not `image label`.",
+                code="two-line-pairs-wrong",
+                file=file,
+                line=number + 1,
             )
         if first[1] != second[1]:
             raise InputError(
                 f"{where} says {first[1]} and the next {second[1]}; one pair has one label.",
                 code="two-line-labels-differ",
                 file=file,
+                line=number + 1,
                 found=(first[1], second[1]),
             )
         ends.append((names.row(first[0], where), names.row(second[0], f"{file}: line {number + 2}")))

@@ -116,16 +116,20 @@ class RecordFile:
         """Payload length, label and label count of every record: a few words each, gathered at once."""
         # Compared this way round, because an offset near 2^63 would overflow.
         wrong = (self.offsets % 4 != 0) | (self.offsets < 0) | (self.offsets > self._file.size - 32)
-        self._refuse(wrong, "record-offset-impossible", "the index points to a place where no record can be")
+        self._refuse(
+            wrong, "the index points to a place where no record can be", code="record-offset-impossible"
+        )
         words = np.memmap(self.path, "<u4", "r", shape=(self._file.size // 4,))
         first = self.offsets // 4
-        self._refuse(words[first] != MAGIC, "record-not-at-offset", "there is no record where the index says")
+        self._refuse(
+            words[first] != MAGIC, "there is no record where the index says", code="record-not-at-offset"
+        )
         lengths = (words[first + 1] & (2**LENGTH_BITS - 1)).astype(np.int64)
         kinds = words[first + 1] >> LENGTH_BITS
         self._refuse(
             self.offsets + FRAME.size + lengths > self._file.size,
-            "record-cut-short",
             "the file ends inside this record",
+            code="record-cut-short",
         )
         n_labels = words[first + 2].astype(np.int64)
         labels = words[first + 3].view("<f4").astype(np.float64)
@@ -136,10 +140,10 @@ class RecordFile:
             payload = self.payload(key, int(self.offsets[at]))
             labels[at] = self.unpack(key, payload)[0]
             lengths[at], n_labels[at] = len(payload), HEADER.unpack_from(payload)[0]
-        self._refuse(lengths < HEADER.size, "record-too-short", "the record is too short to be an image")
+        self._refuse(lengths < HEADER.size, "the record is too short to be an image", code="record-too-short")
         return lengths, labels, n_labels
 
-    def _refuse(self, wrong: BoolArray, code: str, why: str) -> None:
+    def _refuse(self, wrong: BoolArray, why: str, *, code: str) -> None:
         records = np.flatnonzero(wrong)
         if records.size:
             others = f" (and {records.size - 1:,} more)" if records.size > 1 else ""

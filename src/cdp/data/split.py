@@ -151,20 +151,7 @@ def split_by_identity(
             picture, such as its rotations, stay together.
     """
     shares = _shares(labeled, unlabeled_parts, validation, probes, distractors)
-    rows = np.flatnonzero(manifest.identities < 0)
-    if rows.size:
-        raise InputError(
-            f"{name_rows(rows)} (counted from 0) have no identity, so they could end in several parts; "
-            "leave these images out of the split.",
-            code="split-identities-missing",
-            row=rows[0],
-            count=len(rows),
-        )
-    if manifest.n_identities == 1:
-        raise InputError(
-            "There is one identity only; a split needs at least one for every part.",
-            code="split-one-identity",
-        )
+    _check_identities(manifest)
     family_of = families(manifest) if family is None else _family_numbers(manifest, family)
     part_of = _assign(manifest, family_of, shares, seed)[family_of]
     parts = {}
@@ -190,6 +177,23 @@ def hash_manifest(manifest: Manifest) -> str:
     digest.update(manifest.identities.tobytes())
     digest.update(b"" if manifest.turns is None else manifest.turns.tobytes())
     return digest.hexdigest()
+
+
+def _check_identities(manifest: Manifest) -> None:
+    rows = np.flatnonzero(manifest.identities < 0)
+    if rows.size:
+        raise InputError(
+            f"{name_rows(rows)} (counted from 0) have no identity, so they could end in several parts; "
+            "leave these images out of the split.",
+            code="split-identities-missing",
+            row=rows[0],
+            count=len(rows),
+        )
+    if manifest.n_identities == 1:
+        raise InputError(
+            "There is one identity only; a split needs at least one for every part.",
+            code="split-one-identity",
+        )
 
 
 def _shares(

@@ -198,17 +198,7 @@ def measure_identification(
     """
     check_replicates(replicates)
     people = np.asarray(identities)
-    if people.shape != (probes.n_images,):
-        raise InputError(
-            f"Identification: {people.size:,} identities for {probes.n_images:,} probes.",
-            code="probe-identities-differ",
-            expected=probes.n_images,
-            found=people.size,
-        )
-    if not ranks or min(ranks) < 1:
-        raise InputError(
-            f"ranks={list(ranks)}: ranks count from 1.", code="ranks-too-small", value=list(ranks)
-        )
+    _check_asked(people, probes, ranks)
     pairs = mate_pairs(people)
     count = partial(count_better, pairs, probes, threads=threads, progress=progress)
     if isinstance(distractors, Embeddings):
@@ -231,6 +221,20 @@ def measure_identification(
     return Identification(
         pairs, measured, read_only(n_better), dict(left_out or {}), reported, read_only(values)
     )
+
+
+def _check_asked(people: AnyArray, probes: Embeddings, ranks: Sequence[int]) -> None:
+    if people.shape != (probes.n_images,):
+        raise InputError(
+            f"Identification: {people.size:,} identities for {probes.n_images:,} probes.",
+            code="probe-identities-differ",
+            expected=probes.n_images,
+            found=people.size,
+        )
+    if not ranks or min(ranks) < 1:
+        raise InputError(
+            f"ranks={list(ranks)}: ranks count from 1.", code="ranks-too-small", value=list(ranks)
+        )
 
 
 def _check_sizes(sizes: Sequence[int] | None, n_distractors: int) -> tuple[int, ...]:

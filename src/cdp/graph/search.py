@@ -85,12 +85,7 @@ def each_knn_graph(
     Warns:
         UserWarning: an approximate graph has a lower recall than was asked for.
     """
-    if not 0 < recall <= 1:
-        raise InputError(
-            f"recall={recall:g}: give a share of the neighbors, above 0 and up to 1.",
-            code="recall-out-of-range",
-            value=recall,
-        )
+    _check_recall(recall)
     for position, embeddings in enumerate(models):
         step = f"k-NN graph {names[position]}" if names else "k-NN graph"
         checkpoint = checkpoints[position] if checkpoints else None
@@ -132,6 +127,15 @@ def warn_of_recall(step: str, reached: float, asked: float, among: str = "the ne
             f"{step}: the approximate search found {reached:.1%} of {among} on a sample, less than the {asked:.1%} asked for; "
             "use method='exact', or ask for a lower recall.",
             stacklevel=3,
+        )
+
+
+def _check_recall(recall: float) -> None:
+    if not 0 < recall <= 1:
+        raise InputError(
+            f"recall={recall:g}: give a share of the neighbors, above 0 and up to 1.",
+            code="recall-out-of-range",
+            value=recall,
         )
 
 

@@ -202,6 +202,23 @@ def train_joint(
     Returns:
         The network's folder.
     """
+    _check_weights(labeled_share, distill)
+    pseudo = [_pseudo_space(index, part, distill) for index, part in enumerate(parts)]
+    spaces = [labeled_space(labeled), *pseudo]
+    manifests = [labeled, *(part.manifest for part in parts)]
+    if one_classifier:
+        _check_one_classifier(parts, labeled_share, distill)
+        whole = merge_manifests(manifests)
+        used = [(_one_space(spaces, [len(part) for part in manifests], whole), whole)]
+    else:
+        weighted = zip(_weigh(spaces, labeled_share), manifests, strict=True)
+        used = [(space, manifest) for space, manifest in weighted if space.weight > 0]
+    member = Member.parse(network)
+    (folder,) = train_members([member], used, Path(out), recipe, memory_budget, threads, device, options)
+    return folder
+
+
+def _check_weights(labeled_share: float | None, distill: float) -> None:
     if labeled_share is not None and not 0 <= labeled_share <= 1:
         raise InputError(
             f"lambda={labeled_share}: lambda is the weight of the labeled part, from 0 to 1.",
@@ -216,19 +233,6 @@ def train_joint(
             key="distill",
             value=distill,
         )
-    pseudo = [_pseudo_space(index, part, distill) for index, part in enumerate(parts)]
-    spaces = [labeled_space(labeled), *pseudo]
-    manifests = [labeled, *(part.manifest for part in parts)]
-    if one_classifier:
-        _check_one_classifier(parts, labeled_share, distill)
-        whole = merge_manifests(manifests)
-        used = [(_one_space(spaces, [len(part) for part in manifests], whole), whole)]
-    else:
-        weighted = zip(_weigh(spaces, labeled_share), manifests, strict=True)
-        used = [(space, manifest) for space, manifest in weighted if space.weight > 0]
-    member = Member.parse(network)
-    (folder,) = train_members([member], used, Path(out), recipe, memory_budget, threads, device, options)
-    return folder
 
 
 def _check_one_classifier(parts: Sequence[PseudoPart], labeled_share: float | None, distill: float) -> None:

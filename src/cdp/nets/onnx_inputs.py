@@ -132,16 +132,20 @@ def find_conventions(
             expected=channels,
             found=found["color"],
         )
-    if own_size and found["size"] != own_size:
+    _check_size(file, card, own_size, found["size"])
+    mean, std = (_per_channel(found[key], n_channels, key, file) for key in ("mean", "std"))
+    return InputConventions(found["size"], found["color"], mean, std, found["output"], known_from)
+
+
+def _check_size(file: Path, card: Path, own_size: int | None, size: int) -> None:
+    if own_size and size != own_size:
         raise InputError(
-            f"{file}: takes images of {own_size} pixels a side, and {card} says {found['size']}; correct the card.",
+            f"{file}: takes images of {own_size} pixels a side, and {card} says {size}; correct the card.",
             code="onnx-size-differs",
             file=file,
             expected=own_size,
-            found=found["size"],
+            found=size,
         )
-    mean, std = (_per_channel(found[key], n_channels, key, file) for key in ("mean", "std"))
-    return InputConventions(found["size"], found["color"], mean, std, found["output"], known_from)
 
 
 def _read_card(card: Path) -> dict[str, Any]:

@@ -148,40 +148,44 @@ class UnfinishedLists(Artifact):
 def _check_lists(neighbors: AnyArray, similarity: AnyArray, start: int, n_images: int) -> None:
     """Refuse lists of images from `start` on that are no neighbors."""
 
-    def refuse(wrong: AnyArray, code: str, what: str) -> None:
+    def refuse(wrong: AnyArray, what: str, *, code: str) -> None:
         if wrong.any():
             row = start + int(np.flatnonzero(wrong.any(axis=1))[0])
             raise InputError(f"KnnGraph: the neighbors of image {row} {what}.", code=code, row=row)
 
     present = neighbors >= 0
     refuse(
-        neighbors < -1, "knn-neighbor-below-minus-one", "have an id below -1; -1 alone marks a missing one"
+        neighbors < -1,
+        "have an id below -1; -1 alone marks a missing one",
+        code="knn-neighbor-below-minus-one",
     )
-    refuse(np.isposinf(similarity), "knn-similarity-infinite", "have an infinite similarity")
+    refuse(np.isposinf(similarity), "have an infinite similarity", code="knn-similarity-infinite")
     refuse(
         neighbors >= n_images,
-        "knn-neighbor-out-of-range",
         f"name an image past the last one ({n_images - 1})",
+        code="knn-neighbor-out-of-range",
     )
     refuse(
         neighbors == np.arange(start, start + len(neighbors))[:, None],
-        "knn-neighbor-is-image",
         "name the image itself",
+        code="knn-neighbor-is-image",
     )
     refuse(
-        present[:, 1:] & ~present[:, :-1], "knn-neighbor-after-missing", "have a neighbor after a missing one"
+        present[:, 1:] & ~present[:, :-1],
+        "have a neighbor after a missing one",
+        code="knn-neighbor-after-missing",
     )
     refuse(
         np.isnan(similarity) | (np.isneginf(similarity) == present),
-        "knn-similarity-missing",
         "lack a similarity",
+        code="knn-similarity-missing",
     )
-    refuse(similarity[:, 1:] > similarity[:, :-1], "knn-not-sorted", "are not sorted best first")
+    refuse(similarity[:, 1:] > similarity[:, :-1], "are not sorted best first", code="knn-not-sorted")
     in_order = np.sort(neighbors, axis=1)
     refuse(
         (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0),
-        "knn-neighbor-repeated",
         "name a neighbor twice",
+        code="knn-neighbor-repeated",
     )
 
 
