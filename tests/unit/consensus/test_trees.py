@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cdp import CDP, InputError, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
+from cdp import CDP, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
 from cdp.consensus import boosted_trees
 from cdp.consensus.boosted_trees import grow_trees
 from cdp.consensus.evidence import BLOCKS, extract_evidence, prepare_evidence, search_together
@@ -16,6 +16,7 @@ from cdp.labeling.pipeline import label
 from cdp.labeling.tree_scoring import known_among_strangers, seem_to_overlap, seem_unlike
 from cdp.labeling.workspace import Workspace
 from cdp_lab.synthetic import synthetic_views
+from refusals import refuses
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +247,7 @@ def test_given_lists_are_used_as_they_are(split):
 def test_blocks_are_named():
     assert [len(columns) for columns in BLOCKS.values()] == [3, 2, 3, 2]
     assert tuple(BLOCKS) == EVIDENCE
-    with pytest.raises(InputError, match="evidence is empty: choose at least one of similarity, ranks"):
+    with refuses("setting-empty", key="evidence"):
         ConsensusSettings.of(evidence=())
 
 

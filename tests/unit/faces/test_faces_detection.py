@@ -8,9 +8,9 @@ pytest.importorskip("onnx")
 
 from tests.onnx_builders import constant_detector, embedder
 
-from cdp.errors import InputError
 from cdp.faces.detector_outputs import Detections, suppress_overlaps
 from cdp.faces.detectors import Detector, fit_into
+from refusals import refuses
 
 FACES = [
     (0.9, (10, 12, 30, 36), [(15, 20), (25, 21), (20, 26), (16, 31), (24, 31)]),
@@ -69,7 +69,5 @@ def test_photos_are_fitted_into_the_top_left():
 
 
 def test_what_is_no_detector_is_refused(tmp_path):
-    with pytest.raises(
-        InputError, match="not a detector that is known here: its outputs at 16 x 16 are embedding"
-    ):
+    with refuses("detector-unknown", file=tmp_path / "arcface.onnx"):
         Detector(embedder(tmp_path / "arcface.onnx", batch=1))

@@ -14,6 +14,7 @@ from cdp.labeling.fitting import fit
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.types import Fate, KnnGraph
+from refusals import refuses
 
 BEST = ConsensusSettings.of(k=10, mediator="mlp")
 PAPER = ConsensusSettings.of("paper", k=10)
@@ -90,9 +91,7 @@ def test_a_mask_without_rows_is_no_validation_part(large_split):
 
 @pytest.mark.parametrize("rows", [np.array([1, 2, 3]), np.ones(7, bool), np.ones(678)])
 def test_other_masks_are_refused(large_split, rows):
-    with pytest.raises(
-        InputError, match=r"^validation: views, or a mask with true or false for each of the 678"
-    ):
+    with refuses("validation-mask-wrong", n_images=678):
         label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=rows)
 
 
@@ -134,7 +133,7 @@ def test_several_labeled_parts_are_learned_from_together(large_split):
 
 
 def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
-    with pytest.raises(InputError) as caught:
+    with refuses("labeled-missing") as caught:
         fit([], PAPER)
     assert str(caught.value) == (
         "The mediator is trained on identities, and no labeled part is given; give one, give a trained mediator, or use "
@@ -142,12 +141,8 @@ def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
     )
     labeled = split.labeled
     other = Views(labeled.base, {"someone": labeled.committee["member1"]}, labeled.identities)
-    with pytest.raises(InputError) as caught:
+    with refuses("labeled-committees-differ", part=1, expected=("member1", "member2"), found=("someone",)):
         fit([labeled, other], PAPER)
-    assert str(caught.value) == (
-        "Labeled part 0 has the committee (member1, member2), part 1 has (someone); give the same members in the same "
-        "order."
-    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reference
-from cdp import InputError, Views, knn_graph
+from cdp import Views, knn_graph
 from cdp.consensus.grouping import at_bar, group
 from cdp.consensus.settings import ConsensusSettings
 from cdp.labeling.fitting import Fitted, fit
@@ -14,6 +14,7 @@ from cdp.labeling.pipeline import label
 from cdp.labeling.tuning import BARS, FEWEST_IDENTITIES, best_of, count_shared, hold_out, tune, with_bar
 from cdp.types import ConsensusGraph
 from cdp.types.run_record import TuningPoint
+from refusals import refuses
 
 BEST = ConsensusSettings.of(k=10, mediator="mlp")
 
@@ -221,9 +222,7 @@ def test_a_validation_part_that_is_not_used_is_noted(large_split):
 
 def test_validation_without_identities_is_refused(large_split):
     blind = Views(large_split.labeled.base, large_split.labeled.committee)
-    with pytest.raises(
-        InputError, match="so join_above cannot be chosen on them; give identities, or set tune = false"
-    ):
+    with refuses("validation-identities-missing", key="join_above"):
         label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=blind)
 
 

@@ -7,6 +7,7 @@ from cdp.consensus.settings import ConsensusSettings
 from cdp.errors import InputError
 from cdp.labeling.view_checks import check_views
 from cdp.types import Views
+from refusals import refuses
 
 BASE = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
 OTHER = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)
@@ -38,5 +39,5 @@ def test_models_that_differ_in_some_rows_are_two():
 
 
 def test_one_image_is_too_few():
-    with pytest.raises(InputError, match="There is one image only"):
+    with refuses("knn-one-image"):
         check_views(ConsensusSettings.of(k=5), Views(BASE[:1], {"other": OTHER[:1]}))

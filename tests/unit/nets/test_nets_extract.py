@@ -15,6 +15,7 @@ from cdp.nets.pixels import PixelFormat, decode_pixels
 from cdp.nets.supervised import train_supervised
 from cdp.nets.weights import load_network
 from cdp.types import Views
+from refusals import refuses
 
 
 class StopError(Exception):
@@ -114,12 +115,12 @@ def test_half_done_work_of_other_settings_is_not_used(trained, tmp_path, people)
 
 
 def test_wrong_names_and_existing_folders_are_refused(trained, people, tmp_path):
-    with pytest.raises(InputError, match="no trained network 'resnet'; trained are thumb, thumb-1, thumb-2"):
+    with refuses("network-not-trained", folder=tmp_path, network="resnet"):
         extract_views(trained, people, tmp_path / "views", base="resnet")
-    with pytest.raises(InputError, match="no such folder; give the --out of cdp train"):
+    with refuses("networks-folder-missing", folder=tmp_path / "absent"):
         extract_views(tmp_path / "absent", people, tmp_path / "views", base="thumb")
     (tmp_path / "views").mkdir()
-    with pytest.raises(OutputExistsError, match="--force"):
+    with refuses("output-exists", OutputExistsError, file=tmp_path / "views"):
         extract_views(trained, people, tmp_path / "views", base="thumb")
     extract_views(trained, people, tmp_path / "views", base="thumb", force=True)
 
@@ -127,7 +128,7 @@ def test_wrong_names_and_existing_folders_are_refused(trained, people, tmp_path)
 def test_views_are_not_written_through_a_link(trained, people, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "views").symlink_to(tmp_path / "real")
-    with pytest.raises(InputError, match="views is a link, and a folder is never replaced through one"):
+    with refuses("output-is-a-link", file=tmp_path / "views"):
         extract_views(trained, people, tmp_path / "views", base="thumb", force=True)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["real", "views"]
 
@@ -164,7 +165,7 @@ def test_the_ensembles_similarity_is_the_mean_similarity(small_views):
     base, wide = small_views.base.vectors, small_views.committee["wide"].vectors
     np.testing.assert_allclose(vectors @ vectors.T, (base @ base.T + wide @ wide.T) / 2, atol=1e-5)
     assert isinstance(joined, Views)
-    with pytest.raises(InputError, match="no model 'tall'"):
+    with refuses("ensemble-model-unknown", model="tall"):
         ensemble(small_views, ["base", "tall"])
-    with pytest.raises(InputError, match="two or more different models"):
+    with refuses("ensemble-too-few-models"):
         ensemble(small_views, ["base"])

@@ -10,14 +10,13 @@ import cdp.nets
 from cdp.cli.main import app
 from cdp.errors import MissingExtraError
 from cdp.nets import torchvision_guard
+from refusals import refuses
 
 
 def test_a_missing_extra_names_its_command(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(vars(cdp.nets), "train_supervised", raising=False)
-    with pytest.raises(
-        MissingExtraError, match=r"run pip install -c constraints.txt '.\[nets\]' in the source"
-    ):
+    with refuses("module-missing", MissingExtraError, module="torch", extra="nets"):
         _ = cdp.nets.train_supervised
     words = ["train", str(tmp_path), "--network", "resnet18", "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, words)

@@ -13,6 +13,7 @@ from cdp.nets.loop import LoopOptions
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised
 from cdp.nets.weights import build_for, hash_start, load_network, load_start, read_start
+from refusals import refuses
 
 QUICK = Recipe(epochs=1, batch=16, size=32, dimensions=8, rate=0)
 
@@ -36,9 +37,7 @@ def test_a_trunk_is_filled_by_timms_names_and_the_head_stays_fresh(published):
     assert all(name.startswith("head.") for name in fresh)
     for name, one in network.trunk.model.state_dict().items():
         assert torch.equal(one, tensors[name])
-    with pytest.raises(
-        InputError, match=r"published: tensor 'conv1.0.weight' is missing, .* belong to another network"
-    ):
+    with refuses("start-tensor-differs", file="published", tensor="conv1.0.weight", expected=(24, 3, 3, 3)):
         load_start(build_for("resnet10t", QUICK), {"layer1.0.conv1.weight": torch.ones(1)}, "published")
 
 
@@ -61,9 +60,7 @@ def test_training_starts_from_them_and_is_another_run(tmp_path, published):
 
 
 def test_what_is_no_file_of_weights_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"weights\.pt: weights to start from are a \.safetensors file"):
+    with refuses("weights-source-unknown", file=tmp_path / "weights.pt"):
         read_start(str(tmp_path / "weights.pt"), "resnet18")
-    with pytest.raises(
-        InputError, match="there is no such file; check the path of the weights to start from"
-    ):
+    with refuses("weights-missing", file=tmp_path / "absent.safetensors"):
         read_start(str(tmp_path / "absent.safetensors"), "resnet18")

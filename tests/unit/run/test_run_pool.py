@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdp.config.sections import EngineSection
-from cdp.errors import InputError
 from cdp.files import partial_beside
 from cdp.run.pool import Pool
 from cdp.run.runner import Listener, Ran, run_stages
 from cdp.run.stages import Context, Ledger, Stage, only, signatures
+from refusals import refuses
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def test_only_what_is_needed(bakery: Bakery) -> None:
     assert [stage.name for stage in only(stages, ["bread"])] == ["dough", "bread"]
     assert [stage.name for stage in only(stages, ["bill"])] == ["bill"]
     assert [stage.name for stage in only(stages, [])] == []
-    with pytest.raises(InputError) as caught:
+    with refuses("stage-artifacts-unknown", artifacts=("beer", "cake")) as caught:
         only(stages, ["cake", "bread", "beer"])
     assert str(caught.value) == "No stage of this recipe makes beer, cake."
 

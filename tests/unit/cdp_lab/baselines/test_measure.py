@@ -10,6 +10,7 @@ from cdp_lab.baselines.hierarchical import Hierarchical
 from cdp_lab.baselines.measure import measure_baselines
 from cdp_lab.baselines.rank_order import RankOrder
 from cdp_lab.baselines.scikit_learn import DBSCAN
+from refusals import refuses
 
 
 @pytest.mark.slow
@@ -81,11 +82,9 @@ def die(folder):
 
 
 def test_bad_input(small_views):
-    with pytest.raises(InputError, match=r"measure_baselines: 3 identities for 300 images\."):
+    with refuses("baseline-identities-differ", expected=300, found=3):
         measure_baselines([DBSCAN()], small_views.base, None, [0, 1, 2])
-    with pytest.raises(
-        InputError, match="'mine' is not in BASELINES, so the process that measures it cannot find it"
-    ):
+    with refuses("baseline-not-registered", baseline="mine"):
         measure_baselines([Mine()], small_views.base, None, small_views.identities)
 
 
