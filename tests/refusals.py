@@ -14,7 +14,7 @@ from cdp.errors import CdpError, InputError
 
 @contextmanager
 def refuses(
-    code: str, error: type[CdpError] = InputError, **fields: Any
+    code: str, /, error: type[CdpError] = InputError, **fields: Any
 ) -> Iterator[pytest.ExceptionInfo[CdpError]]:
     """Expects an error of this class, with this code and at least these fields; paths are compared as text.
 
@@ -25,7 +25,7 @@ def refuses(
     check_refusal(caught.value, code, **fields)
 
 
-def check_refusal(found: CdpError, code: str, **fields: Any) -> None:
+def check_refusal(found: CdpError, code: str, /, **fields: Any) -> None:
     """The same about an error that was caught already."""
     assert found.code == code, f"{found.code!r} instead of {code!r}: {found}"
     for name, expected in fields.items():

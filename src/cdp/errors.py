@@ -79,7 +79,9 @@ def _rebuild(kind: type[CdpError], message: str = "") -> CdpError:
 
 
 def _as_plain(value: object) -> object:
-    """NumPy's numbers as Python's, without loading NumPy."""
+    """NumPy's numbers as Python's, also in a tuple, without loading NumPy."""
+    if isinstance(value, tuple):
+        return tuple(map(_as_plain, value))
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 

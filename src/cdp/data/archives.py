@@ -278,5 +278,5 @@ def refuse_many_bytes(n_bytes: int, what: str) -> None:
             code="image-too-many-bytes",
             source=what,
             found=n_bytes,
-            most=max_pixels(),
+            max_pixels=max_pixels(),
         )

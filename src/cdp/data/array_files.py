@@ -259,6 +259,7 @@ def refuse_nested(file: Path, column: Any) -> None:
             code="column-nested",
             file=file,
             column=column.name,
+            found=str(kind),
         )
 
 

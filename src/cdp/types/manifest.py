@@ -57,6 +57,7 @@ class Manifest:
             raise InputError(
                 f"Manifest: {what} not UTF-8, and no table can hold that; rename it.",
                 code="manifest-not-utf8",
+                **({"row": odd[0]} if is_row else {"folder": self.root}),
             )
         identities = _as_whole_numbers("identities", self.identities, len(locations))
         low = np.flatnonzero(identities < -1)

@@ -14,7 +14,6 @@ from cdp.data.ijb import (
     save_templates,
 )
 from cdp.data.image_names import ImageNames
-from cdp.errors import InputError
 from refusals import refuses
 
 
@@ -88,34 +87,34 @@ def test_bad_ijba(tmp_path):
     comparisons = tmp_path / "split1" / "verify_comparisons_1.csv"
     text, pairs = metadata.read_text(), comparisons.read_text()
 
-    def refused(message):
-        with pytest.raises(InputError, match=message):
+    def refused(code, **fields):
+        with refuses(code, **fields):
             read_ijba_split(tmp_path, 1)
         metadata.write_text(text)
         comparisons.write_text(pairs)
 
     comparisons.write_text(pairs + "1,999\n")
-    refused(r"compares template 1?.*, which has no media in .*verify_metadata_1.csv")
+    refused("ijb-template-without-media", file=comparisons, line=67, template=999)
     comparisons.write_text(pairs + pairs.splitlines()[0] + "\n")
-    refused(f"lines 1 and {len(pairs.splitlines()) + 1} are the same pair")
+    refused("pair-repeated", file=comparisons, lines=(1, 67))
     comparisons.write_text("1;2\n")
-    refused("line 1 does not hold two template numbers")
+    refused("ijba-comparison-wrong", file=comparisons, line=1)
     metadata.write_text(text + text.splitlines()[3] + "\n")
-    refused("lines 4 and .* are the same")
+    refused("ijb-lines-repeated", file=metadata, lines=(4, 38))
     metadata.write_text(text.replace("MEDIA_ID", "MEDIUM"))
-    refused("the header lacks MEDIA_ID")
+    refused("ijba-columns-missing", file=metadata, columns=("MEDIA_ID",))
     metadata.write_text(text.splitlines()[0] + "\n")
-    refused("only a header")
+    refused("ijba-metadata-empty", file=metadata)
     first = text.splitlines()[1].split(",")
     change(metadata, ",".join(first[:2]), f"{first[0]},77")
-    refused("shows two subjects")
+    refused("ijba-template-two-subjects", file=metadata, template=0, line=2)
     metadata.write_text(text + "1,2\n")
-    refused("has 2 fields, the header 10")
+    refused("ijba-fields-differ", file=metadata, line=38, expected=10, found=2)
     with refuses(
         "image-name-unknown",
         name="frame/1.png",
         source="list",
-        asked_by=tmp_path / "split1/verify_metadata_1.csv: line 3",
+        asked_by=f"{metadata}: line 3",
     ):
         read_ijba_split(tmp_path, 1, ImageNames((text.splitlines()[1].split(",")[2],), "list"))
     (tmp_path / "split2").rename(tmp_path / "split3")
