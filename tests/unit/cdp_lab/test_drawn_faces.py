@@ -240,11 +240,8 @@ def test_bad_settings_are_refused(bad, code, fields):
 def test_bad_rows_are_refused():
     few = FaceSettings(identities=3, images=2, size=16)
     n_images = len(make_roster(few))
-    with refuses("drawn-rows-unknown", row=6, count=2, n_images=6) as caught:
+    with refuses("drawn-rows-unknown", row=6, count=2, n_images=6):
         draw_faces(few, [0, n_images, -1])
-    assert str(caught.value) == (
-        f"draw_faces: there are {n_images} pictures, counted from 0; no rows {n_images}, -1."
-    )
     with refuses("drawn-rows-not-whole"):
         draw_faces(few, [0.5])
     assert draw_faces(few, []).pixels.shape == (0, 16, 16, 3)

@@ -16,7 +16,6 @@ from cdp.config.sections import (
 )
 from cdp.consensus.settings import ConsensusSettings, slice_of
 from cdp.engine import Engine
-from cdp.errors import InputError
 from cdp.nets.recipe import Recipe, TrainingSettings
 from cdp.settings import settings_of
 from refusals import refuses
@@ -49,24 +48,18 @@ def test_the_networks_recipe_is_what_it_was():
         "channels_last": True, "compile": False, "seed": 0,
     }  # fmt: skip
     assert repr(Recipe().epochs) == "20"
-    for wrong, message in {
-        ("rate", -1): "rate = -1: the highest learning rate from 0 to 1000.",
-        ("epochs", 0): "epochs = 0: a number of passes over the images, above 0 and at most 1e+06.",
-        ("loss", "x"): 'loss = "x": choose one of softmax, arcface, cosface.',
-        ("size", 4): "size = 4: pixels a side, 8 or more.",
-        (
-            "scale",
-            20,
-        ): "scale = 20, size = 32: a crop of 32 does not fit into 20; scale is 0 or at least size.",
-    }.items():
-        with pytest.raises(InputError) as caught:
-            replace(Recipe(), **dict([wrong]))
-        assert str(caught.value) == message
-    with refuses("sampling-needs-softmax") as caught:
+    for key, value, code in (
+        ("rate", -1, "setting-out-of-range"),
+        ("epochs", 0, "setting-out-of-range"),
+        ("loss", "x", "setting-choice-unknown"),
+        ("size", 4, "setting-out-of-range"),
+    ):
+        with refuses(code, key=key, value=value):
+            replace(Recipe(), **{key: value})
+    with refuses("scale-below-size", scale=20, size=32):
+        replace(Recipe(), scale=20)
+    with refuses("sampling-needs-softmax"):
         Recipe(shard_classes=True, label_smoothing=0.1)
-    assert str(caught.value) == (
-        "sample_classes, shard_classes: these work with the softmax loss without smoothing only."
-    )
 
 
 @pytest.mark.parametrize(

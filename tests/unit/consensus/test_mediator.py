@@ -140,9 +140,8 @@ def test_inputs_are_put_in_the_papers_order_and_named(learned):
 
 
 def test_refusals(learned):
-    with refuses("mediator-inputs-differ", expected=11, found=5) as error:
+    with refuses("mediator-inputs-differ", expected=11, found=5):
         _mediator(learned).doubt(np.zeros((2, 5), np.float32))
-    assert str(error.value) == "The mediator takes 11 inputs, got 5."
     with refuses("inputs-unknown", key="inputs", value="structure"):
         _mediator(learned, inputs=("structure",))
     three = GaussianNB().fit(np.arange(12, dtype=float).reshape(6, 2), [0, 0, 1, 1, 2, 2])

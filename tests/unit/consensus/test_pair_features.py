@@ -141,9 +141,8 @@ def test_no_pairs_give_an_empty_matrix(small_views, graphs):
 
 
 def test_refusals(small_views, graphs):
-    with refuses("graphs-models-differ", expected=3, found=2) as error:
+    with refuses("graphs-models-differ", expected=3, found=2):
         prepare_features(small_views, graphs[:2])
-    assert str(error.value) == "2 k-NN graphs for 3 models; one per model is needed, base first."
     short = KnnGraph(np.array([[1], [0]]), np.array([[0.5], [0.5]]))
     with refuses("graph-images-differ", model="small", expected=300, found=2):
         prepare_features(small_views, [graphs[0], short, graphs[2]])

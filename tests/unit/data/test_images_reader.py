@@ -146,8 +146,9 @@ def test_color_and_gray_of_every_mode(mode):
 def test_float_pixels_are_refused():
     stream = io.BytesIO()
     Image.new("F", (6, 4), 0.5).save(stream, "TIFF")
-    with refuses("image-floating-point"):
+    with refuses("image-floating-point") as caught:
         decode(stream.getvalue())
+    assert str(caught.value) == "the image holds floating-point pixels; convert it to 8 or 16 bits."
 
 
 def test_size_scales_the_shorter_side_and_cuts_the_middle():

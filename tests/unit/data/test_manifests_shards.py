@@ -8,7 +8,6 @@ import pytest
 
 from cdp.data.images import open_images
 from cdp.data.manifests import read_manifest
-from cdp.errors import InputError
 from image_layouts import picture, write_tar
 from refusals import refuses
 
@@ -104,15 +103,18 @@ def test_damaged_tar_files(tmp_path):
     whole = file.read_bytes()
     jpeg = whole.index(b"\xff\xd8")
     next_header = jpeg + -(-len(picture(10, kind="JPEG")) // 512) * 512
-    for damaged in (
-        whole[: jpeg + 100],  # inside a file
-        whole[:next_header],  # between two files: tarfile alone would take this for the end
-        whole[:next_header] + b"\1" * 512 + whole[next_header + 512 :],  # a wrong header in the middle
-        b"not a tar file" * 100,
-        b"",
+    for damaged, code in (
+        (whole[: jpeg + 100], "tar-damaged"),  # inside a file
+        (
+            whole[:next_header],
+            "tar-end-missing",
+        ),  # between two files: tarfile alone would take this for the end
+        (whole[:next_header] + b"\1" * 512 + whole[next_header + 512 :], "tar-end-missing"),  # a wrong header
+        (b"not a tar file" * 100, "tar-damaged"),
+        (b"", "tar-damaged"),
     ):
         file.write_bytes(damaged)
-        with pytest.raises(InputError, match="cut short or"):
+        with refuses(code, file=file):
             read_manifest(file)
     file.write_bytes(gzip.compress(whole))
     with refuses("tar-compressed", file=tmp_path / "faces-001.tar"):

@@ -209,8 +209,12 @@ def test_bad_pairs():
     embeddings = Embeddings(np.eye(4, dtype=np.float32))
     with refuses("verification-row-unknown", pair=1, images=[1, 4], n_images=4):
         score_pairs(embeddings, [[0, 1], [1, 4]], [1, 0])
-    with refuses("verification-identities-contradict", pair=0, count=1, identities=(5, 6)):
+    with refuses("verification-identities-contradict", pair=0, count=1, identities=(5, 6)) as caught:
         score_pairs(embeddings, [[0, 1], [1, 2]], [1, 0], identities=[5, 6, 7, 8])
+    assert str(caught.value) == (
+        "Verification: pair 0 (counted from 0; 1 such) is listed as one identity, but the identities of its images are 5 "
+        "and 6; one of the two files is wrong."
+    )
     with refuses("verification-one-sided"):
         score_pairs(embeddings, [[0, 1]], [1])
     unknown = score_pairs(embeddings, [[0, 1], [1, 2]], [1, 0], identities=[5, 5, -1, -1])

@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression
 from cdp import (
     CDP,
     ConsensusGraph,
-    InputError,
     KnnGraph,
     Labels,
     Mediator,
@@ -270,12 +269,14 @@ def test_predicting_before_learning_says_what_to_do(split):
         CDP(k=10).predict(split.unlabeled)
 
 
-@pytest.mark.parametrize("preset", ["paper", "best"])
-def test_another_committee_is_refused_before_anything_is_searched(large_split, preset):
+@pytest.mark.parametrize(
+    ("preset", "code"), [("paper", "mediator-committee-differs"), ("best", "known-committee-differs")]
+)
+def test_another_committee_is_refused_before_anything_is_searched(large_split, preset, code):
     model = CDP(preset, k=10).fit(large_split.labeled)
     renamed = Views(large_split.unlabeled.base, {"x": large_split.unlabeled.committee["member1"]})
     steps = []
-    with pytest.raises(InputError, match=r"committee \(member1, member2\), these views have \(x\)"):
+    with refuses(code, expected=("member1", "member2"), found=("x",)):
         model.predict(renamed, progress=lambda step, *_: steps.append(step))
     assert steps == []
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cdp import InputError, Views, candidate_pairs, knn_graph, measure_labels
+from cdp import Views, candidate_pairs, knn_graph, measure_labels
 from cdp.consensus.mediator import _PAIRS_PER_BLOCK, select_training_pairs, train_mediator
 from cdp.consensus.pair_features import prepare_features
 from cdp.consensus.settings import ConsensusSettings
@@ -116,11 +116,8 @@ def test_the_mediator_is_trained_where_train_on_says(large_split, validation):
     settings = replace(BEST, train_on="validation")
     views = label(large_split.unlabeled, settings, labeled=[training], validation=others)
     assert views.mediator.training == of_validation
-    with pytest.raises(InputError) as caught:
+    with refuses("train-on-validation-missing", key="train_on"):
         label(large_split.unlabeled, settings, labeled=[training])
-    assert str(caught.value) == (
-        'train_on = "validation" needs a validation part, and there is none; give one, or set train_on = "labeled".'
-    )
 
 
 def test_several_labeled_parts_are_learned_from_together(large_split):

@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import save_file
 from tests.drawn_images import draw_patterns
 
-from cdp.errors import InputError
 from cdp.nets.loop import LoopOptions
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised
@@ -51,7 +50,7 @@ def test_training_starts_from_them_and_is_another_run(tmp_path, published):
     for name, one in read_start(str(published), "resnet10t").items():
         if name in trained and not any(word in name for word in ("running", "batches")):
             torch.testing.assert_close(trained[name], one)
-    with pytest.raises(InputError, match="choose another --out, or replace it with --force"):
+    with refuses("network-trained-differently", folder=folder):
         train_supervised(people, ["resnet10t"], tmp_path / "nets", recipe=QUICK)
     # A trained network is a start too, head and all.
     again = build_for("resnet10t", QUICK)

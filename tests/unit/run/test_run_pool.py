@@ -174,9 +174,8 @@ def test_only_what_is_needed(bakery: Bakery) -> None:
     assert [stage.name for stage in only(stages, ["bread"])] == ["dough", "bread"]
     assert [stage.name for stage in only(stages, ["bill"])] == ["bill"]
     assert [stage.name for stage in only(stages, [])] == []
-    with refuses("stage-artifacts-unknown", artifacts=("beer", "cake")) as caught:
+    with refuses("stage-artifacts-unknown", artifacts=("beer", "cake")):
         only(stages, ["cake", "bread", "beer"])
-    assert str(caught.value) == "No stage of this recipe makes beer, cake."
 
 
 chains = st.lists(

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from cdp.config.sections import EngineSection
-from cdp.errors import InputError, StoreError
+from cdp.errors import StoreError
 from cdp.files import partial_beside
 from cdp.run.contents import ContentHashes, flatten
 from cdp.run.runner import BusyError, Listener, alone_in, plan_stages, run_stages
@@ -281,10 +281,7 @@ def test_second_run_in_one_folder_is_refused_and_a_dead_one_is_not(tmp_path: Pat
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(InputError, match=r"is a file, not a folder; choose another --out\."),
-        alone_in(tmp_path / "file"),
-    ):
+    with refuses("output-is-a-file", file=tmp_path / "file"), alone_in(tmp_path / "file"):
         pass
 
 

@@ -148,8 +148,11 @@ def test_refusals(given, code, fields):
 
 def test_row_numbers_count_through_all_checked_blocks(monkeypatch):
     monkeypatch.setattr(module, "_BLOCK_BYTES", 4 * 8 * 3)  # four rows of three at a time
-    with refuses("embeddings-not-finite", row=1, count=3):
+    with refuses("embeddings-not-finite", row=1, count=3) as caught:
         Embeddings(_spoiled([1, 7, 18], np.nan))
+    assert str(caught.value) == (
+        "Embeddings: NaN or infinity in rows 1, 7, 18 (counted from 0); remove these images or embed them again."
+    )
     zero = np.ones((20, 3))
     zero[[5, 13]] = 0
     with refuses("embeddings-zero-length", row=5, count=2):

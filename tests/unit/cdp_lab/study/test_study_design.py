@@ -7,7 +7,6 @@ import pytest
 
 from cdp.config.checks import check_recipe
 from cdp.config.reading import recipe_from
-from cdp.errors import InputError
 from cdp.types import Views
 from cdp_lab.study import cost_studies, label_studies, network_studies
 from cdp_lab.study.catalog import SENTENCES, find_study
@@ -195,10 +194,10 @@ def test_embeddings_have_no_networks_to_train_and_views_one_committee(tmp_path):
         )
         return make_jobs(find_study(name), recipe, tmp_path / "out", n_seeds=1)
 
-    for name in ("ratio", "base", "loss", "rounds"):
-        with pytest.raises(
-            InputError, match=r"trains networks, and embeddings are no images|cuts the images"
-        ):
+    with refuses("study-needs-unsplit-images"):
+        jobs("ratio", "views")
+    for name in ("base", "loss", "rounds"):
+        with refuses("study-needs-images", study=name):
             jobs(name, "views")
     assert [one.settled.facts.models for one in jobs("committee_size", "files")] == [
         ("ours", "small_vgg", "small_vgg-1"),
