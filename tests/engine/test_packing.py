@@ -4,10 +4,10 @@ import socket
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.packing import pack, unpack
 from cdp.types import Embeddings, Views
-from refusals import refuses
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 from typer.testing import CliRunner
 
 from cdp import ray_pool
@@ -39,7 +40,6 @@ from cdp.ray_pool import RayPool
 from cdp.scratch import Scratch
 from cdp.store import save
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Views
-from refusals import refuses
 
 pytestmark = [
     pytest.mark.slow,

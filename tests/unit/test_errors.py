@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import check_refusal, refuses
 
 from cdp.errors import (
     DISTRIBUTION,
@@ -22,7 +23,6 @@ from cdp.faces.align_photos import NoFacesError
 from cdp.faces.face import Face
 from cdp.files import disk_errors
 from cdp.run.runner import BusyError
-from refusals import check_refusal, refuses
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

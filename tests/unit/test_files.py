@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.errors import OutputExistsError, StoreError
 from cdp.files import (
@@ -25,7 +26,6 @@ from cdp.files import (
     write_text,
     writing_folder,
 )
-from refusals import refuses
 
 
 def names(folder: Path) -> list[str]:

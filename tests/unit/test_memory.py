@@ -4,13 +4,13 @@ import subprocess
 import sys
 
 import pytest
+from tests.refusals import refuses
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
 from cdp.errors import CdpError
 from cdp.memory import check_address_space, is_memory_error, parse_bytes, rows_within
 from cdp.progress import progress_bars
-from refusals import refuses
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import gc
 
 import numpy as np
+from tests.refusals import refuses
 
 from cdp.errors import StoreError
 from cdp.packing import pack
 from cdp.scratch import Scratch
-from refusals import refuses
 
 
 def is_in_file(array):

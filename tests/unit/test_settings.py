@@ -4,10 +4,10 @@ from dataclasses import FrozenInstanceError, dataclass
 from typing import Literal
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.errors import InputError
 from cdp.settings import check_settings, did_you_mean, listed, setting, setting_like, settings_of, shown
-from refusals import refuses
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, knn_graph
 from cdp.errors import OutputExistsError, StoreError
 from cdp.files import writing_folder
 from cdp.store import load, read_card, read_facts, save
 from cdp_lab.synthetic import synthetic_views
-from refusals import refuses
 
 
 @pytest.fixture

@@ -208,7 +208,7 @@ def read_lfw_pairs(file: str | Path, names: ImageNames) -> PairList:
     return PairList(np.array(ends), np.array(same), folds, str(file), np.arange(2, len(lines) + 1), numbers)
 
 
-def _lfw_image(name: str, number: str, file: Path, line: int) -> str:
+def _lfw_image(name: str, number: str, file: str | Path, line: int) -> str:
     if not number.strip().isdecimal():
         raise InputError(
             f"{file}: line {line}: {number!r} is not the number of an image.",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.neighbors import NearestCentroid
+from tests.refusals import refuses
 
 from cdp.data.manifest_tables import read_columns
 from cdp.data.manifests import read_manifest
@@ -22,7 +23,6 @@ from cdp_lab.drawn_faces.portrait import _almond, _blur, _bow, _box, _develop, _
 from cdp_lab.drawn_faces.random_numbers import Columns, keys, uniforms
 from cdp_lab.drawn_faces.roster import find_families, make_roster
 from cdp_lab.drawn_faces.sheet import draw_sheet, plan_sheet, write_sheet
-from refusals import refuses
 
 SMALL = FaceSettings(identities=12, images=6, size=24, junk=0.1, mislabeled=0.1)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
 from cdp.consensus.grouping import at_bar
 from cdp.consensus.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Pairs
 from cdp_lab.labelers import bar_at_recall
-from refusals import refuses
 
 
 def judged(seed: int, n_images: int, accepted: float) -> tuple[ConsensusGraph, Pairs, np.ndarray]:

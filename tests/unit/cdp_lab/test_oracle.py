@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
 from cdp.evaluate.label_figures import measure_labels
 from cdp.types import Fate, Labels
 from cdp_lab.labelers import correct_by_truth
-from refusals import refuses
 
 CASES = st.lists(st.tuples(st.integers(-1, 4), st.integers(-1, 3)), min_size=1, max_size=30)
 

@@ -1,11 +1,11 @@
 """What keys must not be together, and what a recipe names outside itself."""
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.config.checks import check_recipe
 from cdp.config.environment import check_environment, check_networks, check_paths, source_kind
 from cdp.config.reading import recipe_from
-from refusals import refuses
 
 TESTED = {"split.probes": 0.1, "split.distractors": 0.1}
 IMAGES = {"data.images": "faces", **TESTED}

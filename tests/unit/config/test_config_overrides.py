@@ -1,11 +1,11 @@
 """Keys as options of the command line."""
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.config.reading import option_of, parse_overrides
 from cdp.config.sections import SECTIONS
 from cdp.settings import settings_of
-from refusals import refuses
 
 
 @pytest.mark.parametrize(

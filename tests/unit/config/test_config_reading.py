@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.config.environment import check_paths
 from cdp.config.reading import read_recipe, recipe_from, recipe_from_options
 from cdp.config.sections import ConsensusSection, RunRecipe
 from cdp.consensus.settings import default_of
 from cdp.settings import settings_of
-from refusals import refuses
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import json
 from dataclasses import fields, replace
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.config.sections import (
     SECTIONS,
@@ -18,7 +19,6 @@ from cdp.consensus.settings import ConsensusSettings, slice_of
 from cdp.engine import Engine
 from cdp.nets.recipe import Recipe, TrainingSettings
 from cdp.settings import settings_of
-from refusals import refuses
 
 
 def test_every_field_is_a_setting_with_a_sentence():

@@ -2,13 +2,13 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp.consensus import agglomeration
 from cdp.consensus.agglomeration import agglomerate, agglomerate_at
 from cdp.consensus.propagation import propagate
 from cdp.types import ConsensusGraph, Fate
-from refusals import refuses
 
 
 def _clique(images, doubt):

@@ -4,6 +4,7 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.consensus.settings import (
     PRESETS,
@@ -19,7 +20,6 @@ from cdp.consensus.settings import (
 )
 from cdp.settings import settings_of
 from cdp.types import ALL_INPUTS, PAPER_INPUTS
-from refusals import refuses
 
 
 def test_the_paper_to_the_letter():

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
 import reference
 from cdp.consensus.constraints import Constraints, check_constraints, find_contradiction
 from cdp.consensus.grouping import group
 from cdp.consensus.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Fate
-from refusals import refuses
 
 
 def random_case(seed):

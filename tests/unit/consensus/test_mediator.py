@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from tests.refusals import refuses
 
 from cdp.consensus.mediator import Mediator, PaperMLP
 from cdp.errors import CdpError, NotFittedError
 from cdp.types import PAPER_INPUTS, column_names
-from refusals import refuses
 
 
 def _toy(n_pairs, seed=0):

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp.consensus.pair_features import (
@@ -13,7 +14,6 @@ from cdp.consensus.pair_features import (
 from cdp.consensus.pairs import candidate_pairs
 from cdp.graph.search import knn_graphs
 from cdp.types import ALL_INPUTS, KnnGraph, Pairs, Views, column_names
-from refusals import refuses
 
 
 @pytest.fixture(scope="module")

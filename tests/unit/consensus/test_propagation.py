@@ -2,11 +2,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp.consensus.propagation import propagate
 from cdp.types import ConsensusGraph, Fate
-from refusals import refuses
 
 
 def _random_edges(n_images, n_edges, generator):

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp import ConsensusGraph, Labels, diffuse, propagate
 from cdp.consensus.soft_labels import likely_pairs
-from refusals import refuses
 
 
 def random_graph(seed: int, n_images: int = 40, n_edges: int = 60) -> ConsensusGraph:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp import CDP, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
 from cdp.consensus import boosted_trees
@@ -16,7 +17,6 @@ from cdp.labeling.pipeline import label
 from cdp.labeling.tree_scoring import known_among_strangers, seem_to_overlap, seem_unlike
 from cdp.labeling.workspace import Workspace
 from cdp_lab.synthetic import synthetic_views
-from refusals import refuses
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.consensus.vote import is_more_similar, vote
 from cdp.types import Opinions
-from refusals import refuses
 
 
 def _opinions(votes, similarity):

@@ -1,13 +1,13 @@
 """The scan for unreadable images."""
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.data import check
 from cdp.data.check import CheckWorker, Unreadable, check_images, write_unreadable
 from cdp.data.manifests import read_manifest, without_unreadable
 from cdp.data.split import rotated
 from image_layouts import picture, write_folders, write_zip
-from refusals import refuses
 
 
 @pytest.fixture

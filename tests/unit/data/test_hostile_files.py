@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from tests.refusals import refuses
 
 from cdp.config.reading import read_recipe
 from cdp.data.array_files import reading
@@ -29,7 +30,6 @@ from cdp.data.webdataset import shards_of
 from cdp.errors import InputError
 from cdp.types import Embeddings, Manifest, Views
 from image_layouts import picture, write_zip
-from refusals import refuses
 
 
 @pytest.fixture

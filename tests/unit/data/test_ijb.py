@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import recognition_reference as slow
 from cdp.data.ijb import (
@@ -14,7 +15,6 @@ from cdp.data.ijb import (
     save_templates,
 )
 from cdp.data.image_names import ImageNames
-from refusals import refuses
 
 
 def members(protocol):

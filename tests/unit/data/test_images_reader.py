@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from PIL import Image
+from tests.refusals import refuses
 
 from cdp.data import images
 from cdp.data.images import decode, image_size, open_images
 from cdp.data.manifests import read_manifest
 from cdp.types import Manifest
 from image_layouts import insightface, picture, write_folders, write_records, write_tar, write_zip
-from refusals import refuses
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.data.knn_files import read_knn
 from cdp.graph.exact import exact_graph
 from cdp.types import Embeddings, KnnGraph, Labels
-from refusals import refuses
 
 N, K = 40, 5
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import recognition_reference as slow
 from cdp.data.image_names import ImageNames, read_image_names
 from cdp.data.lfw_pairs import contiguous_folds, read_pairs
-from refusals import refuses
 
 NAMES = ImageNames(tuple(slow.lfw_name(who, number) for who in range(3) for number in (1, 2)), "list.txt")
 

@@ -5,12 +5,12 @@ import zipfile
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.data.images import open_images
 from cdp.data.manifests import read_manifest
 from cdp.types import Manifest
 from image_layouts import picture, write_folders, write_zip
-from refusals import refuses
 
 
 def shades(manifest: Manifest) -> list[int]:

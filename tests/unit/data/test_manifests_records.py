@@ -4,12 +4,12 @@ import struct
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.data.images import open_images
 from cdp.data.manifests import read_manifest
 from cdp.data.record_files import RecordFile
 from image_layouts import MAGIC_BYTES, frame, insightface, pack, picture, write_records
-from refusals import refuses
 
 JPEGS = [picture(shade, kind="JPEG", width=9 + shade) for shade in range(5)]
 

@@ -5,11 +5,11 @@ import io
 import tarfile
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.data.images import open_images
 from cdp.data.manifests import read_manifest
 from image_layouts import picture, write_tar
-from refusals import refuses
 
 
 def shard(folder, number, classes=("4", "9")):

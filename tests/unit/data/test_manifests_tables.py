@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.refusals import refuses
 
 from cdp.data.manifest_tables import number_identities, read_table
-from refusals import refuses
 
 
 def table(tmp_path, text):

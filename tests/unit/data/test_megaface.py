@@ -3,6 +3,7 @@ import struct
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import recognition_reference as slow
 from cdp.data.megaface import (
@@ -15,7 +16,6 @@ from cdp.data.megaface import (
     write_features,
 )
 from cdp.types import Embeddings
-from refusals import refuses
 
 
 def test_lists_and_features_of_a_devkit_tree(tmp_path):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
 from cdp.data.manifests import read_manifest
 from cdp.data.split import Split, families, rotated, split_by_identity
 from cdp.types import Manifest
-from refusals import refuses
 
 
 def crowd(sizes) -> Manifest:

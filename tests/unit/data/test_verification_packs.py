@@ -4,10 +4,10 @@ import pickle
 import numpy as np
 import pytest
 from PIL import Image
+from tests.refusals import refuses
 
 import recognition_reference as slow
 from cdp.data.verification_packs import read_verification_pack
-from refusals import refuses
 
 
 def encode(shade, kind="PNG"):

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.refusals import refuses
 
 from cdp.data.views import read_identities, read_identity_names, read_views
 from cdp.store import write_card
 from cdp.types import Embeddings, Views
-from refusals import refuses
 
 N = 6
 

@@ -4,10 +4,10 @@ import json
 import numpy as np
 import pytest
 from msgspec import to_builtins
+from tests.refusals import refuses
 
 import reference
 from cdp import ConsensusGraph, Labels, Pairs, measure_labels, measure_pairs
-from refusals import refuses
 
 
 def slow_pairwise(found, true):

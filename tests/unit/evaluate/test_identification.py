@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import recognition_reference as slow
 from cdp.evaluate import rank_kernels
@@ -10,7 +11,6 @@ from cdp.evaluate.identification import (
     measure_identification,
 )
 from cdp.types import Embeddings
-from refusals import refuses
 
 
 def signs(n_images, seed):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp import CDP, KnnGraph, candidate_pairs, collect_opinions
@@ -11,7 +12,6 @@ from cdp.graph.search import knn_graphs
 from cdp.types import column_names
 from cdp.types.opinions import ALL_INPUTS, block_columns
 from cdp.types.run_record import Importance
-from refusals import refuses
 
 
 class OneColumn:

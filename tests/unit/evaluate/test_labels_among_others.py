@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
 from cdp.evaluate.label_figures import measure_among_others, measure_labels
 from cdp.types import Labels
 from cdp.types.run_record import Score
-from refusals import refuses
 
 
 def test_among_others_counts_every_companion():

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
 import recognition_reference as slow
 from cdp.data.lfw_pairs import read_pairs
@@ -16,7 +17,6 @@ from cdp.evaluate.verification import (
     score_pairs,
 )
 from cdp.types import Embeddings
-from refusals import refuses
 
 FPRS = (0.5, 0.1, 0.02, 0.001)
 
@@ -212,8 +212,8 @@ def test_bad_pairs():
     with refuses("verification-identities-contradict", pair=0, count=1, identities=(5, 6)) as caught:
         score_pairs(embeddings, [[0, 1], [1, 2]], [1, 0], identities=[5, 6, 7, 8])
     assert str(caught.value) == (
-        "Verification: pair 0 (counted from 0; 1 such) is listed as one identity, but the identities of its images are 5 "
-        "and 6; one of the two files is wrong."
+        "Verification: pair 0 (counted from 0; 1 such) is listed as same, but the identities of its images are 5 and 6; "
+        "one of the two files is wrong."
     )
     with refuses("verification-one-sided"):
         score_pairs(embeddings, [[0, 1]], [1])

@@ -12,6 +12,7 @@ pytest.importorskip("onnx")
 
 from tests.drawn_landmarks import find_landmarks
 from tests.onnx_builders import constant_detector, marker_detector
+from tests.refusals import refuses
 
 from cdp.data.manifests import read_manifest
 from cdp.faces.align_photos import align_faces
@@ -19,7 +20,6 @@ from cdp.faces.align_settings import AlignSettings
 from cdp.faces.alignment import TEMPLATE
 from cdp.types.manifest import Manifest
 from cdp_lab.drawn_faces import FaceSettings, draw_faces
-from refusals import refuses
 
 SIDE = 48
 RELATIVE = np.array([[0.35, 0.45], [0.65, 0.45], [0.5, 0.6], [0.38, 0.75], [0.62, 0.75]])

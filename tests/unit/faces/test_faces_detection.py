@@ -7,10 +7,10 @@ pytest.importorskip("onnxruntime", reason="detectors need the extra onnx")
 pytest.importorskip("onnx")
 
 from tests.onnx_builders import constant_detector, embedder
+from tests.refusals import refuses
 
 from cdp.faces.detector_outputs import Detections, suppress_overlaps
 from cdp.faces.detectors import Detector, fit_into
-from refusals import refuses
 
 FACES = [
     (0.9, (10, 12, 30, 36), [(15, 20), (25, 21), (20, 26), (16, 31), (24, 31)]),

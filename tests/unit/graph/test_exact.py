@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp.graph import exact
@@ -9,7 +10,6 @@ from cdp.graph.neighbor_lists import insert_rows_and_columns
 from cdp.graph.pair_similarity import in_reading_order, similarities
 from cdp.kernels import kernel
 from cdp.types import Embeddings
-from refusals import refuses
 
 
 def _random(n_images, dimensions, seed=0, dtype=np.float32):

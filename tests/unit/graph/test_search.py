@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp.graph.exact import exact_graph
 from cdp.graph.recall import measure_recall, measure_same_identity_recall
 from cdp.graph.search import knn_graph, knn_graphs
 from cdp.types import Embeddings, KnnGraph
-from refusals import refuses
 
 
 def _clustered(n_identities, n_each, dimensions, seed=0):

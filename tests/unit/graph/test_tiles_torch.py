@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("torch", reason="the search on a device needs pip install 'cdp[nets]'")
 
 import torch
+from tests.refusals import refuses
 
 from cdp import devices
 from cdp.errors import MissingExtraError
@@ -16,7 +17,6 @@ from cdp.graph import cluster_plan, cluster_search, exact, tiles_torch
 from cdp.graph.recall import measure_recall
 from cdp.graph.search import each_knn_graph, knn_graph, knn_graphs
 from cdp.types import Embeddings
-from refusals import refuses
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from tests.refusals import refuses
 
 from cdp import (
     CDP,
@@ -20,7 +21,6 @@ from cdp import (
 )
 from cdp.consensus.agglomeration import agglomerate
 from cdp.types import ALL_INPUTS
-from refusals import refuses
 
 
 @pytest.fixture(scope="module")

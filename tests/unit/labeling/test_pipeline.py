@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp import Views, candidate_pairs, knn_graph, measure_labels
 from cdp.consensus.mediator import _PAIRS_PER_BLOCK, select_training_pairs, train_mediator
@@ -14,7 +15,6 @@ from cdp.labeling.fitting import fit
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.types import Fate, KnnGraph
-from refusals import refuses
 
 BEST = ConsensusSettings.of(k=10, mediator="mlp")
 PAPER = ConsensusSettings.of("paper", k=10)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp import Views, knn_graph
@@ -14,7 +15,6 @@ from cdp.labeling.pipeline import label
 from cdp.labeling.tuning import BARS, FEWEST_IDENTITIES, best_of, count_shared, hold_out, tune, with_bar
 from cdp.types import ConsensusGraph
 from cdp.types.run_record import TuningPoint
-from refusals import refuses
 
 BEST = ConsensusSettings.of(k=10, mediator="mlp")
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from tests import reference
+from tests.refusals import refuses
 from tests.unit.consensus.test_standard_similarity import make_views
 
 from cdp import CDP, Labels, Views, measure_labels
@@ -16,7 +17,6 @@ from cdp.labeling.halves import BARS, cut_in_two, lower_end
 from cdp.labeling.pipeline import label
 from cdp.labeling.unsupervised import describe_bar
 from cdp.labeling.workspace import Workspace
-from refusals import refuses
 
 SETTINGS = ConsensusSettings.of(k=8)
 

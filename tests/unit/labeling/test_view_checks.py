@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.consensus.settings import ConsensusSettings
 from cdp.labeling.view_checks import check_views
 from cdp.types import Views
-from refusals import refuses
 
 BASE = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
 OTHER = np.random.default_rng(1).normal(size=(50, 8)).astype(np.float32)

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tests.refusals import refuses
 
 from cdp.nets.embedding import build_network, count_parameters, initialize
 from cdp.nets.trunks import find_trunk, load_trunks, network_names, register_trunk
-from refusals import refuses
 
 # Paper, Table 1, in millions, at 224 x 224 with 35,012 classes.
 TABLE_1 = {

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refuses
 
 from cdp.nets.augment import augment, center_crop, draw_numbers, to_float
 from cdp.nets.label_spaces import LabelSpace, Plan
@@ -13,7 +14,6 @@ from cdp.nets.pixels import PixelFormat, decode_pixels, stream_pixels
 from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe
 from cdp.types.manifest import Manifest
-from refusals import refuses
 
 
 def test_the_papers_schedule_falls_at_two_and_three_of_three_and_a_half():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from tests.refusals import refuses
 
 from cdp import devices
 from cdp.nets import extract, loop, processes
@@ -22,7 +23,6 @@ from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised
 from cdp.nets.trunks import register_trunk
 from cdp.types import Labels
-from refusals import refuses
 
 META = torch.device("meta")
 

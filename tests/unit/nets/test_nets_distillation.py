@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.refusals import refuses
 
 from cdp.nets.joint import PseudoPart, train_joint
 from cdp.nets.loop import LoopOptions
 from cdp.nets.losses import Distillation, teacher_dimensions, teacher_rows
 from cdp.nets.weights import WEIGHTS, load_network
 from cdp.types import Labels, Views
-from refusals import refuses
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refuses
 
 from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.nets.augment import center_crop
@@ -15,7 +16,6 @@ from cdp.nets.pixels import PixelFormat, decode_pixels
 from cdp.nets.supervised import train_supervised
 from cdp.nets.weights import load_network
 from cdp.types import Views
-from refusals import refuses
 
 
 class StopError(Exception):
@@ -115,7 +115,7 @@ def test_half_done_work_of_other_settings_is_not_used(trained, tmp_path, people)
 
 
 def test_wrong_names_and_existing_folders_are_refused(trained, people, tmp_path):
-    with refuses("network-not-trained", folder=tmp_path, network="resnet"):
+    with refuses("network-not-trained", folder=trained, network="resnet"):
         extract_views(trained, people, tmp_path / "views", base="resnet")
     with refuses("networks-folder-missing", folder=tmp_path / "absent"):
         extract_views(tmp_path / "absent", people, tmp_path / "views", base="thumb")

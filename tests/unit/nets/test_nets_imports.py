@@ -4,13 +4,13 @@ import subprocess
 import sys
 
 import pytest
+from tests.refusals import refuses
 from typer.testing import CliRunner
 
 import cdp.nets
 from cdp.cli.main import app
 from cdp.errors import MissingExtraError
 from cdp.nets import torchvision_guard
-from refusals import refuses
 
 
 def test_a_missing_extra_names_its_command(monkeypatch, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from scipy import sparse
+from tests.refusals import refuses
 
 from cdp.data.manifests import merge_manifests
 from cdp.errors import CdpError, MissingExtraError, StoreError
@@ -21,7 +22,6 @@ from cdp.nets.supervised import Member, train_supervised
 from cdp.nets.weights import WEIGHTS, load_network
 from cdp.types import Labels
 from cdp.types.manifest import Manifest
-from refusals import refuses
 
 
 class StopError(Exception):

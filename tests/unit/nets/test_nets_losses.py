@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from tests.refusals import refuses
 
 from cdp.nets.losses import ArcFace, CosFace, Softmax, SoftTargets
-from refusals import refuses
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from scipy import sparse
+from tests.refusals import refuses
 
 from cdp.data.manifests import merge_manifests
 from cdp.nets.joint import PseudoPart, train_joint
 from cdp.nets.supervised import train_supervised
 from cdp.nets.weights import WEIGHTS, read_network_settings
 from cdp.types import Labels
-from refusals import refuses
 
 
 def test_with_true_labels_it_is_the_bound(people, strangers, quick, out):

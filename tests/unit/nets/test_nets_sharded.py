@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refuses
 
 from cdp.nets.losses import SoftTargets
 from cdp.nets.sharded import PartialSoftmax
-from refusals import refuses
 
 
 def twin_step(weight, velocity, vectors, targets, rate, momentum, decay):

@@ -9,6 +9,7 @@ pytest.importorskip("onnx")
 from PIL import Image
 from tests.drawn_images import draw_patterns
 from tests.onnx_builders import embedder
+from tests.refusals import refuses
 
 from cdp.data.manifests import read_manifest
 from cdp.nets.embed_images import embed_images
@@ -16,7 +17,6 @@ from cdp.nets.embedding_checks import odd_embeddings, same_person_share
 from cdp.nets.onnx_models import open_models, open_onnx_model, prepare_pixels, read_onnx_model
 from cdp.types import Views
 from cdp.types.manifest import Manifest
-from refusals import refuses
 
 
 @pytest.fixture

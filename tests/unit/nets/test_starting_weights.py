@@ -7,12 +7,12 @@ pytest.importorskip("torch", reason="the networks need the extra nets")
 import torch
 from safetensors.torch import save_file
 from tests.drawn_images import draw_patterns
+from tests.refusals import refuses
 
 from cdp.nets.loop import LoopOptions
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised
 from cdp.nets.weights import build_for, hash_start, load_network, load_start, read_start
-from refusals import refuses
 
 QUICK = Recipe(epochs=1, batch=16, size=32, dimensions=8, rate=0)
 

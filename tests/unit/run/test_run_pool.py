@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
 from cdp.config.sections import EngineSection
 from cdp.files import partial_beside
 from cdp.run.pool import Pool
 from cdp.run.runner import Listener, Ran, run_stages
 from cdp.run.stages import Context, Ledger, Stage, only, signatures
-from refusals import refuses
 
 
 @dataclass(frozen=True)

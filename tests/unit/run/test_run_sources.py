@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.config.reading import recipe_from
 from cdp.config.sections import RunRecipe
 from cdp.run.parts import SplitSettings, make_parts
 from cdp.run.sources import Facts, look_at, read_source, rows_of_part, settle, views_of_source
 from cdp.types import Views
-from refusals import refuses
 
 IMAGES, UNKNOWN = Facts("images"), Facts("images", unlabeled_known=False)
 VIEWS = Facts("embeddings", models=("base",))

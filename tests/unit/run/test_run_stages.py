@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.config.sections import EngineSection
 from cdp.errors import StoreError
@@ -23,7 +24,6 @@ from cdp.run.contents import ContentHashes, flatten
 from cdp.run.runner import BusyError, Listener, alone_in, plan_stages, run_stages
 from cdp.run.stages import Body, Context, Ledger, Stage, remove, version
 from cdp.types.manifest import Manifest
-from refusals import refuses
 
 ENGINE = EngineSection(threads=1)
 

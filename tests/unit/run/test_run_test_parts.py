@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.drawn_images import draw_patterns
 from tests.recognition_reference import people, write_ijba
+from tests.refusals import refuses
 
 from cdp.config.checks import check_recipe
 from cdp.config.environment import check_environment
@@ -24,7 +25,6 @@ from cdp.store import read_json
 from cdp.types import Embeddings, Fate, Labels, Views
 from cdp.types.manifest import Manifest
 from cdp.types.run_record import Headline
-from refusals import refuses
 
 MEGAFACE = {"probes": "p", "distractors": "d"}
 IJBA = {"templates": "t", "template_images": "i"}

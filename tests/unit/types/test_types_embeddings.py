@@ -2,10 +2,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.types import Embeddings
 from cdp.types import embeddings as module
-from refusals import refuses
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-6), ("float32", 1e-6), ("float64", 1e-6)])

@@ -2,9 +2,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.types import ConsensusGraph, KnnGraph, Pairs
-from refusals import refuses
 
 MISSING = -np.inf
 

@@ -2,11 +2,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp.types import Fate, Labels
 from cdp.types.labels import first_rows, number_by_first_appearance
-from refusals import refuses
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import pickle
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.errors import OutputExistsError, StoreError
 from cdp.types import Manifest
-from refusals import refuses
 
 
 def small(**changes):

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.types import ALL_INPUTS, PAPER_INPUTS, Opinions, column_names
 from cdp.types.opinions import check_inputs
-from refusals import refuses
 
 
 def _opinions(n_members, n_pairs=3, common=False):

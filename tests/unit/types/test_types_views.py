@@ -3,11 +3,11 @@ import mmap
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.errors import OutputExistsError
 from cdp.types import Embeddings, Views
 from cdp.types import embeddings as module
-from refusals import refuses
 
 
 def _array(n_images=5, dimensions=3, seed=0):

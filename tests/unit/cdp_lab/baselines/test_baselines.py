@@ -3,6 +3,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp import Embeddings, KnnGraph, Labels, knn_graph, measure_labels
@@ -14,7 +15,6 @@ from cdp_lab.baselines.hierarchical import Hierarchical
 from cdp_lab.baselines.methods import BASELINES, grid_points, make_baselines, tune
 from cdp_lab.baselines.rank_order import RankOrder, rank_order
 from cdp_lab.baselines.scikit_learn import DBSCAN, HDBSCAN, KMeans, MiniBatchKMeans
-from refusals import refuses
 
 INSTALLED = {
     "leiden": importlib.util.find_spec("leidenalg") and importlib.util.find_spec("igraph"),

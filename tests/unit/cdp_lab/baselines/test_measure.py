@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp import Labels, knn_graph
 from cdp.errors import CdpError, InputError
@@ -10,7 +11,6 @@ from cdp_lab.baselines.hierarchical import Hierarchical
 from cdp_lab.baselines.measure import measure_baselines
 from cdp_lab.baselines.rank_order import RankOrder
 from cdp_lab.baselines.scikit_learn import DBSCAN
-from refusals import refuses
 
 
 @pytest.mark.slow

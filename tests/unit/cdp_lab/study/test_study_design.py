@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.config.checks import check_recipe
 from cdp.config.reading import recipe_from
@@ -12,7 +13,6 @@ from cdp_lab.study import cost_studies, label_studies, network_studies
 from cdp_lab.study.catalog import SENTENCES, find_study
 from cdp_lab.study.design import Options
 from cdp_lab.study.execute import make_jobs
-from refusals import refuses
 
 RECIPE = recipe_from(
     {

@@ -5,6 +5,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import markdown_table
@@ -21,7 +22,6 @@ from cdp_lab.study.study_page import (
     study_markdown,
     write_pages,
 )
-from refusals import refuses
 
 STUDY = Study(
     "ratio",
