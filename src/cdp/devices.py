@@ -16,7 +16,9 @@ def resolve_device(name: str) -> torch.device:
     """The device that a name stands for; `auto` is the first GPU, or the CPU where there is none."""
     if find_spec("torch") is None:
         raise MissingExtraError(
-            f"device={name!r}: this needs torch, which is not installed; install the extra `nets`, or choose cpu."
+            f"device={name!r}: this needs torch, which is not installed; install the extra `nets`, or choose cpu.",
+            code="torch-missing",
+            device=name,
         )
     import torch
 
@@ -28,7 +30,11 @@ def resolve_device(name: str) -> torch.device:
         known["cuda"] = gpus[0]
     if name not in known:
         there = ", ".join(one for one in known if one != "meta")
-        raise InputError(f"device={name!r}: there is no such device here; choose from {there}.")
+        raise InputError(
+            f"device={name!r}: there is no such device here; choose from {there}.",
+            code="device-unknown",
+            device=name,
+        )
     return torch.device(known[name])
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 DISTRIBUTION = "consensus-driven-propagation"
@@ -15,10 +16,32 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 class CdpError(Exception):
     """Anything `cdp` refuses or fails to do; the message is written for the user, on one line.
 
-    Names out of files stand in messages, and a line feed or an escape sequence in one is shown, not obeyed.
+    Names out of files stand in messages, and a line feed or an escape sequence in one is shown, not obeyed. The wording
+    of a message may change; its code stays.
+
+    Args:
+        code: which condition this is, in lower case with hyphens, e.g. `views-rows-differ`.
+        fields: what the message names, for programs: `file`, `row`, `key`, `value`, ...
     """
 
     exit_code = 1
+
+    def __init__(self, message: str, *, code: str = "", **fields: object) -> None:
+        super().__init__(message)
+        self.code = code
+        self._fields = {name: _as_plain(value) for name, value in fields.items()}
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """What the message names, by name; read-only."""
+        return MappingProxyType(self._fields)
+
+    def details(self, **more: object) -> dict[str, Any]:
+        """Code and fields, to raise this error again in other words; of two fields of one name its own stays."""
+        return {"code": self.code, **more, **self._fields}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), *self.args), self.__dict__
 
     def __str__(self) -> str:
         return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], super().__str__())
@@ -52,6 +75,20 @@ class BusyError(CdpError):
 
 class NotFittedError(InputError, AttributeError):
     """A prediction was asked of something that has not learned yet."""
+
+
+def _rebuild(kind: type[CdpError], message: str = "") -> CdpError:
+    """An error from a copy or another process, whatever its own constructor takes; its attributes follow."""
+    error = kind.__new__(kind)
+    CdpError.__init__(error, message)
+    return error
+
+
+def _as_plain(value: object) -> object:
+    """NumPy's numbers as Python's, also in a tuple, without loading NumPy."""
+    if isinstance(value, tuple):
+        return tuple(map(_as_plain, value))
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
 def install_command(extra: str = "") -> str:

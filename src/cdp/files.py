@@ -42,8 +42,10 @@ _ABANDONED_AFTER = 7 * 24 * 3600.0
 class _DiskError(StoreError):
     """A disk error as a sentence that an outer `disk_errors` may say again about the whole that it guards."""
 
-    def __init__(self, sentence: str, reason: OSError | None = None) -> None:
-        super().__init__(sentence)
+    def __init__(
+        self, sentence: str, reason: OSError | None = None, *, code: str = "", **fields: object
+    ) -> None:
+        super().__init__(sentence, code=code, **fields)
         self.reason = reason or OSError(sentence)
 
 
@@ -66,12 +68,14 @@ def disk_errors(path: str | Path, kept: str = "nothing was changed there") -> It
         reason = error.reason if isinstance(error, _DiskError) else error
         words = str(reason.strerror or reason)
         if reason.errno in _FULL or _FULL_WORDS.search(words):
+            code = "disk-full"
             sentence = f"{path}: the disk is full; {kept}. Free space and run the same command again."
         elif reason.errno in _UNWRITABLE and _concerns(reason, path):
+            code = "output-unwritable"
             sentence = f"{path}: cannot be written ({words}); choose another place you may write to."
         else:
             raise
-        raise _DiskError(sentence, reason) from None
+        raise _DiskError(sentence, reason, code=code, file=path) from None
 
 
 def _concerns(error: OSError, path: str | Path) -> bool:
@@ -102,7 +106,11 @@ def replacing(file: str | Path, kept: str = "nothing was changed there") -> Iter
     with disk_errors(file, kept):
         target = Path(os.path.realpath(file))
         if target.exists() and not target.is_file():
-            raise InputError(f"{file} is a folder or a device, not a file; choose another name.")
+            raise InputError(
+                f"{file} is a folder or a device, not a file; choose another name.",
+                code="output-not-a-file",
+                file=file,
+            )
         sweep(target.parent, target.name)
         partial = partial_beside(target, target.suffix)
         try:
@@ -177,7 +185,9 @@ def writing_folder(
         refuse_link(target, path)
         check_output(path, force=force, kind=kind, inputs=inputs)
         if target.exists() and not target.is_dir():
-            raise InputError(f"{path} is a file, not a folder; choose another name.")
+            raise InputError(
+                f"{path} is a file, not a folder; choose another name.", code="output-is-a-file", file=path
+            )
         folder = partial_beside(target)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -205,7 +215,9 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BusyError(
-                f"{folder}: another cdp is at work in this folder; wait for it, or choose another --out."
+                f"{folder}: another cdp is at work in this folder; wait for it, or choose another --out.",
+                code="folder-busy",
+                folder=folder,
             ) from None
         yield
 
@@ -229,7 +241,11 @@ def check_output(
     if not target.exists():
         return
     if not force:
-        raise OutputExistsError(f"{path} is there already; choose another name or replace it with --force.")
+        raise OutputExistsError(
+            f"{path} is there already; choose another name or replace it with --force.",
+            code="output-exists",
+            file=path,
+        )
     reason = next(filter(None, (_shared_files(target, Path(given)) for given in inputs if given)), "")
     way_out = "choose another name"
     if not reason and target.is_dir() and any(target.iterdir()):
@@ -239,7 +255,12 @@ def check_output(
         elif kind not in ("", found):
             reason = f"it holds {found}, not {kind}"
     if reason:
-        raise OutputExistsError(f"{path} is not replaced, even with --force, because {reason}; {way_out}.")
+        raise OutputExistsError(
+            f"{path} is not replaced, even with --force, because {reason}; {way_out}.",
+            code="output-not-replaced",
+            file=path,
+            reason=reason,
+        )
 
 
 def artifact_kind(folder: Path) -> str:
@@ -287,7 +308,11 @@ def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:
             _flush_entries(target.parent)
             return
     if not force:
-        raise OutputExistsError(f"{target} appeared while this was running; nothing was overwritten.")
+        raise OutputExistsError(
+            f"{target} appeared while this was running; nothing was overwritten.",
+            code="output-appeared",
+            file=target,
+        )
     old = partial_beside(target, _REPLACED)
     target.rename(old)
     try:
@@ -304,7 +329,9 @@ def refuse_link(folder: Path, shown: str | Path | None = None) -> None:
     if folder.is_symlink():
         raise InputError(
             f"{shown or folder} is a link, and a folder is never replaced through one; give the folder itself, or remove "
-            "the link."
+            "the link.",
+            code="output-is-a-link",
+            file=shown or folder,
         )
 
 

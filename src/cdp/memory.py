@@ -38,12 +38,20 @@ def parse_bytes(budget: int | float | str) -> int:
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", budget)
         unit = match and _UNITS.get(match[2].upper())
         if not match or not unit:
-            raise InputError(f"memory_budget: {budget!r} is not a size; write for example '2GB' or '500MB'.")
+            raise InputError(
+                f"memory_budget: {budget!r} is not a size; write for example '2GB' or '500MB'.",
+                code="memory-budget-not-a-size",
+                value=budget,
+            )
         amount = float(match[1]) * unit
     else:
         amount = float(budget)
     if not 1 <= amount <= _MOST:
-        raise InputError(f"memory_budget: {budget!r} is not a size; write for example '2GB' or '500MB'.")
+        raise InputError(
+            f"memory_budget: {budget!r} is not a size; write for example '2GB' or '500MB'.",
+            code="memory-budget-not-a-size",
+            value=budget,
+        )
     return int(amount)
 
 
@@ -63,7 +71,10 @@ def check_address_space() -> None:
     if limit != resource.RLIM_INFINITY and limit < needed:
         raise CdpError(
             f"A process may use {limit / 1e6:,.0f} MB of addresses here (ulimit -v), and the libraries alone need "
-            f"{needed / 1e6:,.0f} MB; raise the limit, or set OPENBLAS_NUM_THREADS=1 to need less."
+            f"{needed / 1e6:,.0f} MB; raise the limit, or set OPENBLAS_NUM_THREADS=1 to need less.",
+            code="address-space-too-small",
+            expected=needed,
+            found=limit,
         )
 
 

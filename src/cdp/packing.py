@@ -99,9 +99,15 @@ def _open_mapped(
         mapped: npt.NDArray[Any] = np.memmap(file, dtype, "r", offset, shape)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{_unseen(file)} ({reason}); {_WAY_OUT}") from None
+        raise InputError(
+            f"{_unseen(file)} ({reason}); {_WAY_OUT}", code="packed-file-unseen", file=file
+        ) from None
     if _checksum(mapped) != checksum:
-        raise InputError(f"{_unseen(file)}, but another file of that name; {_WAY_OUT}")
+        raise InputError(
+            f"{_unseen(file)}, but another file of that name; {_WAY_OUT}",
+            code="packed-file-changed",
+            file=file,
+        )
     array = mapped.view(np.ndarray)
     array.flags.writeable = False
     return array

@@ -39,7 +39,11 @@ def count_threads(threads: Workers = 0) -> int:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else (os.cpu_count() or 1)
     if threads < 0:
-        raise InputError(f"threads={threads}: give a number of threads, or 0 for all cores.")
+        raise InputError(
+            f"threads={threads}: give a number of threads, or 0 for all cores.",
+            code="threads-negative",
+            value=threads,
+        )
     return threads
 
 

@@ -52,7 +52,9 @@ class RayPool:
     def __post_init__(self) -> None:
         if find_spec("ray") is None:
             raise MissingExtraError(
-                f'engine="ray" needs Ray, which is not installed; run {install_command("ray")}.'
+                f'engine="ray" needs Ray, which is not installed; run {install_command("ray")}.',
+                code="ray-missing",
+                extra="ray",
             )
 
     @property
@@ -122,10 +124,15 @@ class RayPool:
         except Exception as error:  # Ray raises whatever there is, plain Exception too
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             if self.address == "local":
-                raise CdpError(f"Ray did not start on this machine: {reason}") from error
+                raise CdpError(
+                    f"Ray did not start on this machine: {reason}", code="ray-not-started"
+                ) from error
             raise InputError(
                 f"ray_address = {self.address!r}: no Ray cluster answers there ({reason}); start one with "
-                "`ray start --head`, or leave the address out to use this machine's cores."
+                "`ray start --head`, or leave the address out to use this machine's cores.",
+                code="ray-cluster-unreachable",
+                key="ray_address",
+                value=self.address,
             ) from None
         return ray
 
@@ -229,7 +236,9 @@ class _Places:
             missing = "core" if cores == 1 else f"machine with {cores} cores"
             raise CdpError(
                 f"The Ray cluster has had no {missing} for {_PATIENCE:.0f} seconds, so nothing can be computed; add a node "
-                "(`ray start --address=…`), and run the same command again."
+                "(`ray start --address=…`), and run the same command again.",
+                code="ray-cores-missing",
+                cores=cores,
             )
 
 
@@ -245,7 +254,9 @@ def _fetch(ray: Any, reference: Any, places: _Places) -> tuple[float, Packed]:
         reason = str(error).strip().partition("\n")[0]
         raise CdpError(
             f"Ray gave up on a block after {_RETRIES} retries: {reason}. Run the same command again, with a smaller "
-            "memory_budget if memory ran out; finished steps are kept."
+            "memory_budget if memory ran out; finished steps are kept.",
+            code="ray-block-failed",
+            retries=_RETRIES,
         ) from error
     if isinstance(answer, CdpError):
         raise answer

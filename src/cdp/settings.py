@@ -90,7 +90,12 @@ class Setting:
         if not self.many:
             return self._convert_one(value, key)
         if not isinstance(value, list | tuple):
-            raise InputError(f"{key} = {shown(value)}: {self.wanted} is needed, not {word_for(value)}.")
+            raise InputError(
+                f"{key} = {shown(value)}: {self.wanted} is needed, not {word_for(value)}.",
+                code="setting-type-wrong",
+                key=key,
+                value=value,
+            )
         return tuple(self._convert_one(one, f"{key}[{index}]") for index, one in enumerate(value))
 
     def _convert_one(self, given: Any, key: str) -> Any:
@@ -103,18 +108,31 @@ class Setting:
                 value = self.kind(int(given))
         # Exact types: True is an int to Python, not to a reader of recipes.
         if not _is_exactly(value, self.kind):
-            raise InputError(f"{key} = {shown(given)}: {KINDS[self.kind]} is needed, not {word_for(value)}.")
+            raise InputError(
+                f"{key} = {shown(given)}: {KINDS[self.kind]} is needed, not {word_for(value)}.",
+                code="setting-type-wrong",
+                key=key,
+                value=given,
+            )
         if self.choices and value not in self.choices:
             raise InputError(
-                f"{key} = {shown(given)}: choose one of {', '.join(self.choices)}.{did_you_mean(value, self.choices)}"
+                f"{key} = {shown(given)}: choose one of {', '.join(self.choices)}.{did_you_mean(value, self.choices)}",
+                code="setting-choice-unknown",
+                key=key,
+                value=given,
             )
         if self.kind in (int, float) and not self.holds(value):
-            raise InputError(f"{key} = {shown(given)}: {self._range_sentence()}.{self._percent_hint(value)}")
+            raise InputError(
+                f"{key} = {shown(given)}: {self._range_sentence()}.{self._percent_hint(value)}",
+                code="setting-out-of-range",
+                key=key,
+                value=given,
+            )
         if self.check is not None:
             try:
                 self.check(value)
             except InputError as error:
-                raise InputError(f"{key.rpartition(self.name)[0]}{error}") from None
+                raise InputError(f"{key.rpartition(self.name)[0]}{error}", **error.details(key=key)) from None
         return value
 
     def holds(self, value: float) -> bool:

@@ -165,7 +165,7 @@ def load(path: str | Path, kind: type[Noun]) -> Noun:
         names, form = _PLAIN.get(kind.__name__) or (None, maker.Kept)
         settings = read_settings(folder, card, form)
         arrays = {name: read_array(folder, name, card) for name in names or settings.arrays}
-        with naming(folder):
+        with naming(folder, folder=folder):
             plain = msgspec.structs.asdict(settings)
             noun: Noun = settings.restore(arrays) if names is None else maker(**arrays, **plain)
     return noun
@@ -182,23 +182,40 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
         if not file.is_file():
             if os.path.lexists(file):
                 raise StoreError(
-                    f"{file} is a folder, a pipe or a broken link, not a file; make {folder} again."
+                    f"{file} is a folder, a pipe or a broken link, not a file; make {folder} again.",
+                    code="card-not-a-file",
+                    file=file,
                 )
-            raise InputError(f"{folder}: no card.json there, so this is not a folder written by cdp.")
+            raise InputError(
+                f"{folder}: no card.json there, so this is not a folder written by cdp.",
+                code="card-missing",
+                folder=folder,
+            )
         text = read_bytes(file)
     try:
         version = msgspec.json.decode(text, type=_Version)
         if version.format > FORMAT:
             raise InputError(
-                f"{folder} was written by a newer cdp ({version.cdp}); fetch the newer source and run {install_command()}."
+                f"{folder} was written by a newer cdp ({version.cdp}); fetch the newer source and run {install_command()}.",
+                code="card-newer",
+                folder=folder,
+                version=version.cdp,
             )
         card = msgspec.json.decode(text, type=Card)
         if _depth(card.settings) > _DEEPEST:
             raise RecursionError("settings nested too deeply")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{file} is damaged ({error}); make this folder again.") from None
+        raise StoreError(
+            f"{file} is damaged ({error}); make this folder again.", code="card-damaged", file=file
+        ) from None
     if kind not in (None, card.kind):
-        raise InputError(f"{folder}: this folder holds {card.kind}, not {kind}.")
+        raise InputError(
+            f"{folder}: this folder holds {card.kind}, not {kind}.",
+            code="artifact-kind-differs",
+            folder=folder,
+            expected=kind,
+            found=card.kind,
+        )
     return card
 
 
@@ -217,7 +234,9 @@ def read_settings(folder: str | Path, card: Card, into: type[Settings]) -> Setti
         return msgspec.convert(card.settings, into)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise StoreError(
-            f"{Path(folder) / CARD}: its settings are damaged ({error}); make this folder again."
+            f"{Path(folder) / CARD}: its settings are damaged ({error}); make this folder again.",
+            code="card-settings-damaged",
+            file=Path(folder) / CARD,
         ) from None
 
 
@@ -225,17 +244,30 @@ def read_array(folder: Path, name: str, card: Card, *, check: bool = True) -> An
     """An array of an artifact folder, memory-mapped; without `check` its shape is compared with the card's, but not its hash."""
     file = folder / f"{name}.npy"
     if name not in card.arrays:
-        raise StoreError(f"{folder / CARD} is damaged (no array {name!r}); make this folder again.")
+        raise StoreError(
+            f"{folder / CARD} is damaged (no array {name!r}); make this folder again.",
+            code="card-array-missing",
+            file=folder / CARD,
+            array=name,
+        )
     described = card.arrays[name]
     with reading(file):
         array = open_npy(file, may_be_empty=True)
     if array.shape != described.shape or str(array.dtype) != described.dtype:
         raise StoreError(
             f"{file} has {array.dtype} {list(array.shape)}, its card says {described.dtype} "
-            f"{list(described.shape)}; make this folder again."
+            f"{list(described.shape)}; make this folder again.",
+            code="array-differs-from-card",
+            file=file,
+            expected=(described.dtype, tuple(described.shape)),
+            found=(str(array.dtype), array.shape),
         )
     if check and hash_array(array) != described.sha256:
-        raise StoreError(f"{file} is not what its card describes; make this folder again.")
+        raise StoreError(
+            f"{file} is not what its card describes; make this folder again.",
+            code="array-checksum-differs",
+            file=file,
+        )
     return array
 
 
@@ -312,7 +344,7 @@ def _contents(noun: Any) -> Contents:
         texts = {} if noun.paths is None else {"paths.txt": "".join(f"{path}\n" for path in noun.paths)}
         return Contents(models, {"committee": list(noun.committee)}, texts)
     if not hasattr(noun, "Kept"):
-        raise StoreError(f"{kind} cannot be saved.")
+        raise StoreError(f"{kind} cannot be saved.", code="artifact-not-savable", kind=kind)
     return Contents(*noun.Kept.of(noun))
 
 
@@ -322,14 +354,25 @@ def read_run_record(file: str | Path) -> RunRecord:
     with reading(path):
         if not path.exists() and not path.is_symlink():
             raise InputError(
-                f"{path.parent}: no {path.name} there; give the folder that `cdp run --out` wrote."
+                f"{path.parent}: no {path.name} there; give the folder that `cdp run --out` wrote.",
+                code="run-record-missing",
+                folder=path.parent,
             )
         text = read_bytes(path)
     heading = _decode(path, text, _Heading)
     if heading.kind != "Run" or not isinstance(heading.format, int):
-        raise InputError(f"{path}: not written by `cdp run`; give the folder that `cdp run --out` wrote.")
+        raise InputError(
+            f"{path}: not written by `cdp run`; give the folder that `cdp run --out` wrote.",
+            code="run-record-foreign",
+            file=path,
+        )
     if heading.format > RUN_FORMAT:
-        raise InputError(f"{path} was written by a newer cdp ({heading.cdp}); open it with that version.")
+        raise InputError(
+            f"{path} was written by a newer cdp ({heading.cdp}); open it with that version.",
+            code="run-record-newer",
+            file=path,
+            version=heading.cdp,
+        )
     return _decode(path, text, RunRecord)
 
 
@@ -348,7 +391,9 @@ def write_run_record(file: str | Path, record: RunRecord) -> None:
     try:
         msgspec.json.decode(text, type=RunRecord)
     except msgspec.ValidationError as error:
-        raise InputError(f"{file}: {_problem(error)}; nothing was written.") from None
+        raise InputError(
+            f"{file}: {_problem(error)}; nothing was written.", code="run-record-invalid", file=file
+        ) from None
     write_bytes(file, msgspec.json.format(text, indent=2) + b"\n")
 
 
@@ -357,7 +402,9 @@ def read_json(file: Path, kind: Any) -> Any:
     try:
         text = file.read_bytes()
     except OSError as error:
-        raise StoreError(f"{file}: cannot be read ({error.strerror}); {_AGAIN}.") from None
+        raise StoreError(
+            f"{file}: cannot be read ({error.strerror}); {_AGAIN}.", code="json-unreadable", file=file
+        ) from None
     return _decode(file, text, kind)
 
 
@@ -365,9 +412,9 @@ def _decode(path: Path, text: bytes, kind: type[Settings]) -> Settings:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
-        raise StoreError(f"{path}: {_problem(error)}; {_AGAIN}.") from None
+        raise StoreError(f"{path}: {_problem(error)}; {_AGAIN}.", code="json-key-wrong", file=path) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise StoreError(f"{path} is damaged; {_AGAIN}.") from None
+        raise StoreError(f"{path} is damaged; {_AGAIN}.", code="json-damaged", file=path) from None
 
 
 def _problem(error: msgspec.ValidationError) -> str:

@@ -29,5 +29,8 @@ class FaceSettings:
         check_settings(self, "FaceSettings")
         if self.junk + self.mislabeled > 1:
             raise InputError(
-                f"FaceSettings(junk={self.junk}, mislabeled={self.mislabeled}): together at most 1."
+                f"FaceSettings(junk={self.junk}, mislabeled={self.mislabeled}): together at most 1.",
+                code="face-shares-too-large",
+                junk=self.junk,
+                mislabeled=self.mislabeled,
             )

@@ -148,10 +148,16 @@ def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistak
     """
     truth = np.asarray(identities, dtype=np.int64)
     if truth.shape != (labels.n_images,):
-        raise InputError(f"correct_by_truth: {truth.size:,} identities for {labels.n_images:,} labels.")
+        raise InputError(
+            f"correct_by_truth: {truth.size:,} identities for {labels.n_images:,} labels.",
+            code="truth-identities-differ",
+            expected=labels.n_images,
+            found=truth.size,
+        )
     if not (truth >= 0).any():
         raise InputError(
-            "correct_by_truth: no true identity of an unlabeled image is known; leave the oracle correction out."
+            "correct_by_truth: no true identity of an unlabeled image is known; leave the oracle correction out.",
+            code="truth-unknown",
         )
     labeled = np.flatnonzero(labels.labels >= 0)
     known = np.maximum(truth[labeled], -1)
@@ -227,7 +233,8 @@ def bar_at_recall(
     if not n_true:
         raise InputError(
             "A bar at a fixed pair recall needs the true identities of unlabeled images, and no candidate pair is known "
-            "to be true."
+            "to be true.",
+            code="pair-recall-without-truth",
         )
     doubt = np.sort(scored.doubt[is_true(scored.ids)].astype(np.float64))
     n_wanted = min(round(pair_recall * n_true), len(doubt))

@@ -45,7 +45,10 @@ def synthetic_views(
         junk: share of images that show no recognizable face.
     """
     if n_identities < 4 or not 0 < labeled < 1:
-        raise InputError("synthetic_views: at least 4 identities and a labeled share in (0, 1) are needed.")
+        raise InputError(
+            "synthetic_views: at least 4 identities and a labeled share in (0, 1) are needed.",
+            code="synthetic-views-too-few",
+        )
     generator = np.random.default_rng(seed)
     counts = 1 + generator.negative_binomial(1, 1 / images_per_identity, n_identities)
     identities: LongArray = np.repeat(np.arange(n_identities), counts)

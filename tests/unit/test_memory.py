@@ -4,10 +4,11 @@ import subprocess
 import sys
 
 import pytest
+from tests.refusals import refuses
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
-from cdp.errors import CdpError, InputError
+from cdp.errors import CdpError
 from cdp.memory import check_address_space, is_memory_error, parse_bytes, rows_within
 from cdp.progress import progress_bars
 
@@ -22,7 +23,7 @@ def test_sizes(text, n_bytes):
 
 @pytest.mark.parametrize("text", ["", "2 apples", "-1", "0", 0, "9" * 400, float("nan"), float("inf")])
 def test_what_is_no_size(text):
-    with pytest.raises(InputError, match="is not a size; write for example '2GB'"):
+    with refuses("memory-budget-not-a-size"):
         parse_bytes(text)
 
 
@@ -105,9 +106,7 @@ def test_a_step_is_noted_with_and_without_bars():
 def test_a_tiny_address_space_is_refused(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (350_000 * 1024, -1))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    with pytest.raises(
-        CdpError, match=r"358 MB of addresses here \(ulimit -v\).* need 804 MB; raise the limit"
-    ):
+    with refuses("address-space-too-small", CdpError, expected=804000000, found=358400000):
         check_address_space()
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, -1))
     check_address_space()

@@ -3,7 +3,7 @@
 import gc
 
 import numpy as np
-import pytest
+from tests.refusals import refuses
 
 from cdp.errors import StoreError
 from cdp.packing import pack
@@ -64,5 +64,5 @@ def test_a_finished_file_is_sent_by_name_where_others_read_it(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"folder: cannot be written"):
+    with refuses("output-unwritable", StoreError, file=tmp_path / "file/folder"):
         Scratch(0, tmp_path / "file" / "folder").empty(10**5, np.int64)

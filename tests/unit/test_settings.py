@@ -4,6 +4,7 @@ from dataclasses import FrozenInstanceError, dataclass
 from typing import Literal
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.errors import InputError
 from cdp.settings import check_settings, did_you_mean, listed, setting, setting_like, settings_of, shown
@@ -35,35 +36,49 @@ def test_values_are_kept_as_their_types_say():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "code", "fields"),
     [
-        ({"heat": 96}, "kitchen.heat = 96: a share from 0 to 1. Did you mean 0.96?"),
-        ({"heat": -1.0}, "kitchen.heat = -1: a share from 0 to 1."),
-        ({"heat": 1.5}, "kitchen.heat = 1.5: a share from 0 to 1."),
-        ({"heat": 101.5}, "kitchen.heat = 101.5: a share from 0 to 1."),
-        ({"heat": float("nan")}, "kitchen.heat = nan: a share from 0 to 1."),
-        ({"heat": True}, "kitchen.heat = true: a number is needed, not true or false."),
-        ({"heat": 10**400}, f"kitchen.heat = 1{'0' * 58}…: a number is needed, not a whole number."),
-        ({"salt": float("inf")}, "kitchen.salt = inf: a number that is finite."),
-        ({"plates": 0}, "kitchen.plates = 0: a whole number, 1 or more."),
-        ({"plates": 2.0}, "kitchen.plates = 2: a whole number is needed, not a number with a point."),
-        ({"plates": True}, "kitchen.plates = true: a whole number is needed, not true or false."),
-        ({"plates": "4"}, 'kitchen.plates = "4": a whole number is needed, not text.'),
-        ({"plates": [4]}, "kitchen.plates = [4]: a whole number is needed, not a list."),
-        ({"plates": {}}, "kitchen.plates = {}: a whole number is needed, not a table."),
-        ({"plates": None}, "kitchen.plates = None: a whole number is needed, not a NoneType."),
-        ({"open": 1}, "kitchen.open = 1: true or false is needed, not a whole number."),
-        ({"cook": "bobb"}, 'kitchen.cook = "bobb": choose one of ann, bob. Did you mean bob?'),
-        ({"spices": "salt"}, 'kitchen.spices = "salt": a list of texts is needed, not text.'),
-        ({"spices": ["salt", "x"]}, 'kitchen.spices[1] = "x": choose one of salt, pepper.'),
-        ({"times": [1, 24]}, "kitchen.times[1] = 24: an hour, above 0 and below 24."),
-        ({"guests": 0}, "kitchen.guests = 0: a number of guests, 1 or more, or -1."),
+        ({"heat": 96}, "setting-out-of-range", {"key": "kitchen.heat", "value": 96}),
+        ({"heat": -1.0}, "setting-out-of-range", {"key": "kitchen.heat", "value": -1.0}),
+        ({"heat": 1.5}, "setting-out-of-range", {"key": "kitchen.heat", "value": 1.5}),
+        ({"heat": 101.5}, "setting-out-of-range", {"key": "kitchen.heat", "value": 101.5}),
+        ({"heat": float("nan")}, "setting-out-of-range", {"key": "kitchen.heat"}),
+        ({"heat": True}, "setting-type-wrong", {"key": "kitchen.heat", "value": True}),
+        ({"heat": 10**400}, "setting-type-wrong", {"key": "kitchen.heat"}),
+        ({"salt": float("inf")}, "setting-out-of-range", {"key": "kitchen.salt"}),
+        ({"plates": 0}, "setting-out-of-range", {"key": "kitchen.plates", "value": 0}),
+        ({"plates": 2.0}, "setting-type-wrong", {"key": "kitchen.plates", "value": 2.0}),
+        ({"plates": True}, "setting-type-wrong", {"key": "kitchen.plates", "value": True}),
+        ({"plates": "4"}, "setting-type-wrong", {"key": "kitchen.plates", "value": "4"}),
+        ({"plates": [4]}, "setting-type-wrong", {"key": "kitchen.plates", "value": [4]}),
+        ({"plates": {}}, "setting-type-wrong", {"key": "kitchen.plates", "value": {}}),
+        ({"plates": None}, "setting-type-wrong", {"key": "kitchen.plates", "value": None}),
+        ({"open": 1}, "setting-type-wrong", {"key": "kitchen.open", "value": 1}),
+        ({"cook": "bobb"}, "setting-choice-unknown", {"key": "kitchen.cook", "value": "bobb"}),
+        ({"spices": "salt"}, "setting-type-wrong", {"key": "kitchen.spices", "value": "salt"}),
+        ({"spices": ["salt", "x"]}, "setting-choice-unknown", {"key": "kitchen.spices[1]", "value": "x"}),
+        ({"times": [1, 24]}, "setting-out-of-range", {"key": "kitchen.times[1]", "value": 24}),
+        ({"guests": 0}, "setting-out-of-range", {"key": "kitchen.guests", "value": 0}),
     ],
 )
-def test_wrong_values_are_named(wrong, message):
+def test_wrong_values_are_named(wrong, code, fields):
+    with refuses(code, **fields):
+        Kitchen(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"heat": 96}, "kitchen.heat = 96: a share from 0 to 1. Did you mean 0.96?"),
+        ({"plates": "4"}, 'kitchen.plates = "4": a whole number is needed, not text.'),
+        ({"cook": "bobb"}, 'kitchen.cook = "bobb": choose one of ann, bob. Did you mean bob?'),
+        ({"times": [1, 24]}, "kitchen.times[1] = 24: an hour, above 0 and below 24."),
+    ],
+)
+def test_a_wrong_value_is_told_with_the_way_out(wrong, sentence):
     with pytest.raises(InputError) as caught:
         Kitchen(**wrong)
-    assert str(caught.value) == message
+    assert str(caught.value) == sentence
 
 
 def test_what_help_texts_say_about_a_setting():

@@ -1,7 +1,6 @@
 import errno
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -11,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, knn_graph
-from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.errors import OutputExistsError, StoreError
 from cdp.files import writing_folder
 from cdp.store import load, read_card, read_facts, save
 from cdp_lab.synthetic import synthetic_views
@@ -72,7 +72,7 @@ def test_a_foreign_classifier_cannot_be_saved(tmp_path):
 
     split = synthetic_views(60, 8, members=1, dimensions=16)
     mediator = CDP("paper", k=5, mediator=LogisticRegression()).fit(split.labeled).mediator_
-    with pytest.raises(InputError, match="LogisticRegression cannot be saved without pickle"):
+    with refuses("mediator-not-savable", kind="LogisticRegression"):
         mediator.save(tmp_path / "mediator")
     assert not list(tmp_path.iterdir())
 
@@ -80,7 +80,7 @@ def test_a_foreign_classifier_cannot_be_saved(tmp_path):
 def test_nothing_is_overwritten_without_force(tmp_path, labels):
     labels.save(tmp_path / "labels")
     before = (tmp_path / "labels" / "card.json").read_text()
-    with pytest.raises(OutputExistsError, match="is there already"):
+    with refuses("output-exists", OutputExistsError, file=tmp_path / "labels"):
         Labels.from_array([0, 0]).save(tmp_path / "labels")
     assert (tmp_path / "labels" / "card.json").read_text() == before
     Labels.from_array([0, 0]).save(tmp_path / "labels", force=True)
@@ -107,16 +107,16 @@ def test_a_full_disk_is_told_plainly(tmp_path, monkeypatch, labels):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(StoreError, match="the disk is full; nothing was changed there"):
+    with refuses("disk-full", StoreError, file=tmp_path / "labels"):
         labels.save(tmp_path / "labels")
     assert not list(tmp_path.iterdir())
 
 
 def test_an_unwritable_place_is_told_plainly(tmp_path, labels):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be written"):
+    with refuses("output-unwritable", StoreError, file=tmp_path / "file/labels"):
         labels.save(tmp_path / "file" / "labels")
-    with pytest.raises(InputError, match="is a file, not a folder"):
+    with refuses("output-is-a-file", file=tmp_path / "file"):
         labels.save(tmp_path / "file", force=True)
 
 
@@ -148,7 +148,7 @@ def test_of_two_runs_at_once_the_first_to_finish_wins(tmp_path):
                 (other / "quick").write_text("x")
             assert (folder / "slow").exists()
 
-    with pytest.raises(OutputExistsError, match="appeared while this was running"):
+    with refuses("output-appeared", OutputExistsError, file=tmp_path / "labels"):
         slow_run()
     assert [file.name for file in (tmp_path / "labels").iterdir()] == ["quick"]
     assert [entry.name for entry in tmp_path.iterdir()] == ["labels"]
@@ -158,28 +158,36 @@ def test_damage_is_found(tmp_path, labels):
     folder = tmp_path / "labels"
     labels.save(folder)
     np.save(folder / "confidence.npy", np.zeros(5, np.float32))
-    with pytest.raises(StoreError, match="is not what its card describes"):
+    with refuses("array-checksum-differs", StoreError, file=tmp_path / "labels/confidence.npy"):
         load(folder, Labels)
     np.save(folder / "confidence.npy", np.zeros(4, np.float32))
-    with pytest.raises(StoreError, match="its card says"):
+    with refuses(
+        "array-differs-from-card",
+        StoreError,
+        file=tmp_path / "labels/confidence.npy",
+        expected=("float32", (5,)),
+        found=("float32", (4,)),
+    ):
         load(folder, Labels)
     (folder / "confidence.npy").write_bytes((folder / "confidence.npy").read_bytes()[:-3])
-    with pytest.raises(InputError, match="cut short"):
+    with refuses("npy-cut-short", file=tmp_path / "labels/confidence.npy", expected=16, found=13):
         load(folder, Labels)
     (folder / "card.json").write_text("{")
-    with pytest.raises(StoreError, match="damaged"):
+    with refuses("card-damaged", StoreError, file=tmp_path / "labels/card.json"):
         load(folder, Labels)
 
 
 def test_cards_of_another_kind_or_a_newer_cdp_are_refused(tmp_path, labels):
     labels.save(tmp_path / "labels")
-    with pytest.raises(InputError, match="holds Labels, not ConsensusGraph"):
+    with refuses(
+        "artifact-kind-differs", folder=tmp_path / "labels", expected="ConsensusGraph", found="Labels"
+    ):
         ConsensusGraph.load(tmp_path / "labels")
     for newer in (read_card(tmp_path / "labels").as_dict() | {"format": 99}, {"format": 2, "cdp": "9.0"}):
         (tmp_path / "labels" / "card.json").write_text(json.dumps(newer))
-        with pytest.raises(InputError, match="written by a newer cdp"):
+        with refuses("card-newer", folder=tmp_path / "labels"):
             Labels.load(tmp_path / "labels")
-    with pytest.raises(InputError, match=r"no card\.json there"):
+    with refuses("card-missing", folder=tmp_path):
         Labels.load(tmp_path)
 
 
@@ -188,26 +196,24 @@ def deep(levels):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "code", "fields"),
     [
-        ({"kind": 3}, r"Expected `str`, got `int` - at `\$\.kind`"),
-        ({"format": "1"}, "Expected `int`, got `str`"),
-        ({"format": 0}, ">= 1"),
-        ({"format": None}, "Expected `int`, got `null`"),
-        ({"settings": []}, "Expected `object`, got `array`"),
-        ({"made_from": {"base": 1}}, "Expected `str`, got `int`"),
-        ({"arrays": {"labels": {"dtype": "int32", "shape": [5]}}}, "missing required field `sha256`"),
-        ({"arrays": {"labels": {"dtype": "int32", "shape": ["5"], "sha256": ""}}}, "Expected `int`"),
-        ({"arrays": {}}, "no array 'labels'"),
+        ({"kind": 3}, "card-damaged", {}),
+        ({"format": "1"}, "card-damaged", {}),
+        ({"format": 0}, "card-damaged", {}),
+        ({"format": None}, "card-damaged", {}),
+        ({"settings": []}, "card-damaged", {}),
+        ({"made_from": {"base": 1}}, "card-damaged", {}),
+        ({"arrays": {"labels": {"dtype": "int32", "shape": [5]}}}, "card-damaged", {}),
+        ({"arrays": {"labels": {"dtype": "int32", "shape": ["5"], "sha256": ""}}}, "card-damaged", {}),
+        ({"arrays": {}}, "card-array-missing", {"array": "labels"}),
     ],
 )
-def test_a_card_of_other_types_is_damaged(tmp_path, labels, change, words):
+def test_a_card_of_other_types_is_damaged(tmp_path, labels, change, code, fields):
     labels.save(tmp_path / "labels")
     file = tmp_path / "labels" / "card.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(
-        StoreError, match=rf"labels/card\.json is damaged \(.*{words}.*\); make this folder again"
-    ):
+    with refuses(code, StoreError, **fields):
         Labels.load(tmp_path / "labels")
 
 
@@ -218,7 +224,7 @@ def test_a_card_that_lacks_a_key_is_damaged(tmp_path, labels, key):
     card = json.loads(file.read_text())
     del card[key]
     file.write_text(json.dumps(card))
-    with pytest.raises(StoreError, match=f"is damaged \\(Object missing required field `{key}`\\)"):
+    with refuses("card-damaged", StoreError, file=tmp_path / "labels/card.json"):
         Labels.load(tmp_path / "labels")
 
 
@@ -240,7 +246,7 @@ def test_a_card_that_lacks_a_key_is_damaged(tmp_path, labels, key):
 def test_a_card_that_is_none_is_damaged(tmp_path, labels, content):
     labels.save(tmp_path / "labels")
     (tmp_path / "labels" / "card.json").write_bytes(content)
-    with pytest.raises(StoreError, match=r"labels/card\.json is damaged \(.+\); make this folder again\."):
+    with refuses("card-damaged", StoreError, file=tmp_path / "labels/card.json"):
         Labels.load(tmp_path / "labels")
 
 
@@ -251,12 +257,10 @@ def test_something_else_in_the_place_of_a_card(tmp_path, labels):
     (tmp_path / "pipe").mkdir()
     os.mkfifo(tmp_path / "pipe" / "card.json")
     for name in ("folder", "loop", "pipe"):
-        with pytest.raises(
-            StoreError, match=rf"{name}/card\.json is a folder, a pipe or a broken link, not a file"
-        ):
+        with refuses("card-not-a-file", StoreError):
             read_card(tmp_path / name)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"file: no card\.json there"):
+    with refuses("card-missing", folder=tmp_path / "file"):
         read_card(tmp_path / "file")
 
 
@@ -267,30 +271,34 @@ def test_a_card_that_may_not_be_read_is_named(tmp_path, labels, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", str(file))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(InputError, match=r"labels/card\.json: may not be read; change its permissions"):
+    with refuses("file-not-permitted", file=tmp_path / "labels/card.json"):
         read_card(tmp_path / "labels")
 
 
 @pytest.mark.parametrize(
-    ("noun", "change", "words"),
+    ("noun", "change", "code"),
     [
-        ("knn", {"method": None}, "`str`, got `null`"),
-        ("knn", {"recall": "high"}, "`float | null`, got `str`"),
-        ("consensus", {"n_images": -1}, ">= 0"),
-        ("consensus", {"n_images": 60.5}, "`int`, got `float`"),
-        ("mediator", {"k": "5"}, "`int`, got `str`"),
-        ("mediator", {"committee": "member1"}, "`array`, got `str`"),
-        ("mediator", {"network": {"hidden": [50, 50], "learning_rate": 1, "random_state": 0, "x": 1}}, "`x`"),
-        ("mediator", {"network": {"hidden": [50], "learning_rate": 0.05}}, "`random_state`"),
+        ("knn", {"method": None}, "card-settings-damaged"),
+        ("knn", {"recall": "high"}, "card-settings-damaged"),
+        ("consensus", {"n_images": -1}, "card-settings-damaged"),
+        ("consensus", {"n_images": 60.5}, "card-settings-damaged"),
+        ("mediator", {"k": "5"}, "card-settings-damaged"),
+        ("mediator", {"committee": "member1"}, "card-settings-damaged"),
+        (
+            "mediator",
+            {"network": {"hidden": [50, 50], "learning_rate": 1, "random_state": 0, "x": 1}},
+            "card-settings-damaged",
+        ),
+        ("mediator", {"network": {"hidden": [50], "learning_rate": 0.05}}, "card-settings-damaged"),
     ],
 )
-def test_settings_of_other_types_are_damaged(tmp_path, noun, change, words):
+def test_settings_of_other_types_are_damaged(tmp_path, noun, change, code):
     folder = shutil.copytree(Path(__file__).parents[1] / "golden" / "format1" / noun, tmp_path / noun)
     card = json.loads((folder / "card.json").read_text())
     card["settings"] |= change
     (folder / "card.json").write_text(json.dumps(card))
     kind = {"knn": KnnGraph, "consensus": ConsensusGraph, "mediator": Mediator}[noun]
-    with pytest.raises(StoreError, match=r"card\.json: its settings are damaged \(.*" + re.escape(words)):
+    with refuses(code, StoreError):
         load(folder, kind)
 
 
@@ -299,16 +307,16 @@ def test_what_does_not_fit_together_names_its_folder(tmp_path):
     card = json.loads((folder / "card.json").read_text())
     card["settings"]["inputs"] = ["tea leaves"]
     (folder / "card.json").write_text(json.dumps(card))
-    with pytest.raises(InputError, match=r"/m: .*tea leaves"):
+    with refuses("inputs-unknown", folder=tmp_path / "m", key="inputs", value="tea leaves"):
         Mediator.load(folder)
     card["settings"] |= {"inputs": ["affinity"], "impostors": 4}
     (folder / "card.json").write_text(json.dumps(card))
-    with pytest.raises(InputError, match=r"/m: this mediator divides its odds by 4, .* train it again"):
+    with refuses("mediator-odds-divided", folder=tmp_path / "m", value=4.0):
         Mediator.load(folder)
     card["settings"]["impostors"] = 1
     card["settings"]["network"]["hidden"] = [50, 50, 50]
     (folder / "card.json").write_text(json.dumps(card))
-    with pytest.raises(StoreError, match="no array 'layer4_weights'"):
+    with refuses("card-array-missing", StoreError, file=tmp_path / "m/card.json", array="layer4_weights"):
         Mediator.load(folder)
 
 
@@ -338,7 +346,7 @@ def test_what_a_run_reads_of_cards_is_checked(tmp_path, labels):
     facts = read_facts(tmp_path / "labels")
     assert (facts.seconds, facts.notes, facts.parameters) == ({"graphs": 2.0}, ["small"], None)
     save(labels, tmp_path / "labels", settings={"seconds": [2]}, force=True)
-    with pytest.raises(StoreError, match=r"labels/card\.json: its settings are damaged .* at `\$\.seconds`"):
+    with refuses("card-settings-damaged", StoreError, file=tmp_path / "labels/card.json"):
         read_facts(tmp_path / "labels")
 
 
@@ -348,7 +356,7 @@ def test_a_mediator_whose_arrays_do_not_fit_its_card_is_refused(tmp_path):
     card = json.loads(file.read_text())
     card["settings"]["committee"].append("third")
     file.write_text(json.dumps(card))
-    with pytest.raises(InputError) as caught:
+    with refuses("mediator-arrays-differ", folder=tmp_path / "mediator") as caught:
         Mediator.load(tmp_path / "mediator")
     assert str(caught.value) == (
         f"{tmp_path / 'mediator'}: its arrays do not have the sizes that its inputs and layers ask for; train this mediator "

@@ -24,7 +24,7 @@ def check_environment(recipe: RunRecipe) -> bool:
         find_accelerator(recipe.engine.device)
         recipe.engine.workers  # noqa: B018 (whether Ray is installed is not to be found out after training)
     except InputError as error:
-        raise InputError(f"engine.{error}") from None
+        raise InputError(f"engine.{error}", **error.details()) from None
     if source_kind(recipe) == "images":
         return check_networks(recipe)
     check_without_images(recipe)
@@ -43,18 +43,26 @@ def check_paths(recipe: RunRecipe) -> None:
             try:
                 shards_of(path)
             except InputError as error:
-                raise InputError(f"data.{key}: {error}") from None
+                raise InputError(f"data.{key}: {error}", **error.details(key=f"data.{key}")) from None
         else:
             raise InputError(
                 f"data.{key} = {path}: no such file or folder; relative paths start from the recipe's folder, and "
-                "data/ is also looked for in the working directory and in $CDP_DATA."
+                "data/ is also looked for in the working directory and in $CDP_DATA.",
+                code="recipe-path-missing",
+                key=f"data.{key}",
+                file=path,
             )
 
 
 def source_kind(recipe: RunRecipe) -> Literal["images", "embeddings"]:
     """What a recipe starts from, by looking at what lies there."""
     if recipe.data.images and looks_like_views(recipe.data.images):
-        raise InputError(f"data.images = {recipe.data.images} holds embeddings: give it as data.embeddings.")
+        raise InputError(
+            f"data.images = {recipe.data.images} holds embeddings: give it as data.embeddings.",
+            code="recipe-images-are-embeddings",
+            key="data.images",
+            file=recipe.data.images,
+        )
     kinds = {
         # A folder of NETWORK.npy does not look like views, nor does a test part of the same kind.
         key: "embeddings" if recipe.data.embeddings or looks_like_views(path) else "images"
@@ -65,7 +73,10 @@ def source_kind(recipe: RunRecipe) -> Literal["images", "embeddings"]:
         first = {kind: f"data.{key}" for key, kind in reversed(kinds.items())}
         raise InputError(
             f"{first['embeddings']} holds embeddings and {first['images']} holds images: give all parts as images, or all "
-            "as embeddings."
+            "as embeddings.",
+            code="recipe-sources-mixed",
+            embeddings=first["embeddings"],
+            images=first["images"],
         )
     return "embeddings" if "embeddings" in kinds.values() else "images"
 
@@ -92,11 +103,17 @@ def check_networks(recipe: RunRecipe) -> bool:
         if file is not None and not Path(file).is_file():
             key = "committee.networks" if at else "base.network"
             raise InputError(
-                f"{key} = {text}: there is no such file; relative paths start from the recipe's folder."
+                f"{key} = {text}: there is no such file; relative paths start from the recipe's folder.",
+                code="recipe-network-file-missing",
+                key=key,
+                file=file,
             )
     if recipe.base.weights not in ("", "timm") and not Path(recipe.base.weights).exists():
         raise InputError(
-            f"base.weights = {recipe.base.weights}: no such file or folder; relative paths start from the recipe's folder."
+            f"base.weights = {recipe.base.weights}: no such file or folder; relative paths start from the recipe's folder.",
+            code="recipe-weights-missing",
+            key="base.weights",
+            file=recipe.base.weights,
         )
     if find_spec("torch") is None:
         return False
@@ -110,11 +127,16 @@ def check_networks(recipe: RunRecipe) -> bool:
         try:
             entry = find_trunk(name)
         except InputError as error:
-            raise InputError(f"{key}: {error}") from None
+            raise InputError(f"{key}: {error}", **error.details(key=key)) from None
         for section in (recipe.train,) if at else (recipe.train, recipe.joint):
             if section.size < entry.least_size:
                 raise InputError(
                     f"{key}: {name} needs images of {entry.least_size} pixels a side or more, {section.section}.size "
-                    f"is {section.size}; choose a larger size or a small network (cdp networks)."
+                    f"is {section.size}; choose a larger size or a small network (cdp networks).",
+                    code="network-images-too-small",
+                    key=key,
+                    network=name,
+                    expected=entry.least_size,
+                    found=section.size,
                 )
     return True

@@ -34,7 +34,12 @@ def parse_value(one: Setting, text: str, option: str) -> Any:
         values = [_parse_one(one.kind, part) for part in parts if part or not one.many]
     except (KeyError, ValueError, ZeroDivisionError):
         how = ", separated by commas" if one.many else ""
-        raise InputError(f"{option} = {shown(text)}: {one.wanted} is needed{how}.") from None
+        raise InputError(
+            f"{option} = {shown(text)}: {one.wanted} is needed{how}.",
+            code="recipe-option-value-wrong",
+            option=option,
+            value=text,
+        ) from None
     return one.convert(values if one.many else values[0], option)
 
 

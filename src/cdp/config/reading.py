@@ -54,20 +54,32 @@ def _read_toml(file: Path) -> dict[str, Any]:
         text = read_bytes(file).decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(
-            f"{file}: no such file; `cdp recipe new {file}` writes a recipe to start from."
+            f"{file}: no such file; `cdp recipe new {file}` writes a recipe to start from.",
+            code="recipe-missing",
+            file=file,
         ) from None
     except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); give a recipe file.") from None
+        raise InputError(
+            f"{file}: cannot be read ({error.strerror}); give a recipe file.",
+            code="recipe-unreadable",
+            file=file,
+        ) from None
     except UnicodeDecodeError:
-        raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
+        raise InputError(
+            f"{file}: not UTF-8 text; save it again as UTF-8.", code="text-not-utf8", file=file
+        ) from None
     try:
         # tomllib refuses a lone carriage return; files from elsewhere have them before every line feed.
         return tomllib.loads(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{file}: {_syntax_sentence(str(error), text)}") from None
+        raise InputError(
+            f"{file}: {_syntax_sentence(str(error), text)}", code="recipe-syntax-wrong", file=file
+        ) from None
     except (RecursionError, ValueError):
         raise InputError(
-            f"{file}: values nested hundreds deep, or a number of thousands of digits; a recipe has sections of keys."
+            f"{file}: values nested hundreds deep, or a number of thousands of digits; a recipe has sections of keys.",
+            code="recipe-nested-too-deep",
+            file=file,
         ) from None
 
 
@@ -92,15 +104,27 @@ def _nested(values: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
         if name in settings_of(RunRecipe):
             nested[""][name] = value
         elif name not in SECTIONS:
-            raise InputError(f"{start}{_unknown_section(name, value)}")
+            raise InputError(
+                f"{start}{_unknown_section(name, value)}", code="recipe-section-unknown", file=where, key=name
+            )
         elif not isinstance(value, Mapping):
             raise InputError(
-                f"{start}{name} = {shown(value)}: a section is needed, written [{name}], not {word_for(value)}."
+                f"{start}{name} = {shown(value)}: a section is needed, written [{name}], not {word_for(value)}.",
+                code="recipe-section-expected",
+                file=where,
+                key=name,
+                value=value,
             )
         else:
             for key in value:
                 if key not in settings_of(SECTIONS[name]):
-                    raise InputError(f"{start}{_unknown_key(name, key)}")
+                    raise InputError(
+                        f"{start}{_unknown_key(name, key)}",
+                        code="recipe-key-unknown",
+                        file=where,
+                        section=name,
+                        key=key,
+                    )
             nested[name] = dict(value)
     return nested
 
@@ -187,4 +211,4 @@ def _build(values: Mapping[str, Mapping[str, Any]], where: str) -> RunRecipe:
         }
         return RunRecipe(**values.get("", {}), **sections)
     except InputError as error:
-        raise InputError(f"{where}: {error}" if where else str(error)) from None
+        raise InputError(f"{where}: {error}" if where else str(error), **error.details(file=where)) from None

@@ -205,7 +205,11 @@ class EvaluationSection(_Section, MeasureSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.fpr:
-            raise InputError("evaluation.fpr is empty: give at least one rate, e.g. [0.01].")
+            raise InputError(
+                "evaluation.fpr is empty: give at least one rate, e.g. [0.01].",
+                code="evaluation-fpr-empty",
+                key="evaluation.fpr",
+            )
 
     bound: bool = setting(True, "Train on all true labels too, where they are known: the upper bound.")
     members: bool = setting(True, "Figures of each committee member too.")

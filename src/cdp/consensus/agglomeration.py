@@ -98,12 +98,20 @@ def agglomerate_at(
     for join_above in bars:
         if not 0 < join_above < 1:
             raise InputError(
-                f"agglomerate(join_above={join_above}): a mean probability between 0 and 1, both excluded."
+                f"agglomerate(join_above={join_above}): a mean probability between 0 and 1, both excluded.",
+                code="join-above-out-of-range",
+                value=join_above,
             )
     if max_size < 2:
-        raise InputError(f"agglomerate(max_size={max_size}): a pseudo-identity has at least 2 images.")
+        raise InputError(
+            f"agglomerate(max_size={max_size}): a pseudo-identity has at least 2 images.",
+            code="max-size-too-small",
+            value=max_size,
+        )
     if k < 1:
-        raise InputError(f"agglomerate(k={k}): at least 1 neighbor per image is needed.")
+        raise InputError(
+            f"agglomerate(k={k}): at least 1 neighbor per image is needed.", code="k-too-small", value=k
+        )
     scratch = scratch or Scratch()
     falling = sorted(bars, reverse=True)
     stages = _stages(falling)

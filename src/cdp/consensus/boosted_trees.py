@@ -54,7 +54,10 @@ class BoostedTrees:
             or any((one <= inner).any() or (one >= n_nodes).any() for one in nodes)
             or ((self.roots < 0) | (self.roots >= n_nodes)).any()
         ):
-            raise InputError("BoostedTrees: a branch leads to no node after it; train these trees again.")
+            raise InputError(
+                "BoostedTrees: a branch leads to no node after it; train these trees again.",
+                code="trees-branch-wrong",
+            )
 
     @property
     def n_columns(self) -> int:
@@ -68,7 +71,10 @@ class BoostedTrees:
         """Of every row of a matrix."""
         if matrix.shape[1] < self.n_columns:
             raise InputError(
-                f"BoostedTrees look at {self.n_columns} columns, and there are {matrix.shape[1]}; train them again."
+                f"BoostedTrees look at {self.n_columns} columns, and there are {matrix.shape[1]}; train them again.",
+                code="trees-columns-differ",
+                expected=self.n_columns,
+                found=matrix.shape[1],
             )
         total = np.full(len(matrix), self.prior)
         _walk(matrix, self.column, self.value, self.left, self.right, self.roots, total)

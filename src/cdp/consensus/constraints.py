@@ -44,7 +44,11 @@ class Constraints:
             pairs = np.asarray(getattr(self, name), np.int64).reshape(-1, 2)
             self._check_rows(pairs.ravel())
             if name == "cannot" and (same := np.flatnonzero(pairs[:, 0] == pairs[:, 1])).size:
-                raise InputError(f"Constraints: image {pairs[same[0], 0]} cannot differ from itself.")
+                raise InputError(
+                    f"Constraints: image {pairs[same[0], 0]} cannot differ from itself.",
+                    code="constraints-image-differs-from-itself",
+                    image=pairs[same[0], 0],
+                )
             pairs = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
             object.__setattr__(self, name, read_only(np.unique(pairs, axis=0), np.int32))
         rejected = np.unique(np.asarray(self.rejected, np.int64))
@@ -58,7 +62,11 @@ class Constraints:
         wrong = np.unique(rows[(rows < 0) | (rows >= self.n_images)])
         if wrong.size:
             raise InputError(
-                f"Constraints: {name_rows(wrong)} (counted from 0) are none of the {self.n_images:,} images."
+                f"Constraints: {name_rows(wrong)} (counted from 0) are none of the {self.n_images:,} images.",
+                code="constraints-images-unknown",
+                row=wrong[0],
+                count=len(wrong),
+                n_images=self.n_images,
             )
 
     def __len__(self) -> int:
@@ -170,14 +178,18 @@ def check_constraints(
     """Refuse constraints that no groups can keep."""
     found = find_contradiction(constraints)
     if found is not None:
-        raise InputError(found.sentence(describe))
+        raise InputError(found.sentence(describe), code="corrections-contradict", images=found.chain)
     atom = join_certain(constraints)
     sizes = np.bincount(atom, minlength=1)
     if sizes.max() > max_size:
         row = int(np.flatnonzero(atom == sizes.argmax())[0])
         raise InputError(
             f"Corrections say that {sizes.max():,} images are one identity ({describe(row)} is one of them), and max_size = "
-            f"{max_size:,}; set max_size to {sizes.max():,} or more."
+            f"{max_size:,}; set max_size to {sizes.max():,} or more.",
+            code="corrections-exceed-max-size",
+            image=row,
+            found=sizes.max(),
+            max_size=max_size,
         )
 
 

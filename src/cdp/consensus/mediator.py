@@ -62,7 +62,9 @@ class KeptMediator(msgspec.Struct):
         if not isinstance(network, PaperMLP):
             raise InputError(
                 f"A mediator made of {type(network).__name__} cannot be saved without pickle; save its own "
-                "parameters yourself, or use the built-in one."
+                "parameters yourself, or use the built-in one.",
+                code="mediator-not-savable",
+                kind=type(network).__name__,
             )
         arrays = {"center": network.center_, "width": network.width_}
         for number, (layer, bias) in enumerate(network.weights_, start=1):
@@ -88,7 +90,9 @@ class KeptMediator(msgspec.Struct):
         """The mediator again."""
         if self.impostors != 1:
             raise InputError(
-                f"this mediator divides its odds by {self.impostors:g}, which this cdp does not do; train it again."
+                f"this mediator divides its odds by {self.impostors:g}, which this cdp does not do; train it again.",
+                code="mediator-odds-divided",
+                value=self.impostors,
             )
         network = PaperMLP(**msgspec.structs.asdict(self.network))
         center, width, *layers = (np.array(arrays[name]) for name in self.arrays)
@@ -98,7 +102,8 @@ class KeptMediator(msgspec.Struct):
             wanted += [(inputs, outputs), (outputs,)]
         if [array.shape for array in (center, width, *layers)] != wanted:
             raise InputError(
-                "its arrays do not have the sizes that its inputs and layers ask for; train this mediator again."
+                "its arrays do not have the sizes that its inputs and layers ask for; train this mediator again.",
+                code="mediator-arrays-differ",
             )
         network.center_, network.width_ = center, width
         network.weights_ = list(zip(layers[::2], layers[1::2], strict=True))
@@ -145,7 +150,12 @@ class Mediator(Artifact):
     def doubt(self, matrix: FloatArray) -> FloatArray:
         """1 - probability that the pair is one identity, float32 (m,)."""
         if matrix.shape[1] != len(self.columns):
-            raise InputError(f"The mediator takes {len(self.columns)} inputs, got {matrix.shape[1]}.")
+            raise InputError(
+                f"The mediator takes {len(self.columns)} inputs, got {matrix.shape[1]}.",
+                code="mediator-inputs-differ",
+                expected=len(self.columns),
+                found=matrix.shape[1],
+            )
         turned = turn_pairs(matrix, len(self.committee), self.inputs)
         if isinstance(self.classifier, PaperMLP):
             logits = self.classifier.logits(matrix)
@@ -172,7 +182,10 @@ def class_doubt(classifier: PairClassifier, matrix: FloatArray) -> FloatArray:
     if classes != [0, 1] or probabilities.shape != (len(matrix), 2):
         raise InputError(
             f"The mediator's classifier must have the two classes 0 and 1; its predict_proba gave {probabilities.shape} "
-            f"for {len(matrix)} pairs."
+            f"for {len(matrix)} pairs.",
+            code="mediator-classes-wrong",
+            found=probabilities.shape,
+            pairs=len(matrix),
         )
     doubt: FloatArray = np.clip(probabilities[:, 0], 0, 1).astype(np.float32)
     return doubt
@@ -272,7 +285,9 @@ def _require_two_classes(same: LongArray) -> None:
         )
     )
     raise InputError(
-        f"The mediator cannot learn: all {len(same):,} candidate pairs of the labeled part are of {kind}. {way_out}"
+        f"The mediator cannot learn: all {len(same):,} candidate pairs of the labeled part are of {kind}. {way_out}",
+        code="mediator-pairs-one-sided",
+        pairs=len(same),
     )
 
 

@@ -118,7 +118,9 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def logits(self, X: npt.ArrayLike) -> FloatArray:
         """ln(probability / doubt) of every pair, float32 (m,)."""
         if not hasattr(self, "weights_"):
-            raise NotFittedError("The mediator has not learned yet; call fit first.")
+            raise NotFittedError(
+                "The mediator has not learned yet; call fit first.", code="mediator-not-fitted"
+            )
         flow = self._standardize(np.asarray(X, dtype=np.float32))
         for layer, bias in self.weights_[:-1]:
             flow = flow @ layer

@@ -146,12 +146,19 @@ def prepare_features(
     """Check that views and graphs speak of the same images and prepare what opinions are drawn from."""
     if len(graphs) != len(views):
         raise InputError(
-            f"{len(graphs)} k-NN graphs for {len(views)} models; one per model is needed, base first."
+            f"{len(graphs)} k-NN graphs for {len(views)} models; one per model is needed, base first.",
+            code="graphs-models-differ",
+            expected=len(views),
+            found=len(graphs),
         )
     for name, graph in zip(views.names, graphs, strict=True):
         if graph.n_images != views.n_images:
             raise InputError(
-                f"The k-NN graph of {name!r} has {graph.n_images:,} images, the views have {views.n_images:,}."
+                f"The k-NN graph of {name!r} has {graph.n_images:,} images, the views have {views.n_images:,}.",
+                code="graph-images-differ",
+                model=name,
+                expected=views.n_images,
+                found=graph.n_images,
             )
     blocks = check_inputs(inputs)
     statistics = [neighbor_distribution(graph) for graph in graphs]
@@ -197,5 +204,10 @@ def collect_opinions(
         inputs: add "common_neighbors" to have them counted too.
     """
     if pairs.n_images != views.n_images:
-        raise InputError(f"The pairs are of {pairs.n_images:,} images, the views have {views.n_images:,}.")
+        raise InputError(
+            f"The pairs are of {pairs.n_images:,} images, the views have {views.n_images:,}.",
+            code="pairs-images-differ",
+            expected=views.n_images,
+            found=pairs.n_images,
+        )
     return extract_features(prepare_features(views, graphs, inputs), pairs.ids)

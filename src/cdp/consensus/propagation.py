@@ -60,10 +60,16 @@ def propagate(
     """
     if not 0 < step < 1:
         raise InputError(
-            f"propagate(step={step}): step lies between 0 and 1, both excluded; the paper uses 0.1."
+            f"propagate(step={step}): step lies between 0 and 1, both excluded; the paper uses 0.1.",
+            code="step-out-of-range",
+            value=step,
         )
     if max_size < 2:
-        raise InputError(f"propagate(max_size={max_size}): a pseudo-identity has at least 2 images.")
+        raise InputError(
+            f"propagate(max_size={max_size}): a pseudo-identity has at least 2 images.",
+            code="max-size-too-small",
+            value=max_size,
+        )
     if constraints is not None and len(constraints):
         graph, doubt = _keep_apart(graph, constraints)
         group, fate, keep_below = _split_components(graph, doubt, max_size, step)

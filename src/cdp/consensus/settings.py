@@ -206,11 +206,18 @@ class ConsensusSettings(
         check_settings(self, getattr(self, "section", ""))
         for key, known in (("inputs", ALL_INPUTS), ("evidence", EVIDENCE)):
             if not getattr(self, key):
-                raise InputError(f"{key} is empty: choose at least one of {', '.join(known)}.")
+                raise InputError(
+                    f"{key} is empty: choose at least one of {', '.join(known)}.",
+                    code="setting-empty",
+                    key=key,
+                )
             # In one order, each once, however they were named.
             object.__setattr__(self, key, tuple(name for name in known if name in getattr(self, key)))
         if self.mediator == "similarity" and self.grouping != "average":
-            raise InputError('mediator = "similarity" goes with grouping = "average"; change one of them.')
+            raise InputError(
+                'mediator = "similarity" goes with grouping = "average"; change one of them.',
+                code="grouping-needs-average",
+            )
 
     @classmethod
     def of(cls, preset: str = "best", **given: Any) -> ConsensusSettings:
@@ -218,7 +225,11 @@ class ConsensusSettings(
         known = settings_of(cls)
         for name in given:
             if name not in known:
-                raise InputError(f"{name}: there is no such setting.{did_you_mean(name, known)}")
+                raise InputError(
+                    f"{name}: there is no such setting.{did_you_mean(name, known)}",
+                    code="setting-unknown",
+                    key=name,
+                )
         return cls(**with_preset({"preset": preset, **given}))
 
     @property
@@ -257,7 +268,10 @@ def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
     if preset not in PRESETS:
         known = list(PRESETS)
         raise InputError(
-            f"preset = {preset!r}: choose one of {', '.join(known)}.{did_you_mean(str(preset), known)}"
+            f"preset = {preset!r}: choose one of {', '.join(known)}.{did_you_mean(str(preset), known)}",
+            code="preset-unknown",
+            key="preset",
+            value=preset,
         )
     return {**PRESETS[preset], **given}
 

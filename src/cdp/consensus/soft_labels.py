@@ -33,11 +33,22 @@ def diffuse(graph: ConsensusGraph, labels: Labels, depth: int = 3, decay: float 
         float32 (n, C); rows of labeled images sum to 1, rows of discarded images are empty.
     """
     if graph.n_images != labels.n_images:
-        raise InputError(f"diffuse: the graph has {graph.n_images:,} images, the labels {labels.n_images:,}.")
+        raise InputError(
+            f"diffuse: the graph has {graph.n_images:,} images, the labels {labels.n_images:,}.",
+            code="diffuse-images-differ",
+            expected=graph.n_images,
+            found=labels.n_images,
+        )
     if depth < 0 or int(depth) != depth:
-        raise InputError(f"diffuse(depth={depth}): depth is a number of steps, 0 or more.")
+        raise InputError(
+            f"diffuse(depth={depth}): depth is a number of steps, 0 or more.",
+            code="diffuse-depth-negative",
+            value=depth,
+        )
     if not 0 < decay <= 1:
-        raise InputError(f"diffuse(decay={decay}): decay lies in (0, 1].")
+        raise InputError(
+            f"diffuse(decay={decay}): decay lies in (0, 1].", code="diffuse-decay-out-of-range", value=decay
+        )
     if labels.n_identities == 0:
         nothing = np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(labels.n_images + 1, np.int64)
         return sparse.csr_array(nothing, shape=(labels.n_images, 0))

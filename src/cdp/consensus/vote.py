@@ -14,7 +14,10 @@ def check_quorum(quorum: int, n_members: int) -> None:
     if quorum > n_members:
         raise InputError(
             f"quorum = {quorum}: the committee has {n_members} member{'' if n_members == 1 else 's'}; ask for as "
-            "many at most, or -1 for all."
+            "many at most, or -1 for all.",
+            code="quorum-exceeds-committee",
+            value=quorum,
+            members=n_members,
         )
 
 

@@ -55,14 +55,21 @@ class RandomFile:
             self.size = regular_size(path)
             self._descriptor = os.open(self.path, os.O_RDONLY)
         except OSError as error:
-            raise InputError(f"{path}: cannot be opened ({error.strerror}); check the path.") from None
+            raise InputError(
+                f"{path}: cannot be opened ({error.strerror}); check the path.",
+                code="archive-unopenable",
+                file=path,
+            ) from None
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly `length` bytes at `offset`; what is longer than an image may be is refused before it is read."""
         if offset + length > self.size:
             raise InputError(
                 f"{self.path}: cut short, it ends at byte {self.size:,} and more was expected at byte {offset:,}; copy "
-                "it again."
+                "it again.",
+                code="archive-cut-short",
+                file=self.path,
+                offset=offset,
             )
         refuse_many_bytes(length, f"{self.path}, at byte {offset:,}")
         parts = []
@@ -71,10 +78,18 @@ class RandomFile:
                 part = os.pread(self._descriptor, length, offset)
             except OSError as error:
                 reason = error.strerror
-                raise InputError(f"{self.path}: cannot be read at byte {offset:,} ({reason}).") from None
+                raise InputError(
+                    f"{self.path}: cannot be read at byte {offset:,} ({reason}).",
+                    code="archive-unreadable",
+                    file=self.path,
+                    offset=offset,
+                ) from None
             if not part:
                 raise InputError(
-                    f"{self.path}: cut short while it was read, at byte {offset:,}; copy it again."
+                    f"{self.path}: cut short while it was read, at byte {offset:,}; copy it again.",
+                    code="archive-cut-while-read",
+                    file=self.path,
+                    offset=offset,
                 )
             parts.append(part)
             offset += len(part)
@@ -96,10 +111,14 @@ class ZipArchive:
                 infos = archive.infolist()
         except NotImplementedError as error:
             raise InputError(
-                f"{path}: packed in a way that Python does not know ({brief(error)}); pack it again."
+                f"{path}: packed in a way that Python does not know ({brief(error)}); pack it again.",
+                code="archive-packing-unknown",
+                file=path,
             ) from None
         except (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, ValueError, OSError):
-            raise InputError(f"{path}: cut short or not a .zip file; copy or pack it again.") from None
+            raise InputError(
+                f"{path}: cut short or not a .zip file; copy or pack it again.", code="zip-damaged", file=path
+            ) from None
         self.entries = [info.filename for info in infos if not info.is_dir()]
         self._infos = {info.filename: info for info in infos}
 
@@ -108,15 +127,35 @@ class ZipArchive:
         info = self._infos.get(entry)
         where = f"{self._file.path}!{entry}"
         if info is None:
-            raise InputError(f"{where}: the archive has no such entry; check the spelling.")
+            raise InputError(
+                f"{where}: the archive has no such entry; check the spelling.",
+                code="archive-entry-missing",
+                file=self._file.path,
+                entry=entry,
+            )
         if info.flag_bits & 1:
-            raise InputError(f"{where}: encrypted; pack the archive again without a password.")
+            raise InputError(
+                f"{where}: encrypted; pack the archive again without a password.",
+                code="archive-entry-encrypted",
+                file=self._file.path,
+                entry=entry,
+            )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(f"{where}: packed in a way other than stored or deflated; pack it again.")
+            raise InputError(
+                f"{where}: packed in a way other than stored or deflated; pack it again.",
+                code="archive-entry-packing-unknown",
+                file=self._file.path,
+                entry=entry,
+            )
         refuse_many_bytes(info.file_size, where)
         header = self._file.read(info.header_offset, 30)
         if header[:4] != b"PK\3\4":
-            raise InputError(f"{where}: damaged, there is no entry at its offset; copy the archive again.")
+            raise InputError(
+                f"{where}: damaged, there is no entry at its offset; copy the archive again.",
+                code="archive-entry-not-at-offset",
+                file=self._file.path,
+                entry=entry,
+            )
         n_name, n_extra = struct.unpack("<HH", header[26:30])
         packed = self._file.read(info.header_offset + 30 + n_name + n_extra, info.compress_size)
         try:
@@ -126,7 +165,12 @@ class ZipArchive:
         except zlib.error:
             data = b""
         if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
-            raise InputError(f"{where}: damaged, it does not fit its checksum; copy the archive again.")
+            raise InputError(
+                f"{where}: damaged, it does not fit its checksum; copy the archive again.",
+                code="archive-entry-checksum-differs",
+                file=self._file.path,
+                entry=entry,
+            )
         return data
 
 
@@ -139,14 +183,19 @@ class TarArchive:
         self.entries: list[str] = []
         if self._file.size >= 2 and self._file.read(0, 2) == b"\x1f\x8b":
             raise InputError(
-                f"{path}: compressed with gzip, so no image can be found in it by its offset; unpack it with gunzip."
+                f"{path}: compressed with gzip, so no image can be found in it by its offset; unpack it with gunzip.",
+                code="tar-compressed",
+                file=path,
             )
         try:
             with tarfile.open(path, "r:") as archive:
                 for member in archive:
                     if member.islnk() or member.issym():
                         raise InputError(
-                            f"{path}!{member.name}: a link, not a file; pack it again with tar -h."
+                            f"{path}!{member.name}: a link, not a file; pack it again with tar -h.",
+                            code="tar-entry-is-link",
+                            file=path,
+                            entry=member.name,
                         )
                     if member.isreg():
                         self.entries.append(member.name)
@@ -155,18 +204,28 @@ class TarArchive:
         except InputError:
             raise
         except (tarfile.TarError, EOFError, OSError, ValueError):
-            raise InputError(f"{path}: cut short or not a .tar file; copy or pack it again.") from None
+            raise InputError(
+                f"{path}: cut short or not a .tar file; copy or pack it again.", code="tar-damaged", file=path
+            ) from None
         # tarfile takes damaged bytes between two files, and a cut there, for the end of the archive.
         if end + _TAR_BLOCK > self._file.size or any(self._file.read(end, _TAR_BLOCK)):
             raise InputError(
                 f"{path}: cut short or damaged after {len(self.entries):,} files, the end mark is missing; "
-                "copy or pack it again."
+                "copy or pack it again.",
+                code="tar-end-missing",
+                file=path,
+                entries=len(self.entries),
             )
 
     def read(self, entry: str) -> bytes:
         """The bytes of one file."""
         if entry not in self._spans:
-            raise InputError(f"{self._file.path}!{entry}: the archive has no such entry; check the spelling.")
+            raise InputError(
+                f"{self._file.path}!{entry}: the archive has no such entry; check the spelling.",
+                code="archive-entry-missing",
+                file=self._file.path,
+                entry=entry,
+            )
         return self._file.read(*self._spans[entry])
 
 
@@ -187,7 +246,12 @@ def max_pixels() -> int:
     if not given:
         return MAX_PIXELS
     if not (given.isascii() and given.isdigit() and 0 < len(given.lstrip("0")) <= 15):
-        raise InputError(f"{VARIABLE}={given}: a number of pixels is needed, for example {MAX_PIXELS}.")
+        raise InputError(
+            f"{VARIABLE}={given}: a number of pixels is needed, for example {MAX_PIXELS}.",
+            code="max-pixels-not-a-number",
+            key=VARIABLE,
+            value=given,
+        )
     return int(given)
 
 
@@ -196,7 +260,11 @@ def refuse_many_pixels(width: int, height: int) -> None:
     if width * height > max_pixels():
         raise InputError(
             f"the image has {width:,} x {height:,} pixels, more than {max_pixels():,} in all; make it smaller, leave it "
-            f"out, or set {VARIABLE} to what is allowed."
+            f"out, or set {VARIABLE} to what is allowed.",
+            code="image-too-many-pixels",
+            width=width,
+            height=height,
+            most=max_pixels(),
         )
 
 
@@ -206,5 +274,9 @@ def refuse_many_bytes(n_bytes: int, what: str) -> None:
     if n_bytes > allowed:
         raise InputError(
             f"{what}: {n_bytes:,} bytes, more than an image of {max_pixels():,} pixels takes; leave it out, or set "
-            f"{VARIABLE} to what is allowed."
+            f"{VARIABLE} to what is allowed.",
+            code="image-too-many-bytes",
+            source=what,
+            found=n_bytes,
+            max_pixels=max_pixels(),
         )

@@ -32,23 +32,39 @@ def reading(file: str | Path) -> Iterator[None]:
     exception stays as the cause, so that it can be shown to whoever wants to mend the reader.
     """
     if rows_not_utf8([str(file)]):
-        raise InputError(f"{file}: a path that is not UTF-8, which no table or card can hold; rename it.")
+        raise InputError(
+            f"{file}: a path that is not UTF-8, which no table or card can hold; rename it.",
+            code="path-not-utf8",
+            file=file,
+        )
     try:
         yield
     except CdpError:
         raise
     except PermissionError as error:
-        raise InputError(f"{error.filename or file}: may not be read; change its permissions.") from None
+        raise InputError(
+            f"{error.filename or file}: may not be read; change its permissions.",
+            code="file-not-permitted",
+            file=error.filename or file,
+        ) from None
     except MemoryError:
-        raise InputError(f"{file}: does not fit into memory; save it as a folder of .npy files.") from None
+        raise InputError(
+            f"{file}: does not fit into memory; save it as a folder of .npy files.",
+            code="file-exceeds-memory",
+            file=file,
+        ) from None
     except OSError as error:
         raise InputError(
-            f"{error.filename or file}: cannot be read ({error.strerror or brief(error)})."
+            f"{error.filename or file}: cannot be read ({error.strerror or brief(error)}).",
+            code="file-unreadable",
+            file=error.filename or file,
         ) from None
     except Exception as error:
         raise InputError(
             f"{file}: cannot be read ({type(error).__name__}: {brief(error)}); it is damaged, or holds what cdp does not "
-            "expect there: write it again."
+            "expect there: write it again.",
+            code="file-damaged",
+            file=file,
         ) from error
 
 
@@ -59,12 +75,12 @@ def brief(error: object, most: int = 200) -> str:
 
 
 @contextmanager
-def naming(source: object) -> Iterator[None]:
-    """Puts the file or row that it is about in front of the message of an InputError."""
+def naming(source: object, **fields: object) -> Iterator[None]:
+    """Puts the file or row that it is about in front of the message of an InputError, and into its fields."""
     try:
         yield
     except InputError as error:
-        raise InputError(f"{source}: {error}") from None
+        raise InputError(f"{source}: {error}", **error.details(**fields)) from None
 
 
 def open_npy(file: Path, convert: str = _AS_FLOATS, *, may_be_empty: bool = False) -> AnyArray:
@@ -84,17 +100,32 @@ def open_npy(file: Path, convert: str = _AS_FLOATS, *, may_be_empty: bool = Fals
             if len(shape) > _MOST_DIMENSIONS or not all(_is_side(side) for side in shape):
                 raise ValueError("no shape of an array")
         except Exception:  # the header is evaluated as Python, which may raise anything
-            raise InputError(f"{file}: not a .npy file, or its header is damaged; write it again.") from None
+            raise InputError(
+                f"{file}: not a .npy file, or its header is damaged; write it again.",
+                code="npy-header-damaged",
+                file=file,
+            ) from None
         offset = stream.tell()
     if dtype.hasobject:
-        raise InputError(_pickled(str(file), convert))
+        raise InputError(_pickled(str(file), convert), code="array-pickled", file=file)
     needed = math.prod(shape) * dtype.itemsize
     if size - offset < needed:
-        raise InputError(f"{file}: cut short, {size - offset:,} of {needed:,} bytes; copy or write it again.")
+        raise InputError(
+            f"{file}: cut short, {size - offset:,} of {needed:,} bytes; copy or write it again.",
+            code="npy-cut-short",
+            file=file,
+            expected=needed,
+            found=size - offset,
+        )
     if needed == 0 and may_be_empty:
         return np.empty(shape, dtype)
     if needed == 0:
-        raise InputError(f"{file}: empty, its array has shape {shape}; embed the images again.")
+        raise InputError(
+            f"{file}: empty, its array has shape {shape}; embed the images again.",
+            code="npy-empty",
+            file=file,
+            shape=shape,
+        )
     order = "F" if fortran_order else "C"
     return np.memmap(file, dtype, "r", offset, shape, order)  # type: ignore[call-overload,no-any-return]
 
@@ -112,7 +143,11 @@ def read_npz(file: Path, convert: str = _AS_FLOATS) -> dict[str, AnyArray]:
     with file.open("rb") as stream, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if stream.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
-            raise InputError(f"{file}: holds one bare array, not an .npz archive; rename it to .npy.")
+            raise InputError(
+                f"{file}: holds one bare array, not an .npz archive; rename it to .npy.",
+                code="npz-is-npy",
+                file=file,
+            )
         stream.seek(0)
         try:
             with np.load(stream, allow_pickle=False) as archive:
@@ -122,32 +157,58 @@ def read_npz(file: Path, convert: str = _AS_FLOATS) -> dict[str, AnyArray]:
         except (MemoryError, InputError):
             raise
         except Exception as error:  # each array's header is evaluated as Python, which may raise anything
-            raise InputError(_damaged_npz(file, name, error, convert)) from None
+            raise _damaged_npz(file, name, error, convert) from None
     if not arrays:
-        raise InputError(f"{file}: empty, it holds no arrays; write it again with np.savez(file, base=...).")
+        raise InputError(
+            f"{file}: empty, it holds no arrays; write it again with np.savez(file, base=...).",
+            code="npz-empty",
+            file=file,
+        )
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
-            raise InputError(f"{file}: its entry {name!r} is not an array; take it out.")
+            raise InputError(
+                f"{file}: its entry {name!r} is not an array; take it out.",
+                code="npz-entry-not-an-array",
+                file=file,
+                entry=name,
+            )
     return arrays
 
 
-def _damaged_npz(file: Path, name: str, error: Exception, convert: str) -> str:
+def _damaged_npz(file: Path, name: str, error: Exception, convert: str) -> InputError:
     if name and str(error).startswith("Object arrays"):
-        return _pickled(f"{file}, array {name!r}", convert)
-    if isinstance(error, NotImplementedError):
-        return f"{file}: packed in a way that Python does not know ({brief(error)}); write it again with np.savez."
-    if name:
-        return (
-            f"{file}: array {name!r} is cut short or damaged ({brief(error)}); copy or write the file again."
+        return InputError(
+            _pickled(f"{file}, array {name!r}", convert), code="array-pickled", file=file, entry=name
         )
-    return f"{file}: cut short or not an .npz file; copy or write it again."
+    if isinstance(error, NotImplementedError):
+        return InputError(
+            f"{file}: packed in a way that Python does not know ({brief(error)}); write it again with np.savez.",
+            code="archive-packing-unknown",
+            file=file,
+        )
+    if name:
+        return InputError(
+            f"{file}: array {name!r} is cut short or damaged ({brief(error)}); copy or write the file again.",
+            code="npz-entry-damaged",
+            file=file,
+            entry=name,
+        )
+    return InputError(
+        f"{file}: cut short or not an .npz file; copy or write it again.", code="npz-damaged", file=file
+    )
 
 
 def refuse_repeats(file: Path, names: Iterable[str], what: str = "columns") -> None:
     """Refuse a file in which two things have one name, for one of them would be read and the other ignored."""
     for name, count in Counter(names).items():
         if count > 1:
-            raise InputError(f"{file}: two {what} are called {name!r}; rename one.")
+            raise InputError(
+                f"{file}: two {what} are called {name!r}; rename one.",
+                code="file-name-repeated",
+                file=file,
+                name=name,
+                what=what,
+            )
 
 
 def _pickled(what: str, convert: str) -> str:
@@ -170,13 +231,21 @@ def open_parquet(file: Path) -> Iterator[Any]:
     except (PermissionError, MemoryError):
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError):
-        raise InputError(f"{file}: cut short or not a Parquet file; copy or write it again.") from None
+        raise InputError(
+            f"{file}: cut short or not a Parquet file; copy or write it again.",
+            code="parquet-damaged",
+            file=file,
+        ) from None
     with table:
         refuse_repeats(file, names)
         try:
             yield table
         except (OSError, UnicodeDecodeError) as error:  # how Arrow reports damaged bytes
-            raise InputError(f"{file}: damaged ({brief(error)}); copy or write it again.") from None
+            raise InputError(
+                f"{file}: damaged ({brief(error)}); copy or write it again.",
+                code="parquet-damaged",
+                file=file,
+            ) from None
 
 
 def refuse_nested(file: Path, column: Any) -> None:
@@ -186,7 +255,11 @@ def refuse_nested(file: Path, column: Any) -> None:
     kind = column.type
     if kinds.is_nested(kind) or kinds.is_binary(kind) or kinds.is_large_binary(kind):
         raise InputError(
-            f"{file}: column {column.name!r} holds {kind} where one number or text per row is needed; write it again."
+            f"{file}: column {column.name!r} holds {kind} where one number or text per row is needed; write it again.",
+            code="column-nested",
+            file=file,
+            column=column.name,
+            found=str(kind),
         )
 
 
@@ -195,7 +268,9 @@ def read_text(file: Path) -> str:
     try:
         return read_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
+        raise InputError(
+            f"{file}: not UTF-8 text; save it again as UTF-8.", code="text-not-utf8", file=file
+        ) from None
 
 
 def read_lines(file: Path) -> list[str]:
@@ -206,7 +281,7 @@ def read_lines(file: Path) -> list[str]:
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
-        raise InputError(f"{file}: empty; copy or write it again.")
+        raise InputError(f"{file}: empty; copy or write it again.", code="text-empty", file=file)
     return lines
 
 
@@ -215,7 +290,9 @@ def read_csv_rows(file: Path) -> list[list[str]]:
     try:
         return list(csv.reader(read_lines(file)))
     except csv.Error as error:
-        raise InputError(f"{file}: not CSV ({error}); copy or write it again.") from None
+        raise InputError(
+            f"{file}: not CSV ({error}); copy or write it again.", code="csv-syntax-wrong", file=file
+        ) from None
 
 
 def read_bytes(file: Path) -> bytes:
@@ -228,7 +305,7 @@ def file_size(file: Path) -> int:
     """Bytes in a regular file that must not be empty."""
     size = regular_size(file)
     if size == 0:
-        raise InputError(f"{file}: empty (0 bytes); copy or write it again.")
+        raise InputError(f"{file}: empty (0 bytes); copy or write it again.", code="file-empty", file=file)
     return size
 
 
@@ -236,5 +313,9 @@ def regular_size(file: str | Path) -> int:
     """Bytes in a regular file; a device or a pipe is refused, for reading it may never come to an end."""
     state = os.stat(file)
     if not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):  # of a folder, open() says it well
-        raise InputError(f"{file}: a device, pipe or socket, not a file; copy what it gives into a file.")
+        raise InputError(
+            f"{file}: a device, pipe or socket, not a file; copy what it gives into a file.",
+            code="file-not-regular",
+            file=file,
+        )
     return state.st_size

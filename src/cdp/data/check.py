@@ -89,7 +89,11 @@ def write_unreadable(
     """Write `row,path,reason` as CSV; `read_manifest(..., skip=path)` leaves these images out."""
     file = Path(path)
     if file.suffix.lower() != ".csv":
-        raise InputError(f"{file}: the list of unreadable images is written as .csv; choose this ending.")
+        raise InputError(
+            f"{file}: the list of unreadable images is written as .csv; choose this ending.",
+            code="unreadable-list-ending-wrong",
+            file=file,
+        )
     seen = locations_from(manifest, file.parent)
     columns: dict[str, Sequence[Any]] = {
         "row": [one.row for one in unreadable],

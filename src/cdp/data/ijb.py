@@ -92,10 +92,17 @@ def ijba_splits(folder: str | Path) -> list[int]:
     if not found:
         raise InputError(
             f"{folder}: no split1, split2, ... there; give the folder that holds the ten splits of IJB-A, or with "
-            "IJB-B and IJB-C the one that holds *_face_tid_mid.txt."
+            "IJB-B and IJB-C the one that holds *_face_tid_mid.txt.",
+            code="ijba-splits-missing",
+            folder=folder,
         )
     if found != list(range(1, len(found) + 1)):
-        raise InputError(f"{folder}: holds splits {', '.join(map(str, found))}; one in between is missing.")
+        raise InputError(
+            f"{folder}: holds splits {', '.join(map(str, found))}; one in between is missing.",
+            code="ijba-split-missing",
+            folder=folder,
+            found=tuple(found),
+        )
     return found
 
 
@@ -121,13 +128,22 @@ def read_ijba_split(folder: str | Path, number: int, names: ImageNames | None = 
         if mixed.size:
             raise InputError(
                 f"{metadata}: template {template_ids[templates[mixed[0]]]} shows two subjects "
-                f"(line {mixed[0] + 2}); a template is one person."
+                f"(line {mixed[0] + 2}); a template is one person.",
+                code="ijba-template-two-subjects",
+                file=metadata,
+                template=template_ids[templates[mixed[0]]],
+                line=mixed[0] + 2,
             )
         _, media = np.unique(columns["MEDIA_ID"], return_inverse=True)
         listed = read_csv_rows(comparisons)
         for line, row in enumerate(listed, start=1):
             if len(row) != 2:
-                raise InputError(f"{comparisons}: line {line} does not hold two template numbers.")
+                raise InputError(
+                    f"{comparisons}: line {line} does not hold two template numbers.",
+                    code="ijba-comparison-wrong",
+                    file=comparisons,
+                    line=line,
+                )
         given = np.stack(
             [_whole([row[side] for row in listed], comparisons, first=1) for side in (0, 1)], axis=1
         )
@@ -145,16 +161,37 @@ def _read_ijba_metadata(file: Path) -> dict[str, list[str]]:
     header = [name.strip().upper() for name in table[0]]
     missing = [name for name in _IJBA_COLUMNS if name not in header]
     if missing:
-        raise InputError(f"{file}: the header lacks {', '.join(missing)}; it must be IJB-A's metadata.")
+        raise InputError(
+            f"{file}: the header lacks {', '.join(missing)}; it must be IJB-A's metadata.",
+            code="ijba-columns-missing",
+            file=file,
+            columns=tuple(missing),
+        )
     if len(table) == 1:
-        raise InputError(f"{file}: only a header, so no template has media; copy it again.")
+        raise InputError(
+            f"{file}: only a header, so no template has media; copy it again.",
+            code="ijba-metadata-empty",
+            file=file,
+        )
     seen: dict[tuple[str, ...], int] = {}
     for line, row in enumerate(table[1:], start=2):
         if len(row) != len(header):
-            raise InputError(f"{file}: line {line} has {len(row)} fields, the header {len(header)}.")
+            raise InputError(
+                f"{file}: line {line} has {len(row)} fields, the header {len(header)}.",
+                code="ijba-fields-differ",
+                file=file,
+                line=line,
+                expected=len(header),
+                found=len(row),
+            )
         before = seen.setdefault(tuple(row), line)
         if before != line:
-            raise InputError(f"{file}: lines {before} and {line} are the same; remove one of them.")
+            raise InputError(
+                f"{file}: lines {before} and {line} are the same; remove one of them.",
+                code="ijb-lines-repeated",
+                file=file,
+                lines=(before, line),
+            )
     return {name: [row[header.index(name)].strip() for row in table[1:]] for name in _IJBA_COLUMNS}
 
 
@@ -170,7 +207,11 @@ def _ijba_rows(columns: dict[str, list[str]], names: ImageNames | None, file: Pa
         if not by_sighting and sightings.setdefault(name, sighting) != sighting:
             raise InputError(
                 f"{file}: line {line}: {name} shows several people (sightings {sightings[name]} and {sighting}); "
-                f"name the embedded faces FILE#SIGHTING_ID, e.g. {name}#{sighting}."
+                f"name the embedded faces FILE#SIGHTING_ID, e.g. {name}#{sighting}.",
+                code="ijba-image-several-people",
+                file=file,
+                line=line,
+                name=name,
             )
         rows[line - 2] = names.row(f"{name}#{sighting}" if by_sighting else name, f"{file}: line {line}")
     return rows
@@ -179,7 +220,13 @@ def _ijba_rows(columns: dict[str, list[str]], names: ImageNames | None, file: Pa
 def _whole(values: Sequence[str], file: Path, first: int = 2) -> LongArray:
     for line, value in enumerate(values, start=first):
         if not value.strip().removeprefix("-").isdecimal():
-            raise InputError(f"{file}: line {line}: {value!r} is not a whole number.")
+            raise InputError(
+                f"{file}: line {line}: {value!r} is not a whole number.",
+                code="ijba-number-wrong",
+                file=file,
+                line=line,
+                value=value,
+            )
     return np.array([int(value) for value in values], np.int64)
 
 
@@ -194,7 +241,11 @@ def _find_templates(
         template = given[first][unknown[first]][0]
         raise InputError(
             f"{pairs}: line {lines[first]} compares template {template}, which has no media in {metadata} "
-            f"({len(np.unique(given[unknown])):,} such templates); copy both files again."
+            f"({len(np.unique(given[unknown])):,} such templates); copy both files again.",
+            code="ijb-template-without-media",
+            file=pairs,
+            line=lines[first],
+            template=template,
         )
     return position.astype(np.int64)
 
@@ -220,7 +271,10 @@ def read_ijb_pack(folder: str | Path, n_images: int, names: ImageNames | None = 
         again = np.flatnonzero((table[1:] == table[:-1]).all(axis=1))
         if again.size:
             raise InputError(
-                f"{media_file}: lines {order[again[0]] + 1} and {order[again[0] + 1] + 1} are the same; remove one of them."
+                f"{media_file}: lines {order[again[0]] + 1} and {order[again[0] + 1] + 1} are the same; remove one of them.",
+                code="ijb-lines-repeated",
+                file=media_file,
+                lines=(int(order[again[0]] + 1), int(order[again[0] + 1] + 1)),
             )
         compared = _read_columns(pair_file, ("first", "second", "label"), n_texts=0)
         label = compared["label"]
@@ -228,7 +282,13 @@ def read_ijb_pack(folder: str | Path, n_images: int, names: ImageNames | None = 
         wrong = np.flatnonzero(~np.isin(label, (0, 1)))
         if wrong.size:
             line = wrong[0] + 1
-            raise InputError(f"{pair_file}: line {line} has the label {label[line - 1]}; 0 or 1 is needed.")
+            raise InputError(
+                f"{pair_file}: line {line} has the label {label[line - 1]}; 0 or 1 is needed.",
+                code="ijb-label-wrong",
+                file=pair_file,
+                line=line,
+                value=label[line - 1],
+            )
         given = np.stack([compared["first"], compared["second"]], axis=1)
         ends = _find_templates(given, template_ids, lines, pair_file, media_file)
         check_pairs(ends, label == 1, str(pair_file), lines)
@@ -244,7 +304,11 @@ def read_detector_scores(folder: str | Path, protocol: TemplateProtocol) -> Doub
         lines = read_lines(file)
         if len(lines) != len(protocol.images):
             raise InputError(
-                f"{file}: {len(lines):,} images, but the media file has {len(protocol.images):,}."
+                f"{file}: {len(lines):,} images, but the media file has {len(protocol.images):,}.",
+                code="ijb-scores-differ",
+                file=file,
+                expected=len(protocol.images),
+                found=len(lines),
             )
         scores = np.empty(len(lines))
         for number, line in enumerate(lines):
@@ -255,7 +319,12 @@ def read_detector_scores(folder: str | Path, protocol: TemplateProtocol) -> Doub
                 scores[number] = np.nan
             if len(fields) != 12 or not scores[number] > 0:
                 where = f"{file}: line {number + 1}"
-                raise InputError(f"{where} must hold a name, 10 coordinates and a positive score.")
+                raise InputError(
+                    f"{where} must hold a name, 10 coordinates and a positive score.",
+                    code="ijb-score-line-wrong",
+                    line=number + 1,
+                    file=file,
+                )
         return scores
 
 
@@ -265,7 +334,11 @@ def _pack_rows(listed: Any, n_images: int, names: ImageNames | None, file: Path)
     if len(listed) != n_images:
         raise InputError(
             f"{file}: {len(listed):,} images, but the embeddings have {n_images:,} rows; embed exactly these, or "
-            "give --list FILE with the name of every row."
+            "give --list FILE with the name of every row.",
+            code="ijb-images-differ",
+            file=file,
+            expected=len(listed),
+            found=n_images,
         )
     return np.arange(n_images)
 
@@ -275,7 +348,12 @@ def _only_file(folder: Path, pattern: str) -> Path:
         found = sorted(folder.glob(pattern)) or sorted((folder / "meta").glob(pattern))
     if len(found) != 1:
         listed = ", ".join(file.name for file in found) or "none"
-        raise InputError(f"{folder}: one file {pattern} is needed there (found: {listed}).")
+        raise InputError(
+            f"{folder}: one file {pattern} is needed there (found: {listed}).",
+            code="ijb-file-missing",
+            folder=folder,
+            pattern=pattern,
+        )
     return found[0]
 
 
@@ -297,5 +375,10 @@ def _read_columns(file: Path, columns: Sequence[str], n_texts: int) -> dict[str,
             )
         except pa.ArrowInvalid as error:
             reason = str(error).splitlines()[0]
-            raise InputError(f"{file}: every line must hold `{' '.join(columns)}` ({reason}).") from None
+            raise InputError(
+                f"{file}: every line must hold `{' '.join(columns)}` ({reason}).",
+                code="ijb-columns-wrong",
+                file=file,
+                columns=tuple(columns),
+            ) from None
     return {name: table.column(name).to_numpy() for name in columns}

@@ -28,7 +28,11 @@ def read_image_folders(folder: Path) -> Manifest:
     _walk(folder, "", images, empty, ())
     if images and empty:
         more = f" and {len(empty) - 1:,} others" if len(empty) > 1 else ""
-        raise InputError(f"{folder / empty[0]}{more}: a folder without images; remove it or fill it.")
+        raise InputError(
+            f"{folder / empty[0]}{more}: a folder without images; remove it or fill it.",
+            code="image-folder-empty",
+            folder=folder / empty[0],
+        )
     return from_folders(folder, str(folder), images)
 
 
@@ -38,7 +42,11 @@ def _walk(
     """Collect images below a folder; links to folders are followed, but never in a circle."""
     here = os.path.realpath(folder)
     if here in above:
-        raise InputError(f"{folder}: a link to a folder that it lies in; remove it.")
+        raise InputError(
+            f"{folder}: a link to a folder that it lies in; remove it.",
+            code="image-folder-loops",
+            folder=folder,
+        )
     found = False
     with os.scandir(folder) as entries:
         listed = sorted(entries, key=lambda entry: entry.name)
@@ -47,7 +55,12 @@ def _walk(
             continue
         relative = f"{inside}{entry.name}"
         if not relative.isprintable() and any(0xDC80 <= ord(letter) <= 0xDCFF for letter in relative):
-            raise InputError(f"{folder}: holds a name that is not UTF-8 ({entry.name!a}); rename it.")
+            raise InputError(
+                f"{folder}: holds a name that is not UTF-8 ({entry.name!a}); rename it.",
+                code="image-name-not-utf8",
+                folder=folder,
+                name=entry.name,
+            )
         if entry.is_dir():
             found |= _walk(Path(entry.path), f"{relative}/", images, empty, (*above, here))
         elif is_image(entry.name):
@@ -68,14 +81,21 @@ def from_folders(source: Path, root: str, entries: Iterable[tuple[str, str]]) ->
         (inside.rpartition("/")[0], inside, location) for inside, location in entries if is_image(inside)
     )
     if not found:
-        raise InputError(f"{source}: no images found; expected IDENTITY/NAME.jpg or .png below it.")
+        raise InputError(
+            f"{source}: no images found; expected IDENTITY/NAME.jpg or .png below it.",
+            code="images-missing",
+            file=source,
+        )
     folders = {folder for folder, _, _ in found}
     parents = {folder[:cut] for folder in folders for cut in _cuts(folder)}
     for folder, inside, _ in found:
         if folder in parents:
             raise InputError(
                 f"{source}: the image {inside} lies beside folders of images, so its identity is unclear; "
-                "put it into a folder of its own or remove it."
+                "put it into a folder of its own or remove it.",
+                code="image-identity-unclear",
+                file=source,
+                image=inside,
             )
     identities = np.full(len(found), -1, np.int64)
     names = None

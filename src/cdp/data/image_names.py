@@ -62,7 +62,12 @@ class ImageNames:
         object.__setattr__(self, "_rows", rows)
         twice = repeated(self.names)
         if twice:
-            raise InputError(f"{self.source}: {name_some(twice)} stands there twice; one row per image.")
+            raise InputError(
+                f"{self.source}: {name_some(twice)} stands there twice; one row per image.",
+                code="image-name-repeated",
+                file=self.source,
+                names=tuple(twice),
+            )
 
     def row(self, name: str, asked_by: str) -> int:
         """The row of an image.
@@ -76,11 +81,21 @@ class ImageNames:
         if wanted:
             row = self._rows.get(wanted[-1], self._rows.get(f"{_bare(wanted[-1])}.*", -2))
         if row == -1:
-            raise InputError(f"{asked_by} names {name}, and several images of {self.source} end so.")
+            raise InputError(
+                f"{asked_by} names {name}, and several images of {self.source} end so.",
+                code="image-name-ambiguous",
+                name=name,
+                source=self.source,
+                asked_by=asked_by,
+            )
         if row < 0:
             raise InputError(
                 f"{asked_by} names {name}, which is not among the {len(self.names):,} images of {self.source}; "
-                "embed it, or take it off the list."
+                "embed it, or take it off the list.",
+                code="image-name-unknown",
+                name=name,
+                source=self.source,
+                asked_by=asked_by,
             )
         return row
 

@@ -43,7 +43,7 @@ class ImageReader:
 
     def read(self, row: int) -> bytes:
         """The encoded image of a row; if it cannot be read, the error names its row and location."""
-        with naming(self.manifest.describe(row)):
+        with naming(self.manifest.describe(row), row=row, file=self.manifest.locations[row]):
             return self._source.read(self.manifest.locations[row])
 
     def image(self, row: int, *, color: bool = True, size: int | None = None) -> ByteArray:
@@ -53,7 +53,7 @@ class ImageReader:
             color: three channels if True, else one of gray.
             size: scale the shorter side to this and cut the middle square out, so H = W = size; as it is if None.
         """
-        with naming(self.manifest.describe(row)):
+        with naming(self.manifest.describe(row), row=row, file=self.manifest.locations[row]):
             pixels = decode(self._source.read(self.manifest.locations[row]), color=color, size=size)
         if self.manifest.turns is not None and self.manifest.turns[row]:
             pixels = np.ascontiguousarray(np.rot90(pixels, int(self.manifest.turns[row])))
@@ -108,10 +108,16 @@ def _read_file(path: str) -> bytes:
     except InputError:
         raise
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist; correct the path, or leave the image out.") from None
+        raise InputError(
+            f"{path} does not exist; correct the path, or leave the image out.",
+            code="image-missing",
+            file=path,
+        ) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path} cannot be read ({reason}); leave the image out.") from None
+        raise InputError(
+            f"{path} cannot be read ({reason}); leave the image out.", code="image-unreadable", file=path
+        ) from None
 
 
 def decode(data: bytes, *, color: bool = True, size: int | None = None) -> ByteArray:
@@ -119,7 +125,7 @@ def decode(data: bytes, *, color: bool = True, size: int | None = None) -> ByteA
     from PIL import Image, ImageOps
 
     if not data:
-        raise InputError("the image is empty (0 bytes); copy it again or leave it out.")
+        raise InputError("the image is empty (0 bytes); copy it again or leave it out.", code="image-empty")
     mode = "RGB" if color else "L"
     try:
         with _open_image(data) as opened:
@@ -139,7 +145,8 @@ def decode(data: bytes, *, color: bool = True, size: int | None = None) -> ByteA
         if type(error).__name__ == "UnidentifiedImageError":
             reason = "not in an image format that Pillow knows"
         raise InputError(
-            f"the image cannot be decoded ({reason or type(error).__name__}); copy it again or leave it out."
+            f"the image cannot be decoded ({reason or type(error).__name__}); copy it again or leave it out.",
+            code="image-undecodable",
         ) from None
     return pixels.reshape(*pixels.shape[:2], -1)
 
@@ -185,7 +192,9 @@ def _eight_bits(image: Image.Image) -> Any:
     from PIL import Image
 
     if image.mode == "F":
-        raise InputError("the image holds floating-point pixels; convert it to 8 or 16 bits.")
+        raise InputError(
+            "the image holds floating-point pixels; convert it to 8 or 16 bits.", code="image-floating-point"
+        )
     if not image.mode.startswith("I"):
         return image
     values = np.asarray(image)

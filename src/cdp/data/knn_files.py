@@ -34,7 +34,11 @@ def read_knn(path: str | Path, embeddings: Embeddings | None = None) -> KnnGraph
     path = Path(path)
     with reading(path):
         if not path.exists():
-            raise InputError(f"{path}: no such file or folder; check the spelling of the path.")
+            raise InputError(
+                f"{path}: no such file or folder; check the spelling of the path.",
+                code="path-missing",
+                file=path,
+            )
         if path.is_dir():
             return _read_artifact(path, embeddings)
         ids, numbers = _read_file(path)
@@ -43,13 +47,21 @@ def read_knn(path: str | Path, embeddings: Embeddings | None = None) -> KnnGraph
         return _measure(path, _check_ids(path, ids), numbers, embeddings)
     neighbors = _check_ids(path, ids)
     if numbers is None:
-        raise InputError(f"{path}: holds ids without similarities; pass the embeddings it was made from.")
+        raise InputError(
+            f"{path}: holds ids without similarities; pass the embeddings it was made from.",
+            code="knn-similarities-missing",
+            file=path,
+        )
     return _arrange(neighbors, _as_similarity(path, neighbors, numbers))
 
 
 def _read_artifact(folder: Path, embeddings: Embeddings | None) -> KnnGraph:
     if not (folder / "card.json").exists():
-        raise InputError(f"{folder}: no card.json, so no folder written by cdp; give the k-NN file itself.")
+        raise InputError(
+            f"{folder}: no card.json, so no folder written by cdp; give the k-NN file itself.",
+            code="card-missing",
+            folder=folder,
+        )
     from cdp.store import load
 
     graph = load(folder, KnnGraph)
@@ -72,28 +84,58 @@ def _read_file(file: Path) -> tuple[AnyArray, AnyArray | None]:
             data = arrays["data"]
             if data.ndim != 3 or data.shape[1] != 2:
                 raise InputError(
-                    f"{file}: `data` must have shape (images, 2, k), not {data.shape}; write it again."
+                    f"{file}: `data` must have shape (images, 2, k), not {data.shape}; write it again.",
+                    code="knn-data-shape-wrong",
+                    file=file,
+                    found=data.shape,
                 )
             ids, numbers = data[:, 0], data[:, 1]
         else:
-            raise InputError(f"{file}: expected `idx` and `dist`, or `data`; found {', '.join(arrays)}.")
+            raise InputError(
+                f"{file}: expected `idx` and `dist`, or `data`; found {', '.join(arrays)}.",
+                code="knn-arrays-unknown",
+                file=file,
+                found=tuple(arrays),
+            )
     else:
         raise InputError(
-            f"{file}: not a known kind of k-NN file; give a folder written by cdp, .npz or .npy."
+            f"{file}: not a known kind of k-NN file; give a folder written by cdp, .npz or .npy.",
+            code="knn-kind-unknown",
+            file=file,
         )
     if ids.ndim != 2 or ids.size == 0:
-        raise InputError(f"{file}: expected a table of images x neighbors, got shape {ids.shape}.")
+        raise InputError(
+            f"{file}: expected a table of images x neighbors, got shape {ids.shape}.",
+            code="knn-not-a-table",
+            file=file,
+            found=ids.shape,
+        )
     if numbers is not None and numbers.shape != ids.shape:
-        raise InputError(f"{file}: `idx` has shape {ids.shape}, but `dist` {numbers.shape}; write it again.")
+        raise InputError(
+            f"{file}: `idx` has shape {ids.shape}, but `dist` {numbers.shape}; write it again.",
+            code="knn-shapes-differ",
+            file=file,
+            idx=ids.shape,
+            dist=numbers.shape,
+        )
     if numbers is not None and numbers.dtype.kind != "f":
-        raise InputError(f"{file}: `dist` must be floats, got {numbers.dtype}; write it again.")
+        raise InputError(
+            f"{file}: `dist` must be floats, got {numbers.dtype}; write it again.",
+            code="knn-distances-not-floats",
+            file=file,
+            found=str(numbers.dtype),
+        )
     return ids, numbers
 
 
 def _check_rows(file: Path, n_rows: int, embeddings: Embeddings) -> None:
     if n_rows != embeddings.n_images:
         raise InputError(
-            f"{file}: has {n_rows:,} rows, the embeddings {embeddings.n_images:,}; it does not belong to them."
+            f"{file}: has {n_rows:,} rows, the embeddings {embeddings.n_images:,}; it does not belong to them.",
+            code="knn-rows-differ",
+            file=file,
+            expected=embeddings.n_images,
+            found=n_rows,
         )
 
 
@@ -105,19 +147,31 @@ def _check_ids(file: Path, ids: AnyArray) -> IntArray:
         if n_images > exact_up_to:
             raise InputError(
                 f"{file}: ids are kept as {ids.dtype}, which is exact only up to {exact_up_to:,}; "
-                "write them again as whole numbers."
+                "write them again as whole numbers.",
+                code="knn-ids-inexact",
+                file=file,
+                found=str(ids.dtype),
             )
         wrong = ids != np.floor(ids)
     elif ids.dtype.kind in "iu":
         wrong = np.zeros(ids.shape, bool)
     else:
-        raise InputError(f"{file}: ids must be whole numbers, got {ids.dtype}; write it again.")
+        raise InputError(
+            f"{file}: ids must be whole numbers, got {ids.dtype}; write it again.",
+            code="knn-ids-not-whole",
+            file=file,
+            found=str(ids.dtype),
+        )
     wrong |= ~((ids >= -1) & (ids < n_images))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         raise InputError(
             f"{file}: row {row} (counted from 0) names image {ids[row, column]}, but ids must lie in "
-            f"0..{n_images - 1}, or be -1 where there is no neighbor."
+            f"0..{n_images - 1}, or be -1 where there is no neighbor.",
+            code="knn-id-out-of-range",
+            file=file,
+            row=row,
+            value=ids[row, column],
         )
     return ids.astype(np.int32)
 
@@ -137,7 +191,9 @@ def _measure(file: Path, neighbors: IntArray, numbers: AnyArray | None, embeddin
         if len(stored) and max(fit.mean() for fit in fits) < _MOST:
             raise InputError(
                 f"{file}: does not belong to these embeddings; its numbers are neither 1 - cosine nor cosine "
-                "of the rows it names."
+                "of the rows it names.",
+                code="knn-of-other-embeddings",
+                file=file,
             )
     return graph_from_neighbors(embeddings, neighbors)
 
@@ -148,12 +204,19 @@ def _as_similarity(file: Path, neighbors: IntArray, numbers: AnyArray) -> FloatA
     wrong = present & ~np.isfinite(numbers)
     if wrong.any():
         row = int(np.argwhere(wrong)[0][0])
-        raise InputError(f"{file}: row {row} (counted from 0) holds NaN or infinity; write it again.")
+        raise InputError(
+            f"{file}: row {row} (counted from 0) holds NaN or infinity; write it again.",
+            code="knn-not-finite",
+            file=file,
+            row=row,
+        )
     meaning = _meanings(neighbors, numbers, present)
     if len(meaning) != 1:
         why = "nothing shows" if not meaning else "signs disagree"
         raise InputError(
-            f"{file}: {why} whether its numbers are 1 - cosine or cosine; pass the embeddings it was made from."
+            f"{file}: {why} whether its numbers are 1 - cosine or cosine; pass the embeddings it was made from.",
+            code="knn-measure-unclear",
+            file=file,
         )
     similarity = numbers if meaning == {"cosine"} else 1 - numbers
     return np.clip(similarity, -1, 1).astype(np.float32)

@@ -41,7 +41,7 @@ def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
 def _manifest(file: Path, columns: Columns, root: str | Path | None) -> Manifest:
     locations = columns["path"]
     if not len(locations):
-        raise InputError(f"{file}: empty, it has a header and no rows.")
+        raise InputError(f"{file}: empty, it has a header and no rows.", code="table-empty", file=file)
     try:
         identities, names = _identities(file, columns, len(locations))
         return Manifest(
@@ -52,7 +52,7 @@ def _manifest(file: Path, columns: Columns, root: str | Path | None) -> Manifest
             turns=_turns(file, columns),
         )
     except InputError as error:
-        raise InputError(str(error).replace("Manifest:", f"{file}:", 1)) from None
+        raise InputError(str(error).replace("Manifest:", f"{file}:", 1), **error.details(file=file)) from None
 
 
 def read_columns(file: Path) -> Columns:
@@ -63,10 +63,16 @@ def read_columns(file: Path) -> Columns:
 def read_some_columns(file: Path, choose: Choose) -> Columns:
     """Some columns of a .csv or .parquet table; `choose` is given its path and header, and refuses it if one is missing."""
     if file.suffix.lower() not in TABLE_SUFFIXES:
-        raise InputError(f"{file}: not a table of images; give a .csv or .parquet file.")
+        raise InputError(
+            f"{file}: not a table of images; give a .csv or .parquet file.",
+            code="table-kind-unknown",
+            file=file,
+        )
     with reading(file):
         if not file.exists():
-            raise InputError(f"{file}: no such file; check the spelling of the path.")
+            raise InputError(
+                f"{file}: no such file; check the spelling of the path.", code="table-missing", file=file
+            )
         regular_size(file)
         return _read_csv(file, choose) if file.suffix.lower() == ".csv" else _read_parquet(file, choose)
 
@@ -87,16 +93,26 @@ def _read_csv(file: Path, choose: Choose) -> Columns:
                         continue
                     raise InputError(
                         f"{file}: line {lines.line_num} has {len(line)} fields, the header has {len(header)}; "
-                        "put a field that contains a comma in double quotes."
+                        "put a field that contains a comma in double quotes.",
+                        code="table-fields-differ",
+                        file=file,
+                        line=lines.line_num,
+                        expected=len(header),
+                        found=len(line),
                     )
                 for at, append in keep:
                     append(line[at])
         except csv.Error as error:
             raise InputError(
-                f"{file}: line {lines.line_num} is not CSV ({error}); is a double quote left open before it?"
+                f"{file}: line {lines.line_num} is not CSV ({error}); is a double quote left open before it?",
+                code="table-quote-open",
+                file=file,
+                line=lines.line_num,
             ) from None
         except UnicodeDecodeError:
-            raise InputError(f"{file}: not UTF-8 text; save it again as UTF-8.") from None
+            raise InputError(
+                f"{file}: not UTF-8 text; save it again as UTF-8.", code="text-not-utf8", file=file
+            ) from None
     return {name: columns[name] for name in wanted}
 
 
@@ -111,7 +127,12 @@ def _read_parquet(file: Path, choose: Choose) -> Columns:
 
 def _wanted_columns(file: Path, header: list[str]) -> list[str]:
     if "path" not in header:
-        raise InputError(f"{file}: no column called path; the columns are {', '.join(header) or 'none'}.")
+        raise InputError(
+            f"{file}: no column called path; the columns are {', '.join(header) or 'none'}.",
+            code="table-path-column-missing",
+            file=file,
+            found=tuple(header),
+        )
     refuse_repeats(file, header)
     return [name for name in header if name in ("path", "identity", "identity_name", "turn")]
 
@@ -127,7 +148,10 @@ def _identities(file: Path, columns: Columns, n_images: int) -> tuple[LongArray,
     if n_names > _MOST_NAMES:
         raise InputError(
             f"{file}: identity {n_names - 1} is too large a number to go with identity_name; "
-            "write the name itself into the column identity."
+            "write the name itself into the column identity.",
+            code="table-identity-too-large",
+            file=file,
+            identity=n_names - 1,
         )
     known = [""] * n_names
     for row, (identity, name) in enumerate(zip(identities.tolist(), called, strict=True)):
@@ -136,7 +160,12 @@ def _identities(file: Path, columns: Columns, n_images: int) -> tuple[LongArray,
         if known[identity] not in ("", name):
             raise InputError(
                 f"{file}: row {row} (counted from 0) calls identity {identity} {name!r}, "
-                f"an earlier row calls it {known[identity]!r}; one of the two is wrong."
+                f"an earlier row calls it {known[identity]!r}; one of the two is wrong.",
+                code="table-identity-named-twice",
+                file=file,
+                row=row,
+                identity=identity,
+                names=(known[identity], name),
             )
         known[identity] = name
     return identities, tuple(known)
@@ -171,14 +200,22 @@ def _turns(file: Path, columns: Columns) -> AnyArray | None:
     try:
         return np.array([int(turn) for turn in columns["turn"]], np.int64)
     except (ValueError, TypeError, OverflowError):
-        raise InputError(f"{file}: the column turn must hold quarter turns, 0 to 3, in every row.") from None
+        raise InputError(
+            f"{file}: the column turn must hold quarter turns, 0 to 3, in every row.",
+            code="table-turns-wrong",
+            file=file,
+        ) from None
 
 
 def write_table(manifest: Manifest, path: str | Path, *, force: bool = False) -> None:
     """Write a manifest as .csv or .parquet, whole or not at all; relative locations follow the table."""
     file = Path(path)
     if file.suffix.lower() not in TABLE_SUFFIXES:
-        raise InputError(f"{file}: a manifest is written as .csv or .parquet; choose one of these endings.")
+        raise InputError(
+            f"{file}: a manifest is written as .csv or .parquet; choose one of these endings.",
+            code="table-ending-wrong",
+            file=file,
+        )
     columns: Columns = {
         "path": locations_from(manifest, file.parent),
         "identity": manifest.identities.tolist(),

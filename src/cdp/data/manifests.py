@@ -44,7 +44,9 @@ def _read_images(path: Path, root: str | Path | None) -> Manifest:
     if path.exists():
         return _read_file(path, root)
     if not has_pattern(str(path)):
-        raise InputError(f"{path}: no such file or folder; check the spelling of the path.")
+        raise InputError(
+            f"{path}: no such file or folder; check the spelling of the path.", code="path-missing", file=path
+        )
     return read_shards(shards_of(str(path)))
 
 
@@ -55,19 +57,32 @@ def _read_folder(folder: Path, root: str | Path | None) -> Manifest:
         return _read_list(folder / "list.txt", root)
     if {"card.json", "labeled.csv"} <= names or {"card.json", "labeled.parquet"} <= names:
         parts = ", ".join(file.name for file in files if file.suffix in TABLE_SUFFIXES)
-        raise InputError(f"{folder}: holds the parts of a split; give one of {parts}.")
+        raise InputError(
+            f"{folder}: holds the parts of a split; give one of {parts}.",
+            code="folder-is-split",
+            folder=folder,
+        )
     if {"card.json", "faces.csv"} <= names:  # what `cdp align` wrote
         return _present(read_table(folder / "faces.csv"), folder / "faces.csv")
     records = [file for file in files if file.suffix.lower() == ".rec"]
     if records:
         if len(records) > 1:
-            raise InputError(f"{folder}: holds {len(records)} record files; give one, e.g. {records[0]}.")
+            raise InputError(
+                f"{folder}: holds {len(records)} record files; give one, e.g. {records[0]}.",
+                code="folder-several-records",
+                folder=folder,
+                count=len(records),
+            )
         return _read_records(records[0])
     shards = [file for file in files if file.suffix.lower() == ".tar"]
     if not shards:
         return read_image_folders(folder)
     if any(entry.is_dir() and not entry.name.startswith(".") for entry in folder.iterdir()):
-        raise InputError(f"{folder}: holds both folders and {shards[0].name}; give the one that is meant.")
+        raise InputError(
+            f"{folder}: holds both folders and {shards[0].name}; give the one that is meant.",
+            code="folder-images-and-shards",
+            folder=folder,
+        )
     return read_shards(shards)
 
 
@@ -85,7 +100,9 @@ def _read_file(file: Path, root: str | Path | None) -> Manifest:
     if suffix == ".rec":
         return _read_records(file)
     raise InputError(
-        f"{file}: not a known kind of file; give a folder, .csv, .parquet, list.txt, .zip, .tar or .rec."
+        f"{file}: not a known kind of file; give a folder, .csv, .parquet, list.txt, .zip, .tar or .rec.",
+        code="images-kind-unknown",
+        file=file,
     )
 
 
@@ -94,7 +111,12 @@ def _read_list(file: Path, root: str | Path | None) -> Manifest:
     locations = tuple(read_lines(file))
     if "" in locations:
         line = locations.index("") + 1
-        raise InputError(f"{file}: line {line} is blank; write one image path per line.")
+        raise InputError(
+            f"{file}: line {line} is blank; write one image path per line.",
+            code="list-line-blank",
+            file=file,
+            line=line,
+        )
     meta = file.with_name("meta.txt")
     identities = np.full(len(locations), -1, np.int64)
     if meta.is_file() and meta != file:
@@ -102,7 +124,11 @@ def _read_list(file: Path, root: str | Path | None) -> Manifest:
         if len(identities) != len(locations):
             raise InputError(
                 f"{meta}: has {len(identities):,} lines, {file.name} has {len(locations):,}; "
-                "they must be about the same images."
+                "they must be about the same images.",
+                code="list-meta-differs",
+                file=meta,
+                expected=len(locations),
+                found=len(identities),
             )
     manifest = Manifest(locations, identities, root=str(file.parent if root is None else root))
     return _present(manifest, file)
@@ -125,7 +151,10 @@ def _present(manifest: Manifest, file: Path) -> Manifest:
     if not os.path.exists(first) and not (archive and os.path.exists(os.path.join(manifest.root, archive))):
         raise InputError(
             f"{file}: {manifest.describe(0)} is not there; relative paths start from {manifest.root}, "
-            "give another root if they start elsewhere."
+            "give another root if they start elsewhere.",
+            code="list-image-missing",
+            file=file,
+            image=manifest.locations[0],
         )
     return manifest
 
@@ -142,7 +171,10 @@ def _refuse_repeats(manifest: Manifest, path: str) -> None:
         if first != row:
             raise InputError(
                 f"{path}: rows {first} and {row} (counted from 0) are the same image, "
-                f"{manifest.locations[row]}; remove one."
+                f"{manifest.locations[row]}; remove one.",
+                code="image-repeated",
+                file=path,
+                rows=(first, row),
             )
 
 
@@ -165,7 +197,7 @@ def without_unreadable(manifest: Manifest, bad_rows: Iterable[int]) -> Manifest:
     kept = np.ones(manifest.n_images, np.bool_)
     kept[list(bad_rows)] = False
     if not kept.any():
-        raise InputError("All images are unreadable; nothing would be left.")
+        raise InputError("All images are unreadable; nothing would be left.", code="images-all-unreadable")
     return manifest if kept.all() else manifest.take(kept)
 
 

@@ -33,7 +33,13 @@ def read_probe_list(file: str | Path) -> ProbeList:
     """The probe list, JSON `{"path": [...], "id": [...]}`."""
     paths, identities = _read_json_lists(Path(file), ("path", "id"))
     if len(paths) != len(identities):
-        raise InputError(f"{file}: {len(paths):,} paths but {len(identities):,} ids; write one id per path.")
+        raise InputError(
+            f"{file}: {len(paths):,} paths but {len(identities):,} ids; write one id per path.",
+            code="megaface-ids-differ",
+            file=file,
+            expected=len(paths),
+            found=len(identities),
+        )
     return ProbeList(tuple(paths), tuple(identities))
 
 
@@ -49,19 +55,33 @@ def _read_json_lists(file: Path, keys: Sequence[str]) -> list[list[str]]:
     try:
         content: Any = json.loads(text)
     except (ValueError, RecursionError):  # ValueError: no JSON, no UTF-8, or a number of thousands of digits
-        raise InputError(f"{file}: not JSON, or cut short; copy it again from the devkit.") from None
+        raise InputError(
+            f"{file}: not JSON, or cut short; copy it again from the devkit.",
+            code="megaface-not-json",
+            file=file,
+        ) from None
     lists = []
     for key in keys:
         values = content.get(key) if isinstance(content, dict) else None
         if not isinstance(values, list) or not values:
             raise InputError(
-                f'{file}: holds no list "{key}"; a devkit list is {{"path": [...], "id": [...]}}.'
+                f'{file}: holds no list "{key}"; a devkit list is {{"path": [...], "id": [...]}}.',
+                code="megaface-list-missing",
+                file=file,
+                key=key,
             )
         if not all(isinstance(value, str | int) for value in values):
-            raise InputError(f'{file}: "{key}" must hold names only.')
+            raise InputError(
+                f'{file}: "{key}" must hold names only.', code="megaface-list-not-names", file=file, key=key
+            )
         lists.append([str(value) for value in values])
     if twice := repeated(lists[0]):
-        raise InputError(f"{file}: {name_some(twice)} stands there twice; list every image once.")
+        raise InputError(
+            f"{file}: {name_some(twice)} stands there twice; list every image once.",
+            code="image-name-repeated",
+            file=file,
+            names=tuple(twice),
+        )
     return lists
 
 
@@ -85,17 +105,29 @@ def read_feature(file: str | Path) -> FloatArray:
     with reading(Path(file)):
         content = read_bytes(Path(file))
     if len(content) < _HEADER_BYTES:
-        raise InputError(f"{file}: {len(content)} bytes are too few for a feature file; write it again.")
+        raise InputError(
+            f"{file}: {len(content)} bytes are too few for a feature file; write it again.",
+            code="feature-too-short",
+            file=file,
+            found=len(content),
+        )
     rows, columns, width, kind = (int(value) for value in np.frombuffer(content, "<i4", _HEADER_INTS))
     if (columns, width, kind) != (1, 4, 5) or rows < 1:
         raise InputError(
             f"{file}: the header says ({rows}, {columns}, {width}, {kind}); a feature file starts with "
-            "(dimensions, 1, 4, 5)."
+            "(dimensions, 1, 4, 5).",
+            code="feature-header-wrong",
+            file=file,
+            found=(rows, columns, width, kind),
         )
     if len(content) != _HEADER_BYTES + 4 * rows:
         raise InputError(
             f"{file}: {len(content):,} bytes for {rows} float32 values, {_HEADER_BYTES + 4 * rows:,} expected; "
-            "copy or write it again."
+            "copy or write it again.",
+            code="feature-size-wrong",
+            file=file,
+            expected=_HEADER_BYTES + 4 * rows,
+            found=len(content),
         )
     return np.frombuffer(content, "<f4", rows, _HEADER_BYTES)
 
@@ -110,24 +142,36 @@ def read_features(folder: str | Path, paths: Sequence[str], suffix: str = ".bin"
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder of feature files; check the spelling of the path.")
+        raise InputError(
+            f"{folder}: no such folder of feature files; check the spelling of the path.",
+            code="features-folder-missing",
+            folder=folder,
+        )
     if not paths:
-        raise InputError(f"{folder}: the list of images is empty.")
+        raise InputError(f"{folder}: the list of images is empty.", code="features-list-empty", folder=folder)
     vectors = np.empty((0, 0), np.float32)
     for row, path in enumerate(paths):
         file = folder / f"{path}{suffix}"
         if not file.exists():
-            raise InputError(f"{file}: no such feature file; {_hint(file, Path(path).name)}")
+            raise InputError(
+                f"{file}: no such feature file; {_hint(file, Path(path).name)}",
+                code="feature-missing",
+                file=file,
+            )
         vector = read_feature(file)
         if row == 0:
             vectors = np.empty((len(paths), len(vector)), np.float32)
         if len(vector) != vectors.shape[1]:
             raise InputError(
                 f"{file}: {len(vector)} dimensions where {paths[0]} has {vectors.shape[1]}; embed all images "
-                "with one network."
+                "with one network.",
+                code="feature-dimensions-differ",
+                file=file,
+                expected=vectors.shape[1],
+                found=len(vector),
             )
         vectors[row] = vector
-    with naming(folder):
+    with naming(folder, folder=folder):
         return Embeddings(vectors)
 
 
@@ -151,7 +195,11 @@ def write_features(
     """Write one feature file per image, as given (not scaled), for the devkit or `read_features`."""
     if len(paths) != embeddings.n_images:
         raise InputError(
-            f"{folder}: {len(paths):,} paths for {embeddings.n_images:,} images; one path per image."
+            f"{folder}: {len(paths):,} paths for {embeddings.n_images:,} images; one path per image.",
+            code="features-paths-differ",
+            folder=folder,
+            expected=embeddings.n_images,
+            found=len(paths),
         )
     for row, path in enumerate(paths):
         write_feature(Path(folder) / f"{path}{suffix}", embeddings.source[row])

@@ -71,7 +71,11 @@ class Split:
         from cdp.store import write_card
 
         if suffix not in TABLE_SUFFIXES:
-            raise InputError(f"{suffix}: parts are written as {' or '.join(TABLE_SUFFIXES)}.")
+            raise InputError(
+                f"{suffix}: parts are written as {' or '.join(TABLE_SUFFIXES)}.",
+                code="split-suffix-unknown",
+                suffix=suffix,
+            )
         for name, part in self.parts():
             part.save(folder / f"{name}{suffix}")
         counts = {
@@ -89,7 +93,11 @@ class Split:
         card = read_card(folder, "Split")
         tables = read_settings(folder, card, _SplitSettings)
         if "labeled" not in tables.parts:
-            raise StoreError(f"{folder / 'card.json'} is damaged (no labeled part); make this folder again.")
+            raise StoreError(
+                f"{folder / 'card.json'} is damaged (no labeled part); make this folder again.",
+                code="split-card-damaged",
+                file=folder / "card.json",
+            )
         parts = {name: Manifest.load(folder / f"{name}{tables.suffix}") for name in tables.parts}
         settings = {name: value for name, value in card.settings.items() if name not in ("parts", "suffix")}
         return cls._of(parts, settings, card.made_from)
@@ -143,14 +151,7 @@ def split_by_identity(
             picture, such as its rotations, stay together.
     """
     shares = _shares(labeled, unlabeled_parts, validation, probes, distractors)
-    rows = np.flatnonzero(manifest.identities < 0)
-    if rows.size:
-        raise InputError(
-            f"{name_rows(rows)} (counted from 0) have no identity, so they could end in several parts; "
-            "leave these images out of the split."
-        )
-    if manifest.n_identities == 1:
-        raise InputError("There is one identity only; a split needs at least one for every part.")
+    _check_identities(manifest)
     family_of = families(manifest) if family is None else _family_numbers(manifest, family)
     part_of = _assign(manifest, family_of, shares, seed)[family_of]
     parts = {}
@@ -160,7 +161,9 @@ def split_by_identity(
             n_families = int(family_of.max()) + 1
             raise InputError(
                 f"{name} would be empty: {n_families:,} identities (or families) do not fill {len(shares)} parts "
-                "of these shares; ask for fewer parts or larger shares."
+                "of these shares; ask for fewer parts or larger shares.",
+                code="split-part-empty",
+                part=name,
             )
         parts[name] = manifest.take(kept)
     settings = {"labeled": labeled, "unlabeled_parts": unlabeled_parts, "validation": validation}
@@ -176,6 +179,23 @@ def hash_manifest(manifest: Manifest) -> str:
     return digest.hexdigest()
 
 
+def _check_identities(manifest: Manifest) -> None:
+    rows = np.flatnonzero(manifest.identities < 0)
+    if rows.size:
+        raise InputError(
+            f"{name_rows(rows)} (counted from 0) have no identity, so they could end in several parts; "
+            "leave these images out of the split.",
+            code="split-identities-missing",
+            row=rows[0],
+            count=len(rows),
+        )
+    if manifest.n_identities == 1:
+        raise InputError(
+            "There is one identity only; a split needs at least one for every part.",
+            code="split-one-identity",
+        )
+
+
 def _shares(
     labeled: float, unlabeled_parts: int, validation: float, probes: float, distractors: float
 ) -> dict[str, float]:
@@ -183,20 +203,39 @@ def _shares(
     given = {"labeled": labeled, "validation": validation, "probes": probes, "distractors": distractors}
     for name, share in given.items():
         if not 0 <= share <= 1:
-            raise InputError(f"{name}={share:g}: a share is a number from 0 to 1, e.g. 1/11.")
+            raise InputError(
+                f"{name}={share:g}: a share is a number from 0 to 1, e.g. 1/11.",
+                code="split-share-out-of-range",
+                key=name,
+                value=share,
+            )
     if labeled == 0:
-        raise InputError("labeled=0: there is nothing to learn from; give a share such as 1/11.")
+        raise InputError(
+            "labeled=0: there is nothing to learn from; give a share such as 1/11.",
+            code="split-labeled-zero",
+            key="labeled",
+        )
     if unlabeled_parts < 0:
-        raise InputError(f"unlabeled_parts={unlabeled_parts}: use 0, 1, 2, … parts.")
+        raise InputError(
+            f"unlabeled_parts={unlabeled_parts}: use 0, 1, 2, … parts.",
+            code="split-parts-negative",
+            key="unlabeled_parts",
+            value=unlabeled_parts,
+        )
     if (labeled == 1) != (unlabeled_parts == 0):
         raise InputError(
             f"labeled={labeled:g} with unlabeled_parts={unlabeled_parts}: everything is labeled exactly if there "
-            "are no unlabeled parts."
+            "are no unlabeled parts.",
+            code="split-labeled-and-parts-differ",
+            labeled=labeled,
+            unlabeled_parts=unlabeled_parts,
         )
     remains = 1 - validation - probes - distractors
     if remains <= 0:
         raise InputError(
-            f"validation, probes and distractors take {1 - remains:g} of all images; leave something for the rest."
+            f"validation, probes and distractors take {1 - remains:g} of all images; leave something for the rest.",
+            code="split-shares-too-large",
+            found=1 - remains,
         )
     each = (1 - labeled) * remains / max(1, unlabeled_parts)
     shares = {"labeled": labeled * remains}
@@ -208,7 +247,10 @@ def _family_numbers(manifest: Manifest, family: npt.ArrayLike) -> LongArray:
     given = np.asarray(family)
     if given.shape != (manifest.n_images,):
         raise InputError(
-            f"family has shape {given.shape} for {manifest.n_images:,} images; one per row is needed."
+            f"family has shape {given.shape} for {manifest.n_images:,} images; one per row is needed.",
+            code="split-family-shape-wrong",
+            expected=manifest.n_images,
+            found=given.shape,
         )
     numbers = np.unique(given, return_inverse=True)[1].astype(np.int64)
     pairs = np.unique(np.stack([manifest.classes, numbers], axis=1), axis=0)
@@ -217,7 +259,10 @@ def _family_numbers(manifest: Manifest, family: npt.ArrayLike) -> LongArray:
         row = int(np.flatnonzero(manifest.classes == torn[0, 0])[0])
         raise InputError(
             f"Identity {manifest.identities[row]} is in two families, so it could end in two parts; "
-            "give all its images one family."
+            "give all its images one family.",
+            code="split-identity-two-families",
+            row=row,
+            identity=manifest.identities[row],
         )
     return numbers
 
@@ -256,7 +301,10 @@ def rotated(manifest: Manifest) -> Manifest:
     (see `families`), so that a split keeps them in one part.
     """
     if manifest.turns is not None:
-        raise InputError("These images are turned already; rotate the manifest they were made from.")
+        raise InputError(
+            "These images are turned already; rotate the manifest they were made from.",
+            code="manifest-turned-already",
+        )
     turns = np.repeat(np.arange(4), manifest.n_images)
     identities = np.tile(manifest.identities, 4)
     names = None

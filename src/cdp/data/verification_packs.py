@@ -47,7 +47,7 @@ class VerificationPack:
 
     def decode(self, row: int) -> ByteArray:
         """Image `row` as uint8 (height, width, 3)."""
-        with naming(f"{self.source}: image {row} (counted from 0)"):
+        with naming(f"{self.source}: image {row} (counted from 0)", file=self.source, row=row):
             return decode(self.images[row])
 
 
@@ -64,16 +64,26 @@ def read_verification_pack(file: str | Path) -> VerificationPack:
 
 def _as_pack(file: Path, content: Any) -> VerificationPack:
     if not isinstance(content, tuple | list) or len(content) != 2:
-        raise InputError(f"{file}: not a verification pack; it must hold (images, flags).")
+        raise InputError(
+            f"{file}: not a verification pack; it must hold (images, flags).",
+            code="pack-not-images-and-flags",
+            file=file,
+        )
     images, flags = (part.values if isinstance(part, _Array) else part for part in content)
     if not isinstance(images, list | tuple) or not isinstance(flags, list | tuple | np.ndarray):
         raise InputError(
-            f"{file}: not a verification pack; it must hold a list of images and a list of flags."
+            f"{file}: not a verification pack; it must hold a list of images and a list of flags.",
+            code="pack-not-lists",
+            file=file,
         )
     same = np.array([_as_flag(file, number, flag) for number, flag in enumerate(flags)], bool)
     if not len(same) or len(images) != 2 * len(same):
         raise InputError(
-            f"{file}: {len(images):,} images for {len(same):,} pairs; two images per pair are needed."
+            f"{file}: {len(images):,} images for {len(same):,} pairs; two images per pair are needed.",
+            code="pack-images-differ",
+            file=file,
+            images=len(images),
+            pairs=len(same),
         )
     return VerificationPack(
         tuple(_as_bytes(file, row, image) for row, image in enumerate(images)), same, str(file)
@@ -83,7 +93,12 @@ def _as_pack(file: Path, content: Any) -> VerificationPack:
 def _as_flag(file: Path, number: int, flag: Any) -> bool:
     if isinstance(flag, bool | int | np.bool_ | np.integer) and flag in (0, 1):
         return bool(flag)
-    raise InputError(f"{file}: flag {number} (counted from 0) is neither true nor false.")
+    raise InputError(
+        f"{file}: flag {number} (counted from 0) is neither true nor false.",
+        code="pack-flag-wrong",
+        file=file,
+        row=number,
+    )
 
 
 def _as_bytes(file: Path, row: int, image: Any) -> bytes:
@@ -93,7 +108,12 @@ def _as_bytes(file: Path, row: int, image: Any) -> bytes:
         return bytes(image)
     if isinstance(image, np.ndarray) and image.dtype == np.uint8:
         return image.tobytes()
-    raise InputError(f"{file}: image {row} (counted from 0) is neither bytes nor a uint8 array.")
+    raise InputError(
+        f"{file}: image {row} (counted from 0) is neither bytes nor a uint8 array.",
+        code="pack-image-not-bytes",
+        file=file,
+        row=row,
+    )
 
 
 class _RefusedError(pickle.UnpicklingError):
@@ -211,10 +231,14 @@ def _restricted_load(file: Path, data: bytes) -> Any:
             return _RestrictedUnpickler(io.BytesIO(data), encoding="bytes").load()
     except _RefusedError as error:
         raise InputError(
-            f"{file}: refused, this pickle asks for {error}; a verification pack holds bytes and flags only."
+            f"{file}: refused, this pickle asks for {error}; a verification pack holds bytes and flags only.",
+            code="pack-refused",
+            file=file,
         ) from None
     except (
         pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError, KeyError, ImportError, MemoryError,
         OverflowError, RecursionError,
     ):  # fmt: skip
-        raise InputError(f"{file}: cut short or not a verification pack; copy it again.") from None
+        raise InputError(
+            f"{file}: cut short or not a verification pack; copy it again.", code="pack-damaged", file=file
+        ) from None

@@ -53,14 +53,25 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
     """
     path = Path(path)
     if dim is not None and dim < 1:
-        raise InputError(f"{path}: dim={dim} is not a row length; give the number of values per image.")
+        raise InputError(
+            f"{path}: dim={dim} is not a row length; give the number of values per image.",
+            code="views-dim-wrong",
+            file=path,
+            value=dim,
+        )
     with reading(path):
         parts = _read_parts(path, dim, base)
         identities = None if parts.identities is None else _number_names(parts.identities)
-        with naming(path):
+        with naming(path, file=path):
             views = Views(parts.base, parts.committee, identities, parts.paths)
     if dim is not None and views.base.dimensions != dim:
-        raise InputError(f"{path}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.")
+        raise InputError(
+            f"{path}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.",
+            code="views-dim-differs",
+            file=path,
+            expected=views.base.dimensions,
+            value=dim,
+        )
     return views
 
 
@@ -85,7 +96,9 @@ def looks_like_views(path: str | Path) -> bool:
 
 def _read_parts(path: Path, dim: int | None, base: str | None) -> _Parts:
     if not path.exists():
-        raise InputError(f"{path}: no such file or folder; check the spelling of the path.")
+        raise InputError(
+            f"{path}: no such file or folder; check the spelling of the path.", code="path-missing", file=path
+        )
     if path.is_dir():
         return _read_folder(path, dim, base)
     if path.suffix == ".npz":
@@ -97,7 +110,11 @@ def _read_parts(path: Path, dim: int | None, base: str | None) -> _Parts:
     if path.suffix == ".bin":
         folder = path.parent.parent if path.parent.name == "features" else path.parent
         return _read_models(path, {}, folder, dim)
-    raise InputError(f"{path}: not a known kind of file; give a folder, .npz, .parquet, .npy or .bin.")
+    raise InputError(
+        f"{path}: not a known kind of file; give a folder, .npz, .parquet, .npy or .bin.",
+        code="views-kind-unknown",
+        file=path,
+    )
 
 
 def _open_bin(file: Path, n_rows: int | None, counted_in: Path | None, dim: int | None) -> AnyArray:
@@ -107,22 +124,37 @@ def _open_bin(file: Path, n_rows: int | None, counted_in: Path | None, dim: int 
         if size % (4 * dim):
             raise InputError(
                 f"{file}: {size:,} bytes are no whole number of rows of {dim} float32 values; "
-                "the file is cut short or dim= is wrong."
+                "the file is cut short or dim= is wrong.",
+                code="bin-size-not-whole-rows",
+                file=file,
+                found=size,
+                dim=dim,
             )
         if n_rows is not None and size != 4 * dim * n_rows:
             raise InputError(
                 f"{file}: {size // (4 * dim):,} rows of {dim} values, but {counted_in} has {n_rows:,}; "
-                "they are not about the same images, or dim= is wrong."
+                "they are not about the same images, or dim= is wrong.",
+                code="bin-rows-differ",
+                file=file,
+                expected=n_rows,
+                found=size // (4 * dim),
+                dim=dim,
             )
         n_rows = size // (4 * dim)
     if n_rows is None:
         raise InputError(
-            f"{file}: raw numbers of unknown row length; pass dim=, or add a meta.txt with one line per image."
+            f"{file}: raw numbers of unknown row length; pass dim=, or add a meta.txt with one line per image.",
+            code="bin-dim-unknown",
+            file=file,
         )
     if size % (4 * n_rows):
         raise InputError(
             f"{file}: {size:,} bytes do not divide into the {n_rows:,} float32 rows counted in {counted_in}; "
-            "it is cut short or about other images."
+            "it is cut short or about other images.",
+            code="bin-size-not-divisible",
+            file=file,
+            found=size,
+            rows=n_rows,
         )
     return np.memmap(file, "<f4", "r", shape=(n_rows, size // 4 // n_rows))
 
@@ -131,7 +163,12 @@ def _read_folder(folder: Path, dim: int | None, base: str | None) -> _Parts:
     files = _model_files(folder)
     if "base" in files:
         if base not in (None, "base"):
-            raise InputError(f"{folder}: has a {files['base'].name} already; leave base={base!r} out.")
+            raise InputError(
+                f"{folder}: has a {files['base'].name} already; leave base={base!r} out.",
+                code="views-base-given-twice",
+                folder=folder,
+                model=base,
+            )
         members = _in_card_order(folder, _model_files(folder / "committee"))
         return _read_models(files["base"], members, folder, dim)
     models = _model_files(folder / "features")
@@ -147,7 +184,9 @@ def _read_folder(folder: Path, dim: int | None, base: str | None) -> _Parts:
     found = ", ".join(sorted(file.name for file in folder.iterdir())[:10]) or "nothing"
     raise InputError(
         f"{folder}: no base.npy; a folder of views holds base.npy, committee/NAME.npy and, if known, identities.npy "
-        f"(found: {found})."
+        f"(found: {found}).",
+        code="views-base-missing",
+        folder=folder,
     )
 
 
@@ -160,7 +199,12 @@ def _model_files(folder: Path) -> dict[str, Path]:
         if file.suffix not in (".npy", ".bin") or file.name.startswith(".") or file.name == "identities.npy":
             continue
         if file.stem in files:
-            raise InputError(f"{folder}: holds both {files[file.stem].name} and {file.name}; remove one.")
+            raise InputError(
+                f"{folder}: holds both {files[file.stem].name} and {file.name}; remove one.",
+                code="views-model-twice",
+                folder=folder,
+                files=(files[file.stem].name, file.name),
+            )
         files[file.stem] = file
     return files
 
@@ -175,10 +219,19 @@ def _in_card_order(folder: Path, members: Mapping[str, Path]) -> dict[str, Path]
     try:
         order = read_settings(folder, read_card(folder, "Views"), _ViewsSettings).committee or list(members)
     except StoreError:
-        raise InputError(f"{card_file}: damaged; delete it to read the folder without it.") from None
+        raise InputError(
+            f"{card_file}: damaged; delete it to read the folder without it.",
+            code="views-card-damaged",
+            file=card_file,
+        ) from None
     for name in order:
         if name not in members:
-            raise InputError(f"{card_file}: names member {name!r}, but committee/{name}.npy is missing.")
+            raise InputError(
+                f"{card_file}: names member {name!r}, but committee/{name}.npy is missing.",
+                code="views-member-missing",
+                file=card_file,
+                model=name,
+            )
     return {name: members[name] for name in [*order, *(name for name in members if name not in order)]}
 
 
@@ -190,8 +243,17 @@ def _choose_base(source: Path, names: Collection[str], base: str | None) -> str:
         return next(iter(names))
     listed = ", ".join(sorted(names)) or "none"
     if base is not None:
-        raise InputError(f"{source}: no model called {base!r}; the models are {listed}.")
-    raise InputError(f"{source}: which model is the base? Pass base= with one of {listed}.")
+        raise InputError(
+            f"{source}: no model called {base!r}; the models are {listed}.",
+            code="views-model-unknown",
+            file=source,
+            model=base,
+        )
+    raise InputError(
+        f"{source}: which model is the base? Pass base= with one of {listed}.",
+        code="views-base-unclear",
+        file=source,
+    )
 
 
 def _read_models(base: Path, members: Mapping[str, Path], folder: Path, dim: int | None) -> _Parts:
@@ -211,7 +273,13 @@ def _read_models(base: Path, members: Mapping[str, Path], folder: Path, dim: int
     n_images = len(base_array)
     for file, count in counts.items():
         if count != n_images:
-            raise InputError(f"{file}: has {count:,} entries, but {base.name} has {n_images:,} images.")
+            raise InputError(
+                f"{file}: has {count:,} entries, but {base.name} has {n_images:,} images.",
+                code="views-rows-differ",
+                file=file,
+                expected=n_images,
+                found=count,
+            )
     committee = {
         member: open_npy(file) if file.suffix == ".npy" else _open_bin(file, n_images, base, None)
         for member, file in members.items()
@@ -223,7 +291,11 @@ def _lines(file: Path) -> list[str]:
     # Not read_lines(): the path of the last image may be unknown, and so its line empty.
     lines = [line.removesuffix("\r") for line in read_text(file).removesuffix("\n").split("\n")]
     if lines == [""]:
-        raise InputError(f"{file}: empty, one line per image is needed; remove or write it again.")
+        raise InputError(
+            f"{file}: empty, one line per image is needed; remove or write it again.",
+            code="lines-empty",
+            file=file,
+        )
     return lines
 
 
@@ -241,7 +313,9 @@ def read_label_numbers(file: Path) -> AnyArray:
             numbers, names = number_identities(stored.tolist())
             stored = numbers if names is None else stored
         if stored.dtype.kind not in "iu":
-            raise InputError(f"{file}: labels are whole numbers, -1 = discarded.")
+            raise InputError(
+                f"{file}: labels are whole numbers, -1 = discarded.", code="labels-not-whole", file=file
+            )
     return stored
 
 
@@ -279,13 +353,22 @@ def _stored_identities(file: Path) -> AnyArray:
     if file.suffix == ".npy":
         identities = open_npy(file, "np.save(file, array.astype('int64'))")
         if identities.ndim == 0:
-            raise InputError(f"{file}: holds a single value; one identity per image is needed.")
+            raise InputError(
+                f"{file}: holds a single value; one identity per image is needed.",
+                code="identities-single-value",
+                file=file,
+            )
         return identities
     lines = [line.strip() for line in _lines(file)]
     while lines[1:] and not lines[-1]:
         lines.pop()
     if "" in lines:
-        raise InputError(f"{file}: line {lines.index('') + 1} is blank; write -1 for an unknown identity.")
+        raise InputError(
+            f"{file}: line {lines.index('') + 1} is blank; write -1 for an unknown identity.",
+            code="identities-line-blank",
+            file=file,
+            line=lines.index("") + 1,
+        )
     return np.array(lines)
 
 
@@ -305,10 +388,21 @@ def _read_npz_views(file: Path, base: str | None) -> _Parts:
         if key != "base" and name == key and (array.ndim != 2 or array.dtype.kind != "f"):
             continue
         if name in models:
-            raise InputError(f"{file}: two arrays are called {name!r}; rename one.")
+            raise InputError(
+                f"{file}: two arrays are called {name!r}; rename one.",
+                code="file-name-repeated",
+                file=file,
+                name=name,
+                what="arrays",
+            )
         models[name] = array
     if not models:
-        raise InputError(f"{file}: no embeddings (found: {', '.join(arrays) or 'nothing'}); name one `base`.")
+        raise InputError(
+            f"{file}: no embeddings (found: {', '.join(arrays) or 'nothing'}); name one `base`.",
+            code="npz-embeddings-missing",
+            file=file,
+            found=tuple(arrays),
+        )
     first = models.pop(_choose_base(file, models, base))
     return _Parts(first, models, identities, None if paths is None else paths.astype(str).ravel().tolist())
 
@@ -319,7 +413,9 @@ def _read_parquet(file: Path, base: str | None) -> _Parts:
     with open_parquet(file) as table:
         names = list(table.schema_arrow.names)
         if table.metadata.num_rows == 0:
-            raise InputError(f"{file}: empty, it holds no rows; embed the images again.")
+            raise InputError(
+                f"{file}: empty, it holds no rows; embed the images again.", code="parquet-empty", file=file
+            )
         models = [
             column.name
             for column in table.schema_arrow
@@ -327,7 +423,12 @@ def _read_parquet(file: Path, base: str | None) -> _Parts:
         ]
         if not models or ("base" in names and "base" not in models):
             what = "column 'base' does not hold" if "base" in names else "no column holds"
-            raise InputError(f"{file}: {what} lists of floats; the columns are {', '.join(names)}.")
+            raise InputError(
+                f"{file}: {what} lists of floats; the columns are {', '.join(names)}.",
+                code="parquet-embeddings-missing",
+                file=file,
+                columns=tuple(names),
+            )
         base_name = _choose_base(file, models, base)
         members = {name: _parquet_matrix(file, table, name) for name in models if name != base_name}
         return _Parts(_parquet_matrix(file, table, base_name), members, *_parquet_images(file, table))
@@ -347,7 +448,12 @@ def _parquet_column(file: Path, table: Any, names: tuple[str, str]) -> Any:
     """The column of either name; None if there is none."""
     found = [name for name in names if name in table.schema_arrow.names]
     if len(found) > 1:
-        raise InputError(f"{file}: has both a column {names[0]!r} and a column {names[1]!r}; remove one.")
+        raise InputError(
+            f"{file}: has both a column {names[0]!r} and a column {names[1]!r}; remove one.",
+            code="parquet-columns-clash",
+            file=file,
+            columns=tuple(names),
+        )
     if not found:
         return None
     refuse_nested(file, table.schema_arrow.field(found[0]))
@@ -383,7 +489,13 @@ def _parquet_matrix(file: Path, table: Any, name: str) -> AnyArray:
         if odd.size:
             raise InputError(
                 f"{file}: row {start + odd[0]} (counted from 0) of column {name!r} has {lengths[odd[0]]} "
-                f"values where others have {width}; remove this image or embed it again."
+                f"values where others have {width}; remove this image or embed it again.",
+                code="parquet-row-length-differs",
+                file=file,
+                row=start + odd[0],
+                column=name,
+                expected=width,
+                found=lengths[odd[0]],
             )
         # A missing value inside a list becomes NaN here, which Embeddings reports with its row.
         stop = start + len(column)

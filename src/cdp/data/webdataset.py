@@ -34,11 +34,21 @@ def shards_of(pattern: str) -> list[Path]:
     for spelled in _expand(pattern):
         found = sorted(glob.glob(spelled)) if glob.has_magic(spelled) else [spelled]
         if not found or not os.path.exists(found[0]):
-            raise InputError(f"{pattern}: {spelled} is not there; check the pattern.")
+            raise InputError(
+                f"{pattern}: {spelled} is not there; check the pattern.",
+                code="shard-missing",
+                pattern=pattern,
+                file=spelled,
+            )
         shards.extend(Path(file) for file in found)
     wrong = [str(file) for file in shards if file.suffix.lower() != ".tar"]
     if wrong:
-        raise InputError(f"{pattern}: also names {wrong[0]}; a pattern may only name .tar shards.")
+        raise InputError(
+            f"{pattern}: also names {wrong[0]}; a pattern may only name .tar shards.",
+            code="shard-not-tar",
+            pattern=pattern,
+            file=wrong[0],
+        )
     return shards
 
 
@@ -53,11 +63,19 @@ def _expand(pattern: str) -> list[str]:
             continue
         first, last = (int(bounds[1]), int(bounds[2])) if bounds else (1, 1 + piece.count(","))
         if last < first:
-            raise InputError(f"{pattern}: {{{piece}}} is no range of shards; write {{000..015}}.")
+            raise InputError(
+                f"{pattern}: {{{piece}}} is no range of shards; write {{000..015}}.",
+                code="shard-range-wrong",
+                pattern=pattern,
+                value=piece,
+            )
         n_shards *= last - first + 1
         if n_shards > _MOST_SHARDS:
             raise InputError(
-                f"{pattern}: stands for more than {_MOST_SHARDS:,} shards; write a narrower pattern."
+                f"{pattern}: stands for more than {_MOST_SHARDS:,} shards; write a narrower pattern.",
+                code="shards-too-many",
+                pattern=pattern,
+                most=_MOST_SHARDS,
             )
         width = len(bounds[1]) if bounds else 0
         spelled = [str(number).zfill(width) for number in range(first, last + 1)]
@@ -85,7 +103,11 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
             if is_image(entry):
                 if key in images:
                     raise InputError(
-                        f"{shard}: {images[key]} and {entry} share the key {key}; one image per key is needed."
+                        f"{shard}: {images[key]} and {entry} share the key {key}; one image per key is needed.",
+                        code="shard-key-repeated",
+                        file=shard,
+                        key=key,
+                        entries=(images[key], entry),
                     )
                 images[key] = entry
             elif kind == "cls":
@@ -94,13 +116,21 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
         classes.extend(class_of.get(key, "") for key in images)
         without.extend(prefix + entry for key, entry in images.items() if key not in class_of)
     if not entries:
-        raise InputError(f"{shards[0]}: no images found; expected key.jpg and key.cls in it.")
+        raise InputError(
+            f"{shards[0]}: no images found; expected key.jpg and key.cls in it.",
+            code="images-missing",
+            file=shards[0],
+        )
     if len(without) == len(entries):
         return from_folders(shards[0], root, entries)
     if without:
-        raise InputError(f"{without[0]}: has no .cls beside it, others have; write -1 where it is unknown.")
+        raise InputError(
+            f"{without[0]}: has no .cls beside it, others have; write -1 where it is unknown.",
+            code="shard-class-missing",
+            entry=without[0],
+        )
     identities, names = number_identities(classes)
-    with naming(shards[0]):
+    with naming(shards[0], file=shards[0]):
         return Manifest(tuple(location for _, location in entries), np.asarray(identities), names, root)
 
 
@@ -117,5 +147,10 @@ def _class_text(shard: Path, entry: str, data: bytes) -> str:
     except UnicodeDecodeError:
         text = ""
     if not text or "\n" in text:
-        raise InputError(f"{shard}!{entry}: is not one identity as text; write a number or a name.")
+        raise InputError(
+            f"{shard}!{entry}: is not one identity as text; write a number or a name.",
+            code="shard-class-wrong",
+            file=shard,
+            entry=entry,
+        )
     return text

@@ -32,7 +32,9 @@ def agreement(graphs: Sequence[KnnGraph], scratch: Scratch | None = None) -> Dou
     if len(sizes) != 1:
         raise InputError(
             f"agreement: the graphs have {', '.join(f'{size:,}' for size in sorted(sizes)) or 'no'} images; "
-            "give graphs over the same images."
+            "give graphs over the same images.",
+            code="agreement-images-differ",
+            found=tuple(sorted(sizes)),
         )
     pairs = [candidate_pairs(graph, scratch).ids for graph in graphs]
     shared = np.diag([len(ids) for ids in pairs])

@@ -60,7 +60,11 @@ def number_by_appearance(identities: AnyArray) -> LongArray:
 def check_replicates(replicates: int) -> None:
     """Refuse so few resamplings that the interval itself would be chance."""
     if replicates < 0 or 0 < replicates < 20:
-        raise InputError(f"replicates={replicates}: use 0 for no intervals, or at least 20 (usual: 1000).")
+        raise InputError(
+            f"replicates={replicates}: use 0 for no intervals, or at least 20 (usual: 1000).",
+            code="replicates-too-few",
+            value=replicates,
+        )
 
 
 def interval(values: DoubleArray) -> Interval | None:

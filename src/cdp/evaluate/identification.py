@@ -118,11 +118,16 @@ def mate_pairs(identities: npt.ArrayLike) -> MatePairs:
     """Every ordered pair of probes of one identity; probes without a mate are an error that names them."""
     numbers = np.asarray(identities)
     if numbers.ndim != 1 or not len(numbers):
-        raise InputError("Identification: one identity per probe is needed.")
+        raise InputError(
+            "Identification: one identity per probe is needed.", code="probe-identities-not-a-row"
+        )
     if numbers.dtype.kind in "iu" and (numbers < 0).any():
         unknown = np.flatnonzero(numbers < 0)
         raise InputError(
-            f"Identification: the identity of {name_rows(unknown)} of the probes is unknown; leave them out."
+            f"Identification: the identity of {name_rows(unknown)} of the probes is unknown; leave them out.",
+            code="probe-identities-missing",
+            row=unknown[0],
+            count=unknown.size,
         )
     names, person, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     alone = np.flatnonzero(counts[person] == 1)
@@ -130,7 +135,10 @@ def mate_pairs(identities: npt.ArrayLike) -> MatePairs:
         shown = ", ".join(str(name) for name in names[counts == 1][:5])
         raise InputError(
             f"Identification: probes without a mate ({name_rows(alone)}; identities {shown}"
-            f"{', ...' if alone.size > 5 else ''}); every probe needs another image of its identity."
+            f"{', ...' if alone.size > 5 else ''}); every probe needs another image of its identity.",
+            code="probes-without-mate",
+            row=alone[0],
+            count=alone.size,
         )
     people = np.split(np.argsort(person, kind="stable"), np.cumsum(counts)[:-1])
     probes = np.repeat(np.arange(len(numbers)), counts[person] - 1)
@@ -151,7 +159,10 @@ def check_distractors(identities: npt.ArrayLike, distractor_identities: npt.Arra
         raise InputError(
             f"Identification: distractors ({name_rows(rows)}) show identities of the probes ({shown}"
             f"{', ...' if len(people) > 5 else ''}); leave these out, or, if the two are numbered separately, "
-            "give the distractors without identities."
+            "give the distractors without identities.",
+            code="distractors-show-probes",
+            row=rows[0],
+            count=len(rows),
         )
 
 
@@ -187,10 +198,7 @@ def measure_identification(
     """
     check_replicates(replicates)
     people = np.asarray(identities)
-    if people.shape != (probes.n_images,):
-        raise InputError(f"Identification: {people.size:,} identities for {probes.n_images:,} probes.")
-    if not ranks or min(ranks) < 1:
-        raise InputError(f"ranks={list(ranks)}: ranks count from 1.")
+    _check_asked(people, probes, ranks)
     pairs = mate_pairs(people)
     count = partial(count_better, pairs, probes, threads=threads, progress=progress)
     if isinstance(distractors, Embeddings):
@@ -199,7 +207,10 @@ def measure_identification(
         measured = _check_sizes(sizes, distractors.n_images)
         n_better = count(distractors, _draw_stages(measured, seed))
     elif sizes is not None or distractor_identities is not None or not distractors:
-        raise InputError("Identification: sizes and identities do not go with several lists of distractors.")
+        raise InputError(
+            "Identification: sizes and identities do not go with several lists of distractors.",
+            code="distractor-lists-with-sizes",
+        )
     else:
         lists = sorted(distractors, key=len)
         measured = tuple(map(len, lists))
@@ -212,13 +223,30 @@ def measure_identification(
     )
 
 
+def _check_asked(people: AnyArray, probes: Embeddings, ranks: Sequence[int]) -> None:
+    if people.shape != (probes.n_images,):
+        raise InputError(
+            f"Identification: {people.size:,} identities for {probes.n_images:,} probes.",
+            code="probe-identities-differ",
+            expected=probes.n_images,
+            found=people.size,
+        )
+    if not ranks or min(ranks) < 1:
+        raise InputError(
+            f"ranks={list(ranks)}: ranks count from 1.", code="ranks-too-small", value=list(ranks)
+        )
+
+
 def _check_sizes(sizes: Sequence[int] | None, n_distractors: int) -> tuple[int, ...]:
     if sizes is None:
         return growing_sizes(n_distractors)
     stages = sorted({*sizes, n_distractors})
     if stages[0] < 1 or stages[-1] > n_distractors:
         raise InputError(
-            f"sizes={list(sizes)}: there are {n_distractors:,} distractors; choose sizes from 1 to that."
+            f"sizes={list(sizes)}: there are {n_distractors:,} distractors; choose sizes from 1 to that.",
+            code="sizes-out-of-range",
+            value=list(sizes),
+            most=n_distractors,
         )
     return tuple(stages)
 
@@ -251,9 +279,15 @@ def compare_identification(one: Identification, other: Identification) -> list[C
         for name in ("probes", "mates", "identities")
     )
     if not alike or one.sizes != other.sizes or one.ranks != other.ranks:
-        raise InputError("Identification: only figures on the same probes and distractors can be compared.")
+        raise InputError(
+            "Identification: only figures on the same probes and distractors can be compared.",
+            code="identification-not-comparable",
+        )
     if one.replicates.shape != other.replicates.shape:
-        raise InputError("Identification: both must be resampled alike to be compared.")
+        raise InputError(
+            "Identification: both must be resampled alike to be compared.",
+            code="identification-resampled-differently",
+        )
     return [
         compare(
             f"rank-{mine.rank} rate, {mine.distractors:,} distractors",

@@ -49,15 +49,24 @@ def permutation_importance(
     if matrix.shape != (len(truth), n_columns):
         raise InputError(
             f"permutation_importance: the features have shape {matrix.shape}, expected {(len(truth), n_columns)}: "
-            "a row per pair, a column per input of the mediator."
+            "a row per pair, a column per input of the mediator.",
+            code="importance-shape-wrong",
+            expected=(len(truth), n_columns),
+            found=matrix.shape,
         )
     if not truth.any() or truth.all():
         kind = "one identity" if truth.any() else "two identities"
         raise InputError(
-            f"permutation_importance: all {len(truth):,} pairs are of {kind}; both kinds are needed."
+            f"permutation_importance: all {len(truth):,} pairs are of {kind}; both kinds are needed.",
+            code="importance-pairs-one-sided",
+            pairs=len(truth),
         )
     if repeats < 1:
-        raise InputError(f"permutation_importance(repeats={repeats}): shuffle at least once.")
+        raise InputError(
+            f"permutation_importance(repeats={repeats}): shuffle at least once.",
+            code="importance-repeats-too-few",
+            value=repeats,
+        )
     from sklearn.metrics import average_precision_score
 
     def precision(features: FloatArray) -> float:

@@ -19,10 +19,18 @@ def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) ->
     given = labels if isinstance(labels, Labels) else Labels.from_array(labels)
     truth = whole_numbers(identities, "measure_labels")
     if truth.shape != (given.n_images,):
-        raise InputError(f"measure_labels: {truth.size:,} identities for {given.n_images:,} labels.")
+        raise InputError(
+            f"measure_labels: {truth.size:,} identities for {given.n_images:,} labels.",
+            code="measured-identities-differ",
+            expected=given.n_images,
+            found=truth.size,
+        )
     known = truth >= 0
     if not known.any():
-        raise InputError("measure_labels: no identity is known, so there is nothing to compare with.")
+        raise InputError(
+            "measure_labels: no identity is known, so there is nothing to compare with.",
+            code="measured-identities-unknown",
+        )
     found, true = given.labels[known].astype(np.int64), truth[known]
     kept = found >= 0
     alone = found.max(initial=-1) + 1 + np.arange(len(found))
@@ -50,7 +58,10 @@ def measure_among_others(labels: Labels, identities: npt.ArrayLike) -> Score:
     truth = whole_numbers(identities, "measure_among_others")
     known = truth >= 0
     if truth.shape != (labels.n_images,) or not known.any():
-        raise InputError("measure_among_others: one identity per label is needed, and some must be known.")
+        raise InputError(
+            "measure_among_others: one identity per label is needed, and some must be known.",
+            code="measured-others-unknown",
+        )
     sizes = np.bincount(labels.labels[labels.labels >= 0], minlength=1)
     grouped = known & (labels.labels >= 0)
     pairs = np.stack([labels.labels[grouped].astype(np.int64), truth[grouped]], axis=1)
@@ -66,7 +77,9 @@ def measure_agreement(first: Labels, second: Labels) -> float:
     """Pairwise F of two groupings of the same images, each as good as the other; 0 if there is no group at all."""
     if first.n_images != second.n_images:
         raise InputError(
-            f"measure_agreement: {first.n_images:,} and {second.n_images:,} labels; both must be of the same images."
+            f"measure_agreement: {first.n_images:,} and {second.n_images:,} labels; both must be of the same images.",
+            code="measured-labels-differ",
+            found=(first.n_images, second.n_images),
         )
     both = (first.labels >= 0) & (second.labels >= 0)
     cells = first.labels[both].astype(np.int64) * np.int64(second.n_identities) + second.labels[both]
@@ -85,7 +98,11 @@ def measure_pairs(graph: ConsensusGraph, candidates: Pairs, identities: npt.Arra
     if known.shape != (graph.n_images,) or candidates.n_images != graph.n_images:
         raise InputError(
             f"measure_pairs: the graph has {graph.n_images:,} images, the candidates {candidates.n_images:,}, "
-            f"and there are {known.size:,} identities."
+            f"and there are {known.size:,} identities.",
+            code="measured-pairs-differ",
+            graph=graph.n_images,
+            candidates=candidates.n_images,
+            identities=known.size,
         )
     n_accepted, n_true_accepted = _count(graph.ids, known)
     n_candidates, n_true = _count(candidates.ids, known)
@@ -140,7 +157,11 @@ def whole_numbers(identities: npt.ArrayLike, caller: str) -> LongArray:
     """Identities as int64; numbers with a fraction or NaN are refused, not cut."""
     numbers = np.asarray(identities)
     if numbers.size and numbers.dtype.kind not in "iu":
-        raise InputError(f"{caller}: identities are {numbers.dtype}; give whole numbers, -1 where unknown.")
+        raise InputError(
+            f"{caller}: identities are {numbers.dtype}; give whole numbers, -1 where unknown.",
+            code="identities-not-whole",
+            found=str(numbers.dtype),
+        )
     return numbers.astype(np.int64)
 
 

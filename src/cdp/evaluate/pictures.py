@@ -19,10 +19,16 @@ _KINDS = (".png", ".svg", ".pdf")
 def check_picture(file: Path, *, force: bool = False, inputs: Iterable[str | Path | None] = ()) -> None:
     """Find out before the work starts whether a picture can be written there."""
     if file.suffix.lower() not in _KINDS:
-        raise InputError(f"{file}: a picture ends in {', '.join(_KINDS)}.")
+        raise InputError(
+            f"{file}: a picture ends in {', '.join(_KINDS)}.", code="picture-ending-wrong", file=file
+        )
     check_output(file, force=force, inputs=inputs)
     if not file.absolute().parent.is_dir():
-        raise InputError(f"{file.parent}: no such folder to write the picture into; make it first.")
+        raise InputError(
+            f"{file.parent}: no such folder to write the picture into; make it first.",
+            code="picture-folder-missing",
+            folder=file.parent,
+        )
     _figure_class()
 
 
@@ -79,7 +85,9 @@ def _figure_class() -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError(
-            f"Pictures need matplotlib; install it with {install_command('pictures')}."
+            f"Pictures need matplotlib; install it with {install_command('pictures')}.",
+            code="matplotlib-missing",
+            extra="pictures",
         ) from None
     return Figure
 

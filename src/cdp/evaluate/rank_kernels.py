@@ -77,7 +77,10 @@ def count_better(
     if probes.dimensions != distractors.dimensions:
         raise InputError(
             f"Identification: probes have {probes.dimensions} dimensions, distractors {distractors.dimensions}; "
-            "were they embedded by the same network?"
+            "were they embedded by the same network?",
+            code="distractor-dimensions-differ",
+            expected=probes.dimensions,
+            found=distractors.dimensions,
         )
     similarity = np.empty(len(pairs))
     _pair_dots(probes.vectors, pairs.probes, pairs.mates, similarity)

@@ -171,7 +171,10 @@ def fold_accuracies(similarity: FloatArray, same: BoolArray, folds: LongArray) -
     """
     numbers = np.unique(folds)
     if len(numbers) < 2:
-        raise InputError("Verification: at least two folds are needed; one chooses the other's threshold.")
+        raise InputError(
+            "Verification: at least two folds are needed; one chooses the other's threshold.",
+            code="folds-too-few",
+        )
     right = np.empty((len(numbers), len(_THRESHOLDS)), np.int64)
     for row, fold in enumerate(numbers):
         inside = folds == fold

@@ -39,11 +39,16 @@ def pool_templates(
 
     rows, template, medium = (np.asarray(part, np.int64) for part in (images, templates, media))
     if not rows.shape == template.shape == medium.shape or not rows.size:
-        raise InputError("Templates: images, templates and media must be equally long, one entry per image.")
+        raise InputError(
+            "Templates: images, templates and media must be equally long, one entry per image.",
+            code="templates-lengths-differ",
+        )
     n_templates = int(template.max()) + 1
     empty = np.flatnonzero(np.bincount(template, minlength=n_templates) == 0)
     if empty.size:
-        raise InputError(f"Templates: template {empty[0]} has no media.")
+        raise InputError(
+            f"Templates: template {empty[0]} has no media.", code="template-empty", template=empty[0]
+        )
     share = _shares(template, medium) * (1.0 if weights is None else np.asarray(weights, np.float64))
     order = np.argsort(template, kind="stable")
     starts = np.searchsorted(template[order], np.arange(n_templates + 1))
@@ -58,7 +63,7 @@ def pool_templates(
     try:
         return Embeddings(pooled)
     except InputError as error:
-        raise InputError(f"Templates (rows are templates): {error}") from None
+        raise InputError(f"Templates (rows are templates): {error}", **error.details()) from None
 
 
 def score_templates(

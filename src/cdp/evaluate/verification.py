@@ -61,7 +61,10 @@ class ScoredPairs:
         object.__setattr__(self, "same", read_only(self.same, np.bool_))
         object.__setattr__(self, "identities", read_only(self.identities, np.int64))
         if not self.same.any() or self.same.all():
-            raise InputError("Verification: pairs of one identity and pairs of two are both needed.")
+            raise InputError(
+                "Verification: pairs of one identity and pairs of two are both needed.",
+                code="verification-one-sided",
+            )
 
 
 @dataclass(frozen=True)
@@ -175,12 +178,21 @@ def score_pairs(
     """
     rows, is_same = np.asarray(ends, np.int64), np.asarray(same, bool)
     if rows.ndim != 2 or rows.shape != (len(is_same), 2) or not len(rows):
-        raise InputError(f"Verification: ends have shape {rows.shape} for {len(is_same):,} pairs.")
+        raise InputError(
+            f"Verification: ends have shape {rows.shape} for {len(is_same):,} pairs.",
+            code="verification-ends-shape-wrong",
+            pairs=len(is_same),
+            found=rows.shape,
+        )
     outside = np.flatnonzero(((rows < 0) | (rows >= embeddings.n_images)).any(axis=1))
     if outside.size:
         raise InputError(
             f"Verification: pair {outside[0]} (counted from 0) names images {rows[outside[0]].tolist()}, but the "
-            f"embeddings have rows 0 to {embeddings.n_images - 1}."
+            f"embeddings have rows 0 to {embeddings.n_images - 1}.",
+            code="verification-row-unknown",
+            pair=outside[0],
+            images=rows[outside[0]].tolist(),
+            n_images=embeddings.n_images,
         )
     if identities is None:
         people = joined_identities(rows, is_same, embeddings.n_images)
@@ -196,7 +208,12 @@ def score_pairs(
 
 def _known_identities(given: AnyArray, rows: LongArray, same: BoolArray, n_images: int) -> LongArray:
     if given.shape != (n_images,):
-        raise InputError(f"Verification: {given.size:,} identities for {n_images:,} images.")
+        raise InputError(
+            f"Verification: {given.size:,} identities for {n_images:,} images.",
+            code="verification-identities-differ",
+            expected=n_images,
+            found=given.size,
+        )
     people: LongArray = given.astype(np.int64)
     one, other = people[rows[:, 0]], people[rows[:, 1]]
     wrong = np.flatnonzero((one >= 0) & (other >= 0) & ((one == other) != same))
@@ -205,7 +222,11 @@ def _known_identities(given: AnyArray, rows: LongArray, same: BoolArray, n_image
         listed = "same" if same[first] else "different"
         raise InputError(
             f"Verification: pair {first} (counted from 0; {wrong.size:,} such) is listed as {listed}, but the "
-            f"identities of its images are {one[first]} and {other[first]}; one of the two files is wrong."
+            f"identities of its images are {one[first]} and {other[first]}; one of the two files is wrong.",
+            code="verification-identities-contradict",
+            pair=first,
+            count=wrong.size,
+            identities=(int(one[first]), int(other[first])),
         )
     unknown = people < 0
     people = people.copy()
@@ -235,7 +256,11 @@ def measure_verification(
     check_replicates(replicates)
     parts = [splits] if isinstance(splits, ScoredPairs) else list(splits)
     if not parts or not fprs or not all(0 < fpr <= 1 for fpr in fprs):
-        raise InputError(f"fprs={list(fprs)}: shares in (0, 1] are needed, and at least one split.")
+        raise InputError(
+            f"fprs={list(fprs)}: shares in (0, 1] are needed, and at least one split.",
+            code="fprs-out-of-range",
+            value=list(fprs),
+        )
     wanted = sorted(fprs, reverse=True)
     # All points of the curve in one walk: the wanted ones first.
     points = np.array([*wanted, *_CURVE])
@@ -327,9 +352,15 @@ def _curve(walks: Sequence[Walk], values: DoubleArray, first: int) -> DoubleArra
 def compare_verification(one: Verification, other: Verification) -> list[Comparison]:
     """Figure by figure, is one network better than the other on the same pairs and resamplings?"""
     if (one.pairs, one.impostors, one.identities) != (other.pairs, other.impostors, other.identities):
-        raise InputError("Verification: only figures on the same pairs can be compared.")
+        raise InputError(
+            "Verification: only figures on the same pairs can be compared.",
+            code="verification-not-comparable",
+        )
     if one.replicates.shape != other.replicates.shape:
-        raise InputError("Verification: both must be resampled alike to be compared.")
+        raise InputError(
+            "Verification: both must be resampled alike to be compared.",
+            code="verification-resampled-differently",
+        )
     names = ["accuracy", "eer", *(f"tpr at fpr {name_fpr(figure.fpr)}" for figure in one.tpr)]
     mine, theirs = (
         [

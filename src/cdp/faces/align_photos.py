@@ -68,7 +68,10 @@ class NoFacesError(InputError):
     def __init__(self, dropped: Sequence[Face], n_photos: int) -> None:
         super().__init__(
             f"None of {n_photos:,} photos has a face that is taken (the first: {dropped[0].reason}); lower --min-score or "
-            "--min-face, or say --ready all if they are aligned faces already."
+            "--min-face, or say --ready all if they are aligned faces already.",
+            code="faces-missing",
+            photos=n_photos,
+            reason=dropped[0].reason,
         )
         self.dropped = tuple(dropped)
 
@@ -158,7 +161,9 @@ def _open(file: str | Path | None, device: str, settings: AlignSettings) -> Dete
         return Detector(file, device=device, size=settings.detector_size)
     if settings.ready != "all":
         raise InputError(
-            "There is no detector: give one as --detector FILE.onnx, or say --ready all if the photos are faces."
+            "There is no detector: give one as --detector FILE.onnx, or say --ready all if the photos are faces.",
+            code="detector-missing",
+            option="--detector",
         )
     return None
 

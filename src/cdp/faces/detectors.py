@@ -79,12 +79,17 @@ class Detector:
         (taken, *others) = self._session.get_inputs()
         if others or len(taken.shape) != 4 or taken.type != "tensor(float)":
             raise InputError(
-                f"{file}: takes something else than photos as (1, 3, height, width); is it a detector?"
+                f"{file}: takes something else than photos as (1, 3, height, width); is it a detector?",
+                code="detector-input-wrong",
+                file=file,
             )
         sides = {side for side in taken.shape[2:] if isinstance(side, int) and side > 0}
         if len(sides) > 1:
             raise InputError(
-                f"{file}: takes photos of {taken.shape[2]} x {taken.shape[3]}; only square ones are known here."
+                f"{file}: takes photos of {taken.shape[2]} x {taken.shape[3]}; only square ones are known here.",
+                code="detector-not-square",
+                file=file,
+                found=(taken.shape[2], taken.shape[3]),
             )
         self.size = sides.pop() if sides else size
         self._input = taken.name
@@ -110,7 +115,11 @@ class Detector:
             return list(self._session.run(self._names, {self._input: values}))
         except Exception as error:
             reason = str(error).strip().partition("\n")[0][:200]
-            raise InputError(f"{file}: fails on a black photo ({reason}); is it a face detector?") from None
+            raise InputError(
+                f"{file}: fails on a black photo ({reason}); is it a face detector?",
+                code="detector-fails",
+                file=file,
+            ) from None
 
 
 def fit_into(photo: ByteArray, size: int) -> tuple[ByteArray, float]:
@@ -140,10 +149,14 @@ def _find_kind(file: Path, names: Sequence[str], arrays: Sequence[Any], size: in
         return SCRFD
     if n_levels in (3, 5) and widths == Counter({1: n_levels, 4: n_levels}):
         raise InputError(
-            f"{file}: an SCRFD without landmarks; take one of the files that have them (_bnkps or _kps)."
+            f"{file}: an SCRFD without landmarks; take one of the files that have them (_bnkps or _kps).",
+            code="detector-without-landmarks",
+            file=file,
         )
     listed = ", ".join(f"{name} {list(one.shape)}" for name, one in zip(names, arrays, strict=True))
     raise InputError(
         f"{file}: not a detector that is known here: its outputs at {size} x {size} are {listed}; give SCRFD, YuNet (2023) or "
-        "RetinaFace."
+        "RetinaFace.",
+        code="detector-unknown",
+        file=file,
     )

@@ -85,8 +85,7 @@ def each_knn_graph(
     Warns:
         UserWarning: an approximate graph has a lower recall than was asked for.
     """
-    if not 0 < recall <= 1:
-        raise InputError(f"recall={recall:g}: give a share of the neighbors, above 0 and up to 1.")
+    _check_recall(recall)
     for position, embeddings in enumerate(models):
         step = f"k-NN graph {names[position]}" if names else "k-NN graph"
         checkpoint = checkpoints[position] if checkpoints else None
@@ -131,10 +130,21 @@ def warn_of_recall(step: str, reached: float, asked: float, among: str = "the ne
         )
 
 
+def _check_recall(recall: float) -> None:
+    if not 0 < recall <= 1:
+        raise InputError(
+            f"recall={recall:g}: give a share of the neighbors, above 0 and up to 1.",
+            code="recall-out-of-range",
+            value=recall,
+        )
+
+
 def choose_method(method: str, n_images: int) -> str:
     """The search that `method` stands for at this size: `exact` or `approximate`."""
     if method not in METHODS:
-        raise InputError(f"method={method!r}: choose from {', '.join(METHODS)}.")
+        raise InputError(
+            f"method={method!r}: choose from {', '.join(METHODS)}.", code="knn-method-unknown", value=method
+        )
     if method == "auto":
         return "exact" if n_images <= EXACT_UP_TO else "approximate"
     return method
@@ -143,10 +153,15 @@ def choose_method(method: str, n_images: int) -> str:
 def check_k(k: int, n_images: int) -> None:
     """Refuse a k that no image can satisfy."""
     if k < 1:
-        raise InputError(f"k={k}: at least 1 neighbor per image is needed.")
+        raise InputError(f"k={k}: at least 1 neighbor per image is needed.", code="k-too-small", value=k)
     if n_images < 2:
-        raise InputError("There is one image only, and neighbors are other images; give two or more.")
+        raise InputError(
+            "There is one image only, and neighbors are other images; give two or more.", code="knn-one-image"
+        )
     if k >= n_images:
         raise InputError(
-            f"k={k} neighbors cannot be found among {n_images:,} images; choose k below {n_images}."
+            f"k={k} neighbors cannot be found among {n_images:,} images; choose k below {n_images}.",
+            code="knn-too-few-images",
+            k=k,
+            n_images=n_images,
         )

@@ -79,7 +79,11 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         known = [name for name in (*_SETTINGS, *_ENGINE) if name != "mediator"]
         for name in settings:
             if name not in known:
-                raise InputError(f"CDP({name}=…): there is no such setting.{did_you_mean(name, known)}")
+                raise InputError(
+                    f"CDP({name}=…): there is no such setting.{did_you_mean(name, known)}",
+                    code="setting-unknown",
+                    key=name,
+                )
         for name in known:
             setattr(self, name, settings.get(name))
 
@@ -90,7 +94,12 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.mediator, str):
             given.pop("mediator", None)
         if not isinstance(self.seed, int | np.integer) or self.seed < 0:
-            raise InputError(f"CDP(seed={self.seed!r}): a whole number, 0 or more.")
+            raise InputError(
+                f"CDP(seed={self.seed!r}): a whole number, 0 or more.",
+                code="seed-wrong",
+                key="seed",
+                value=self.seed,
+            )
         return ConsensusSettings.of(self.preset, **given)
 
     @property
@@ -143,7 +152,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             if self._must_learn:
                 raise NotFittedError(
                     "CDP has not learned yet: call fit(labeled) first, give a trained mediator, or, where nobody is known, call "
-                    "fit_predict."
+                    "fit_predict.",
+                    code="cdp-not-fitted",
                 )
             fitted = Fitted(self.mediator if isinstance(self.mediator, Mediator) else None)
         with self._progress(progress) as shown:
@@ -176,7 +186,9 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         is_trees = isinstance(self.mediator, str | None) and self.settings.mediator == "trees"
         if self._must_learn and not known.any() and not is_trees:
             raise InputError(
-                "CDP(mediator=…) learns from identities and none is given: give y, -1 where unknown, or leave mediator out."
+                "CDP(mediator=…) learns from identities and none is given: give y, -1 where unknown, or leave mediator out.",
+                code="mediator-without-identities",
+                key="mediator",
             )
         mask = None
         with self._progress(progress) as shown:
@@ -262,7 +274,9 @@ class CDP(BaseEstimator):  # type: ignore[misc]
     def _fit(self, labeled: Views | None, graphs: Graphs | None, progress: Progress) -> Fitted:
         if self.train_on == "validation":
             raise InputError(
-                'CDP(train_on="validation"): fit is given one part only, and trains on it; leave train_on out.'
+                'CDP(train_on="validation"): fit is given one part only, and trains on it; leave train_on out.',
+                code="train-on-validation-in-fit",
+                key="train_on",
             )
         classifier = self.mediator
         if isinstance(classifier, Mediator):
@@ -279,7 +293,10 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         else:
             raise InputError(
                 f'CDP(mediator={classifier!r}): give "mlp", "trees", "vote", "similarity", a trained Mediator, or a classifier with fit and '
-                "predict_proba."
+                "predict_proba.",
+                code="mediator-unknown",
+                key="mediator",
+                value=classifier,
             )
         self.mediator_ = self._fitted.mediator
         return self._fitted

@@ -49,7 +49,9 @@ def is_trained_on_labeled(settings: ConsensusSettings, has_validation: bool, saw
     """Whether the mediator is trained on the labeled part, or on the validation part alone."""
     if settings.train_on == "validation" and not has_validation:
         raise InputError(
-            'train_on = "validation" needs a validation part, and there is none; give one, or set train_on = "labeled".'
+            'train_on = "validation" needs a validation part, and there is none; give one, or set train_on = "labeled".',
+            code="train-on-validation-missing",
+            key="train_on",
         )
     return settings.train_on == "labeled" or (
         settings.train_on == "auto" and not (saw_labeled and has_validation)

@@ -198,11 +198,18 @@ def cut_in_two(views: Views) -> tuple[Views, Views]:
 def _every_other(name: str, model: Embeddings, first: int) -> Embeddings:
     way_out = "set similar_above yourself (about 5), or leave the model out"
     if model.dimensions < 2:
-        raise InputError(f"{name}: one dimension cannot be cut in two to choose the bar; {way_out}.")
+        raise InputError(
+            f"{name}: one dimension cannot be cut in two to choose the bar; {way_out}.",
+            code="halves-one-dimension",
+            model=name,
+        )
     try:
         return Embeddings(model.source[:, first::2])
     except InputError as error:
-        raise InputError(f"{name}, every other dimension: {error} To choose no bar, {way_out}.") from None
+        raise InputError(
+            f"{name}, every other dimension: {error} To choose no bar, {way_out}.",
+            **error.details(model=name),
+        ) from None
 
 
 def _coverage(*groupings: Labels) -> float:

@@ -320,7 +320,9 @@ def _validation_identities(
     if views.identities is None or not (views.identities[mask] >= 0).any():
         raise InputError(
             f"The validation images have no identities, so {settings.bar_key} cannot be chosen on them; give "
-            "identities, or set tune = false."
+            "identities, or set tune = false.",
+            code="validation-identities-missing",
+            key=settings.bar_key,
         )
     identities: LongArray = np.where(mask, views.identities, -1)
     n_shared = count_shared(identities)

@@ -41,13 +41,17 @@ def check_views(
     check_quorum(settings.quorum, len(views.committee))
     if settings.inputs == ("relationship",) and not views.committee and settings.mediator != "vote":
         raise InputError(
-            "inputs = relationship only, which is about the committee, and there is none: add affinity."
+            "inputs = relationship only, which is about the committee, and there is none: add affinity.",
+            code="inputs-need-committee",
+            key="inputs",
         )
     for (name, one), (other, another) in combinations(zip(views.names, views, strict=True), 2):
         if _are_copies(one, another):
             raise InputError(
                 f"{name!r} and {other!r} hold the same embeddings, so their agreement would be evidence of nothing; leave "
-                f"{other!r} out, or give the embeddings that are meant."
+                f"{other!r} out, or give the embeddings that are meant.",
+                code="models-identical",
+                models=(name, other),
             )
 
 
@@ -66,7 +70,10 @@ def check_mask(mask: BoolArray | None, views: Views) -> BoolArray | None:
     if mask.dtype != np.bool_ or mask.shape != (views.n_images,):
         raise InputError(
             f"validation: views, or a mask with true or false for each of the {views.n_images:,} unlabeled images, "
-            f"are needed, not an array of {mask.dtype} {mask.shape}."
+            f"are needed, not an array of {mask.dtype} {mask.shape}.",
+            code="validation-mask-wrong",
+            n_images=views.n_images,
+            found=mask.shape,
         )
     return mask if mask.any() else None
 
@@ -99,20 +106,31 @@ def check_mediator(mediator: Mediator | None, views: Views, settings: ConsensusS
     """Refuse views and settings other than those the mediator was trained with."""
     if mediator is None:
         if settings.mediator == "mlp":
-            raise InputError('No mediator was trained; fit again, or use mediator = "vote".')
+            raise InputError(
+                'No mediator was trained; fit again, or use mediator = "vote".', code="mediator-not-trained"
+            )
         return
     if not settings.is_trained:
         raise InputError(
-            f'A trained mediator is given, and mediator = "{settings.mediator}" uses none; leave one out.'
+            f'A trained mediator is given, and mediator = "{settings.mediator}" uses none; leave one out.',
+            code="mediator-not-used",
+            key="mediator",
+            value=settings.mediator,
         )
     if tuple(views.committee) != mediator.committee:
         raise InputError(
             f"The mediator was trained with the committee {_listed(mediator.committee)}, these views have "
-            f"{_listed(tuple(views.committee))}; give the same members in the same order."
+            f"{_listed(tuple(views.committee))}; give the same members in the same order.",
+            code="mediator-committee-differs",
+            expected=mediator.committee,
+            found=tuple(views.committee),
         )
     if mediator.k != settings.k:
         raise InputError(
-            f"The mediator was trained on graphs with k={mediator.k}, here k={settings.k}; use the same k."
+            f"The mediator was trained on graphs with k={mediator.k}, here k={settings.k}; use the same k.",
+            code="mediator-k-differs",
+            expected=mediator.k,
+            found=settings.k,
         )
 
 
@@ -121,7 +139,10 @@ def check_same_committee(known: Views, views: Views) -> None:
     if tuple(known.committee) != tuple(views.committee):
         raise InputError(
             f"The known images have the committee {_listed(tuple(known.committee))}, these views have "
-            f"{_listed(tuple(views.committee))}; give the same members in the same order."
+            f"{_listed(tuple(views.committee))}; give the same members in the same order.",
+            code="known-committee-differs",
+            expected=tuple(known.committee),
+            found=tuple(views.committee),
         )
 
 
@@ -137,7 +158,9 @@ def check_same_models(parts: Mapping[object, Views], names: Collection[str] | No
     }
     if len(set(models.values())) > 1:
         found = ", ".join(f"{path} has {listed}" for path, listed in models.items())
-        raise InputError(f"{found}; both must be embedded by the same networks.")
+        raise InputError(
+            f"{found}; both must be embedded by the same networks.", code="parts-models-differ", models=models
+        )
 
 
 def check_labeled(parts: Sequence[Views], settings: ConsensusSettings) -> None:
@@ -145,7 +168,8 @@ def check_labeled(parts: Sequence[Views], settings: ConsensusSettings) -> None:
     if not parts and settings.is_trained:
         raise InputError(
             "The mediator is trained on identities, and no labeled part is given; give one, give a trained mediator, "
-            'or use mediator = "vote", which needs none.'
+            'or use mediator = "vote", which needs none.',
+            code="labeled-missing",
         )
     for number, views in enumerate(parts):
         check_views(settings, views)
@@ -153,7 +177,11 @@ def check_labeled(parts: Sequence[Views], settings: ConsensusSettings) -> None:
         if tuple(views.committee) != tuple(parts[0].committee):
             raise InputError(
                 f"Labeled part 0 has the committee {_listed(tuple(parts[0].committee))}, part {number} has "
-                f"{_listed(tuple(views.committee))}; give the same members in the same order."
+                f"{_listed(tuple(views.committee))}; give the same members in the same order.",
+                code="labeled-committees-differ",
+                part=number,
+                expected=tuple(parts[0].committee),
+                found=tuple(views.committee),
             )
 
 
@@ -161,16 +189,21 @@ def _require_identities(views: Views, *, two: bool) -> None:
     if views.identities is None:
         raise InputError(
             "The mediator is trained on identities and the labeled part has none; give them with "
-            'Views(..., identities=...), or use mediator = "vote", which needs none.'
+            'Views(..., identities=...), or use mediator = "vote", which needs none.',
+            code="labeled-identities-missing",
         )
     unknown = np.flatnonzero(views.identities < 0)
     if unknown.size:
         raise InputError(
-            f"The labeled part has no identity for {name_rows(unknown)} (counted from 0); leave these images out."
+            f"The labeled part has no identity for {name_rows(unknown)} (counted from 0); leave these images out.",
+            code="labeled-rows-unknown",
+            row=unknown[0],
+            count=len(unknown),
         )
     if two and len(np.unique(views.identities)) < 2:
         raise InputError(
-            "The labeled part has one identity only; the mediator needs at least two to compare."
+            "The labeled part has one identity only; the mediator needs at least two to compare.",
+            code="labeled-one-identity",
         )
 
 

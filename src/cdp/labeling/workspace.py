@@ -248,16 +248,27 @@ def _by_name(views: Views, given: Graphs | None, k: int) -> dict[str, KnnGraph]:
     if not isinstance(given, Mapping):
         if len(given) != len(views):
             raise InputError(
-                f"{len(given)} k-NN graphs for {len(views)} models; one per model is needed, base first."
+                f"{len(given)} k-NN graphs for {len(views)} models; one per model is needed, base first.",
+                code="graphs-models-differ",
+                expected=len(views),
+                found=len(given),
             )
         given = dict(zip(views.names, given, strict=True))
     for name, graph in given.items():
         if name not in views.names:
-            raise InputError(f"A k-NN graph is given for {name!r}; the models are {', '.join(views.names)}.")
+            raise InputError(
+                f"A k-NN graph is given for {name!r}; the models are {', '.join(views.names)}.",
+                code="graph-model-unknown",
+                model=name,
+            )
         if graph.k < k:
             raise InputError(
                 f"The k-NN graph of {name!r} has {graph.k} neighbors per image, and k = {k}; search it again, or "
-                f"set k = {graph.k}."
+                f"set k = {graph.k}.",
+                code="graph-k-differs",
+                model=name,
+                expected=k,
+                found=graph.k,
             )
     return {
         name: KnnGraph(graph.neighbors[:, :k], graph.similarity[:, :k], graph.method, graph.recall)

@@ -78,7 +78,9 @@ def load_checkpoint(folder: Path, objective: Objective, optimizer: torch.optim.S
     if about.get("key") != run.key:
         raise InputError(
             f"{file}: trained {run.difference(about.get('classes', ()))}; use the settings, manifest and labels it "
-            "was started with, another --out, or start again with --force."
+            "was started with, another --out, or start again with --force.",
+            code="checkpoint-trained-differently",
+            file=file,
         )
     model = {name.removeprefix(_MODEL): tensor for name, tensor in tensors.items() if name.startswith(_MODEL)}
     load_strictly(objective, objective.own_state(model), file)

@@ -113,7 +113,7 @@ def embed_images(
         InputError: an image cannot be read, or a model gives something else than finite embeddings.
     """
     if not embedders:
-        raise InputError("There is no model to embed with; name one.")
+        raise InputError("There is no model to embed with; name one.", code="embedding-models-missing")
     target = Path(out).absolute()
     sweep(target.parent, target.name)
     refuse_link(target, out)
@@ -245,7 +245,10 @@ def _embed_part(shared: tuple[PixelFormat, _Files, bool, bool], block: tuple[int
     except InputError as error:  # it names the row of the part
         named = {part.describe(row): f"row {start + row} ({part.locations[row]})" for row in range(len(part))}
         own = next((name for name in named if str(error).startswith(f"{name}:")), "")
-        raise InputError(named.get(own, "") + str(error).removeprefix(own)) from None
+        raise InputError(
+            named.get(own, "") + str(error).removeprefix(own),
+            **(error.details() | ({"row": start + error.fields["row"]} if own else {})),
+        ) from None
     embedded = {file: one.embed(pixels, flip) for file, one in files.items()}
     return {start + row: reason for row, reason in reasons.items()}, embedded
 
@@ -257,7 +260,10 @@ def _refuse_not_finite(
         if start + at not in reasons:
             raise InputError(
                 f"{one.name}: the embedding of {manifest.describe(start + at)} is not finite or has length zero; the model "
-                "is damaged, or wants its images otherwise (mean, std)."
+                "is damaged, or wants its images otherwise (mean, std).",
+                code="embedding-not-finite",
+                model=one.name,
+                row=start + at,
             )
 
 

@@ -99,13 +99,20 @@ def _map_shape(entry: TrunkEntry, trunk: nn.Module, channels: int, size: int) ->
     except RuntimeError as error:
         raise InputError(
             f"network {entry.name!r} cannot take images of {size} x {size} x {channels} ({error}); "
-            "choose another --size."
+            "choose another --size.",
+            code="network-size-not-taken",
+            network=entry.name,
+            size=size,
+            channels=channels,
         ) from None
     trunk.train(was_training)
     if not isinstance(features, Tensor) or features.ndim != 4 or min(features.shape) < 1:
         shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         raise InputError(
-            f"network {entry.name!r} gives {shape} for one image; a trunk gives a map (b, c, h, w)."
+            f"network {entry.name!r} gives {shape} for one image; a trunk gives a map (b, c, h, w).",
+            code="network-map-wrong",
+            network=entry.name,
+            found=shape,
         )
     return features.shape[1], features.shape[2], features.shape[3]
 

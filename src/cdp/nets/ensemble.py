@@ -25,9 +25,13 @@ def ensemble(views: Views, models: Sequence[str]) -> Views:
     known = dict(zip(views.names, views, strict=True))
     for name in models:
         if name not in known:
-            raise InputError(f"ensemble: no model {name!r} in these views; they are {', '.join(known)}.")
+            raise InputError(
+                f"ensemble: no model {name!r} in these views; they are {', '.join(known)}.",
+                code="ensemble-model-unknown",
+                model=name,
+            )
     if len(models) < 2 or len(set(models)) != len(models):
-        raise InputError("ensemble: name two or more different models.")
+        raise InputError("ensemble: name two or more different models.", code="ensemble-too-few-models")
     parts = [known[name] for name in models]
     vectors = np.empty((views.n_images, sum(part.dimensions for part in parts)), np.float32)
     for start, stop in spans(views.n_images, _ROWS_PER_BLOCK):

@@ -55,7 +55,9 @@ def _open_once(folder: str, checksum: str) -> NetworkEmbedder:
     if opened.checksum != checksum:
         raise InputError(
             f"{folder}: another network than the one that embedding was begun with; begin again, on storage that all "
-            "nodes see under the same path."
+            "nodes see under the same path.",
+            code="network-changed",
+            folder=folder,
         )
     return opened
 
@@ -123,14 +125,23 @@ def extract_views(
 def choose_members(networks: Path, base: str | None, members: Sequence[str] | None) -> list[str]:
     """Names of the committee: those asked for, or every trained network except the base."""
     if not networks.is_dir():
-        raise InputError(f"{networks}: there is no such folder; give the --out of cdp train.")
+        raise InputError(
+            f"{networks}: there is no such folder; give the --out of cdp train.",
+            code="networks-folder-missing",
+            folder=networks,
+        )
     trained = sorted(card.parent.name for card in networks.glob("*/card.json"))
     wanted = [name for name in trained if name != base] if members is None else list(members)
     for name in wanted if base is None else [base, *wanted]:
         if name not in trained:
             half = " (its training is not finished)" if (networks / name).is_dir() else ""
             listed = ", ".join(trained) or "none"
-            raise InputError(f"{networks}: no trained network {name!r}{half}; trained are {listed}.")
+            raise InputError(
+                f"{networks}: no trained network {name!r}{half}; trained are {listed}.",
+                code="network-not-trained",
+                folder=networks,
+                network=name,
+            )
     return wanted
 
 

@@ -52,12 +52,19 @@ class PseudoPart:
             if n_rows != len(self.manifest):
                 raise InputError(
                     f"There are {n_rows:,} {what} for the {len(self.manifest):,} rows of the manifest; "
-                    "give the labels that were made from this manifest's views."
+                    "give the labels that were made from this manifest's views.",
+                    code="pseudo-rows-differ",
+                    what=what,
+                    expected=len(self.manifest),
+                    found=n_rows,
                 )
         if self.soft is not None and self.soft.shape[1] < self.labels.n_identities:
             raise InputError(
                 f"The soft labels know {self.soft.shape[1]:,} identities, the labels {self.labels.n_identities:,}; "
-                "take both from one run of cdp label."
+                "take both from one run of cdp label.",
+                code="soft-identities-differ",
+                expected=self.labels.n_identities,
+                found=self.soft.shape[1],
             )
 
 
@@ -84,14 +91,16 @@ def read_pseudo_part(
         else:
             if not path.exists():
                 raise InputError(
-                    f"{path}: there are no labels; give a folder written by cdp label, a .npy or a text file."
+                    f"{path}: there are no labels; give a folder written by cdp label, a .npy or a text file.",
+                    code="labels-missing",
+                    file=path,
                 )
             labels = Labels.from_array(read_label_numbers(path))
         try:
             kin = _read_siblings(path / "split_groups.csv", labels.n_identities, siblings)
             return PseudoPart(manifest, labels, _read_soft(path) if soft else None, kin, teachers)
         except InputError as error:
-            raise InputError(f"{path}: {error}") from None
+            raise InputError(f"{path}: {error}", **error.details(file=path)) from None
 
 
 def _read_siblings(file: Path, n_groups: int, above: float) -> sparse.csr_array | None:
@@ -106,7 +115,11 @@ def _read_siblings(file: Path, n_groups: int, above: float) -> sparse.csr_array 
     kept = probability > above
     ends = one[kept], other[kept]
     if kept.any() and not (min(map(np.min, ends)) >= 0 and max(map(np.max, ends)) < n_groups):
-        raise InputError(f"{file}: it names groups that the labels do not have; label again.")
+        raise InputError(
+            f"{file}: it names groups that the labels do not have; label again.",
+            code="siblings-unknown",
+            file=file,
+        )
     half = sparse.coo_array((np.ones(kept.sum(), np.bool_), ends), (n_groups, n_groups))
     both = sparse.csr_array(half + half.T)
     both.sort_indices()
@@ -119,11 +132,15 @@ def _read_soft(path: Path) -> sparse.csr_array:
         return sparse.csr_array(sparse.load_npz(file))
     except FileNotFoundError:
         raise InputError(
-            f"{file}: there are no soft labels; make them with cdp label --soft-depth 3."
+            f"{file}: there are no soft labels; make them with cdp label --soft-depth 3.",
+            code="soft-labels-missing",
+            file=file,
         ) from None
     except (ValueError, OSError, KeyError, zipfile.BadZipFile):
         raise InputError(
-            f"{file}: damaged or not a sparse matrix; run cdp label --soft-depth again."
+            f"{file}: damaged or not a sparse matrix; run cdp label --soft-depth again.",
+            code="soft-labels-damaged",
+            file=file,
         ) from None
 
 
@@ -142,7 +159,12 @@ def _compare_paths(manifest: Manifest, folder: Path) -> None:
         if labeled != here and Path(labeled).parts[-2:] != Path(here).parts[-2:]:
             raise InputError(
                 f"{folder}: its row {row} is about {labeled}, the manifest's is {here}; give the manifest that was "
-                "embedded and labeled."
+                "embedded and labeled.",
+                code="labels-of-other-manifest",
+                folder=folder,
+                row=row,
+                expected=labeled,
+                found=here,
             )
 
 
@@ -180,10 +202,7 @@ def train_joint(
     Returns:
         The network's folder.
     """
-    if labeled_share is not None and not 0 <= labeled_share <= 1:
-        raise InputError(f"lambda={labeled_share}: lambda is the weight of the labeled part, from 0 to 1.")
-    if distill < 0:
-        raise InputError(f"distill={distill}: it is the weight of a loss, 0 or more.")
+    _check_weights(labeled_share, distill)
     pseudo = [_pseudo_space(index, part, distill) for index, part in enumerate(parts)]
     spaces = [labeled_space(labeled), *pseudo]
     manifests = [labeled, *(part.manifest for part in parts)]
@@ -199,6 +218,23 @@ def train_joint(
     return folder
 
 
+def _check_weights(labeled_share: float | None, distill: float) -> None:
+    if labeled_share is not None and not 0 <= labeled_share <= 1:
+        raise InputError(
+            f"lambda={labeled_share}: lambda is the weight of the labeled part, from 0 to 1.",
+            code="lambda-out-of-range",
+            key="lambda",
+            value=labeled_share,
+        )
+    if distill < 0:
+        raise InputError(
+            f"distill={distill}: it is the weight of a loss, 0 or more.",
+            code="distill-negative",
+            key="distill",
+            value=distill,
+        )
+
+
 def _check_one_classifier(parts: Sequence[PseudoPart], labeled_share: float | None, distill: float) -> None:
     given = {
         "lambda": labeled_share is not None,
@@ -206,7 +242,11 @@ def _check_one_classifier(parts: Sequence[PseudoPart], labeled_share: float | No
         "soft labels": any(part.soft is not None for part in parts),
     }
     for name in (name for name, is_given in given.items() if is_given):
-        raise InputError(f"one_classifier goes without {name}; leave one of them out.")
+        raise InputError(
+            f"one_classifier goes without {name}; leave one of them out.",
+            code="one-classifier-clashes",
+            key=name,
+        )
 
 
 def _one_space(spaces: Sequence[LabelSpace], sizes: Sequence[int], whole: Manifest) -> LabelSpace:
@@ -242,7 +282,9 @@ def _pseudo_space(index: int, part: PseudoPart, distill: float) -> LabelSpace:
     rows = np.flatnonzero(part.labels.labels >= 0)
     if not len(rows):
         raise InputError(
-            f"{name}: every image was discarded; label with a lower threshold, or leave this part out."
+            f"{name}: every image was discarded; label with a lower threshold, or leave this part out.",
+            code="pseudo-part-empty",
+            part=name,
         )
     n_classes = part.labels.n_identities
     check_classes(n_classes)
@@ -253,7 +295,10 @@ def _pseudo_space(index: int, part: PseudoPart, distill: float) -> LabelSpace:
         empty = rows[np.diff(targets.indptr) == 0]
         if len(empty):
             raise InputError(
-                f"{name}: row {empty[0]} has a label but no soft label; make both again together."
+                f"{name}: row {empty[0]} has a label but no soft label; make both again together.",
+                code="soft-label-missing",
+                part=name,
+                row=empty[0],
             )
     siblings = part.siblings if part.soft is None else None
     space = LabelSpace(name, NO_PIXELS, rows, targets, n_classes, 1.0, fingerprint(part.manifest), siblings)

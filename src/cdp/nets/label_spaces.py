@@ -57,10 +57,18 @@ class LabelSpace:
     def __post_init__(self) -> None:
         if self.targets.shape[0] != len(self.rows):
             raise InputError(
-                f"{self.name}: {self.targets.shape[0]:,} targets for {len(self.rows):,} images; one each is needed."
+                f"{self.name}: {self.targets.shape[0]:,} targets for {len(self.rows):,} images; one each is needed.",
+                code="targets-differ",
+                part=self.name,
+                expected=len(self.rows),
+                found=self.targets.shape[0],
             )
         if not len(self.rows):
-            raise InputError(f"{self.name}: no image carries a label, so there is nothing to learn from.")
+            raise InputError(
+                f"{self.name}: no image carries a label, so there is nothing to learn from.",
+                code="targets-empty",
+                part=self.name,
+            )
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -113,7 +113,11 @@ def _train(run: _Run) -> None:
     if plan.smallest_batch < 2 * world.n_processes:
         raise InputError(
             f"batch={run.recipe.batch}: some steps would have {plan.smallest_batch} of the {plan.n_images:,} images, "
-            f"and normalization needs two on each of {world.n_processes} processes; choose a larger --batch."
+            f"and normalization needs two on each of {world.n_processes} processes; choose a larger --batch.",
+            code="batch-too-small",
+            value=run.recipe.batch,
+            found=plan.smallest_batch,
+            processes=world.n_processes,
         )
     objective = Objective(run.name, run.recipe, plan, world)
     if run.options.start_from:
@@ -169,7 +173,10 @@ def _run_steps(run: _Run, objective: Objective, optimizer: torch.optim.SGD, firs
                 if not all(math.isfinite(loss) for loss in means):
                     raise CdpError(
                         f"{run.folder}: the loss is no longer a number at step {done}; start again with a lower --rate "
-                        "and --force."
+                        "and --force.",
+                        code="loss-not-finite",
+                        folder=run.folder,
+                        step=done,
                     )
                 now = time.perf_counter()
                 if log is not None:
@@ -260,7 +267,9 @@ def _line(plan: Plan, done: int, losses: list[float], rate: float, speed: float)
 
 def _make_folder(folder: Path, options: LoopOptions) -> None:
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, not a folder; choose another --out.")
+        raise InputError(
+            f"{folder} is a file, not a folder; choose another --out.", code="output-is-a-file", file=folder
+        )
     with disk_errors(folder):
         if options.force and folder.exists():
             refuse_link(folder)
@@ -276,7 +285,9 @@ def _is_finished(folder: Path, key: RunKey) -> bool:
     if settings.key != key.key:
         raise InputError(
             f"{folder}: holds a network trained {key.difference(settings.classes)}; choose another --out, or replace "
-            "it with --force."
+            "it with --force.",
+            code="network-trained-differently",
+            folder=folder,
         )
     return True
 

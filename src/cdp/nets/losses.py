@@ -119,16 +119,26 @@ class _MarginSoftmax(_Classifier):
         name = type(self).__name__
         if not 0 <= self.margin < self.limit:
             raise InputError(
-                f"{name}(margin={margin}): the margin is {self.unit}, e.g. {self.default_margin}."
+                f"{name}(margin={margin}): the margin is {self.unit}, e.g. {self.default_margin}.",
+                code="margin-out-of-range",
+                loss=name,
+                value=margin,
             )
         if scale <= 0:
-            raise InputError(f"{name}(scale={scale}): the scale is greater than 0, e.g. 64.")
+            raise InputError(
+                f"{name}(scale={scale}): the scale is greater than 0, e.g. 64.",
+                code="scale-out-of-range",
+                loss=name,
+                value=scale,
+            )
 
     def forward(self, embeddings: Tensor, targets: Targets, reduction: Reduction = "mean") -> Tensor:
         """The loss of a batch; `sum` for those who divide by another count than this batch's."""
         if isinstance(targets, SoftTargets):
             raise InputError(
-                f"{type(self).__name__}: a margin needs one true class per image; use softmax for soft labels."
+                f"{type(self).__name__}: a margin needs one true class per image; use softmax for soft labels.",
+                code="margin-with-soft-labels",
+                loss=type(self).__name__,
             )
         cosines = functional.linear(functional.normalize(embeddings), functional.normalize(self.weight))
         true = cosines.gather(1, targets[:, None])
@@ -184,7 +194,9 @@ def check_classes(n_classes: int) -> None:
     if n_classes < 2:
         raise InputError(
             f"There is {n_classes} identity to learn from, and a classifier needs two or more; add identities to the "
-            "manifest."
+            "manifest.",
+            code="classes-too-few",
+            found=n_classes,
         )
 
 

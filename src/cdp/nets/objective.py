@@ -108,7 +108,9 @@ def _make_classifier(space: LabelSpace, index: int, recipe: Recipe, world: World
     if is_soft and (recipe.loss != "softmax" or recipe.is_partial):
         raise InputError(
             f"{space.name}: soft labels go with the plain softmax loss; choose --loss softmax without sampling "
-            "or sharding, or leave out --soft."
+            "or sharding, or leave out --soft.",
+            code="soft-labels-need-softmax",
+            part=space.name,
         )
     if recipe.is_partial:
         return PartialSoftmax(

@@ -117,19 +117,35 @@ def find_conventions(
     if missing:
         raise InputError(
             f"{file}: neither the model nor its name says its {', '.join(missing)}; write them into {card}, for example "
-            'size = 112, color = "RGB", mean = 127.5 and std = 127.5, each on a line of its own.'
+            'size = 112, color = "RGB", mean = 127.5 and std = 127.5, each on a line of its own.',
+            code="onnx-conventions-missing",
+            file=file,
+            keys=tuple(missing),
+            card=card,
         )
     n_channels = 1 if found["color"] == "gray" else 3
     if channels not in (None, n_channels):
         raise InputError(
-            f"{file}: takes {channels} channels, and {known_from['color']} says {found['color']}; correct {card}."
+            f"{file}: takes {channels} channels, and {known_from['color']} says {found['color']}; correct {card}.",
+            code="onnx-channels-differ",
+            file=file,
+            expected=channels,
+            found=found["color"],
         )
-    if own_size and found["size"] != own_size:
-        raise InputError(
-            f"{file}: takes images of {own_size} pixels a side, and {card} says {found['size']}; correct the card."
-        )
+    _check_size(file, card, own_size, found["size"])
     mean, std = (_per_channel(found[key], n_channels, key, file) for key in ("mean", "std"))
     return InputConventions(found["size"], found["color"], mean, std, found["output"], known_from)
+
+
+def _check_size(file: Path, card: Path, own_size: int | None, size: int) -> None:
+    if own_size and size != own_size:
+        raise InputError(
+            f"{file}: takes images of {own_size} pixels a side, and {card} says {size}; correct the card.",
+            code="onnx-size-differs",
+            file=file,
+            expected=own_size,
+            found=size,
+        )
 
 
 def _read_card(card: Path) -> dict[str, Any]:
@@ -139,7 +155,9 @@ def _read_card(card: Path) -> dict[str, Any]:
         values = tomllib.loads(card.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(
-            f"{card}: cannot be read as TOML ({error}); write KEY = VALUE on each line."
+            f"{card}: cannot be read as TOML ({error}); write KEY = VALUE on each line.",
+            code="onnx-card-syntax-wrong",
+            file=card,
         ) from None
     return _check(values, str(card))
 
@@ -167,14 +185,35 @@ def _check(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key, value in values.items():
         if key not in KEYS:
             raise InputError(
-                f"{where}: {key} is not a key of a card; there are {', '.join(KEYS)}.{did_you_mean(key, KEYS)}"
+                f"{where}: {key} is not a key of a card; there are {', '.join(KEYS)}.{did_you_mean(key, KEYS)}",
+                code="onnx-card-key-unknown",
+                file=where,
+                key=key,
             )
         if key == "size" and not (type(value) is int and 1 <= value <= 10_000):
-            raise InputError(f"{where}: size = {value!r}: pixels a side from 1 to 10,000 are needed.")
+            raise InputError(
+                f"{where}: size = {value!r}: pixels a side from 1 to 10,000 are needed.",
+                code="onnx-card-size-wrong",
+                file=where,
+                key="size",
+                value=value,
+            )
         if key == "color" and value not in _COLORS:
-            raise InputError(f"{where}: color = {value!r}: choose one of {', '.join(_COLORS)}.")
+            raise InputError(
+                f"{where}: color = {value!r}: choose one of {', '.join(_COLORS)}.",
+                code="onnx-card-color-unknown",
+                file=where,
+                key="color",
+                value=value,
+            )
         if key == "output" and not isinstance(value, str):
-            raise InputError(f"{where}: output = {value!r}: the name of an output is needed.")
+            raise InputError(
+                f"{where}: output = {value!r}: the name of an output is needed.",
+                code="onnx-card-output-wrong",
+                file=where,
+                key="output",
+                value=value,
+            )
     return dict(values)
 
 
@@ -184,6 +223,10 @@ def _per_channel(value: Any, n_channels: int, key: str, file: Path) -> tuple[flo
     if len(numbers) != len(many) or len(many) != n_channels or (key == "std" and min(numbers) <= 0):
         wanted = "a number above 0" if key == "std" else "a number"
         raise InputError(
-            f"{file}: {key} = {value!r}: {wanted} is needed, or a list with one for each of {n_channels} channels."
+            f"{file}: {key} = {value!r}: {wanted} is needed, or a list with one for each of {n_channels} channels.",
+            code="onnx-card-numbers-wrong",
+            file=file,
+            key=key,
+            value=value,
         )
     return tuple(numbers)

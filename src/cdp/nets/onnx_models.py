@@ -70,18 +70,28 @@ def open_onnx_model(path: str | Path, device: str = "auto", session: Any = None)
     session = session or open_session(file, device)
     if len(session.get_inputs()) != 1:
         names = ", ".join(one.name for one in session.get_inputs())
-        raise InputError(f"{file}: has the inputs {names}; an embedding model takes images and nothing else.")
+        raise InputError(
+            f"{file}: has the inputs {names}; an embedding model takes images and nothing else.",
+            code="onnx-inputs-wrong",
+            file=file,
+        )
     (taken,) = session.get_inputs()
     if taken.type not in _TYPES or len(taken.shape) != 4:
         raise InputError(
-            f"{file}: takes {taken.type} of shape {taken.shape}; an embedding model takes (n, 3, size, size)."
+            f"{file}: takes {taken.type} of shape {taken.shape}; an embedding model takes (n, 3, size, size).",
+            code="onnx-input-shape-wrong",
+            file=file,
+            found=tuple(taken.shape),
         )
     sides = [side if isinstance(side, int) and side > 0 else None for side in taken.shape]
     is_channels_last = sides[1] not in (1, 3) and sides[3] in (1, 3)
     channels, height, width = (sides[3], *sides[1:3]) if is_channels_last else sides[1:]
     if height != width:
         raise InputError(
-            f"{file}: takes images of {height} x {width} pixels; only square ones are known here."
+            f"{file}: takes images of {height} x {width} pixels; only square ones are known here.",
+            code="onnx-input-not-square",
+            file=file,
+            found=(height, width),
         )
     metadata = session.get_modelmeta().custom_metadata_map
     conventions = find_conventions(file, metadata, height, channels, _is_scaled_inside(file, taken.name))
@@ -108,7 +118,9 @@ def _open_once(path: str, checksum: str) -> OnnxEmbedder:
     if opened.checksum != checksum:
         raise InputError(
             f"{path}: another model than the one that embedding was begun with; begin again, on storage that all nodes "
-            "see under the same path."
+            "see under the same path.",
+            code="onnx-model-changed",
+            file=path,
         )
     return opened
 
@@ -188,7 +200,9 @@ def open_models(models: Sequence[str | Path], device: str = "auto") -> list[Onnx
         first = names.setdefault(Path(path).stem, path)
         if first is not path:
             raise InputError(
-                f"{path} and {first} have the same name; views tell models by it, rename one of the files."
+                f"{path} and {first} have the same name; views tell models by it, rename one of the files.",
+                code="onnx-names-repeated",
+                files=(str(path), str(first)),
             )
     return [open_onnx_model(path, device) for path in models]
 
@@ -225,13 +239,22 @@ def _find_output(
     gray = np.full((n_images, n_channels, conventions.size, conventions.size), 127, np.uint8)
     names = [one.name for one in session.get_outputs()]
     if conventions.output and conventions.output not in names:
-        raise InputError(f"{file}: has no output {conventions.output!r}; its outputs are {', '.join(names)}.")
+        raise InputError(
+            f"{file}: has no output {conventions.output!r}; its outputs are {', '.join(names)}.",
+            code="onnx-output-missing",
+            file=file,
+            output=conventions.output,
+        )
     wanted = [conventions.output] if conventions.output else names
     try:
         answers = session.run(wanted, {name: prepare_pixels(gray, conventions, dtype, is_last)})
     except Exception as error:
         reason = str(error).strip().partition("\n")[0][:200]
-        raise InputError(f"{file}: fails on a gray image ({reason}); is it an embedding model?") from None
+        raise InputError(
+            f"{file}: fails on a gray image ({reason}); is it an embedding model?",
+            code="onnx-model-fails",
+            file=file,
+        ) from None
     widths = {
         one: answer.size // n_images
         for one, answer in zip(wanted, answers, strict=True)
@@ -249,7 +272,10 @@ def _find_output(
             else "is it an embedding model?"
         )
         raise InputError(
-            f"{file}: {len(widths) or 'none'} of its outputs may be the embedding ({listed}); {way_out}."
+            f"{file}: {len(widths) or 'none'} of its outputs may be the embedding ({listed}); {way_out}.",
+            code="onnx-output-unclear",
+            file=file,
+            found=len(widths),
         )
     ((output, width),) = widths.items()
     return output, width

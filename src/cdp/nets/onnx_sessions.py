@@ -27,7 +27,11 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
     """
     path = Path(file)
     if not path.is_file():
-        raise InputError(f"{file}: there is no such file; give the .onnx file of a model.")
+        raise InputError(
+            f"{file}: there is no such file; give the .onnx file of a model.",
+            code="onnx-file-missing",
+            file=file,
+        )
     runtime = require("onnxruntime", "onnx")
     options = runtime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
@@ -40,7 +44,9 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
     except Exception as error:  # onnxruntime has an exception for each of its status codes
         reason = str(error).strip().partition("\n")[0][:200]
         raise InputError(
-            f"{file}: onnxruntime cannot open it ({reason}); is it a whole .onnx file?"
+            f"{file}: onnxruntime cannot open it ({reason}); is it a whole .onnx file?",
+            code="onnx-file-unopenable",
+            file=file,
         ) from None
 
 
@@ -54,7 +60,9 @@ def _providers(device: str, available: list[str]) -> list[Any]:
     if device.startswith("cuda"):
         if not has_cuda:
             raise InputError(
-                f"device={device!r}: this onnxruntime has no CUDA; install onnxruntime-gpu in its place, or choose cpu."
+                f"device={device!r}: this onnxruntime has no CUDA; install onnxruntime-gpu in its place, or choose cpu.",
+                code="onnx-cuda-missing",
+                device=device,
             )
         number = device.partition(":")[2] or "0"
         return [(_CUDA, {"device_id": number}), _CPU]

@@ -87,7 +87,10 @@ def decode_pixels(
             pixels = np.empty(shape, np.uint8)
         except MemoryError:
             raise InputError(
-                f"{len(manifest):,} images need {n_bytes / 1e9:.1f} GB; lower --memory-budget to keep them on disk."
+                f"{len(manifest):,} images need {n_bytes / 1e9:.1f} GB; lower --memory-budget to keep them on disk.",
+                code="pixels-exceed-memory",
+                images=len(manifest),
+                expected=n_bytes,
             ) from None
         fill(pixels)
         return pixels
@@ -109,7 +112,11 @@ def check_free_space(folder: Path, n_bytes: int, what: str, way_out: str = "") -
     if free < n_bytes:
         raise StoreError(
             f"{folder}: {what} need {n_bytes / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; free space, choose another "
-            f"--out{way_out}."
+            f"--out{way_out}.",
+            code="free-space-too-little",
+            folder=folder,
+            expected=n_bytes,
+            found=free,
         )
 
 
@@ -173,5 +180,10 @@ def _refuse_small(reader: ImageReader, row: int, least: int) -> None:
         height, width = size
         raise InputError(
             f"{reader.manifest.describe(row)}: the image has {width} x {height} pixels, the crop {least} x {least}; "
-            "leave the image out, choose a smaller --size, or allow it with --enlarge."
+            "leave the image out, choose a smaller --size, or allow it with --enlarge.",
+            code="image-smaller-than-crop",
+            row=row,
+            width=width,
+            height=height,
+            least=least,
         )

@@ -67,7 +67,10 @@ def _own_device(name: str, n_processes: int) -> torch.device:
     if device.type != "cuda" or name.startswith("cuda:"):
         raise InputError(
             f"device={name!r}: {n_processes} processes cannot share one device; choose cuda, where each has a GPU "
-            "of its own, or cpu."
+            "of its own, or cpu.",
+            code="device-shared",
+            device=name,
+            processes=n_processes,
         )
     return resolve_device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
 

@@ -73,12 +73,16 @@ class TrainingSettings:
         if self.scale and self.scale < self.size:
             raise InputError(
                 f"{before}scale = {self.scale}, {before}size = {self.size}: a crop of {self.size} does not fit into "
-                f"{self.scale}; scale is 0 or at least size."
+                f"{self.scale}; scale is 0 or at least size.",
+                code="scale-below-size",
+                scale=self.scale,
+                size=self.size,
             )
         if self.is_partial and (self.loss != "softmax" or self.label_smoothing):
             raise InputError(
                 f"{before}sample_classes, {before}shard_classes: these work with the softmax loss without "
-                "smoothing only."
+                "smoothing only.",
+                code="sampling-needs-softmax",
             )
 
     @property

@@ -37,7 +37,11 @@ class PartialSoftmax(nn.Module):
         super().__init__()
         check_classes(n_classes)
         if not 0 < sample <= 1:
-            raise InputError(f"PartialSoftmax(sample={sample}): sample is a share of the classes in (0, 1].")
+            raise InputError(
+                f"PartialSoftmax(sample={sample}): sample is a share of the classes in (0, 1].",
+                code="sample-out-of-range",
+                value=sample,
+            )
         self.world = world or World()
         self.n_classes, self.sample, self.seed = n_classes, sample, seed
         edges = np.linspace(0, n_classes, self.world.n_processes + 1).astype(int)
@@ -65,7 +69,10 @@ class PartialSoftmax(nn.Module):
     def forward(self, embeddings: Tensor, targets: Targets, reduction: Reduction = "mean") -> Tensor:
         """The loss of the images of all processes together, the same on every process."""
         if isinstance(targets, SoftTargets):
-            raise InputError("PartialSoftmax: soft labels need all classes; leave out sampling and sharding.")
+            raise InputError(
+                "PartialSoftmax: soft labels need all classes; leave out sampling and sharding.",
+                code="sampling-with-soft-labels",
+            )
         embeddings, targets = self._gather(embeddings, targets)
         here = (targets >= self.first) & (targets < self.last)
         own = targets[here] - self.first

@@ -34,7 +34,10 @@ class Member:
         network, colon, seed = text.partition(":")
         if colon and not seed.isdecimal():
             raise InputError(
-                f"--network {text}: write NAME or NAME:SEED with a whole number, e.g. resnet18:1."
+                f"--network {text}: write NAME or NAME:SEED with a whole number, e.g. resnet18:1.",
+                code="network-text-wrong",
+                option="--network",
+                value=text,
             )
         return cls(network, int(seed) if colon else None)
 
@@ -82,7 +85,10 @@ def train_supervised(
     for member in members:
         if names.count(member.name) > 1:
             raise InputError(
-                f"--network {member.name} is given twice; add seeds, e.g. {member.network}:1 and {member.network}:2."
+                f"--network {member.name} is given twice; add seeds, e.g. {member.network}:1 and {member.network}:2.",
+                code="network-given-twice",
+                option="--network",
+                network=member.name,
             )
         find_trunk(member.network)
     parts = [(labeled_space(manifest), manifest)]
@@ -133,7 +139,10 @@ def labeled_space(manifest: Manifest) -> LabelSpace:
     classes = manifest.classes
     rows = np.flatnonzero(classes >= 0)
     if not len(rows):
-        raise InputError("labeled: no image of the manifest has an identity; fill in its identity column.")
+        raise InputError(
+            "labeled: no image of the manifest has an identity; fill in its identity column.",
+            code="labeled-identities-absent",
+        )
     check_classes(manifest.n_identities)
     single = manifest.sizes == 1
     if single.any():

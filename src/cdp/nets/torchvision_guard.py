@@ -20,7 +20,10 @@ def require(module: str, extra: str = "nets") -> Any:
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
         raise MissingExtraError(
-            f"This needs {module.split('.')[0]}, which is not installed; run {install_command(extra)}."
+            f"This needs {module.split('.')[0]}, which is not installed; run {install_command(extra)}.",
+            code="module-missing",
+            module=module.split(".")[0],
+            extra=extra,
         ) from None
 
 

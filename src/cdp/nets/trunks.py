@@ -53,13 +53,19 @@ def register_trunk(
     """
     if not name or not all(letter.isalnum() or letter in "._-" for letter in name):
         raise InputError(
-            f"register_trunk({name!r}): the name becomes a file name; use letters, digits, '_', '-' and '.'."
+            f"register_trunk({name!r}): the name becomes a file name; use letters, digits, '_', '-' and '.'.",
+            code="trunk-name-wrong",
+            name=name,
         )
 
     def register(make: MakeTrunk) -> MakeTrunk:
         known = _ENTRIES.get(name)
         if known is not None and known.make.__qualname__ != make.__qualname__:
-            raise InputError(f"register_trunk({name!r}): this name is taken; choose another.")
+            raise InputError(
+                f"register_trunk({name!r}): this name is taken; choose another.",
+                code="trunk-name-taken",
+                name=name,
+            )
         first_line = (make.__doc__ or "").strip().split("\n")[0]
         _ENTRIES[name] = TrunkEntry(name, make, head, least_size, group, about or first_line)
         return make
@@ -80,7 +86,9 @@ def find_trunk(name: str) -> TrunkEntry:
             did_you_mean(name, entries)
             or " cdp networks lists the names; one of your own needs --trunks FILE."
         )
-        raise InputError(f"network {name!r} is not known here and not in timm.{hint}")
+        raise InputError(
+            f"network {name!r} is not known here and not in timm.{hint}", code="network-unknown", network=name
+        )
     return entry
 
 
@@ -94,11 +102,17 @@ def load_trunks(file: str | Path) -> None:
     try:
         runpy.run_path(str(file))
     except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); check --trunks.") from None
+        raise InputError(
+            f"{file}: cannot be read ({error.strerror}); check --trunks.",
+            code="trunks-file-unreadable",
+            file=file,
+        ) from None
     except CdpError:
         raise
     except Exception as error:
-        raise InputError(f"{file}: failed with {type(error).__name__}: {error}.") from error
+        raise InputError(
+            f"{file}: failed with {type(error).__name__}: {error}.", code="trunks-file-fails", file=file
+        ) from error
 
 
 def _entries() -> dict[str, TrunkEntry]:

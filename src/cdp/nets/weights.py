@@ -48,13 +48,21 @@ def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str,
                 raise ValueError("its description is not a table")
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        raise InputError(f"{file}: there is no such file; {way_out}.") from None
+        raise InputError(
+            f"{file}: there is no such file; {way_out}.", code="weights-missing", file=file
+        ) from None
     except MemoryError:
         raise
     except Exception as error:
-        raise StoreError(f"{file} is damaged ({error}); {way_out}.") from None
+        raise StoreError(
+            f"{file} is damaged ({error}); {way_out}.", code="weights-damaged", file=file
+        ) from None
     if "crc32" in about and about["crc32"] != checksum_of(tensors):
-        raise StoreError(f"{file} is damaged (its contents changed after it was written); {way_out}.")
+        raise StoreError(
+            f"{file} is damaged (its contents changed after it was written); {way_out}.",
+            code="weights-changed",
+            file=file,
+        )
     return tensors, about
 
 
@@ -63,15 +71,30 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], file: Path) 
     wanted, another = module.state_dict(), "these weights belong to another network"
     for name, tensor in wanted.items():
         if name not in tensors:
-            raise InputError(f"{file}: tensor {name!r} is missing; {another}.")
+            raise InputError(
+                f"{file}: tensor {name!r} is missing; {another}.",
+                code="tensor-missing",
+                file=file,
+                tensor=name,
+            )
         shape, needed = tuple(tensors[name].shape), tuple(tensor.shape)
         if shape != needed:
             raise InputError(
-                f"{file}: tensor {name!r} has shape {shape}, {needed} is needed; {another} or size."
+                f"{file}: tensor {name!r} has shape {shape}, {needed} is needed; {another} or size.",
+                code="tensor-shape-differs",
+                file=file,
+                tensor=name,
+                expected=needed,
+                found=shape,
             )
     extra = next((name for name in tensors if name not in wanted), None)
     if extra is not None:
-        raise InputError(f"{file}: tensor {extra!r} has no place here; {another}.")
+        raise InputError(
+            f"{file}: tensor {extra!r} has no place here; {another}.",
+            code="tensor-unknown",
+            file=file,
+            tensor=extra,
+        )
     module.load_state_dict(dict(tensors), strict=True)
 
 
@@ -134,7 +157,11 @@ def read_network_settings(folder: str | Path) -> NetworkSettings:
     card = read_card(folder, "Network")
     recipe = card.settings.get("recipe")
     if isinstance(recipe, dict) and not set(recipe) <= set(Recipe.__dataclass_fields__):
-        raise InputError(f"{folder}: its card names settings this cdp does not know; update cdp.")
+        raise InputError(
+            f"{folder}: its card names settings this cdp does not know; update cdp.",
+            code="network-settings-unknown",
+            folder=folder,
+        )
     return read_settings(folder, card, NetworkSettings)
 
 
@@ -183,7 +210,9 @@ def read_start(source: str, network: str) -> dict[str, Tensor]:
     file = Path(source) / WEIGHTS if Path(source).is_dir() else Path(source)
     if file.suffix != ".safetensors":
         raise InputError(
-            f"{source}: weights to start from are a .safetensors file, a trained network's folder or {TIMM!r}."
+            f"{source}: weights to start from are a .safetensors file, a trained network's folder or {TIMM!r}.",
+            code="weights-source-unknown",
+            file=source,
         )
     tensors, _ = read_tensors(file, "check the path of the weights to start from")
     if any(name.startswith(_OWN) for name in tensors):
@@ -212,7 +241,11 @@ def load_start(network: nn.Module, tensors: Mapping[str, Tensor], source: str) -
             problem = f"has shape {tuple(given[name].shape)}" if name in given else "is missing"
             raise InputError(
                 f"{source}: tensor {name.removeprefix(prefix)!r} {problem}, {tuple(tensor.shape)} is needed; these weights "
-                "belong to another network, or to other channels."
+                "belong to another network, or to other channels.",
+                code="start-tensor-differs",
+                file=source,
+                tensor=name.removeprefix(prefix),
+                expected=tuple(tensor.shape),
             )
         fresh.append(name)
     network.load_state_dict({**wanted, **filled})

@@ -46,7 +46,9 @@ class ContentHashes:
             state = file.stat()
         except OSError as error:
             raise InputError(
-                f"{file}: cannot be read ({error.strerror}); was it moved while cdp ran?"
+                f"{file}: cannot be read ({error.strerror}); was it moved while cdp ran?",
+                code="input-unreadable",
+                file=file,
             ) from None
         path, looks = str(file.absolute()), (state.st_size, state.st_mtime_ns, state.st_ino)
         known = self._known.get(path)

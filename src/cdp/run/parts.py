@@ -59,7 +59,10 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> dict
         if labeled.n_identities < 2:
             raise InputError(
                 f"split.labeled = {split.labeled:.3g} leaves one labeled identity, and two or more are needed to train on; "
-                "give a larger share, e.g. 0.3."
+                "give a larger share, e.g. 0.3.",
+                code="split-labeled-too-small",
+                key="split.labeled",
+                value=split.labeled,
             )
         parts = parts[: split.use_parts or None]
         probes, distractors = cut.probes, cut.distractors
@@ -101,7 +104,11 @@ def _cut_test(test: Manifest, share: float, seed: int) -> tuple[Manifest, Manife
     if not 0 < n_probes < len(people) or not len(several):
         raise InputError(
             f"split.test_probes = {share:g} of {len(people):,} people leaves no probes or no distractors; "
-            "choose a share such as 0.5, and people with two images or more."
+            "choose a share such as 0.5, and people with two images or more.",
+            code="test-probes-wrong",
+            key="split.test_probes",
+            value=share,
+            people=len(people),
         )
     is_probe = np.isin(known.identities, np.random.default_rng([seed, 1]).permutation(several)[:n_probes])
     return known.take(is_probe), known.take(~is_probe)
@@ -118,7 +125,7 @@ def _number_together(probes: Manifest, distractors: Manifest) -> tuple[Manifest,
     both = merge_manifests([probes, distractors])
     is_probe = np.arange(len(both)) < len(probes)
     probes, distractors = both.take(is_probe), both.take(~is_probe)
-    with naming("data.probes, data.distractors"):
+    with naming("data.probes, data.distractors", keys=("data.probes", "data.distractors")):
         mate_pairs(probes.identities)
         check_distractors(probes.identities, distractors.identities)
     return probes, distractors
@@ -131,7 +138,11 @@ def fold_of_rows(labeled: Manifest, folds: int, seed: int) -> LongArray:
     if len(members) < 2 * folds:
         raise InputError(
             f"train.folds = {folds}: {len(members)} labeled identities make folds of less than two; "
-            "use fewer folds, or 0."
+            "use fewer folds, or 0.",
+            code="folds-exceed-identities",
+            key="train.folds",
+            value=folds,
+            identities=len(members),
         )
     numbers = np.random.default_rng([seed, 2]).permutation(len(members)) % folds
     return numbers[np.searchsorted(members, family)]

@@ -131,7 +131,12 @@ def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], context: Context
     made = {}
     for name, digest in ledger.digests(stage).items():
         if digest is None:
-            raise StoreError(f"{stage.name}: {stage.makes[name]} was not written; run again.")
+            raise StoreError(
+                f"{stage.name}: {stage.makes[name]} was not written; run again.",
+                code="stage-output-missing",
+                stage=stage.name,
+                file=stage.makes[name],
+            )
         made[name] = digest
     record = Record(
         key=stage.key(digests),
@@ -161,7 +166,9 @@ def _inner_steps(stage: Stage, folder: Path) -> dict[str, float]:
 def alone_in(folder: Path) -> Iterator[None]:
     """One run per folder, which is made if it is not there."""
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, not a folder; choose another --out.")
+        raise InputError(
+            f"{folder} is a file, not a folder; choose another --out.", code="output-is-a-file", file=folder
+        )
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):

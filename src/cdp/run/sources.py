@@ -171,10 +171,12 @@ def read_given_views(recipe: RunRecipe, path: str) -> Views:
         if not (folder / f"{name}.npy").is_file():
             raise InputError(
                 f"{folder / name}.npy is not there; give views (base.npy, committee/NAME.npy), or a folder with "
-                "identities.npy and one .npy per network, called as base.network and committee.networks call it."
+                "identities.npy and one .npy per network, called as base.network and committee.networks call it.",
+                code="network-embeddings-missing",
+                file=f"{folder / name}.npy",
             )
     base, *committee = (open_npy(folder / f"{name}.npy") for name in names)
-    with naming(folder):
+    with naming(folder, folder=folder):
         return Views(
             base,
             dict(zip(names[1:], committee, strict=True)),
@@ -233,7 +235,10 @@ def look_at(recipe: RunRecipe, given: Sources | None = None) -> Facts:
         if models[other] != models[first]:
             raise InputError(
                 f"{other} has the models {', '.join(models[other])}, and {first} has {', '.join(models[first])}: embed "
-                "all parts with the same models."
+                "all parts with the same models.",
+                code="sources-models-differ",
+                expected=tuple(models[first]),
+                found=tuple(models[other]),
             )
     own_names = tuple(network_names(recipe)) if not looks_like_views(first) else models[first]
     return Facts("embeddings", models=own_names)

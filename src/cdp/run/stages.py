@@ -156,7 +156,9 @@ class Ledger:
             return None
         except OSError as error:
             raise StoreError(
-                f"{file}: cannot be read ({error.strerror}); give this user permission to read it, or choose another --out."
+                f"{file}: cannot be read ({error.strerror}); give this user permission to read it, or choose another --out.",
+                code="stage-record-unreadable",
+                file=file,
             ) from None
 
     def write(self, stage: Stage, record: Record) -> None:
@@ -212,7 +214,11 @@ def only(stages: Sequence[Stage], artifacts: Iterable[str]) -> list[Stage]:
     wanted = set(artifacts)
     unknown = wanted - {name for stage in stages for name in stage.makes}
     if unknown:
-        raise InputError(f"No stage of this recipe makes {', '.join(sorted(unknown))}.")
+        raise InputError(
+            f"No stage of this recipe makes {', '.join(sorted(unknown))}.",
+            code="stage-artifacts-unknown",
+            artifacts=tuple(sorted(unknown)),
+        )
     kept = []
     for stage in reversed(stages):
         if wanted & set(stage.makes):

@@ -252,7 +252,9 @@ def train_on_both(settings: JointSettings, context: Context) -> None:
             "consensus.join_above or consensus.threshold."
             if n_found == 0
             else "All labeled images ended in one group; raise consensus.join_above or consensus.threshold, or lower "
-            "consensus.max_size."
+            "consensus.max_size.",
+            code="pseudo-labels-missing" if n_found == 0 else "pseudo-labels-one-group",
+            found=n_found,
         )
     train_joint(
         part(folder, "labeled"),

@@ -89,20 +89,27 @@ def _as_float_matrix(array: Any) -> AnyArray:
     matrix = array if isinstance(array, np.ndarray) else np.asarray(array)
     if matrix.dtype == object:
         raise InputError(
-            "Embeddings: the array holds Python objects, not numbers; save it again as one float array."
+            "Embeddings: the array holds Python objects, not numbers; save it again as one float array.",
+            code="embeddings-are-objects",
         )
     if matrix.ndim != 2:
         raise InputError(
-            f"Embeddings: expected a table of images x dimensions, got an array of shape {matrix.shape}."
+            f"Embeddings: expected a table of images x dimensions, got an array of shape {matrix.shape}.",
+            code="embeddings-not-a-table",
+            found=matrix.shape,
         )
     if matrix.dtype.newbyteorder("=") not in (np.float16, np.float32, np.float64):
         raise InputError(
-            f"Embeddings: expected float16, float32 or float64, got {matrix.dtype}; convert with .astype('float32')."
+            f"Embeddings: expected float16, float32 or float64, got {matrix.dtype}; convert with .astype('float32').",
+            code="embeddings-not-floats",
+            found=str(matrix.dtype),
         )
     if matrix.shape[0] == 0:
-        raise InputError("Embeddings: the part is empty (0 images).")
+        raise InputError("Embeddings: the part is empty (0 images).", code="embeddings-empty")
     if matrix.shape[1] == 0:
-        raise InputError("Embeddings: the rows are empty (0 dimensions).")
+        raise InputError(
+            "Embeddings: the rows are empty (0 dimensions).", code="embeddings-without-dimensions"
+        )
     return matrix if matrix.dtype.isnative else matrix.astype(matrix.dtype.newbyteorder("="))
 
 
@@ -132,13 +139,19 @@ def _inverse_lengths(source: AnyArray) -> DoubleArray:
     if not_finite:
         raise InputError(
             f"Embeddings: NaN or infinity in {name_rows(not_finite)} (counted from 0); "
-            "remove these images or embed them again."
+            "remove these images or embed them again.",
+            code="embeddings-not-finite",
+            row=not_finite[0],
+            count=len(not_finite),
         )
     zero = np.flatnonzero(lengths < _SMALLEST_NORM)
     if zero.size:
         raise InputError(
             f"Embeddings: length zero, so no direction to compare, in {name_rows(zero)} (counted from 0); "
-            "remove these images or embed them again."
+            "remove these images or embed them again.",
+            code="embeddings-zero-length",
+            row=zero[0],
+            count=len(zero),
         )
     inverse: DoubleArray = 1.0 / lengths
     return inverse
@@ -186,22 +199,36 @@ class Views(Artifact):
         for name, member in (committee or {}).items():
             if not isinstance(name, str) or not name or name == "base" or rows_not_utf8([name]):
                 raise InputError(
-                    f"Views: {name!r} cannot name a committee member; use another text than 'base'."
+                    f"Views: {name!r} cannot name a committee member; use another text than 'base'.",
+                    code="views-member-name-wrong",
+                    model=name,
                 )
             members[name] = _embed(name, member)
             if len(members[name]) != len(base_model):
                 raise InputError(
                     f"Views: committee member {name!r} has {len(members[name]):,} rows, the base has "
-                    f"{len(base_model):,}; all models must embed the same images in the same order."
+                    f"{len(base_model):,}; all models must embed the same images in the same order.",
+                    code="views-rows-differ",
+                    model=name,
+                    expected=len(base_model),
+                    found=len(members[name]),
                 )
         object.__setattr__(self, "base", base_model)
         object.__setattr__(self, "committee", MappingProxyType(members))
         object.__setattr__(self, "identities", _as_identities(identities, len(base_model)))
         if paths is not None and len(paths) != len(base_model):
-            raise InputError(f"Views: {len(paths):,} paths for {len(base_model):,} images.")
+            raise InputError(
+                f"Views: {len(paths):,} paths for {len(base_model):,} images.",
+                code="views-paths-differ",
+                expected=len(base_model),
+                found=len(paths),
+            )
         if odd := rows_not_utf8(paths or ()):
             raise InputError(
-                f"Views: the paths of {name_rows(odd)} (counted from 0) are not UTF-8; rename these images."
+                f"Views: the paths of {name_rows(odd)} (counted from 0) are not UTF-8; rename these images.",
+                code="views-paths-not-utf8",
+                row=odd[0],
+                count=len(odd),
             )
         object.__setattr__(self, "paths", None if paths is None else tuple(paths))
 
@@ -249,7 +276,9 @@ class Views(Artifact):
             OutputExistsError: the folder holds such a file already.
         """
         if not parts:
-            raise InputError("Views.concatenate: there are no parts; give at least one.")
+            raise InputError(
+                "Views.concatenate: there are no parts; give at least one.", code="views-parts-missing"
+            )
         if len(parts) == 1 and folder is None:
             return parts[0]
         models = [dict(zip(part.names, part, strict=True)) for part in parts]
@@ -257,7 +286,9 @@ class Views(Artifact):
             if _dimensions(other) != _dimensions(models[0]):
                 raise InputError(
                     f"Views.concatenate: part {number} (counted from 0) has the models {_describe(other)}, part 0 has "
-                    f"{_describe(models[0])}; embed all parts with the same models."
+                    f"{_describe(models[0])}; embed all parts with the same models.",
+                    code="views-parts-models-differ",
+                    part=number,
                 )
         joined: dict[str, Embeddings] = {}
         for name in parts[0].names:
@@ -300,7 +331,9 @@ def _embed(name: str, given: Any) -> Embeddings:
     try:
         return Embeddings(given)
     except InputError as error:
-        raise InputError(str(error).replace("Embeddings:", f"Embeddings of {name!r}:", 1)) from None
+        raise InputError(
+            str(error).replace("Embeddings:", f"Embeddings of {name!r}:", 1), **error.details(model=name)
+        ) from None
 
 
 def _dimensions(models: Mapping[str, Embeddings]) -> dict[str, int]:
@@ -322,7 +355,11 @@ def _write_concatenated(file: Path, sources: Sequence[AnyArray]) -> AnyArray:
     try:
         handle = file.open("xb")
     except FileExistsError:
-        raise OutputExistsError(f"{file} is there already; give Views.concatenate a new folder.") from None
+        raise OutputExistsError(
+            f"{file} is there already; give Views.concatenate a new folder.",
+            code="views-file-exists",
+            file=file,
+        ) from None
     with handle:
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(handle, header)
@@ -342,7 +379,10 @@ def _as_identities(given: npt.ArrayLike | None, n_images: int) -> LongArray | No
         array = array[:, 0]
     if array.shape != (n_images,):
         raise InputError(
-            f"Views: identities have shape {array.shape} for {n_images:,} images; one identity per row is needed."
+            f"Views: identities have shape {array.shape} for {n_images:,} images; one identity per row is needed.",
+            code="identities-shape-wrong",
+            expected=n_images,
+            found=array.shape,
         )
     if array.dtype == object or array.dtype.kind in "US":
         unknown = np.array([name is None for name in array])
@@ -354,11 +394,19 @@ def _as_identities(given: npt.ArrayLike | None, n_images: int) -> LongArray | No
         if odd.size:
             raise InputError(
                 f"Views: identities must be whole numbers or names, and {name_rows(odd)} (counted from 0) hold "
-                f"{array[odd[0]]}; write -1 where one is unknown."
+                f"{array[odd[0]]}; write -1 where one is unknown.",
+                code="identities-not-numbers-or-names",
+                row=odd[0],
+                count=len(odd),
+                value=array[odd[0]],
             )
         array = array.astype(np.int64)
     elif array.dtype.kind not in "iu":
-        raise InputError(f"Views: identities must be whole numbers or names, got {array.dtype}.")
+        raise InputError(
+            f"Views: identities must be whole numbers or names, got {array.dtype}.",
+            code="identities-type-wrong",
+            found=str(array.dtype),
+        )
     if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise InputError("Views: identities must fit 64-bit signed numbers.")
+        raise InputError("Views: identities must fit 64-bit signed numbers.", code="identities-too-large")
     return read_only(array, np.int64)

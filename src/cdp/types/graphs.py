@@ -42,10 +42,17 @@ class KnnGraph(Artifact):
         if neighbors.ndim != 2 or neighbors.shape != similarity.shape or neighbors.size == 0:
             raise InputError(
                 f"KnnGraph: neighbors {neighbors.shape} and similarity {similarity.shape} must be two tables "
-                "of the same shape, images x k."
+                "of the same shape, images x k.",
+                code="knn-shapes-wrong",
+                neighbors=neighbors.shape,
+                similarity=similarity.shape,
             )
         if neighbors.dtype.kind not in "iu":
-            raise InputError(f"KnnGraph: neighbors must be whole numbers, got {neighbors.dtype}.")
+            raise InputError(
+                f"KnnGraph: neighbors must be whole numbers, got {neighbors.dtype}.",
+                code="knn-neighbors-not-whole",
+                found=str(neighbors.dtype),
+            )
         n_images, k = neighbors.shape
         rows = max(1, _ENTRIES_PER_BLOCK // k)
         for start in range(0, n_images, rows):
@@ -131,28 +138,55 @@ class UnfinishedLists(Artifact):
         if self.neighbors.ndim != 2 or self.neighbors.shape != self.similarity.shape:
             raise InputError(
                 f"UnfinishedLists: neighbors {self.neighbors.shape} and similarity {self.similarity.shape} must be two tables of the "
-                "same shape."
+                "same shape.",
+                code="unfinished-shapes-wrong",
+                neighbors=self.neighbors.shape,
+                similarity=self.similarity.shape,
             )
 
 
 def _check_lists(neighbors: AnyArray, similarity: AnyArray, start: int, n_images: int) -> None:
     """Refuse lists of images from `start` on that are no neighbors."""
 
-    def refuse(wrong: AnyArray, what: str) -> None:
+    def refuse(wrong: AnyArray, what: str, *, code: str) -> None:
         if wrong.any():
             row = start + int(np.flatnonzero(wrong.any(axis=1))[0])
-            raise InputError(f"KnnGraph: the neighbors of image {row} {what}.")
+            raise InputError(f"KnnGraph: the neighbors of image {row} {what}.", code=code, row=row)
 
     present = neighbors >= 0
-    refuse(neighbors < -1, "have an id below -1; -1 alone marks a missing one")
-    refuse(np.isposinf(similarity), "have an infinite similarity")
-    refuse(neighbors >= n_images, f"name an image past the last one ({n_images - 1})")
-    refuse(neighbors == np.arange(start, start + len(neighbors))[:, None], "name the image itself")
-    refuse(present[:, 1:] & ~present[:, :-1], "have a neighbor after a missing one")
-    refuse(np.isnan(similarity) | (np.isneginf(similarity) == present), "lack a similarity")
-    refuse(similarity[:, 1:] > similarity[:, :-1], "are not sorted best first")
+    refuse(
+        neighbors < -1,
+        "have an id below -1; -1 alone marks a missing one",
+        code="knn-neighbor-below-minus-one",
+    )
+    refuse(np.isposinf(similarity), "have an infinite similarity", code="knn-similarity-infinite")
+    refuse(
+        neighbors >= n_images,
+        f"name an image past the last one ({n_images - 1})",
+        code="knn-neighbor-out-of-range",
+    )
+    refuse(
+        neighbors == np.arange(start, start + len(neighbors))[:, None],
+        "name the image itself",
+        code="knn-neighbor-is-image",
+    )
+    refuse(
+        present[:, 1:] & ~present[:, :-1],
+        "have a neighbor after a missing one",
+        code="knn-neighbor-after-missing",
+    )
+    refuse(
+        np.isnan(similarity) | (np.isneginf(similarity) == present),
+        "lack a similarity",
+        code="knn-similarity-missing",
+    )
+    refuse(similarity[:, 1:] > similarity[:, :-1], "are not sorted best first", code="knn-not-sorted")
     in_order = np.sort(neighbors, axis=1)
-    refuse((in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0), "name a neighbor twice")
+    refuse(
+        (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0),
+        "name a neighbor twice",
+        code="knn-neighbor-repeated",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,9 +206,14 @@ class Pairs:
         for start in range(0, len(ids), _ENTRIES_PER_BLOCK):
             block = ids[start : start + _ENTRIES_PER_BLOCK]
             if np.any(block[:, 0] >= block[:, 1]):
-                raise InputError("Pairs: the first id of every pair must be smaller than the second.")
+                raise InputError(
+                    "Pairs: the first id of every pair must be smaller than the second.",
+                    code="pairs-first-not-smaller",
+                )
         if not _is_rising(ids):
-            raise InputError("Pairs: the pairs must be sorted and each must occur once.")
+            raise InputError(
+                "Pairs: the pairs must be sorted and each must occur once.", code="pairs-not-sorted"
+            )
         object.__setattr__(self, "ids", ids)
 
     def __len__(self) -> int:
@@ -208,22 +247,35 @@ class ConsensusGraph(Artifact):
         ids = _check_ids("ConsensusGraph", self.ids, self.n_images)
         doubt = np.asarray(self.doubt)
         if doubt.shape != (len(ids),):
-            raise InputError(f"ConsensusGraph: {doubt.shape} doubts for {len(ids):,} pairs.")
+            raise InputError(
+                f"ConsensusGraph: {doubt.shape} doubts for {len(ids):,} pairs.",
+                code="doubts-differ",
+                expected=len(ids),
+                found=doubt.shape,
+            )
         if doubt.dtype not in (np.float32, np.float64):
             doubt = doubt.astype(np.float64)
         if doubt.size and not float(doubt.min()) >= 0:
             row = int(np.flatnonzero(~(doubt >= 0))[0])
             raise InputError(
-                f"ConsensusGraph: the doubt of pair {row} is {doubt[row]}; it must be 0 or more."
+                f"ConsensusGraph: the doubt of pair {row} is {doubt[row]}; it must be 0 or more.",
+                code="doubt-negative",
+                pair=row,
+                value=doubt[row],
             )
         if doubt.size and not np.isfinite(doubt.max()):
-            raise InputError("ConsensusGraph: a doubt is infinite.")
+            raise InputError("ConsensusGraph: a doubt is infinite.", code="doubt-infinite")
         is_turned = False
         for start in range(0, len(ids), _ENTRIES_PER_BLOCK):
             first, second = ids[start : start + _ENTRIES_PER_BLOCK].T
             if np.any(first == second):
                 row = start + int(np.flatnonzero(first == second)[0])
-                raise InputError(f"ConsensusGraph: pair {row} joins image {ids[row, 0]} with itself.")
+                raise InputError(
+                    f"ConsensusGraph: pair {row} joins image {ids[row, 0]} with itself.",
+                    code="pair-joins-itself",
+                    pair=row,
+                    image=ids[row, 0],
+                )
             is_turned |= bool(np.any(first > second))
         if is_turned:
             ids = np.sort(ids, axis=1)
@@ -274,8 +326,15 @@ def _check_ids(noun: str, given: AnyArray, n_images: int) -> IntArray:
         ids = np.empty((0, 2), np.int32)
     if ids.ndim != 2 or ids.shape[1] != 2 or ids.dtype.kind not in "iu":
         raise InputError(
-            f"{noun}: ids must be whole numbers of shape (pairs, 2), got {ids.dtype} {ids.shape}."
+            f"{noun}: ids must be whole numbers of shape (pairs, 2), got {ids.dtype} {ids.shape}.",
+            code="pair-ids-wrong",
+            found=(str(ids.dtype), ids.shape),
         )
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= n_images):
-        raise InputError(f"{noun}: ids must lie in 0..{n_images - 1}, found {ids.min()}..{ids.max()}.")
+        raise InputError(
+            f"{noun}: ids must lie in 0..{n_images - 1}, found {ids.min()}..{ids.max()}.",
+            code="pair-ids-out-of-range",
+            n_images=n_images,
+            found=(int(ids.min()), int(ids.max())),
+        )
     return read_only(ids, np.int32)

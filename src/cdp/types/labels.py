@@ -62,25 +62,44 @@ class Labels(Artifact):
         confidence = np.asarray(self.confidence)
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise InputError(
-                f"Labels: expected one whole number per image, got {labels.dtype} {labels.shape}."
+                f"Labels: expected one whole number per image, got {labels.dtype} {labels.shape}.",
+                code="labels-not-a-row",
+                found=(str(labels.dtype), labels.shape),
             )
         if fate.shape != labels.shape or confidence.shape != labels.shape:
-            raise InputError("Labels: labels, fate and confidence must have one entry per image each.")
+            raise InputError(
+                "Labels: labels, fate and confidence must have one entry per image each.",
+                code="labels-lengths-differ",
+            )
         if np.any(labels < -1):
-            raise InputError("Labels: a label is below -1; discarded images carry -1.")
+            raise InputError(
+                "Labels: a label is below -1; discarded images carry -1.", code="labels-below-minus-one"
+            )
         seen_before = np.maximum.accumulate(np.concatenate([[-1], labels]))[:-1]
         if np.any(labels > seen_before + 1):
             raise InputError(
-                "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them."
+                "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them.",
+                code="labels-not-in-order",
             )
         if not np.isin(fate, list(Fate)).all():
-            raise InputError(f"Labels: an unknown fate; it is one of {', '.join(str(int(f)) for f in Fate)}.")
+            raise InputError(
+                f"Labels: an unknown fate; it is one of {', '.join(str(int(f)) for f in Fate)}.",
+                code="labels-fate-unknown",
+            )
         if np.any((labels >= 0) != (fate == Fate.LABELED)):
-            raise InputError("Labels: exactly the images with fate 0 (labeled) must carry a label.")
+            raise InputError(
+                "Labels: exactly the images with fate 0 (labeled) must carry a label.",
+                code="labels-fate-contradicts",
+            )
         if not np.all((confidence >= 0) & (confidence <= 1)):
-            raise InputError("Labels: a confidence lies outside [0, 1].")
+            raise InputError(
+                "Labels: a confidence lies outside [0, 1].", code="labels-confidence-out-of-range"
+            )
         if np.any(confidence[labels < 0] > 0):
-            raise InputError("Labels: a discarded image has a confidence; it must be 0.")
+            raise InputError(
+                "Labels: a discarded image has a confidence; it must be 0.",
+                code="labels-discarded-with-confidence",
+            )
         object.__setattr__(self, "labels", read_only(labels, np.int32))
         object.__setattr__(self, "fate", read_only(fate, np.uint8))
         object.__setattr__(self, "confidence", read_only(confidence, np.float32))

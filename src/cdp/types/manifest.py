@@ -37,12 +37,15 @@ class Manifest:
     def __post_init__(self) -> None:
         locations = tuple(self.locations)
         if not locations:
-            raise InputError("Manifest: there are no images.")
+            raise InputError("Manifest: there are no images.", code="manifest-empty")
         if set(map(type, locations)) != {str} or "" in locations:
             odd = [row for row, path in enumerate(locations) if not isinstance(path, str) or not path]
             raise InputError(
                 f"Manifest: {name_rows(odd)} (counted from 0) give no location; "
-                "write a file path or ARCHIVE!ENTRY for each."
+                "write a file path or ARCHIVE!ENTRY for each.",
+                code="manifest-locations-missing",
+                row=odd[0],
+                count=len(odd),
             )
         if odd := rows_not_utf8((*locations, str(self.root))):
             is_row = odd[0] < len(locations)
@@ -51,19 +54,29 @@ class Manifest:
                 if is_row
                 else f"the folder {self.root} is"
             )
-            raise InputError(f"Manifest: {what} not UTF-8, and no table can hold that; rename it.")
+            raise InputError(
+                f"Manifest: {what} not UTF-8, and no table can hold that; rename it.",
+                code="manifest-not-utf8",
+                **({"row": odd[0]} if is_row else {"folder": self.root}),
+            )
         identities = _as_whole_numbers("identities", self.identities, len(locations))
         low = np.flatnonzero(identities < -1)
         if low.size:
             raise InputError(
                 f"Manifest: {name_rows(low)} (counted from 0) have an identity below -1; "
-                "identities are 0, 1, 2, …, and -1 where unknown."
+                "identities are 0, 1, 2, …, and -1 where unknown.",
+                code="manifest-identity-negative",
+                row=low[0],
+                count=len(low),
             )
         names = None if self.names is None else tuple(self.names)
         if names is not None and int(identities.max()) >= len(names):
             raise InputError(
                 f"Manifest: identity {int(identities.max())} has no name, there are {len(names):,} names; "
-                "give one name per identity number, or none at all."
+                "give one name per identity number, or none at all.",
+                code="manifest-identity-unnamed",
+                identity=int(identities.max()),
+                names=len(names),
             )
         object.__setattr__(self, "locations", locations)
         object.__setattr__(self, "identities", read_only(identities, np.int64))
@@ -74,7 +87,10 @@ class Manifest:
             wrong = np.flatnonzero((turns < 0) | (turns > 3))
             if wrong.size:
                 raise InputError(
-                    f"Manifest: {name_rows(wrong)} (counted from 0) have a turn outside 0..3 quarter turns."
+                    f"Manifest: {name_rows(wrong)} (counted from 0) have a turn outside 0..3 quarter turns.",
+                    code="manifest-turn-out-of-range",
+                    row=wrong[0],
+                    count=len(wrong),
                 )
             object.__setattr__(self, "turns", read_only(turns, np.uint8))
 
@@ -145,10 +161,21 @@ def _as_whole_numbers(what: str, given: Sequence[int] | npt.NDArray[Any], n_imag
     array = np.asarray(given)
     if array.shape != (n_images,):
         raise InputError(
-            f"Manifest: {what} have shape {array.shape} for {n_images:,} images; one per row is needed."
+            f"Manifest: {what} have shape {array.shape} for {n_images:,} images; one per row is needed.",
+            code="manifest-shape-wrong",
+            what=what,
+            expected=n_images,
+            found=array.shape,
         )
     if array.dtype.kind not in "iu":
-        raise InputError(f"Manifest: {what} must be whole numbers, got {array.dtype}.")
+        raise InputError(
+            f"Manifest: {what} must be whole numbers, got {array.dtype}.",
+            code="manifest-not-whole",
+            what=what,
+            found=str(array.dtype),
+        )
     if array.dtype.kind == "u" and int(array.max()) > np.iinfo(np.int64).max:
-        raise InputError(f"Manifest: {what} must fit 64-bit signed numbers.")
+        raise InputError(
+            f"Manifest: {what} must fit 64-bit signed numbers.", code="manifest-too-large", what=what
+        )
     return array

@@ -47,10 +47,21 @@ class Opinions:
             if block is None and name == "common_neighbors":
                 continue
             if block.shape != shape:
-                raise InputError(f"Opinions: {name} has shape {block.shape}, expected {shape}.")
+                raise InputError(
+                    f"Opinions: {name} has shape {block.shape}, expected {shape}.",
+                    code="opinions-shape-wrong",
+                    block=name,
+                    expected=shape,
+                    found=block.shape,
+                )
             object.__setattr__(self, name, read_only(block))
         if len(self.committee) != n_models - 1:
-            raise InputError(f"Opinions: {len(self.committee)} names for {n_models - 1} committee members.")
+            raise InputError(
+                f"Opinions: {len(self.committee)} names for {n_models - 1} committee members.",
+                code="opinions-names-differ",
+                expected=n_models - 1,
+                found=len(self.committee),
+            )
 
     def __len__(self) -> int:
         return int(self.affinity.shape[0])
@@ -65,7 +76,10 @@ class Opinions:
         }
         wanted = [block for name in check_inputs(inputs) for block in blocks[name]]
         if any(block is None for block in wanted):
-            raise InputError("Opinions: common neighbors were not collected; ask for them in `inputs`.")
+            raise InputError(
+                "Opinions: common neighbors were not collected; ask for them in `inputs`.",
+                code="opinions-common-missing",
+            )
         return np.concatenate([block for block in wanted if block is not None], axis=1, dtype=np.float32)
 
 
@@ -74,9 +88,16 @@ def check_inputs(inputs: Iterable[str]) -> tuple[str, ...]:
     given = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     for name in given:
         if name not in ALL_INPUTS:
-            raise InputError(f"inputs: {name!r} is not an input block; choose from {', '.join(ALL_INPUTS)}.")
+            raise InputError(
+                f"inputs: {name!r} is not an input block; choose from {', '.join(ALL_INPUTS)}.",
+                code="inputs-unknown",
+                key="inputs",
+                value=name,
+            )
     if not given:
-        raise InputError(f"inputs: choose at least one of {', '.join(ALL_INPUTS)}.")
+        raise InputError(
+            f"inputs: choose at least one of {', '.join(ALL_INPUTS)}.", code="inputs-empty", key="inputs"
+        )
     return tuple(name for name in ALL_INPUTS if name in given)
 
 

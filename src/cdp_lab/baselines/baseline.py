@@ -59,7 +59,12 @@ class Baseline(ABC):
         known = [field.name for field in fields(self)]
         for name in settings:
             if name not in known:
-                raise InputError(f"{self.name}: no setting {name!r}; it has {', '.join(known)}.")
+                raise InputError(
+                    f"{self.name}: no setting {name!r}; it has {', '.join(known)}.",
+                    code="baseline-setting-unknown",
+                    baseline=self.name,
+                    key=name,
+                )
         return replace(self, **settings)
 
     @property
@@ -73,12 +78,20 @@ class Baseline(ABC):
             from cdp.graph.search import knn_graph
 
             if embeddings.n_images < 2:
-                raise InputError(f"{self.name}: one image alone has no neighbors; give two or more.")
+                raise InputError(
+                    f"{self.name}: one image alone has no neighbors; give two or more.",
+                    code="baseline-one-image",
+                    baseline=self.name,
+                )
             return knn_graph(embeddings, min(DEFAULT_K, embeddings.n_images - 1))
         if graph.n_images != embeddings.n_images:
             raise InputError(
                 f"{self.name}: the graph is about {graph.n_images:,} images, the embeddings about "
-                f"{embeddings.n_images:,}; give the graph of these embeddings."
+                f"{embeddings.n_images:,}; give the graph of these embeddings.",
+                code="baseline-graph-differs",
+                baseline=self.name,
+                expected=embeddings.n_images,
+                found=graph.n_images,
             )
         return graph
 

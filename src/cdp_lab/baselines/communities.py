@@ -93,7 +93,9 @@ class Leiden(Baseline):
             import leidenalg
         except ImportError:
             raise MissingExtraError(
-                f"Leiden needs leidenalg and igraph; install them with {install_command('leiden')}."
+                f"Leiden needs leidenalg and igraph; install them with {install_command('leiden')}.",
+                code="leiden-missing",
+                extra="leiden",
             ) from None
         links = links_of(self.graph_of(embeddings, graph), max(0.0, self.similarity))
         network = igraph.Graph(links.n_images, np.column_stack([links.first, links.second]))
@@ -122,7 +124,9 @@ class Infomap(Baseline):
             import infomap
         except ImportError:
             raise MissingExtraError(
-                f"Infomap needs infomap; install it with {install_command('infomap')}."
+                f"Infomap needs infomap; install it with {install_command('infomap')}.",
+                code="infomap-missing",
+                extra="infomap",
             ) from None
         links = links_of(self.graph_of(embeddings, graph), self.similarity)
         groups = np.full(links.n_images, -1)

@@ -63,12 +63,15 @@ def run_in_fresh_process(prepare: Prepare, folder: Path, name: str) -> MeasuredL
     if done.returncode < 0:
         raise CdpError(
             f"{name}: its process was stopped by signal {-done.returncode}, perhaps for lack of memory; "
-            "give fewer images or leave this method out."
+            "give fewer images or leave this method out.",
+            code="baseline-stopped",
+            baseline=name,
+            signal=-done.returncode,
         )
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or ["no message"]
         sentence = re.sub(r"^[\w.]+: ", "", last[0])  # without the name of the exception
-        raise CdpError(f"{name}: {sentence}")
+        raise CdpError(f"{name}: {sentence}", code="baseline-failed", baseline=name)
     figures = json.loads((folder / "figures.json").read_text())
     labels: IntArray = np.load(folder / "labels.npy", allow_pickle=False)
     return MeasuredLabels(labels, figures["seconds"], figures["peak_bytes"])

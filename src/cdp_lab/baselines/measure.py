@@ -77,11 +77,18 @@ def measure_baselines(
     """
     truth = np.asarray(identities)
     if truth.shape != (embeddings.n_images,):
-        raise InputError(f"measure_baselines: {truth.size:,} identities for {embeddings.n_images:,} images.")
+        raise InputError(
+            f"measure_baselines: {truth.size:,} identities for {embeddings.n_images:,} images.",
+            code="baseline-identities-differ",
+            expected=embeddings.n_images,
+            found=truth.size,
+        )
     for baseline in baselines:
         if baseline.name not in BASELINES:
             raise InputError(
-                f"measure_baselines: {baseline.name!r} is not in BASELINES, so the process that measures it cannot find it; register it there."
+                f"measure_baselines: {baseline.name!r} is not in BASELINES, so the process that measures it cannot find it; register it there.",
+                code="baseline-not-registered",
+                baseline=baseline.name,
             )
     if graph is None:
         graph = knn_graph(embeddings, min(DEFAULT_K, embeddings.n_images - 1), progress=progress)

@@ -75,10 +75,14 @@ def make_baselines(names: Sequence[str] | None = None) -> list[Baseline]:
     if names is None:
         names = [name for name, registered in BASELINES.items() if registered.extra is None]
     if not names:
-        raise InputError(f"No method is named; choose from {', '.join(BASELINES)}.")
+        raise InputError(f"No method is named; choose from {', '.join(BASELINES)}.", code="baselines-missing")
     for name in names:
         if name not in BASELINES:
-            raise InputError(f"No baseline is called {name!r}; choose from {', '.join(BASELINES)}.")
+            raise InputError(
+                f"No baseline is called {name!r}; choose from {', '.join(BASELINES)}.",
+                code="baseline-unknown",
+                baseline=name,
+            )
     return [BASELINES[name].make() for name in names]
 
 
@@ -106,7 +110,11 @@ def tune(
     """
     tried = grid_points(BASELINES[baseline.name].grid if grid is None else grid)
     if not tried:
-        raise InputError(f"{baseline.name}: the grid holds no values to try.")
+        raise InputError(
+            f"{baseline.name}: the grid holds no values to try.",
+            code="baseline-grid-empty",
+            baseline=baseline.name,
+        )
     truth = np.asarray(identities)
     patience = (BASELINES[baseline.name].patience if grid is None else None) or len(tried)
     best, best_f, in_vain = tried[0], -1.0, 0

@@ -80,7 +80,11 @@ def write_faces(
     """
     file = Path(out)
     if file.suffix.lower() != ".zip":
-        raise InputError(f"{out}: drawn faces are written as one .zip file; choose this ending.")
+        raise InputError(
+            f"{out}: drawn faces are written as one .zip file; choose this ending.",
+            code="drawn-faces-ending-wrong",
+            file=out,
+        )
     truth = file.with_suffix(".truth.csv")
     roster = make_roster(settings)
     names = picture_names(settings, roster)

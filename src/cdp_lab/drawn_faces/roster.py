@@ -77,10 +77,14 @@ def check_rows(rows: AnyArray | None, n_images: int) -> AnyArray:
         return np.arange(n_images)
     numbers = np.asarray(rows)
     if numbers.ndim != 1 or not (np.issubdtype(numbers.dtype, np.integer) or numbers.size == 0):
-        raise InputError("draw_faces: rows are a list of whole numbers.")
+        raise InputError("draw_faces: rows are a list of whole numbers.", code="drawn-rows-not-whole")
     outside = numbers[(numbers < 0) | (numbers >= n_images)]
     if len(outside):
         raise InputError(
-            f"draw_faces: there are {n_images:,} pictures, counted from 0; no {name_rows(outside)}."
+            f"draw_faces: there are {n_images:,} pictures, counted from 0; no {name_rows(outside)}.",
+            code="drawn-rows-unknown",
+            row=outside[0],
+            count=len(outside),
+            n_images=n_images,
         )
     return numbers.astype(np.int64)

@@ -91,7 +91,9 @@ def write_sheet(
     """Write a sheet as .png, whole or not at all."""
     file = Path(out)
     if file.suffix.lower() != ".png":
-        raise InputError(f"{out}: a sheet is written as .png; choose this ending.")
+        raise InputError(
+            f"{out}: a sheet is written as .png; choose this ending.", code="sheet-ending-wrong", file=out
+        )
     with writing_file(file, force=force) as partial:
         draw_sheet(settings, n_people, n_pictures).save(partial, "PNG", optimize=True)
 

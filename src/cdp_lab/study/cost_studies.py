@@ -137,7 +137,9 @@ def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
     if not has_validation(recipe):
         raise InputError(
             "baselines: every method is tuned on the validation part; give split.validation a share, e.g. 0.1, or "
-            "data.validation."
+            "data.validation.",
+            code="study-validation-missing",
+            study="baselines",
         )
     names = tuple(method.name for method in make_baselines(options.methods))
     return [

@@ -87,7 +87,12 @@ class Options:
 
     def __post_init__(self) -> None:
         if not 0 <= self.pair_recall <= 1:
-            raise InputError(f"pair_recall = {self.pair_recall}: a share from 0 to 1.")
+            raise InputError(
+                f"pair_recall = {self.pair_recall}: a share from 0 to 1.",
+                code="pair-recall-out-of-range",
+                key="pair_recall",
+                value=self.pair_recall,
+            )
 
 
 @dataclass(frozen=True)

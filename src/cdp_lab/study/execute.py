@@ -96,7 +96,12 @@ def make_jobs(
 ) -> list[Job]:
     """Every variant with every seed, all variants of the first seed first."""
     if n_seeds < 1:
-        raise InputError(f"--seeds {n_seeds}: one seed or more is needed.")
+        raise InputError(
+            f"--seeds {n_seeds}: one seed or more is needed.",
+            code="study-seeds-too-few",
+            option="--seeds",
+            value=n_seeds,
+        )
     check_recipe(recipe)
     check_environment(recipe)
     # Variants that tune and variants that do not are compared on one split.
@@ -104,7 +109,12 @@ def make_jobs(
     known = {one.slug: one for one in study.variants(recipe, options or Options())}
     for slug in variants or ():
         if slug not in known:
-            raise InputError(f"{study.name} has no variant {slug}; it has {', '.join(known)}.")
+            raise InputError(
+                f"{study.name} has no variant {slug}; it has {', '.join(known)}.",
+                code="study-variant-unknown",
+                study=study.name,
+                variant=slug,
+            )
     jobs: list[Job] = []
     facts: dict[Any, Facts] = {}
     for seed in range(recipe.seed, recipe.seed + n_seeds):
@@ -130,12 +140,16 @@ def _require_images(study: Study, job: Job) -> None:
     if not made >= set(job.variant.wanted):
         raise InputError(
             f"{study.name}: this study trains networks, and embeddings are no images to train on; give data.images, "
-            "or choose a study of labels, e.g. k or mediator_inputs."
+            "or choose a study of labels, e.g. k or mediator_inputs.",
+            code="study-needs-images",
+            study=study.name,
         )
     if "committee.networks" in overrides and looks_like_views(data.embeddings or data.labeled):
         raise InputError(
             f"{study.name}: committees are compared by committee.networks, and views have one committee; give "
-            "data.embeddings a folder with identities.npy and one .npy per network."
+            "data.embeddings a folder with identities.npy and one .npy per network.",
+            code="study-needs-networks",
+            study=study.name,
         )
 
 

@@ -92,7 +92,10 @@ def _heterogeneity(recipe: RunRecipe, _options: Options) -> list[Variant]:
     if len(members) < 2:
         raise InputError(
             f"heterogeneity: committee.networks has {len(members)} member{'' if len(members) == 1 else 's'}; two "
-            "or more are needed to be alike or unlike."
+            "or more are needed to be alike or unlike.",
+            code="study-members-too-few",
+            study="heterogeneity",
+            found=len(members),
         )
     # The paper takes an architecture of middling size; committees are listed from weak to strong there.
     alike = members[len(members) // 2].partition(":")[0]

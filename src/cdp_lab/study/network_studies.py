@@ -50,7 +50,8 @@ def _ratios(recipe: RunRecipe) -> list[int]:
     if not recipe.data.images:
         raise InputError(
             "A study over ratios cuts the images itself: give data.images instead of data.labeled and "
-            "data.unlabeled."
+            "data.unlabeled.",
+            code="study-needs-unsplit-images",
         )
     most = recipe.split.unlabeled_parts + has_validation(recipe)
     return sorted({ratio for ratio in (*_RATIOS, most) if parts_at(recipe, ratio) >= 1 and ratio <= most})
@@ -195,7 +196,9 @@ def _recall_weight(_recipe: RunRecipe, _options: Options) -> list[Variant]:
 def _mistakes(recipe: RunRecipe, _options: Options) -> list[Variant]:
     if not recipe.data.truth:
         raise InputError(
-            "mistakes: labels are corrected by the truth, and data.truth is false; set data.truth = true."
+            "mistakes: labels are corrected by the truth, and data.truth is false; set data.truth = true.",
+            code="study-needs-truth",
+            study="mistakes",
         )
     common = {"joint.rounds": 1, "consensus.soft_depth": 0}
     rows = {f"correct-{kind}": (words, common) for kind, words in _CORRECTED.items()}

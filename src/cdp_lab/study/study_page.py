@@ -79,7 +79,11 @@ def read_results(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         results = None
     if not isinstance(results, dict) or results.get("kind") != "Study":
-        raise InputError(f"{folder}: no results.json of a study there; give what `cdp study --out` wrote.")
+        raise InputError(
+            f"{folder}: no results.json of a study there; give what `cdp study --out` wrote.",
+            code="study-results-missing",
+            folder=folder,
+        )
     return results
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
 from cdp.consensus.grouping import at_bar
 from cdp.consensus.settings import ConsensusSettings
-from cdp.errors import InputError
 from cdp.types import ConsensusGraph, Pairs
 from cdp_lab.labelers import bar_at_recall
 
@@ -49,7 +48,7 @@ def test_no_bar_comes_closer(seed: int, n_images: int, accepted: float, wanted: 
 
 def test_without_truth_it_is_a_sentence() -> None:
     graph, candidates, identities = judged(0, 10, 0.5)
-    with pytest.raises(InputError) as caught:
+    with refuses("pair-recall-without-truth") as caught:
         bar_at_recall(graph, candidates, np.full_like(identities, -1), 0.3)
     assert str(caught.value) == (
         "A bar at a fixed pair recall needs the true identities of unlabeled images, and no candidate pair is known "

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
-from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_labels
 from cdp.types import Fate, Labels
 from cdp_lab.labelers import correct_by_truth
@@ -66,7 +66,7 @@ def test_each_kind_of_mistake_is_gone(rows):
 
 
 def test_the_truth_must_be_about_the_same_images():
-    with pytest.raises(InputError, match="3 identities for 2 labels"):
+    with refuses("truth-identities-differ", expected=2, found=3):
         correct_by_truth(Labels.from_array([0, 0]), [1, 1, 1], "all")
-    with pytest.raises(InputError, match="no true identity of an unlabeled image is known; leave the oracle"):
+    with refuses("truth-unknown"):
         correct_by_truth(Labels.from_array([0, 0]), [-1, -1], "splits")

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from tests.refusals import refuses
 
 from cdp.consensus.mediator import Mediator, PaperMLP
-from cdp.errors import CdpError, InputError, NotFittedError
+from cdp.errors import CdpError, NotFittedError
 from cdp.types import PAPER_INPUTS, column_names
 
 
@@ -81,9 +82,8 @@ def test_doubts_stay_distinct_where_probabilities_are_rounded_to_one(learned):
 
 def test_nothing_is_predicted_before_fit():
     for ask in (PaperMLP().doubt, PaperMLP().predict_proba):
-        with pytest.raises(NotFittedError) as error:
+        with refuses("mediator-not-fitted", NotFittedError) as error:
             ask(np.zeros((1, 5)))
-        assert str(error.value) == "The mediator has not learned yet; call fit first."
         assert isinstance(error.value, CdpError)
 
 
@@ -140,13 +140,10 @@ def test_inputs_are_put_in_the_papers_order_and_named(learned):
 
 
 def test_refusals(learned):
-    with pytest.raises(InputError) as error:
+    with refuses("mediator-inputs-differ", expected=11, found=5):
         _mediator(learned).doubt(np.zeros((2, 5), np.float32))
-    assert str(error.value) == "The mediator takes 11 inputs, got 5."
-    with pytest.raises(InputError, match="'structure' is not an input block"):
+    with refuses("inputs-unknown", key="inputs", value="structure"):
         _mediator(learned, inputs=("structure",))
     three = GaussianNB().fit(np.arange(12, dtype=float).reshape(6, 2), [0, 0, 1, 1, 2, 2])
-    with pytest.raises(
-        InputError, match=r"must have the two classes 0 and 1; its predict_proba gave \(4, 3\) for 4 pairs"
-    ):
+    with refuses("mediator-classes-wrong", found=(4, 3), pairs=4):
         _mediator(three, inputs=("affinity",)).doubt(np.zeros((4, 2), np.float32))

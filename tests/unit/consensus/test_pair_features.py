@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp.consensus.pair_features import (
@@ -11,7 +12,6 @@ from cdp.consensus.pair_features import (
     relationship,
 )
 from cdp.consensus.pairs import candidate_pairs
-from cdp.errors import InputError
 from cdp.graph.search import knn_graphs
 from cdp.types import ALL_INPUTS, KnnGraph, Pairs, Views, column_names
 
@@ -141,17 +141,15 @@ def test_no_pairs_give_an_empty_matrix(small_views, graphs):
 
 
 def test_refusals(small_views, graphs):
-    with pytest.raises(InputError) as error:
+    with refuses("graphs-models-differ", expected=3, found=2):
         prepare_features(small_views, graphs[:2])
-    assert str(error.value) == "2 k-NN graphs for 3 models; one per model is needed, base first."
     short = KnnGraph(np.array([[1], [0]]), np.array([[0.5], [0.5]]))
-    with pytest.raises(InputError) as error:
+    with refuses("graph-images-differ", model="small", expected=300, found=2):
         prepare_features(small_views, [graphs[0], short, graphs[2]])
-    assert str(error.value) == "The k-NN graph of 'small' has 2 images, the views have 300."
-    with pytest.raises(InputError, match="'structure' is not an input block"):
+    with refuses("inputs-unknown", key="inputs", value="structure"):
         prepare_features(small_views, graphs, ["structure"])
 
 
 def test_pairs_of_other_images_are_refused(small_views, graphs):
-    with pytest.raises(InputError, match="The pairs are of 301 images, the views have 300"):
+    with refuses("pairs-images-differ", expected=300, found=301):
         collect_opinions(Pairs(np.array([[0, 300]]), 301), small_views, graphs)

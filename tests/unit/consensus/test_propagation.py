@@ -2,10 +2,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
 from cdp.consensus.propagation import propagate
-from cdp.errors import InputError
 from cdp.types import ConsensusGraph, Fate
 
 
@@ -165,18 +165,18 @@ def test_ends_even_when_every_pass_removes_a_single_edge(dtype):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "code", "fields"),
     [
-        ({"step": 0}, "propagate(step=0): step lies between 0 and 1, both excluded; the paper uses 0.1."),
-        ({"step": 1.0}, "propagate(step=1.0): step lies between 0 and 1, both excluded; the paper uses 0.1."),
+        ({"step": 0}, "step-out-of-range", {"value": 0}),
+        ({"step": 1.0}, "step-out-of-range", {"value": 1.0}),
         (
             {"step": float("nan")},
-            "propagate(step=nan): step lies between 0 and 1, both excluded; the paper uses 0.1.",
+            "step-out-of-range",
+            {},
         ),
-        ({"max_size": 1}, "propagate(max_size=1): a pseudo-identity has at least 2 images."),
+        ({"max_size": 1}, "max-size-too-small", {"value": 1}),
     ],
 )
-def test_refusals(settings, message):
-    with pytest.raises(InputError) as error:
+def test_refusals(settings, code, fields):
+    with refuses(code, **fields):
         propagate(_graph([(0, 1, 0.1)], 2), **settings)
-    assert str(error.value) == message

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
-from cdp import ConsensusGraph, InputError, Labels, diffuse, propagate
+from cdp import ConsensusGraph, Labels, diffuse, propagate
 from cdp.consensus.soft_labels import likely_pairs
 
 
@@ -51,22 +52,22 @@ def test_an_image_at_the_border_belongs_to_both_groups():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "code"),
     [
-        ({"depth": -1}, "depth is a number of steps"),
-        ({"depth": 1.5}, "depth is a number of steps"),
-        ({"decay": 0.0}, r"decay lies in \(0, 1\]"),
-        ({"decay": 1.5}, r"decay lies in \(0, 1\]"),
+        ({"depth": -1}, "diffuse-depth-negative"),
+        ({"depth": 1.5}, "diffuse-depth-negative"),
+        ({"decay": 0.0}, "diffuse-decay-out-of-range"),
+        ({"decay": 1.5}, "diffuse-decay-out-of-range"),
     ],
 )
-def test_refuses_settings_out_of_range(settings, message):
+def test_refuses_settings_out_of_range(settings, code):
     graph = random_graph(0)
-    with pytest.raises(InputError, match=message):
+    with refuses(code):
         diffuse(graph, propagate(graph), **settings)
 
 
 def test_refuses_labels_of_other_images():
-    with pytest.raises(InputError, match="the graph has 40 images, the labels 7"):
+    with refuses("diffuse-images-differ", expected=40, found=7):
         diffuse(random_graph(0), propagate(random_graph(0, n_images=7)))
 
 

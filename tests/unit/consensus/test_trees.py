@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
-from cdp import CDP, InputError, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
+from cdp import CDP, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
 from cdp.consensus import boosted_trees
 from cdp.consensus.boosted_trees import grow_trees
 from cdp.consensus.evidence import BLOCKS, extract_evidence, prepare_evidence, search_together
@@ -246,7 +247,7 @@ def test_given_lists_are_used_as_they_are(split):
 def test_blocks_are_named():
     assert [len(columns) for columns in BLOCKS.values()] == [3, 2, 3, 2]
     assert tuple(BLOCKS) == EVIDENCE
-    with pytest.raises(InputError, match="evidence is empty: choose at least one of similarity, ranks"):
+    with refuses("setting-empty", key="evidence"):
         ConsensusSettings.of(evidence=())
 
 

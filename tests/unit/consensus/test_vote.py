@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.consensus.vote import is_more_similar, vote
-from cdp.errors import InputError
 from cdp.types import Opinions
 
 
@@ -68,7 +68,7 @@ def test_doubt_is_one_minus_base_similarity_and_never_negative():
 
 
 def test_a_quorum_beyond_the_committee_is_refused():
-    with pytest.raises(InputError) as error:
+    with refuses("quorum-exceeds-committee", value=3, members=2) as error:
         vote(TWO, quorum=3)
     assert (
         str(error.value) == "quorum = 3: the committee has 2 members; ask for as many at most, or -1 for all."

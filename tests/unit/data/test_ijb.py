@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import recognition_reference as slow
 from cdp.data.ijb import (
@@ -14,7 +15,6 @@ from cdp.data.ijb import (
     save_templates,
 )
 from cdp.data.image_names import ImageNames
-from cdp.errors import InputError
 
 
 def members(protocol):
@@ -50,7 +50,9 @@ def test_several_people_in_one_file_are_told_by_sighting(tmp_path):
     rows = ["1,7,a.jpg,1,10", "2,8,a.jpg,1,11", "3,7,b.jpg,2,12"]
     (split / "verify_metadata_1.csv").write_text("\n".join([header, *rows]) + "\n")
     (split / "verify_comparisons_1.csv").write_text("1,2\n1,3\n")
-    with pytest.raises(InputError, match=r"a.jpg shows several people .* FILE#SIGHTING_ID, e.g. a.jpg#11"):
+    with refuses(
+        "ijba-image-several-people", file=tmp_path / "split1/verify_metadata_1.csv", line=3, name="a.jpg"
+    ):
         read_ijba_split(tmp_path, 1, ImageNames(("a.jpg", "b.jpg"), "list"))
     named = read_ijba_split(tmp_path, 1, ImageNames(("b.jpg#12", "a.jpg#11", "a.jpg#10"), "list"))
     assert named.images.tolist() == [2, 1, 0]
@@ -69,7 +71,7 @@ def test_a_folder_of_either_kind_is_read_and_kept(tmp_path):
         for one, again in zip(protocols, load_templates(tmp_path / "kept.npz"), strict=True):
             for field in dataclasses.fields(one):
                 np.testing.assert_array_equal(getattr(again, field.name), getattr(one, field.name))
-    with pytest.raises(InputError, match=r"no split1, split2, \.\.\. there; .* \*_face_tid_mid.txt"):
+    with refuses("ijba-splits-missing", folder=tmp_path):
         read_templates(tmp_path, ImageNames(("a.jpg",), "list"))
 
 
@@ -85,35 +87,40 @@ def test_bad_ijba(tmp_path):
     comparisons = tmp_path / "split1" / "verify_comparisons_1.csv"
     text, pairs = metadata.read_text(), comparisons.read_text()
 
-    def refused(message):
-        with pytest.raises(InputError, match=message):
+    def refused(code, **fields):
+        with refuses(code, **fields):
             read_ijba_split(tmp_path, 1)
         metadata.write_text(text)
         comparisons.write_text(pairs)
 
     comparisons.write_text(pairs + "1,999\n")
-    refused(r"compares template 1?.*, which has no media in .*verify_metadata_1.csv")
+    refused("ijb-template-without-media", file=comparisons, line=67, template=999)
     comparisons.write_text(pairs + pairs.splitlines()[0] + "\n")
-    refused(f"lines 1 and {len(pairs.splitlines()) + 1} are the same pair")
+    refused("pair-repeated", file=comparisons, lines=(1, 67))
     comparisons.write_text("1;2\n")
-    refused("line 1 does not hold two template numbers")
+    refused("ijba-comparison-wrong", file=comparisons, line=1)
     metadata.write_text(text + text.splitlines()[3] + "\n")
-    refused("lines 4 and .* are the same")
+    refused("ijb-lines-repeated", file=metadata, lines=(4, 38))
     metadata.write_text(text.replace("MEDIA_ID", "MEDIUM"))
-    refused("the header lacks MEDIA_ID")
+    refused("ijba-columns-missing", file=metadata, columns=("MEDIA_ID",))
     metadata.write_text(text.splitlines()[0] + "\n")
-    refused("only a header")
+    refused("ijba-metadata-empty", file=metadata)
     first = text.splitlines()[1].split(",")
     change(metadata, ",".join(first[:2]), f"{first[0]},77")
-    refused("shows two subjects")
+    refused("ijba-template-two-subjects", file=metadata, template=0, line=2)
     metadata.write_text(text + "1,2\n")
-    refused("has 2 fields, the header 10")
-    with pytest.raises(InputError, match=r"frame/.* is not among the 1 images"):
+    refused("ijba-fields-differ", file=metadata, line=38, expected=10, found=2)
+    with refuses(
+        "image-name-unknown",
+        name="frame/1.png",
+        source="list",
+        asked_by=f"{metadata}: line 3",
+    ):
         read_ijba_split(tmp_path, 1, ImageNames((text.splitlines()[1].split(",")[2],), "list"))
     (tmp_path / "split2").rename(tmp_path / "split3")
-    with pytest.raises(InputError, match="holds splits 1, 3; one in between is missing"):
+    with refuses("ijba-split-missing", folder=tmp_path, found=(1, 3)):
         ijba_splits(tmp_path)
-    with pytest.raises(InputError, match="no split1"):
+    with refuses("ijba-splits-missing", folder=tmp_path / "split1"):
         ijba_splits(tmp_path / "split1")
 
 
@@ -130,20 +137,38 @@ def test_ijbc_pack(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "message"),
+    ("file", "old", "new", "code", "fields"),
     [
-        ("template_pair_label", "0 1 1\n", "0 555 1\n", "line 1 compares template 555, which has no media"),
-        ("template_pair_label", "0 1 1\n", "0 1 2\n", "line 1 has the label 2"),
-        ("template_pair_label", "0 10 0\n", "0 1 1\n", "lines 1 and 2 are the same pair"),
-        ("template_pair_label", "0 1 1\n", "0 1\n", "every line must hold `first second label`"),
-        ("face_tid_mid", "2.jpg 0 900\n", "2.jpg x 900\n", "every line must hold `name template media`"),
-        ("face_tid_mid", "2.jpg 0 900\n", "", "59 images, but the embeddings have 60 rows"),
+        (
+            "template_pair_label",
+            "0 1 1\n",
+            "0 555 1\n",
+            "ijb-template-without-media",
+            {"line": 1, "template": 555},
+        ),
+        ("template_pair_label", "0 1 1\n", "0 1 2\n", "ijb-label-wrong", {"line": 1, "value": 2}),
+        ("template_pair_label", "0 10 0\n", "0 1 1\n", "pair-repeated", {}),
+        (
+            "template_pair_label",
+            "0 1 1\n",
+            "0 1\n",
+            "ijb-columns-wrong",
+            {"columns": ("first", "second", "label")},
+        ),
+        (
+            "face_tid_mid",
+            "2.jpg 0 900\n",
+            "2.jpg x 900\n",
+            "ijb-columns-wrong",
+            {"columns": ("name", "template", "media")},
+        ),
+        ("face_tid_mid", "2.jpg 0 900\n", "", "ijb-images-differ", {"expected": 59, "found": 60}),
     ],
 )
-def test_bad_ijbc(tmp_path, file, old, new, message):
+def test_bad_ijbc(tmp_path, file, old, new, code, fields):
     vectors, *_ = slow.write_ijbc(tmp_path)
     change(tmp_path / f"ijbc_{file}.txt", old, new)
-    with pytest.raises(InputError, match=message):
+    with refuses(code, **fields):
         read_ijb_pack(tmp_path, len(vectors))
 
 
@@ -151,17 +176,19 @@ def test_bad_ijbc_media(tmp_path):
     vectors, *_ = slow.write_ijbc(tmp_path)
     names = ImageNames(tuple(f"{row + 1}.jpg" for row in range(len(vectors))), "list")
     change(tmp_path / "ijbc_face_tid_mid.txt", "2.jpg 0 900\n", "3.jpg 0 900\n")
-    with pytest.raises(InputError, match="lines 2 and 3 are the same"):
+    with refuses("ijb-lines-repeated", file=tmp_path / "ijbc_face_tid_mid.txt", lines=(2, 3)):
         read_ijb_pack(tmp_path, len(vectors), names)
     change(tmp_path / "ijbc_face_tid_mid.txt", "3.jpg 0 900\n", "x.jpg 0 900\n")
-    with pytest.raises(InputError, match=r"line 2 names x.jpg, which is not among the 60 images"):
+    with refuses(
+        "image-name-unknown", name="x.jpg", source="list", asked_by=tmp_path / "ijbc_face_tid_mid.txt: line 2"
+    ):
         read_ijb_pack(tmp_path, len(vectors), names)
     pack = None
     change(tmp_path / "ijbc_face_tid_mid.txt", "x.jpg 0 900\n", "2.jpg 0 900\n")
     pack = read_ijb_pack(tmp_path, len(vectors), names)
     change(tmp_path / "ijbc_name_5pts_score.txt", "1.jpg 0.5 ", "1.jpg ")
-    with pytest.raises(InputError, match="line 1 must hold a name, 10 coordinates and a positive score"):
+    with refuses("ijb-score-line-wrong", line=1, file=tmp_path / "ijbc_name_5pts_score.txt"):
         read_detector_scores(tmp_path, pack)
     (tmp_path / "ijbb_face_tid_mid.txt").write_text("1.jpg 1 1\n")
-    with pytest.raises(InputError, match=r"one file .*_face_tid_mid.txt is needed"):
+    with refuses("ijb-file-missing", folder=tmp_path, pattern="*_face_tid_mid.txt"):
         read_ijb_pack(tmp_path, len(vectors))

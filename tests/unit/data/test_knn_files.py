@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.data.knn_files import read_knn
-from cdp.errors import InputError
 from cdp.graph.exact import exact_graph
 from cdp.types import Embeddings, KnnGraph, Labels
 
@@ -32,13 +32,6 @@ def with_self(graph: KnnGraph) -> tuple[np.ndarray, np.ndarray]:
 def same(graph: KnnGraph, expected: KnnGraph) -> None:
     np.testing.assert_array_equal(graph.neighbors, expected.neighbors)
     np.testing.assert_allclose(graph.similarity, expected.similarity, atol=1e-6)
-
-
-def refuses(path: Path, *phrases: str, embeddings: Embeddings | None = None) -> None:
-    with pytest.raises(InputError) as caught:
-        read_knn(path, embeddings)
-    for phrase in phrases:
-        assert phrase in str(caught.value)
 
 
 def write_idx(file: Path, ids: object, numbers: object) -> Path:
@@ -97,10 +90,8 @@ class TestLayouts:
     def test_ids_alone(self, tmp_path: Path, truth: KnnGraph, embeddings: Embeddings, dtype: type) -> None:
         np.save(tmp_path / "knn.npy", with_self(truth)[0].astype(dtype))
         same(read_knn(tmp_path / "knn.npy", embeddings), truth)
-        refuses(
-            tmp_path / "knn.npy",
-            "knn.npy: holds ids without similarities; pass the embeddings it was made from.",
-        )
+        with refuses("knn-similarities-missing", file=tmp_path / "knn.npy"):
+            read_knn(tmp_path / "knn.npy")
 
     def test_load_of_the_noun(self, tmp_path: Path, truth: KnnGraph) -> None:
         ids, similarity = with_self(truth)
@@ -158,15 +149,16 @@ class TestMeaning:
     def test_undecidable(self, tmp_path: Path) -> None:
         ids = [[1, 2], [0, 2], [0, 1]]
         file = write_idx(tmp_path / "knn.npz", ids, [[0.5, 0.5]] * 3)
-        refuses(
-            file, "knn.npz: nothing shows whether its numbers are 1 - cosine or cosine; pass the embeddings"
-        )
+        with refuses("knn-measure-unclear", file=file):
+            read_knn(file)
         write_idx(file, ids, [[0.5, 0.6], [0.6, 0.5], [0.5, 0.6]])
-        refuses(file, "knn.npz: nothing shows")
+        with refuses("knn-measure-unclear", file=file):
+            read_knn(file)
         write_idx(
             file, [[0, 1, 2], [1, 0, 2], [2, 0, 1]], [[0.0, 0.6, 0.5], [0.0, -0.5, -0.6], [0.0, -0.3, -0.4]]
         )
-        refuses(file, "knn.npz: signs disagree whether")
+        with refuses("knn-measure-unclear", file=file):
+            read_knn(file)
 
 
 class TestBelonging:
@@ -175,16 +167,19 @@ class TestBelonging:
         others = Embeddings(np.random.default_rng(1).standard_normal((N, 8)))
         ids, similarity = with_self(truth)
         file = write_idx(tmp_path / "knn.npz", ids, similarity if stored == "cosine" else 1 - similarity)
-        refuses(file, "knn.npz: does not belong to these embeddings", embeddings=others)
+        with refuses("knn-of-other-embeddings", file=file):
+            read_knn(file, others)
         truth.save(tmp_path / "graph")
-        refuses(tmp_path / "graph", "graph: does not belong to these embeddings", embeddings=others)
+        with refuses("knn-of-other-embeddings", file=tmp_path / "graph"):
+            read_knn(tmp_path / "graph", others)
 
     def test_squared_distances_are_noticed(
         self, tmp_path: Path, truth: KnnGraph, embeddings: Embeddings
     ) -> None:
         ids, similarity = with_self(truth)
         file = write_idx(tmp_path / "knn.npz", ids, 2 - 2 * similarity)
-        refuses(file, "its numbers are neither 1 - cosine nor cosine", embeddings=embeddings)
+        with refuses("knn-of-other-embeddings", file=file):
+            read_knn(file, embeddings)
 
     def test_a_few_odd_entries_are_forgiven(
         self, tmp_path: Path, truth: KnnGraph, embeddings: Embeddings
@@ -197,49 +192,63 @@ class TestBelonging:
     def test_row_count(self, tmp_path: Path, truth: KnnGraph) -> None:
         fewer = Embeddings(np.ones((N - 1, 2), np.float32))
         file = write_idx(tmp_path / "knn.npz", *with_self(truth))
-        refuses(
-            file, "knn.npz: has 40 rows, the embeddings 39; it does not belong to them.", embeddings=fewer
-        )
+        with refuses("knn-rows-differ", file=file, expected=39, found=40):
+            read_knn(file, fewer)
         truth.save(tmp_path / "graph")
-        refuses(tmp_path / "graph", "graph: has 40 rows, the embeddings 39", embeddings=fewer)
+        with refuses("knn-rows-differ", file=tmp_path / "graph", expected=39, found=40):
+            read_knn(tmp_path / "graph", fewer)
 
 
 class TestErrors:
     def test_places(self, tmp_path: Path) -> None:
-        refuses(tmp_path / "gone.npz", "gone.npz: no such file or folder")
-        refuses(tmp_path, "no card.json, so no folder written by cdp; give the k-NN file itself.")
+        with refuses("path-missing", file=tmp_path / "gone.npz"):
+            read_knn(tmp_path / "gone.npz")
+        with refuses("card-missing", folder=tmp_path):
+            read_knn(tmp_path)
         (tmp_path / "x.txt").write_text("1 2 3")
-        refuses(tmp_path / "x.txt", "x.txt: not a known kind of k-NN file")
+        with refuses("knn-kind-unknown", file=tmp_path / "x.txt"):
+            read_knn(tmp_path / "x.txt")
 
     def test_folder_of_something_else(self, tmp_path: Path) -> None:
         Labels.from_array([0, 0, 1]).save(tmp_path / "labels")
-        refuses(tmp_path / "labels", "holds Labels, not KnnGraph")
+        with refuses(
+            "artifact-kind-differs", folder=tmp_path / "labels", expected="KnnGraph", found="Labels"
+        ):
+            read_knn(tmp_path / "labels")
 
     def test_files(self, tmp_path: Path) -> None:
         file = tmp_path / "x.npz"
         np.savez(file, neighbors=np.zeros((2, 2), int))
-        refuses(file, "x.npz: expected `idx` and `dist`, or `data`; found neighbors.")
+        with refuses("knn-arrays-unknown", file=file, found=("neighbors",)):
+            read_knn(file)
         np.savez(file, data=np.zeros((3, 3, 4)))
-        refuses(file, "x.npz: `data` must have shape (images, 2, k), not (3, 3, 4)")
+        with refuses("knn-data-shape-wrong", file=file, found=(3, 3, 4)):
+            read_knn(file)
         write_idx(file, np.zeros((2, 2), int), np.zeros((2, 3)))
-        refuses(file, "x.npz: `idx` has shape (2, 2), but `dist` (2, 3)")
+        with refuses("knn-shapes-differ", file=file, idx=(2, 2), dist=(2, 3)):
+            read_knn(file)
         write_idx(file, np.zeros((2, 2), int), np.zeros((2, 2), int))
-        refuses(file, "x.npz: `dist` must be floats, got int64")
+        with refuses("knn-distances-not-floats", file=file, found="int64"):
+            read_knn(file)
         write_idx(file, np.zeros((2, 0), int), np.zeros((2, 0)))
-        refuses(file, "x.npz: expected a table of images x neighbors, got shape (2, 0).")
+        with refuses("knn-not-a-table", file=file, found=(2, 0)):
+            read_knn(file)
         file.write_bytes(file.read_bytes()[:30])
-        refuses(file, "x.npz: cut short or not an .npz file")
+        with refuses("npz-damaged", file=file):
+            read_knn(file)
         np.save(tmp_path / "x.npy", np.arange(4))
-        refuses(tmp_path / "x.npy", "x.npy: expected a table of images x neighbors, got shape (4,).")
+        with refuses("knn-not-a-table", file=tmp_path / "x.npy", found=(4,)):
+            read_knn(tmp_path / "x.npy")
 
     def test_objects_are_refused(self, tmp_path: Path) -> None:
         ragged = np.empty(2, object)
         ragged[:] = [[1], [0, 1]]
         np.savez(tmp_path / "x.npz", data=ragged)
-        advice = "save it again with np.savez(file, idx=..., dist=...), short rows filled up with -1."
-        refuses(tmp_path / "x.npz", "x.npz, array 'data': holds pickled Python objects", advice)
+        with refuses("array-pickled", file=tmp_path / "x.npz", entry="data"):
+            read_knn(tmp_path / "x.npz")
         np.save(tmp_path / "x.npy", ragged)
-        refuses(tmp_path / "x.npy", "x.npy: holds pickled Python objects", advice)
+        with refuses("array-pickled", file=tmp_path / "x.npy"):
+            read_knn(tmp_path / "x.npy")
 
     @pytest.mark.parametrize(
         ("wrong", "dtype"),
@@ -249,16 +258,21 @@ class TestErrors:
         ids = np.array([[1, -1], [0, -1]], dtype)
         ids[1, 1] = wrong
         file = write_idx(tmp_path / "x.npz", ids, [[0.5, 0.6]] * 2)
-        refuses(file, f"x.npz: row 1 (counted from 0) names image {ids[1, 1]}, but ids must lie in 0..1")
-        refuses(file, "row 1 (counted from 0)", embeddings=Embeddings(np.eye(2)))
+        with refuses("knn-id-out-of-range", file=file, row=1):
+            read_knn(file)
+        with refuses("knn-id-out-of-range", file=file, row=1):
+            read_knn(file, Embeddings(np.eye(2)))
 
     def test_ids_of_other_kinds(self, tmp_path: Path) -> None:
         file = write_idx(tmp_path / "x.npz", [["a"], ["b"]], [[0.5], [0.5]])
-        refuses(file, "x.npz: ids must be whole numbers, got <U1")
+        with refuses("knn-ids-not-whole", file=file, found="<U1"):
+            read_knn(file)
         write_idx(file, np.zeros((2049, 1), np.float16), np.zeros((2049, 1)))
-        refuses(file, "x.npz: ids are kept as float16, which is exact only up to 2,048")
+        with refuses("knn-ids-inexact", file=file, found="float16"):
+            read_knn(file)
 
     @pytest.mark.parametrize("wrong", [np.nan, np.inf])
     def test_numbers(self, tmp_path: Path, wrong: float) -> None:
         file = write_idx(tmp_path / "x.npz", [[1], [0]], [[0.5], [wrong]])
-        refuses(file, "x.npz: row 1 (counted from 0) holds NaN or infinity")
+        with refuses("knn-not-finite", file=file, row=1):
+            read_knn(file)

@@ -4,11 +4,11 @@ import struct
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.data.images import open_images
 from cdp.data.manifests import read_manifest
 from cdp.data.record_files import RecordFile
-from cdp.errors import InputError
 from image_layouts import MAGIC_BYTES, frame, insightface, pack, picture, write_records
 
 JPEGS = [picture(shade, kind="JPEG", width=9 + shade) for shade in range(5)]
@@ -87,20 +87,20 @@ def test_a_missing_or_damaged_index(tmp_path):
     index = tmp_path / "train.idx"
     lines = index.read_text().splitlines(keepends=True)
     index.unlink()
-    with pytest.raises(InputError, match=r"train\.idx: missing; .* copy both"):
+    with refuses("record-index-missing", file=tmp_path / "train.idx"):
         read_manifest(tmp_path)
-    for text, message in (
-        ("", "empty"),
-        ("0\t0\n1 \n2\t8\n", "line 2 is not"),
-        ("0\t0\nx\t8\n", "line 2 is not"),
-        ("0\t0\n1\t4\n1\t8\n", "key 1 stands there twice"),
-        ("0\t2\n", "key 0: the index points to a place where no record can be"),
-        ("0\t8\n", "key 0: there is no record where the index says"),
-        (f"0\t{2**40}\n", "no record can be"),
-        ("".join(lines[:3]), "lists 2 of 5 images and ends before the record file does"),
+    for text, code, fields in (
+        ("", "record-index-empty", {}),
+        ("0\t0\n1 \n2\t8\n", "record-index-line-wrong", {"line": 2}),
+        ("0\t0\nx\t8\n", "record-index-line-wrong", {"line": 2}),
+        ("0\t0\n1\t4\n1\t8\n", "record-key-repeated", {"key": 1}),
+        ("0\t2\n", "record-offset-impossible", {"key": 0, "count": 1}),
+        ("0\t8\n", "record-not-at-offset", {"key": 0, "count": 1}),
+        (f"0\t{2**40}\n", "record-offset-impossible", {"key": 0, "count": 1}),
+        ("".join(lines[:3]), "record-index-cut-short", {"expected": 5, "found": 2}),
     ):
         index.write_text(text)
-        with pytest.raises(InputError, match=message):
+        with refuses(code, **fields):
             read_manifest(file)
 
 
@@ -108,48 +108,50 @@ def test_a_truncated_record_file(tmp_path):
     file = write_records(tmp_path / "set.rec", {key: pack(0.0, JPEGS[key]) for key in range(3)})
     whole = file.read_bytes()
     file.write_bytes(whole[:-40])
-    with pytest.raises(InputError, match="key 2: the file ends inside this record"):
+    with refuses("record-cut-short", file=tmp_path / "set.rec", key=2, count=1):
         read_manifest(file)
     file.write_bytes(whole)
     reader = open_images(read_manifest(file))
     offset = int(RecordFile(file).offsets[1])
     file.write_bytes(whole[:offset] + b"\0\0\0\0" + whole[offset + 4 :])
-    with pytest.raises(InputError, match=r"row 1 \(set\.rec!1\): .*no record at byte"):
+    with refuses("record-not-at-offset", row=1, file=tmp_path / "set.rec", key=1, offset=688):
         reader.read(1)
 
 
 @pytest.mark.parametrize(
-    ("payload", "message"),
+    ("payload", "code"),
     [
-        (pack(0.5, b"x"), "key 4 has the label 0.5, which is no identity number"),
-        (pack(float("nan"), b"x"), "label nan"),
-        (pack(-2.0, b"x"), "label -2"),
-        (pack(float(2**24), b"x"), "no longer exact"),
-        (b"short", "no record can be|too short"),
-        (struct.pack("<IfQQ", 9, 0, 0, 0) + b"\0" * 8, None),
+        (pack(0.5, b"x"), "record-label-not-whole"),
+        (pack(float("nan"), b"x"), "record-label-not-whole"),
+        (pack(-2.0, b"x"), "record-label-not-whole"),
+        (pack(float(2**24), b"x"), "record-labels-inexact"),
+        (b"short", "record-offset-impossible"),
     ],
 )
-def test_odd_records(tmp_path, payload, message):
+def test_odd_records(tmp_path, payload, code):
     write_records(tmp_path / "set.rec", {3: pack(1.0, JPEGS[0]), 4: payload})
-    if message is None:
-        with pytest.raises(InputError, match="9 labels do not fit into the record"):
-            open_images(read_manifest(tmp_path)).read(1)
-    else:
-        with pytest.raises(InputError, match=message):
-            read_manifest(tmp_path)
+    with refuses(code, file=tmp_path / "set.rec"):
+        read_manifest(tmp_path)
+
+
+def test_a_record_of_more_labels_than_it_holds(tmp_path):
+    payload = struct.pack("<IfQQ", 9, 0, 0, 0) + b"\0" * 8
+    write_records(tmp_path / "set.rec", {3: pack(1.0, JPEGS[0]), 4: payload})
+    with refuses("record-labels-too-many", row=1, file=tmp_path / "set.rec", key=4, found=9):
+        open_images(read_manifest(tmp_path)).read(1)
 
 
 def test_unknown_keys_and_records_without_image(tmp_path):
     write_records(tmp_path / "set.rec", {3: pack(1.0, b""), 4: pack(1.0, JPEGS[0])})
     records = RecordFile(tmp_path / "set.rec")
-    with pytest.raises(InputError, match="no such key"):
+    with refuses("record-key-missing", file=tmp_path / "set.rec", key="9"):
         records.read("9")
-    with pytest.raises(InputError, match="holds no image"):
+    with refuses("record-without-image", file=tmp_path / "set.rec", key="3"):
         records.read("3")
 
 
 def test_two_record_files_in_a_folder(tmp_path):
     for name in ("a.rec", "b.rec"):
         write_records(tmp_path / name, {1: pack(1.0, JPEGS[0])})
-    with pytest.raises(InputError, match="holds 2 record files; give one"):
+    with refuses("folder-several-records", folder=tmp_path, count=2):
         read_manifest(tmp_path)

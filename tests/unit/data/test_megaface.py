@@ -3,6 +3,7 @@ import struct
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import recognition_reference as slow
 from cdp.data.megaface import (
@@ -14,7 +15,6 @@ from cdp.data.megaface import (
     read_probe_list,
     write_features,
 )
-from cdp.errors import InputError
 from cdp.types import Embeddings
 
 
@@ -38,7 +38,7 @@ def test_written_features_are_the_devkits_byte_for_byte(tmp_path):
         expected = struct.pack("<4i5f", 5, 1, 4, 5, *vector)
         assert (tmp_path / f"{path}_x.bin").read_bytes() == expected
     np.testing.assert_array_equal(read_features(tmp_path, paths, "_x.bin").source, vectors.astype(np.float32))
-    with pytest.raises(InputError, match="1 paths for 3 images"):
+    with refuses("features-paths-differ", folder=tmp_path, expected=3, found=1):
         write_features(tmp_path, paths[:1], Embeddings(vectors))
 
 
@@ -52,18 +52,18 @@ def test_noise_lists(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "code", "fields"),
     [
-        (b"\x01\x00", "2 bytes are too few"),
-        (struct.pack("<4i2f", 2, 2, 4, 5, 0, 0), r"header says \(2, 2, 4, 5\)"),
-        (struct.pack("<4i2f", 3, 1, 4, 5, 0, 0), "24 bytes for 3 float32 values, 28 expected"),
-        (struct.pack("<4i", 0, 1, 4, 5), r"header says \(0, 1, 4, 5\)"),
+        (b"\x01\x00", "feature-too-short", {"found": 2}),
+        (struct.pack("<4i2f", 2, 2, 4, 5, 0, 0), "feature-header-wrong", {"found": (2, 2, 4, 5)}),
+        (struct.pack("<4i2f", 3, 1, 4, 5, 0, 0), "feature-size-wrong", {"expected": 28, "found": 24}),
+        (struct.pack("<4i", 0, 1, 4, 5), "feature-header-wrong", {"found": (0, 1, 4, 5)}),
     ],
 )
-def test_damaged_feature_files(tmp_path, content, message):
+def test_damaged_feature_files(tmp_path, content, code, fields):
     file = tmp_path / "x.bin"
     file.write_bytes(content)
-    with pytest.raises(InputError, match=message):
+    with refuses(code, **fields):
         read_feature(file)
 
 
@@ -71,35 +71,33 @@ def test_missing_and_unlike_features(tmp_path):
     slow.write_feature(tmp_path / "a.png_net.bin", [1, 2])
     slow.write_feature(tmp_path / "b.png_net.bin", [1, 2, 3])
     slow.write_feature(tmp_path / "z.png_net.bin", [0, 0])
-    with pytest.raises(
-        InputError, match=r"a.png_other.bin: no such feature file; beside it lies a.png_net.bin"
-    ):
+    with refuses("feature-missing", file=tmp_path / "a.png_other.bin"):
         read_features(tmp_path, ["a.png"], "_other.bin")
-    with pytest.raises(InputError, match=r"c.png_net.bin: no such feature file; was this image embedded"):
+    with refuses("feature-missing", file=tmp_path / "c.png_net.bin"):
         read_features(tmp_path, ["a.png", "c.png"], "_net.bin")
-    with pytest.raises(InputError, match=r"3 dimensions where a.png has 2"):
+    with refuses("feature-dimensions-differ", file=tmp_path / "b.png_net.bin", expected=2, found=3):
         read_features(tmp_path, ["a.png", "b.png"], "_net.bin")
-    with pytest.raises(InputError, match=r"length zero.* row 1"):
+    with refuses("embeddings-zero-length", folder=tmp_path, row=1, count=1):
         read_features(tmp_path, ["a.png", "z.png"], "_net.bin")
-    with pytest.raises(InputError, match="no such folder"):
+    with refuses("features-folder-missing", folder=tmp_path / "nowhere"):
         read_features(tmp_path / "nowhere", ["a.png"])
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "code", "fields"),
     [
-        ('{"path": ["a", "b", "a"], "id": ["x", "x", "y"]}', "a stands there twice"),
-        ('{"path": ["a"], "id": ["x", "y"]}', "1 paths but 2 ids"),
-        ('{"path": ["a"]}', 'holds no list "id"'),
-        ('["a"]', 'holds no list "path"'),
-        ('{"path": ["a"', "not JSON, or cut short"),
-        ('{"path": [["a"]], "id": ["x"]}', "must hold names only"),
+        ('{"path": ["a", "b", "a"], "id": ["x", "x", "y"]}', "image-name-repeated", {"names": ("a",)}),
+        ('{"path": ["a"], "id": ["x", "y"]}', "megaface-ids-differ", {"expected": 1, "found": 2}),
+        ('{"path": ["a"]}', "megaface-list-missing", {"key": "id"}),
+        ('["a"]', "megaface-list-missing", {"key": "path"}),
+        ('{"path": ["a"', "megaface-not-json", {}),
+        ('{"path": [["a"]], "id": ["x"]}', "megaface-list-not-names", {"key": "path"}),
     ],
 )
-def test_bad_probe_lists(tmp_path, content, message):
+def test_bad_probe_lists(tmp_path, content, code, fields):
     file = tmp_path / "probes.json"
     file.write_text(content)
-    with pytest.raises(InputError, match=message):
+    with refuses(code, **fields):
         read_probe_list(file)
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
 from cdp.data.manifests import read_manifest
 from cdp.data.split import Split, families, rotated, split_by_identity
-from cdp.errors import InputError
 from cdp.types import Manifest
 
 
@@ -74,7 +74,7 @@ def test_rotations_are_four_identities_of_one_family():
     assert turned.identities.tolist() == [12, 12, -1, 13, 13, -1, 14, 14, -1, 15, 15, -1]
     assert turned.names[13] == "x turned 90"
     assert families(turned).tolist() == [0, 0, -1] * 4
-    with pytest.raises(InputError, match="turned already"):
+    with refuses("manifest-turned-already"):
         rotated(turned)
 
 
@@ -92,9 +92,9 @@ def test_rotations_of_one_character_stay_in_one_part(tmp_path):
 
 def test_a_family_array_must_not_tear_an_identity():
     manifest = crowd([4] * 33)
-    with pytest.raises(InputError, match="is in two families"):
+    with refuses("split-identity-two-families", row=23, identity=0):
         split_by_identity(manifest, family=np.arange(132))
-    with pytest.raises(InputError, match="one per row is needed"):
+    with refuses("split-family-shape-wrong", expected=132, found=(2,)):
         split_by_identity(manifest, family=[1, 2])
 
 
@@ -115,27 +115,27 @@ def test_save_and_load(tmp_path, suffix):
     assert back.settings["labeled"] == 0.5
     assert back.made_from == split.made_from
     assert repr(back) == repr(split)
-    with pytest.raises(InputError, match="parts are written as"):
+    with refuses("split-suffix-unknown", suffix=".txt"):
         split.save(tmp_path / "others", suffix=".txt")
     assert not (tmp_path / "others").exists()
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "code", "fields"),
     [
-        ({"labeled": 1.5}, "labeled=1.5: a share is a number from 0 to 1"),
-        ({"labeled": float("nan")}, "a share is a number from 0 to 1"),
-        ({"labeled": 0}, "labeled=0: there is nothing to learn from"),
-        ({"labeled": 1}, "everything is labeled exactly if"),
-        ({"unlabeled_parts": 0}, "everything is labeled exactly if"),
-        ({"unlabeled_parts": -1}, "use 0, 1, 2"),
-        ({"validation": 0.5, "probes": 0.5}, "take 1 of all images"),
-        ({"unlabeled_parts": 50}, r"would be empty: 20 identities .* ask for fewer parts"),
-        ({"validation": 1e-9}, "validation would be empty"),
+        ({"labeled": 1.5}, "split-share-out-of-range", {"key": "labeled", "value": 1.5}),
+        ({"labeled": float("nan")}, "split-share-out-of-range", {"key": "labeled"}),
+        ({"labeled": 0}, "split-labeled-zero", {"key": "labeled"}),
+        ({"labeled": 1}, "split-labeled-and-parts-differ", {}),
+        ({"unlabeled_parts": 0}, "split-labeled-and-parts-differ", {}),
+        ({"unlabeled_parts": -1}, "split-parts-negative", {"key": "unlabeled_parts", "value": -1}),
+        ({"validation": 0.5, "probes": 0.5}, "split-shares-too-large", {"found": 1.0}),
+        ({"unlabeled_parts": 50}, "split-part-empty", {"part": "unlabeled16"}),
+        ({"validation": 1e-9}, "split-part-empty", {"part": "validation"}),
     ],
 )
-def test_impossible_wishes(changes, message):
-    with pytest.raises(InputError, match=message):
+def test_impossible_wishes(changes, code, fields):
+    with refuses(code, **fields):
         split_by_identity(crowd([3] * 20), **changes)
 
 
@@ -149,15 +149,15 @@ def test_probes_reach_their_share_although_most_people_have_one_picture():
 
 
 def test_probes_need_people_with_two_images():
-    with pytest.raises(InputError, match="probes would be empty"):
+    with refuses("split-part-empty", part="probes"):
         split_by_identity(crowd([1] * 200), probes=0.2)
 
 
 def test_identities_that_cannot_be_split():
-    with pytest.raises(InputError, match="one identity only"):
+    with refuses("split-one-identity"):
         split_by_identity(crowd([9]))
     unknown = Manifest(("a", "b", "c"), np.array([0, -1, 1]))
-    with pytest.raises(InputError, match=r"row 1 .* have no identity"):
+    with refuses("split-identities-missing", row=1, count=1):
         split_by_identity(unknown)
 
 

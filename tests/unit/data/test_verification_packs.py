@@ -4,10 +4,10 @@ import pickle
 import numpy as np
 import pytest
 from PIL import Image
+from tests.refusals import refuses
 
 import recognition_reference as slow
 from cdp.data.verification_packs import read_verification_pack
-from cdp.errors import InputError
 
 
 def encode(shade, kind="PNG"):
@@ -66,7 +66,7 @@ def test_a_hostile_pickle_does_not_run(tmp_path, protocol, kind):
     trace = tmp_path / "was here"
     file = tmp_path / "hostile.bin"
     file.write_bytes(pickle.dumps(([b"a", kind(trace)], [True]), protocol=protocol))
-    with pytest.raises(InputError, match=r"refused, this pickle asks for \S+\.(open|eval)"):
+    with refuses("pack-refused", file=tmp_path / "hostile.bin"):
         read_verification_pack(file)
     assert not trace.exists()
     pickle.loads(file.read_bytes())[0][1].close()
@@ -91,7 +91,7 @@ def test_a_hostile_pickle_does_not_run(tmp_path, protocol, kind):
 )
 def test_everything_else_is_refused(tmp_path, opcodes):
     (tmp_path / "x.bin").write_bytes(opcodes)
-    with pytest.raises(InputError, match="refused"):
+    with refuses("pack-refused", file=tmp_path / "x.bin"):
         read_verification_pack(tmp_path / "x.bin")
     assert np.dtype("i4").byteorder == "="
 
@@ -105,26 +105,26 @@ def test_arrays_of_objects_are_refused(tmp_path):
     hidden = np.empty(1, object)
     hidden[0] = b"x"
     slow.write_pack(tmp_path / "x.bin", [hidden, b"y"], [True])
-    with pytest.raises(InputError, match="refused"):
+    with refuses("pack-refused", file=tmp_path / "x.bin"):
         read_verification_pack(tmp_path / "x.bin")
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "code", "fields"),
     [
-        (([b"a", b"b", b"c"], [True]), "3 images for 1 pairs"),
-        (([b"a", "text"], [True]), "image 1 .* neither bytes nor a uint8 array"),
-        (([b"a", b"b"], [3]), "flag 0 .* neither true nor false"),
-        (([b"a", b"b"], [None]), "flag 0 .* neither true nor false"),
-        ([1, 2, 3], "must hold \\(images, flags\\)"),
-        ({"a": 1}, "must hold \\(images, flags\\)"),
-        ((b"a", [True]), "a list of images and a list of flags"),
-        (([], []), "0 images for 0 pairs"),
+        (([b"a", b"b", b"c"], [True]), "pack-images-differ", {"images": 3, "pairs": 1}),
+        (([b"a", "text"], [True]), "pack-image-not-bytes", {"row": 1}),
+        (([b"a", b"b"], [3]), "pack-flag-wrong", {"row": 0}),
+        (([b"a", b"b"], [None]), "pack-flag-wrong", {"row": 0}),
+        ([1, 2, 3], "pack-not-images-and-flags", {}),
+        ({"a": 1}, "pack-not-images-and-flags", {}),
+        ((b"a", [True]), "pack-not-lists", {}),
+        (([], []), "pack-images-differ", {"images": 0, "pairs": 0}),
     ],
 )
-def test_wrong_contents(tmp_path, content, message):
+def test_wrong_contents(tmp_path, content, code, fields):
     (tmp_path / "x.bin").write_bytes(pickle.dumps(content, protocol=2))
-    with pytest.raises(InputError, match=message):
+    with refuses(code, **fields):
         read_verification_pack(tmp_path / "x.bin")
 
 
@@ -133,10 +133,10 @@ def test_damaged_files(tmp_path):
     whole = (tmp_path / "x.bin").read_bytes()
     for content in (b"", b"\x00", b"not a pickle", *(whole[:cut] for cut in range(1, 60))):
         (tmp_path / "cut.bin").write_bytes(content)
-        with pytest.raises(InputError, match=r"cut short or not a verification pack|refused|must hold"):
+        with refuses("pack-damaged", file=tmp_path / "cut.bin"):
             read_verification_pack(tmp_path / "cut.bin")
-    with pytest.raises(InputError, match="No such file"):
+    with refuses("file-unreadable", file=tmp_path / "nowhere.bin"):
         read_verification_pack(tmp_path / "nowhere.bin")
     slow.write_pack(tmp_path / "y.bin", [b"no image", b"b"], [True])
-    with pytest.raises(InputError, match=r"image 0 \(counted from 0\): the image cannot be decoded"):
+    with refuses("image-undecodable", file=tmp_path / "y.bin", row=0):
         read_verification_pack(tmp_path / "y.bin").decode(0)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
-from cdp import CDP, InputError, KnnGraph, candidate_pairs, collect_opinions
+from cdp import CDP, KnnGraph, candidate_pairs, collect_opinions
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
 from cdp.graph.search import knn_graphs
@@ -95,13 +96,13 @@ def test_a_mediator_without_a_committee_has_an_empty_block():
 
 def test_importance_says_what_is_wrong(training_pairs):
     matrix, same = training_pairs
-    with pytest.raises(InputError, match=r"have shape \(400, 16\), expected \(400, 17\): a row per pair"):
+    with refuses("importance-shape-wrong", expected=(400, 17), found=(400, 16)):
         permutation_importance(OneColumn(3), matrix[:, 1:], same, seed=0)
-    with pytest.raises(InputError, match="all 400 pairs are of one identity; both kinds are needed"):
+    with refuses("importance-pairs-one-sided", pairs=400):
         permutation_importance(OneColumn(3), matrix, np.ones(400, bool), seed=0)
-    with pytest.raises(InputError, match="all 400 pairs are of two identities"):
+    with refuses("importance-pairs-one-sided", pairs=400):
         permutation_importance(OneColumn(3), matrix, np.zeros(400, bool), seed=0)
-    with pytest.raises(InputError, match=r"repeats=0\): shuffle at least once"):
+    with refuses("importance-repeats-too-few", value=0):
         permutation_importance(OneColumn(3), matrix, same, seed=0, repeats=0)
 
 
@@ -146,5 +147,5 @@ def test_agreement_of_graphs_with_gaps():
 def test_agreement_is_about_the_same_images(small_views):
     graph = knn_graphs([small_views.base], 5, threads=1)[0]
     part = knn_graphs([small_views.take(np.arange(50)).base], 5, threads=1)[0]
-    with pytest.raises(InputError, match="the graphs have 50, 300 images; give graphs over the same images"):
+    with refuses("agreement-images-differ", found=(50, 300)):
         agreement([graph, part])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refuses
 
-from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_among_others, measure_labels
 from cdp.types import Labels
 from cdp.types.run_record import Score
@@ -24,7 +24,7 @@ def test_among_others_counts_every_companion():
     score = measure_among_others(labels, truth)
     assert score.precision == pytest.approx(together / grouped)
     assert score.recall == pytest.approx(together / (3 * 2 + 2 * 1))
-    with pytest.raises(InputError, match="some must be known"):
+    with refuses("measured-others-unknown"):
         measure_among_others(labels, np.full(9, -1))
 
 

@@ -12,9 +12,9 @@ pytest.importorskip("onnx")
 
 from tests.drawn_landmarks import find_landmarks
 from tests.onnx_builders import constant_detector, marker_detector
+from tests.refusals import refuses
 
 from cdp.data.manifests import read_manifest
-from cdp.errors import InputError
 from cdp.faces.align_photos import align_faces
 from cdp.faces.align_settings import AlignSettings
 from cdp.faces.alignment import TEMPLATE
@@ -112,7 +112,7 @@ def test_a_ready_face_is_taken_as_it_is_and_an_upright_photo_gives_the_same_face
     assert [face.photo for face in none.faces] == [0]
     everything = align_faces(photos.take([0, 5]), None, tmp_path / "all", AlignSettings(ready="all"))
     assert len(everything.faces) == 2
-    with pytest.raises(InputError, match="There is no detector: give one as --detector"):
+    with refuses("detector-missing", option="--detector"):
         align_faces(photos, None, tmp_path / "absent")
 
 
@@ -156,9 +156,7 @@ def test_every_filter_lists_what_it_drops(tmp_path, settings, reason):
     detector = constant_detector(tmp_path / "detector.onnx", "scrfd", [good, weak])
     photos = Manifest(("a.png",), np.array([0]), root=str(tmp_path))
     if "min_sharpness" in settings:
-        with pytest.raises(
-            InputError, match=r"None of 1 photos has a face that is taken \(the first: sharpness"
-        ):
+        with refuses("faces-missing", photos=1):
             align_faces(photos, detector, tmp_path / "faces", AlignSettings(**settings))
         return
     made = align_faces(photos, detector, tmp_path / "faces", AlignSettings(**settings))

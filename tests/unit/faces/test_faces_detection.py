@@ -7,8 +7,8 @@ pytest.importorskip("onnxruntime", reason="detectors need the extra onnx")
 pytest.importorskip("onnx")
 
 from tests.onnx_builders import constant_detector, embedder
+from tests.refusals import refuses
 
-from cdp.errors import InputError
 from cdp.faces.detector_outputs import Detections, suppress_overlaps
 from cdp.faces.detectors import Detector, fit_into
 
@@ -69,7 +69,5 @@ def test_photos_are_fitted_into_the_top_left():
 
 
 def test_what_is_no_detector_is_refused(tmp_path):
-    with pytest.raises(
-        InputError, match="not a detector that is known here: its outputs at 16 x 16 are embedding"
-    ):
+    with refuses("detector-unknown", file=tmp_path / "arcface.onnx"):
         Detector(embedder(tmp_path / "arcface.onnx", batch=1))

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
-from cdp.errors import InputError
 from cdp.graph import exact
 from cdp.graph.exact import exact_graph, graph_from_neighbors, pairs_of_blocks, search_rows
 from cdp.graph.machine_code import as_float
@@ -208,7 +208,7 @@ def test_given_neighbors_lose_columns_nobody_uses():
 
 
 def test_given_neighbors_past_the_last_image_are_refused():
-    with pytest.raises(InputError, match=r"with ids 1\.\.3 do not belong to embeddings of 3 images"):
+    with refuses("neighbors-of-other-embeddings", expected=3, found=3):
         graph_from_neighbors(Embeddings(_random(3, 4)), np.array([[1], [2], [3]]))
 
 

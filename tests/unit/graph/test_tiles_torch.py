@@ -9,9 +9,10 @@ import pytest
 pytest.importorskip("torch", reason="the search on a device needs pip install 'cdp[nets]'")
 
 import torch
+from tests.refusals import refuses
 
 from cdp import devices
-from cdp.errors import InputError, MissingExtraError
+from cdp.errors import MissingExtraError
 from cdp.graph import cluster_plan, cluster_search, exact, tiles_torch
 from cdp.graph.recall import measure_recall
 from cdp.graph.search import each_knn_graph, knn_graph, knn_graphs
@@ -139,7 +140,7 @@ def test_names_of_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert devices.resolve_device("auto") == devices.resolve_device("cuda") == torch.device("cuda:0")
     assert devices.resolve_device("cuda:1") == torch.device("cuda:1")
-    with pytest.raises(InputError) as caught:
+    with refuses("device-unknown", device="cuda:2") as caught:
         devices.resolve_device("cuda:2")
     assert str(caught.value) == (
         "device='cuda:2': there is no such device here; choose from auto, cpu, cuda:0, cuda:1, cuda."
@@ -147,9 +148,7 @@ def test_names_of_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     for name in ("cuda", "mps", "gpu"):
-        with pytest.raises(
-            InputError, match=f"device='{name}': there is no such device here; choose from auto, cpu"
-        ):
+        with refuses("device-unknown"):
             knn_graph(_faces(np.float32), 3, device=name)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert devices.resolve_device("auto") == torch.device("mps")
@@ -158,7 +157,7 @@ def test_names_of_devices(monkeypatch):
 def test_without_torch_auto_is_the_cpu(monkeypatch):
     monkeypatch.setattr(devices, "find_spec", lambda name: None)
     assert devices.find_accelerator("auto") is None
-    with pytest.raises(MissingExtraError, match=r"device='cuda': this needs torch.*extra `nets`"):
+    with refuses("torch-missing", MissingExtraError, device="cuda"):
         knn_graph(_faces(np.float32), 3, device="cuda")
 
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
-from cdp import InputError, Views, knn_graph
+from cdp import Views, knn_graph
 from cdp.consensus.grouping import at_bar, group
 from cdp.consensus.settings import ConsensusSettings
 from cdp.labeling.fitting import Fitted, fit
@@ -221,9 +222,7 @@ def test_a_validation_part_that_is_not_used_is_noted(large_split):
 
 def test_validation_without_identities_is_refused(large_split):
     blind = Views(large_split.labeled.base, large_split.labeled.committee)
-    with pytest.raises(
-        InputError, match="so join_above cannot be chosen on them; give identities, or set tune = false"
-    ):
+    with refuses("validation-identities-missing", key="join_above"):
         label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=blind)
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from tests import reference
+from tests.refusals import refuses
 from tests.unit.consensus.test_standard_similarity import make_views
 
 from cdp import CDP, Labels, Views, measure_labels
 from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
-from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_agreement
 from cdp.labeling.halves import BARS, cut_in_two, lower_end
 from cdp.labeling.pipeline import label
@@ -46,7 +46,7 @@ def test_agreement_of_groupings_equals_the_equation():
         expected = reference.agreement_of_groupings(first.labels, second.labels)
         assert measure_agreement(first, second) == pytest.approx(expected)
         assert measure_agreement(second, first) == pytest.approx(expected)
-    with pytest.raises(InputError, match="30 and 2 labels; both must be of the same images"):
+    with refuses("measured-labels-differ", found=(30, 2)):
         measure_agreement(first, Labels.from_array(np.array([0, 0])))
 
 
@@ -155,19 +155,16 @@ def test_the_estimator_needs_no_identities(views, labeling):
 
 def test_what_cannot_be_cut_in_two_is_said():
     line = Views(np.random.default_rng(0).normal(size=(40, 1)))
-    with pytest.raises(
-        InputError,
-        match=r"base: one dimension cannot be cut in two to choose the bar; set similar_above yourself \(about 5\)",
-    ):
+    with refuses("halves-one-dimension", model="base"):
         label(line, SETTINGS)
     flat = np.zeros((40, 4))
     flat[:, 0] = 1
-    with pytest.raises(InputError, match="base, every other dimension: Embeddings: length zero"):
+    with refuses("embeddings-zero-length", model="base", row=0, count=40):
         label(Views(flat), SETTINGS)
 
 
 def test_similarity_goes_with_average_linkage():
-    with pytest.raises(InputError, match='mediator = "similarity" goes with grouping = "average"'):
+    with refuses("grouping-needs-average"):
         ConsensusSettings.of(mediator="similarity", grouping="components")
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from tests.refusals import refuses
 
-from cdp.errors import InputError
 from cdp.nets.embedding import build_network, count_parameters, initialize
 from cdp.nets.trunks import find_trunk, load_trunks, network_names, register_trunk
 
@@ -64,14 +64,12 @@ def test_a_transformer_of_timm_is_told_the_size():
 
 
 def test_an_unknown_name_gets_the_nearest():
-    with pytest.raises(InputError, match="Did you mean resnet18"):
+    with refuses("network-unknown", network="resnet_18"):
         find_trunk("resnet_18")
 
 
 def test_too_small_images_are_refused_with_the_way_out():
-    with pytest.raises(
-        InputError, match="'inception_v3' needs images of 75 pixels a side or more, --size is 64"
-    ):
+    with refuses("network-images-too-small", network="inception_v3", expected=75, found=64):
         build_network("inception_v3", size=64)
 
 
@@ -82,9 +80,9 @@ def test_the_decorator_registers_a_trunk_once():
 
     assert find_trunk("mine_for_test").about == "mine"
     assert build_network("mine_for_test", size=32, dimensions=5)(torch.zeros(2, 3, 32, 32)).shape == (2, 5)
-    with pytest.raises(InputError, match="this name is taken"):
+    with refuses("trunk-name-taken", name="mine_for_test"):
         register_trunk("mine_for_test")(lambda channels: torch.nn.Identity())
-    with pytest.raises(InputError, match="becomes a file name"):
+    with refuses("trunk-name-wrong", name="a/b"):
         register_trunk("a/b")
 
 
@@ -93,7 +91,7 @@ def test_a_trunk_must_give_a_map():
     def flat(channels):
         return torch.nn.Sequential(torch.nn.Conv2d(channels, 4, 3), torch.nn.Flatten())
 
-    with pytest.raises(InputError, match=r"a trunk gives a map \(b, c, h, w\)"):
+    with refuses("network-map-wrong", network="flat_for_test", found=(1, 3600)):
         build_network("flat_for_test", size=32)
 
 
@@ -106,9 +104,9 @@ def test_a_file_of_trunks_is_run(tmp_path):
     load_trunks(file)
     assert find_trunk("from_file").group == "yours"
     file.write_text("1 / 0")
-    with pytest.raises(InputError, match="failed with ZeroDivisionError"):
+    with refuses("trunks-file-fails", file=tmp_path / "own.py"):
         load_trunks(file)
-    with pytest.raises(InputError, match="cannot be read"):
+    with refuses("trunks-file-unreadable", file=tmp_path / "absent.py"):
         load_trunks(tmp_path / "absent.py")
 
 

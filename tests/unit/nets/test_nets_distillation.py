@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.refusals import refuses
 
-from cdp.errors import InputError
 from cdp.nets.joint import PseudoPart, train_joint
 from cdp.nets.loop import LoopOptions
 from cdp.nets.losses import Distillation, teacher_dimensions, teacher_rows
@@ -91,13 +91,13 @@ def test_distillation_is_resumed_and_follows_its_teachers(people, strangers, qui
     again = train_joint(people, [taught], "thumb", out, recipe=quick, distill=2.0, options=often)
     one, other = weights(whole), weights(again)
     assert all(torch.equal(one[name], other[name]) for name in one)
-    with pytest.raises(InputError, match="with other settings or images"):
+    with refuses("network-trained-differently"):
         train_joint(people, [taught], "thumb", out, recipe=quick, distill=3.0)
 
 
 def test_teachers_must_have_seen_the_same_images(people, strangers, quick, out, teachers):
     labels = Labels.from_array(strangers.classes)
-    with pytest.raises(InputError, match="39 rows in the teachers' views for the 40 rows of the manifest"):
+    with refuses("pseudo-rows-differ", what="rows in the teachers' views", expected=40, found=39):
         PseudoPart(strangers, labels, teachers=teachers.take(np.arange(39)))
-    with pytest.raises(InputError, match="distill=-1: it is the weight of a loss, 0 or more"):
+    with refuses("distill-negative", key="distill", value=-1):
         train_joint(people, [PseudoPart(strangers, labels)], "thumb", out, recipe=quick, distill=-1)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.refusals import refuses
 from typer.testing import CliRunner
 
 import cdp.nets
@@ -15,9 +16,7 @@ from cdp.nets import torchvision_guard
 def test_a_missing_extra_names_its_command(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(vars(cdp.nets), "train_supervised", raising=False)
-    with pytest.raises(
-        MissingExtraError, match=r"run pip install -c constraints.txt '.\[nets\]' in the source"
-    ):
+    with refuses("module-missing", MissingExtraError, module="torch", extra="nets"):
         _ = cdp.nets.train_supervised
     words = ["train", str(tmp_path), "--network", "resnet18", "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, words)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from tests.refusals import refuses
 
-from cdp.errors import InputError
 from cdp.nets.losses import ArcFace, CosFace, Softmax, SoftTargets
 
 
@@ -154,15 +154,15 @@ def test_they_work_in_somebody_elses_loop(batch):
 
 def test_what_makes_no_sense_is_refused(batch):
     vectors, targets = batch
-    with pytest.raises(InputError, match="There is 1 identity"):
+    with refuses("classes-too-few", found=1):
         Softmax(6, 1)
-    with pytest.raises(InputError, match="angle"):
+    with refuses("margin-out-of-range", loss="ArcFace", value=28.6):
         ArcFace(6, 5, margin=28.6)
-    with pytest.raises(InputError, match="cosine"):
+    with refuses("margin-out-of-range", loss="CosFace", value=1.2):
         CosFace(6, 5, margin=1.2)
-    with pytest.raises(InputError, match="scale"):
+    with refuses("scale-out-of-range", loss="CosFace", value=0):
         CosFace(6, 5, scale=0)
-    with pytest.raises(InputError, match="use softmax for soft labels"):
+    with refuses("margin-with-soft-labels", loss="ArcFace"):
         ArcFace(6, 5)(vectors, SoftTargets(torch.arange(9), targets, torch.ones(9), 9))
 
 

@@ -1,13 +1,12 @@
 """One classifier for labeled and pseudo-labeled parts: with true labels it is supervised training on all of them, bit for bit."""
 
 import numpy as np
-import pytest
 import torch
 from safetensors.torch import load_file
 from scipy import sparse
+from tests.refusals import refuses
 
 from cdp.data.manifests import merge_manifests
-from cdp.errors import InputError
 from cdp.nets.joint import PseudoPart, train_joint
 from cdp.nets.supervised import train_supervised
 from cdp.nets.weights import WEIGHTS, read_network_settings
@@ -39,6 +38,9 @@ def test_discarded_images_are_left_out_and_siblings_are_moved(people, strangers,
 
 def test_what_it_does_not_go_with(people, strangers, quick, out):
     part = PseudoPart(strangers, Labels.from_array(strangers.classes))
-    for given, name in (({"labeled_share": 0.5}, "lambda"), ({"distill": 1.0}, "distill")):
-        with pytest.raises(InputError, match=f"one_classifier goes without {name}"):
+    for given, code, fields in (
+        ({"labeled_share": 0.5}, "one-classifier-clashes", {"key": "lambda"}),
+        ({"distill": 1.0}, "one-classifier-clashes", {"key": "distill"}),
+    ):
+        with refuses(code, **fields):
             train_joint(people, [part], "thumb", out, recipe=quick, one_classifier=True, **given)

@@ -7,8 +7,8 @@ pytest.importorskip("torch", reason="the networks need the extra nets")
 import torch
 from safetensors.torch import save_file
 from tests.drawn_images import draw_patterns
+from tests.refusals import refuses
 
-from cdp.errors import InputError
 from cdp.nets.loop import LoopOptions
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised
@@ -36,9 +36,7 @@ def test_a_trunk_is_filled_by_timms_names_and_the_head_stays_fresh(published):
     assert all(name.startswith("head.") for name in fresh)
     for name, one in network.trunk.model.state_dict().items():
         assert torch.equal(one, tensors[name])
-    with pytest.raises(
-        InputError, match=r"published: tensor 'conv1.0.weight' is missing, .* belong to another network"
-    ):
+    with refuses("start-tensor-differs", file="published", tensor="conv1.0.weight", expected=(24, 3, 3, 3)):
         load_start(build_for("resnet10t", QUICK), {"layer1.0.conv1.weight": torch.ones(1)}, "published")
 
 
@@ -52,7 +50,7 @@ def test_training_starts_from_them_and_is_another_run(tmp_path, published):
     for name, one in read_start(str(published), "resnet10t").items():
         if name in trained and not any(word in name for word in ("running", "batches")):
             torch.testing.assert_close(trained[name], one)
-    with pytest.raises(InputError, match="choose another --out, or replace it with --force"):
+    with refuses("network-trained-differently", folder=folder):
         train_supervised(people, ["resnet10t"], tmp_path / "nets", recipe=QUICK)
     # A trained network is a start too, head and all.
     again = build_for("resnet10t", QUICK)
@@ -61,9 +59,7 @@ def test_training_starts_from_them_and_is_another_run(tmp_path, published):
 
 
 def test_what_is_no_file_of_weights_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"weights\.pt: weights to start from are a \.safetensors file"):
+    with refuses("weights-source-unknown", file=tmp_path / "weights.pt"):
         read_start(str(tmp_path / "weights.pt"), "resnet18")
-    with pytest.raises(
-        InputError, match="there is no such file; check the path of the weights to start from"
-    ):
+    with refuses("weights-missing", file=tmp_path / "absent.safetensors"):
         read_start(str(tmp_path / "absent.safetensors"), "resnet18")

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp.config.reading import recipe_from
 from cdp.config.sections import RunRecipe
-from cdp.errors import InputError
 from cdp.run.parts import SplitSettings, make_parts
 from cdp.run.sources import Facts, look_at, read_source, rows_of_part, settle, views_of_source
 from cdp.types import Views
@@ -161,7 +161,7 @@ def test_parts_by_other_models_are_refused(people, tmp_path):
             "data.test": str(tmp_path / "b"),
         }
     )
-    with pytest.raises(InputError) as caught:
+    with refuses("sources-models-differ", expected=("base", "other"), found=("base",)) as caught:
         look_at(given)
     assert str(caught.value) == (
         f"{tmp_path / 'b'} has the models base, and {tmp_path / 'a'} has base, other: embed all parts with the same models."
@@ -174,16 +174,11 @@ def test_a_missing_network_and_rows_that_do_not_fit_are_named(people, tmp_path):
     given = recipe(
         **{"data.embeddings": str(tmp_path), "base.network": "ours", "committee.networks": ["other:1"]}
     )
-    with pytest.raises(InputError) as caught:
+    with refuses("network-embeddings-missing", file=tmp_path / "other-1.npy"):
         look_at(given)
-    assert str(caught.value) == (
-        f"{tmp_path / 'other-1.npy'} is not there; give views (base.npy, committee/NAME.npy), or a folder with "
-        "identities.npy and one .npy per network, called as base.network and committee.networks call it."
-    )
     np.save(tmp_path / "other-1.npy", people.base.source[:3])
-    with pytest.raises(InputError, match=r"committee member 'other-1' has 3 rows, the base has 12") as caught:
+    with refuses("views-rows-differ", folder=tmp_path, model="other-1", expected=12, found=3):
         look_at(given)
-    assert str(caught.value).startswith(f"{tmp_path}: ")
 
 
 def test_images_whose_identity_is_unknown_are_noticed(tmp_path):
@@ -201,12 +196,8 @@ def test_one_labeled_identity_is_too_few(people, tmp_path):
     shares = {"split.unlabeled_parts": 1, "split.labeled": 0.2, "split.validation": 0.0}
     given = recipe(**{"data.embeddings": str(tmp_path / "views"), **shares})
     sources = {"images": read_source(given, "images")}
-    with pytest.raises(InputError) as caught:
+    with refuses("split-labeled-too-small", key="split.labeled", value=0.2):
         make_parts(SplitSettings(settle(given, VIEWS).recipe.split, False, True, 0, 0), sources)
-    assert str(caught.value) == (
-        "split.labeled = 0.2 leaves one labeled identity, and two or more are needed to train on; give a larger "
-        "share, e.g. 0.3."
-    )
 
 
 def test_without_truth_only_the_validation_part_keeps_its_identities(people, tmp_path):

@@ -2,8 +2,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
-from cdp.errors import InputError
 from cdp.types import Embeddings
 from cdp.types import embeddings as module
 
@@ -90,62 +90,70 @@ def _spoiled(rows, value):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "code", "fields"),
     [
         (
             _spoiled([3], np.nan),
-            "Embeddings: NaN or infinity in row 3 (counted from 0); remove these images or embed them again.",
+            "embeddings-not-finite",
+            {"row": 3, "count": 1},
         ),
         (
             _spoiled([0, 19], -np.inf),
-            "Embeddings: NaN or infinity in rows 0, 19 (counted from 0); "
-            "remove these images or embed them again.",
+            "embeddings-not-finite",
+            {"row": 0, "count": 2},
         ),
         (
             _spoiled(list(range(2, 10)), np.nan),
-            "Embeddings: NaN or infinity in rows 2, 3, 4, 5, 6 and 3 more (counted from 0); "
-            "remove these images or embed them again.",
+            "embeddings-not-finite",
+            {"row": 2, "count": 8},
         ),
         (
             np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]),
-            "Embeddings: length zero, so no direction to compare, in rows 1, 2 (counted from 0); "
-            "remove these images or embed them again.",
+            "embeddings-zero-length",
+            {"row": 1, "count": 2},
         ),
         (
             np.ones(4),
-            "Embeddings: expected a table of images x dimensions, got an array of shape (4,).",
+            "embeddings-not-a-table",
+            {"found": (4,)},
         ),
         (
             np.ones((2, 2, 2)),
-            "Embeddings: expected a table of images x dimensions, got an array of shape (2, 2, 2).",
+            "embeddings-not-a-table",
+            {"found": (2, 2, 2)},
         ),
         (
             np.ones((2, 2), np.int64),
-            "Embeddings: expected float16, float32 or float64, got int64; convert with .astype('float32').",
+            "embeddings-not-floats",
+            {"found": "int64"},
         ),
         (
             np.ones((2, 2), bool),
-            "Embeddings: expected float16, float32 or float64, got bool; convert with .astype('float32').",
+            "embeddings-not-floats",
+            {"found": "bool"},
         ),
         (
             np.array([[1.0], [None]], dtype=object),
-            "Embeddings: the array holds Python objects, not numbers; save it again as one float array.",
+            "embeddings-are-objects",
+            {},
         ),
-        (np.empty((0, 4)), "Embeddings: the part is empty (0 images)."),
-        (np.empty((4, 0)), "Embeddings: the rows are empty (0 dimensions)."),
+        (np.empty((0, 4)), "embeddings-empty", {}),
+        (np.empty((4, 0)), "embeddings-without-dimensions", {}),
     ],
 )
-def test_refusals(given, message):
-    with pytest.raises(InputError) as error:
+def test_refusals(given, code, fields):
+    with refuses(code, **fields):
         Embeddings(given)
-    assert str(error.value) == message
 
 
 def test_row_numbers_count_through_all_checked_blocks(monkeypatch):
     monkeypatch.setattr(module, "_BLOCK_BYTES", 4 * 8 * 3)  # four rows of three at a time
-    with pytest.raises(InputError, match=r"NaN or infinity in rows 1, 7, 18 \(counted from 0\)"):
+    with refuses("embeddings-not-finite", row=1, count=3) as caught:
         Embeddings(_spoiled([1, 7, 18], np.nan))
+    assert str(caught.value) == (
+        "Embeddings: NaN or infinity in rows 1, 7, 18 (counted from 0); remove these images or embed them again."
+    )
     zero = np.ones((20, 3))
     zero[[5, 13]] = 0
-    with pytest.raises(InputError, match=r"length zero, so no direction to compare, in rows 5, 13 \(counted"):
+    with refuses("embeddings-zero-length", row=5, count=2):
         Embeddings(zero)

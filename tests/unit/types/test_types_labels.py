@@ -2,9 +2,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 import reference
-from cdp.errors import InputError
 from cdp.types import Fate, Labels
 from cdp.types.labels import first_rows, number_by_first_appearance
 
@@ -71,41 +71,42 @@ def test_every_fate_has_a_sentence_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("labels", "fate", "confidence", "message"),
+    ("labels", "fate", "confidence", "code", "fields"),
     [
-        ([0.0], [0], [1.0], "Labels: expected one whole number per image, got float64 (1,)."),
-        ([[0]], [[0]], [[1.0]], "Labels: expected one whole number per image, got int64 (1, 1)."),
-        ([0, 0], [0], [1.0, 1.0], "Labels: labels, fate and confidence must have one entry per image each."),
-        ([0, 0], [0, 0], [1.0], "Labels: labels, fate and confidence must have one entry per image each."),
-        ([0, -2], [0, 1], [1.0, 0.0], "Labels: a label is below -1; discarded images carry -1."),
+        ([0.0], [0], [1.0], "labels-not-a-row", {"found": ("float64", (1,))}),
+        ([[0]], [[0]], [[1.0]], "labels-not-a-row", {"found": ("int64", (1, 1))}),
+        ([0, 0], [0], [1.0, 1.0], "labels-lengths-differ", {}),
+        ([0, 0], [0, 0], [1.0], "labels-lengths-differ", {}),
+        ([0, -2], [0, 1], [1.0, 0.0], "labels-below-minus-one", {}),
         (
             [1, 0],
             [0, 0],
             [1.0, 1.0],
-            "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them.",
+            "labels-not-in-order",
+            {},
         ),
         (
             [0, 2],
             [0, 0],
             [1.0, 1.0],
-            "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them.",
+            "labels-not-in-order",
+            {},
         ),
-        ([0, -1], [0, 5], [1.0, 0.0], "Labels: an unknown fate; it is one of 0, 1, 2, 3, 4."),
-        ([0, -1], [0, 0], [1.0, 0.0], "Labels: exactly the images with fate 0 (labeled) must carry a label."),
-        ([0, 0], [0, 2], [1.0, 0.0], "Labels: exactly the images with fate 0 (labeled) must carry a label."),
-        ([0], [0], [1.5], "Labels: a confidence lies outside [0, 1]."),
-        ([0], [0], [np.nan], "Labels: a confidence lies outside [0, 1]."),
+        ([0, -1], [0, 5], [1.0, 0.0], "labels-fate-unknown", {}),
+        ([0, -1], [0, 0], [1.0, 0.0], "labels-fate-contradicts", {}),
+        ([0, 0], [0, 2], [1.0, 0.0], "labels-fate-contradicts", {}),
+        ([0], [0], [1.5], "labels-confidence-out-of-range", {}),
+        ([0], [0], [np.nan], "labels-confidence-out-of-range", {}),
     ],
 )
-def test_refusals(labels, fate, confidence, message):
-    with pytest.raises(InputError) as error:
+def test_refusals(labels, fate, confidence, code, fields):
+    with refuses(code, **fields):
         Labels(np.array(labels), np.array(fate), np.array(confidence))
-    assert str(error.value) == message
 
 
 @pytest.mark.parametrize("fate", [-1, 1.7])
 def test_a_fate_that_is_none_of_the_known_is_refused(fate):
-    with pytest.raises(InputError, match="unknown fate"):
+    with refuses("labels-fate-unknown"):
         Labels(np.array([0, -1]), np.array([0, fate]), np.array([1.0, 0.0]))
 
 

@@ -4,8 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
-from cdp.errors import InputError, OutputExistsError, StoreError
+from cdp.errors import OutputExistsError, StoreError
 from cdp.types import Manifest
 
 
@@ -52,21 +53,29 @@ def test_survives_pickling():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "code", "fields"),
     [
-        ({"locations": (), "identities": np.array([], int)}, "there are no images"),
-        ({"locations": ("a", "", "c")}, "row 1 .* give no location"),
-        ({"locations": ("a", None, "c")}, "row 1 .* give no location"),
-        ({"identities": np.array([1, 2])}, r"shape \(2,\) for 3 images"),
-        ({"identities": np.array([0.5, 1, 2])}, "whole numbers, got float64"),
-        ({"identities": np.array([0, -2, 1])}, "row 1 .* identity below -1"),
-        ({"identities": np.array([0, 2**63, 1], np.uint64)}, "64-bit"),
-        ({"names": ("x", "y")}, "identity 7 has no name, there are 2 names"),
-        ({"turns": np.array([0, 4, 1])}, "row 1 .* turn outside 0..3"),
+        ({"locations": (), "identities": np.array([], int)}, "manifest-empty", {}),
+        ({"locations": ("a", "", "c")}, "manifest-locations-missing", {"row": 1, "count": 1}),
+        ({"locations": ("a", None, "c")}, "manifest-locations-missing", {"row": 1, "count": 1}),
+        (
+            {"identities": np.array([1, 2])},
+            "manifest-shape-wrong",
+            {"what": "identities", "expected": 3, "found": (2,)},
+        ),
+        (
+            {"identities": np.array([0.5, 1, 2])},
+            "manifest-not-whole",
+            {"what": "identities", "found": "float64"},
+        ),
+        ({"identities": np.array([0, -2, 1])}, "manifest-identity-negative", {"row": 1, "count": 1}),
+        ({"identities": np.array([0, 2**63, 1], np.uint64)}, "manifest-too-large", {"what": "identities"}),
+        ({"names": ("x", "y")}, "manifest-identity-unnamed", {"identity": 7, "names": 2}),
+        ({"turns": np.array([0, 4, 1])}, "manifest-turn-out-of-range", {"row": 1, "count": 1}),
     ],
 )
-def test_refuses(changes, message):
-    with pytest.raises(InputError, match=message):
+def test_refuses(changes, code, fields):
+    with refuses(code, **fields):
         small(**changes)
 
 
@@ -95,19 +104,19 @@ def test_save_beside_the_images_keeps_locations(tmp_path):
 def test_save_never_overwrites_unasked_and_leaves_nothing_half_written(tmp_path, monkeypatch):
     small().save(tmp_path / "table.csv")
     before = (tmp_path / "table.csv").read_bytes()
-    with pytest.raises(OutputExistsError, match="is there already"):
+    with refuses("output-exists", OutputExistsError, file=tmp_path / "table.csv"):
         small().save(tmp_path / "table.csv")
 
     def full_disk(*_args):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("cdp.data.manifest_tables.write_csv", full_disk)
-    with pytest.raises(StoreError, match="disk is full; nothing was changed"):
+    with refuses("disk-full", StoreError, file=tmp_path / "table.csv"):
         small().take([0]).save(tmp_path / "table.csv", force=True)
     assert (tmp_path / "table.csv").read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
 
 
 def test_save_needs_a_known_ending(tmp_path):
-    with pytest.raises(InputError, match=r"written as \.csv or \.parquet"):
+    with refuses("table-ending-wrong", file=tmp_path / "table.txt"):
         small().save(tmp_path / "table.txt")

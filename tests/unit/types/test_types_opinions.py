@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
-from cdp.errors import InputError
 from cdp.types import ALL_INPUTS, PAPER_INPUTS, Opinions, column_names
 from cdp.types.opinions import check_inputs
 
@@ -76,39 +76,50 @@ def test_blocks_are_read_only_and_counted():
 
 
 @pytest.mark.parametrize(
-    ("inputs", "message"),
+    ("inputs", "code", "fields"),
     [
         (
             ["affinity", "structure"],
-            "inputs: 'structure' is not an input block; "
-            "choose from relationship, affinity, distribution, common_neighbors.",
+            "inputs-unknown",
+            {"key": "inputs", "value": "structure"},
         ),
-        ([], "inputs: choose at least one of relationship, affinity, distribution, common_neighbors."),
-        (["common_neighbors"], "Opinions: common neighbors were not collected; ask for them in `inputs`."),
+        ([], "inputs-empty", {"key": "inputs"}),
+        (["common_neighbors"], "opinions-common-missing", {}),
     ],
 )
-def test_matrix_refusals(inputs, message):
-    with pytest.raises(InputError) as error:
+def test_matrix_refusals(inputs, code, fields):
+    with refuses(code, **fields):
         _opinions(1).matrix(inputs)
-    assert str(error.value) == message
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "code", "fields"),
     [
-        ({"mean": np.zeros((3, 3))}, "Opinions: mean has shape (3, 3), expected (3, 4)."),
-        ({"spread": np.zeros((2, 4))}, "Opinions: spread has shape (2, 4), expected (3, 4)."),
-        ({"relationship": np.zeros((3, 2))}, "Opinions: relationship has shape (3, 2), expected (3, 1)."),
+        (
+            {"mean": np.zeros((3, 3))},
+            "opinions-shape-wrong",
+            {"block": "mean", "expected": (3, 4), "found": (3, 3)},
+        ),
+        (
+            {"spread": np.zeros((2, 4))},
+            "opinions-shape-wrong",
+            {"block": "spread", "expected": (3, 4), "found": (2, 4)},
+        ),
+        (
+            {"relationship": np.zeros((3, 2))},
+            "opinions-shape-wrong",
+            {"block": "relationship", "expected": (3, 1), "found": (3, 2)},
+        ),
         (
             {"common_neighbors": np.zeros((3, 1))},
-            "Opinions: common_neighbors has shape (3, 1), expected (3, 2).",
+            "opinions-shape-wrong",
+            {"block": "common_neighbors", "expected": (3, 2), "found": (3, 1)},
         ),
-        ({"committee": ("a", "b")}, "Opinions: 2 names for 1 committee members."),
+        ({"committee": ("a", "b")}, "opinions-names-differ", {"expected": 1, "found": 2}),
     ],
 )
-def test_refusals(changed, message):
+def test_refusals(changed, code, fields):
     good = _opinions(1)
     blocks = {name: getattr(good, name) for name in good.__dataclass_fields__}
-    with pytest.raises(InputError) as error:
+    with refuses(code, **fields):
         Opinions(**(blocks | changed))
-    assert str(error.value) == message

@@ -3,8 +3,9 @@ import mmap
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
-from cdp.errors import InputError, OutputExistsError
+from cdp.errors import OutputExistsError
 from cdp.types import Embeddings, Views
 from cdp.types import embeddings as module
 
@@ -86,59 +87,63 @@ def test_the_committee_cannot_be_changed_in_place():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "fields"),
     [
         (
             {"committee": {"base": _array()}},
-            "Views: 'base' cannot name a committee member; use another text than 'base'.",
+            "views-member-name-wrong",
+            {"model": "base"},
         ),
         (
             {"committee": {"": _array()}},
-            "Views: '' cannot name a committee member; use another text than 'base'.",
+            "views-member-name-wrong",
+            {"model": ""},
         ),
         (
             {"committee": {3: _array()}},
-            "Views: 3 cannot name a committee member; use another text than 'base'.",
+            "views-member-name-wrong",
+            {"model": 3},
         ),
         (
             {"committee": {"sface": _array(4)}},
-            "Views: committee member 'sface' has 4 rows, the base has 5; "
-            "all models must embed the same images in the same order.",
+            "views-rows-differ",
+            {"model": "sface", "expected": 5, "found": 4},
         ),
         (
             {"committee": {"sface": np.full((5, 2), np.nan)}},
-            "Embeddings of 'sface': NaN or infinity in rows 0, 1, 2, 3, 4 (counted from 0); "
-            "remove these images or embed them again.",
+            "embeddings-not-finite",
+            {"model": "sface", "row": 0, "count": 5},
         ),
         (
             {"identities": [1, 2]},
-            "Views: identities have shape (2,) for 5 images; one identity per row is needed.",
+            "identities-shape-wrong",
+            {"expected": 5, "found": (2,)},
         ),
         (
             {"identities": [0.5, 1, 1, 1, 1]},
-            "Views: identities must be whole numbers or names, and row 0 (counted from 0) hold 0.5; "
-            "write -1 where one is unknown.",
+            "identities-not-numbers-or-names",
+            {"row": 0, "count": 1, "value": 0.5},
         ),
         (
             {"identities": [np.nan, 1, 1, 1, 1]},
-            "Views: identities must be whole numbers or names, and row 0 (counted from 0) hold nan; "
-            "write -1 where one is unknown.",
+            "identities-not-numbers-or-names",
+            {"row": 0, "count": 1},
         ),
         (
             {"identities": np.array([2**63, 1, 1, 1, 1], np.uint64)},
-            "Views: identities must fit 64-bit signed numbers.",
+            "identities-too-large",
+            {},
         ),
-        ({"paths": ["a.jpg"]}, "Views: 1 paths for 5 images."),
+        ({"paths": ["a.jpg"]}, "views-paths-differ", {"expected": 5, "found": 1}),
     ],
 )
-def test_refusals(arguments, message):
-    with pytest.raises(InputError) as error:
+def test_refusals(arguments, code, fields):
+    with refuses(code, **fields):
         Views(_array(), **arguments)
-    assert str(error.value) == message
 
 
 def test_the_base_is_named_when_it_is_at_fault():
-    with pytest.raises(InputError, match=r"^Embeddings of 'base': expected a table of images x dimensions"):
+    with refuses("embeddings-not-a-table", model="base", found=(3,)):
         Views(np.ones(3))
 
 
@@ -186,25 +191,23 @@ def test_concatenate_into_a_folder_is_memory_mapped_and_written_in_blocks(tmp_pa
     np.testing.assert_array_equal(
         np.load(tmp_path / "views" / "committee" / "a.npy"), in_memory.committee["a"].source
     )
-    with pytest.raises(
-        OutputExistsError, match=r"base.npy is there already; give Views.concatenate a new folder"
-    ):
+    with refuses("views-file-exists", OutputExistsError, file=tmp_path / "views/base.npy"):
         Views.concatenate([both], tmp_path / "views")
 
 
 @pytest.mark.parametrize(
-    ("other", "models"),
-    [({"b": _array(5, 2)}, "base (3), b (2)"), ({"a": _array(5, 4)}, "base (3), a (4)"), ({}, "base (3)")],
+    ("other", "code", "fields"),
+    [
+        ({"b": _array(5, 2)}, "views-parts-models-differ", {"part": 1}),
+        ({"a": _array(5, 4)}, "views-parts-models-differ", {"part": 1}),
+        ({}, "views-parts-models-differ", {"part": 1}),
+    ],
 )
-def test_concatenate_refuses_parts_by_other_models(other, models):
-    with pytest.raises(InputError) as error:
+def test_concatenate_refuses_parts_by_other_models(other, code, fields):
+    with refuses(code, **fields):
         Views.concatenate([Views(_array(), {"a": _array(5, 2)}), Views(_array(), other)])
-    assert str(error.value) == (
-        f"Views.concatenate: part 1 (counted from 0) has the models {models}, part 0 has base (3), a (2); "
-        "embed all parts with the same models."
-    )
 
 
 def test_concatenate_refuses_no_parts():
-    with pytest.raises(InputError, match=r"^Views.concatenate: there are no parts; give at least one\.$"):
+    with refuses("views-parts-missing"):
         Views.concatenate([])

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp import Labels, knn_graph
 from cdp.errors import CdpError, InputError
@@ -59,19 +60,15 @@ def test_the_peak_is_what_the_work_takes_and_no_more(tmp_path):
 
 @pytest.mark.slow
 def test_a_failure_in_the_other_process_is_a_sentence(tmp_path):
-    with pytest.raises(CdpError) as error:
+    with refuses("baseline-failed", CdpError, baseline="refusing") as error:
         run_in_fresh_process(_named("refuse"), tmp_path, "refusing")
     assert str(error.value) == f"refusing: not today, {tmp_path.name}."
 
 
 @pytest.mark.slow
 def test_a_killed_process_is_named(tmp_path):
-    with pytest.raises(CdpError) as error:
+    with refuses("baseline-stopped", CdpError, baseline="dying", signal=9):
         run_in_fresh_process(_named("die"), tmp_path, "dying")
-    assert str(error.value) == (
-        "dying: its process was stopped by signal 9, perhaps for lack of memory; "
-        "give fewer images or leave this method out."
-    )
 
 
 def die(folder):
@@ -81,11 +78,9 @@ def die(folder):
 
 
 def test_bad_input(small_views):
-    with pytest.raises(InputError, match=r"measure_baselines: 3 identities for 300 images\."):
+    with refuses("baseline-identities-differ", expected=300, found=3):
         measure_baselines([DBSCAN()], small_views.base, None, [0, 1, 2])
-    with pytest.raises(
-        InputError, match="'mine' is not in BASELINES, so the process that measures it cannot find it"
-    ):
+    with refuses("baseline-not-registered", baseline="mine"):
         measure_baselines([Mine()], small_views.base, None, small_views.identities)
 
 

@@ -5,10 +5,10 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import markdown_table
-from cdp.errors import InputError
 from cdp_lab.study.design import Column, Measure, Paper, Plot, Study
 from cdp_lab.study.result_tables import results_of, table_of, written
 from cdp_lab.study.study_page import (
@@ -244,8 +244,5 @@ def test_exponents_are_fitted_seed_by_seed():
 
 
 def test_a_folder_without_a_study_is_named(tmp_path):
-    with pytest.raises(InputError) as caught:
+    with refuses("study-results-missing", folder=tmp_path):
         read_results(tmp_path)
-    assert str(caught.value) == (
-        f"{tmp_path}: no results.json of a study there; give what `cdp study --out` wrote."
-    )
