@@ -243,7 +243,7 @@ def open_parquet(file: Path) -> Iterator[Any]:
         except (OSError, UnicodeDecodeError) as error:  # how Arrow reports damaged bytes
             raise InputError(
                 f"{file}: damaged ({brief(error)}); copy or write it again.",
-                code="parquet-damaged",
+                code="parquet-contents-damaged",
                 file=file,
             ) from None
 

@@ -99,7 +99,7 @@ def ijba_splits(folder: str | Path) -> list[int]:
     if found != list(range(1, len(found) + 1)):
         raise InputError(
             f"{folder}: holds splits {', '.join(map(str, found))}; one in between is missing.",
-            code="ijba-split-missing",
+            code="ijba-split-gap",
             folder=folder,
             found=tuple(found),
         )

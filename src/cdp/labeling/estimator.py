@@ -296,7 +296,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
                 "predict_proba.",
                 code="mediator-unknown",
                 key="mediator",
-                value=classifier,
+                value=repr(classifier),
             )
         self.mediator_ = self._fitted.mediator
         return self._fitted

@@ -196,7 +196,7 @@ def _require_identities(views: Views, *, two: bool) -> None:
     if unknown.size:
         raise InputError(
             f"The labeled part has no identity for {name_rows(unknown)} (counted from 0); leave these images out.",
-            code="labeled-rows-unknown",
+            code="labeled-identities-incomplete",
             row=unknown[0],
             count=len(unknown),
         )

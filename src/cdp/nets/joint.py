@@ -296,7 +296,7 @@ def _pseudo_space(index: int, part: PseudoPart, distill: float) -> LabelSpace:
         if len(empty):
             raise InputError(
                 f"{name}: row {empty[0]} has a label but no soft label; make both again together.",
-                code="soft-label-missing",
+                code="soft-label-row-empty",
                 part=name,
                 row=empty[0],
             )

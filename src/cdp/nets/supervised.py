@@ -141,7 +141,7 @@ def labeled_space(manifest: Manifest) -> LabelSpace:
     if not len(rows):
         raise InputError(
             "labeled: no image of the manifest has an identity; fill in its identity column.",
-            code="labeled-identities-absent",
+            code="manifest-identities-missing",
         )
     check_classes(manifest.n_identities)
     single = manifest.sizes == 1

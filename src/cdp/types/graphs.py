@@ -43,7 +43,7 @@ class KnnGraph(Artifact):
             raise InputError(
                 f"KnnGraph: neighbors {neighbors.shape} and similarity {similarity.shape} must be two tables "
                 "of the same shape, images x k.",
-                code="knn-shapes-wrong",
+                code="knn-tables-differ",
                 neighbors=neighbors.shape,
                 similarity=similarity.shape,
             )

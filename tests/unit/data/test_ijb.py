@@ -118,7 +118,7 @@ def test_bad_ijba(tmp_path):
     ):
         read_ijba_split(tmp_path, 1, ImageNames((text.splitlines()[1].split(",")[2],), "list"))
     (tmp_path / "split2").rename(tmp_path / "split3")
-    with refuses("ijba-split-missing", folder=tmp_path, found=(1, 3)):
+    with refuses("ijba-split-gap", folder=tmp_path, found=(1, 3)):
         ijba_splits(tmp_path)
     with refuses("ijba-splits-missing", folder=tmp_path / "split1"):
         ijba_splits(tmp_path / "split1")

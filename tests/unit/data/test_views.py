@@ -396,7 +396,7 @@ class TestParquet:
             with refuses("parquet-damaged", file=file):
                 read_views(file)
         file.write_bytes(whole[:100] + whole[200:])
-        with refuses("parquet-damaged", file=file):
+        with refuses("parquet-contents-damaged", file=file):
             read_views(file)
         file.write_bytes(b"")
         with refuses("file-empty", file=file):

@@ -231,7 +231,7 @@ def test_the_mediator_may_not_depend_on_the_order_of_a_pair(split, model):
         (
             {"mediator": 3},
             "mediator-unknown",
-            {"key": "mediator", "value": 3},
+            {"key": "mediator", "value": "3"},
         ),
         ({"mediator": "vote", "quorum": 9}, "quorum-exceeds-committee", {"value": 9, "members": 2}),
         ({"train_on": "validation"}, "train-on-validation-in-fit", {"key": "train_on"}),
@@ -252,7 +252,7 @@ def test_bad_labeled_parts_are_named(split):
         CDP("paper", k=10).fit(Views(labeled.base, identities=np.arange(labeled.n_images)))
     unknown = np.array(labeled.identities)
     unknown[[3, 5]] = -1
-    with refuses("labeled-rows-unknown", row=3, count=2):
+    with refuses("labeled-identities-incomplete", row=3, count=2):
         CDP("paper", k=10).fit(Views(labeled.base, identities=unknown))
 
 

@@ -252,7 +252,7 @@ def test_nothing_to_learn_from_is_said_so(people, strangers, quick, out):
     with refuses("classes-too-few", found=1):
         train_supervised(people.take(people.identities == 0), ["thumb"], out, recipe=quick)
     unknown = Manifest(people.locations, np.full(48, -1), None, people.root)
-    with refuses("labeled-identities-absent"):
+    with refuses("manifest-identities-missing"):
         train_supervised(unknown, ["thumb"], out, recipe=quick)
     no_progress = PseudoPart(strangers, Labels.from_array(np.full(40, -1)))
     with refuses("pseudo-part-empty", part="pseudo"):

@@ -41,19 +41,19 @@ def test_knn_graph_repr_tells_method_and_recall():
         (
             [[1], [0]],
             [[0.5, 0.1], [0.5, 0.1]],
-            "knn-shapes-wrong",
+            "knn-tables-differ",
             {"neighbors": (2, 1), "similarity": (2, 2)},
         ),
         (
             [1, 0],
             [0.5, 0.5],
-            "knn-shapes-wrong",
+            "knn-tables-differ",
             {"neighbors": (2,), "similarity": (2,)},
         ),
         (
             np.empty((0, 3), int),
             np.empty((0, 3)),
-            "knn-shapes-wrong",
+            "knn-tables-differ",
             {"neighbors": (0, 3), "similarity": (0, 3)},
         ),
         ([[1.0], [0.0]], [[0.5], [0.5]], "knn-neighbors-not-whole", {"found": "float64"}),
