@@ -15,17 +15,15 @@ _MOST_ANCHORS = 3
 Fields = Mapping[str, Sequence[str]]
 
 
-def answer_question(fields: Fields) -> list[Correction]:
-    """Corrections of an answer to "are these images and those one person?"."""
+def answer_question(
+    fields: Fields, index: GroupIndex, leaving: frozenset[int] = frozenset()
+) -> list[Correction]:
+    """Corrections of an answer to "are these images and those one person?"; `leaving` images are in no group any more."""
     one, other, selected = (rows_of(fields, name) for name in ("one", "other", "image"))
     how = _first(fields, "how")
     if how in ("out", "reject"):
         _need(selected, "Select images first.")
-        if how == "reject":
-            return [rejected(*selected)]
-        left, taken = [row for row in (*one, *other) if row not in selected], selected
-        _need(left, "All images are selected; select those that are not this person.")
-        return [different(row, left[-1]) for row in taken]
+        return [rejected(*selected)] if how == "reject" else _take_out(selected, (one, other), index, leaving)
     _need(one and other, "The question names no images.")
     if how == "same":
         return merge_groups(one, other)
@@ -34,6 +32,26 @@ def answer_question(fields: Fields) -> list[Correction]:
     if how == "different":
         return [different(one[-1], other[-1])]
     raise InputError(f"{how!r} is no answer; reload the page.")
+
+
+def _take_out(
+    selected: Sequence[int], sides: Sequence[Sequence[int]], index: GroupIndex, leaving: frozenset[int]
+) -> list[Correction]:
+    """Each image is not the person of its own group: it differs from the surest image that stays there.
+
+    An image on the same side is preferred, because a pair across the sides would answer the question.
+    """
+    gone = {*selected, *leaving}
+    found = []
+    for row in selected:
+        group = index.group_of(row)
+        _need(group >= 0, f"Image {row} is in no group; answer the question, or reject the image.")
+        beside = [near for side in sides if row in side for near in side if index.group_of(near) == group]
+        staying = [near for near in beside if near not in gone]
+        staying = staying or [near for near in index.members(group).tolist() if near not in gone]
+        _need(staying, "All images of the group are selected; select those that are not this person.")
+        found.append(different(row, max(staying, key=lambda near: (index.confidence[near], near))))
+    return found
 
 
 def change_images(

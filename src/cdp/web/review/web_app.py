@@ -173,7 +173,7 @@ class Routes:
             session.postpone((fields.get("question") or [""])[0])
             return back
         doing: dict[str, Callable[[], Sequence[Any]]] = {
-            "answer": lambda: answers.answer_question(fields),
+            "answer": lambda: answers.answer_question(fields, session.index, session.view("").leaving),
             "images": lambda: answers.change_images(fields, session.index, session.view("").leaving),
             "groups": lambda: answers.change_groups(fields),
             "name": lambda: answers.name_group(fields),
