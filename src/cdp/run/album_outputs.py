@@ -22,8 +22,8 @@ from cdp.types import Labels, Manifest
 from cdp.types.labels import number_by_first_appearance
 from cdp.types.run_record import Results, RunRecord
 from cdp.web.report.artifacts import Artifacts
-from cdp.web.report.words import counted
 from cdp.web.report.write import write_page
+from cdp.web.words import counted
 
 REPORT, LABELS = "report.html", "labels.csv"
 

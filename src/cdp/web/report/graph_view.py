@@ -12,15 +12,16 @@ from scipy.spatial import KDTree
 from cdp.kernels import kernel
 from cdp.types import ConsensusGraph, KnnGraph
 from cdp.types.arrays import BoolArray, DoubleArray, IntArray, LongArray
+from cdp.web.page_views import Chart, Html, Swatch
 from cdp.web.report.artifacts import Artifacts
-from cdp.web.report.markup import Html, element
+from cdp.web.report.report_views import Section
 from cdp.web.report.survey import Survey
-from cdp.web.report.svg import line, picture
-from cdp.web.report.words import counted, figure, paragraph, percent, section
+from cdp.web.svg import dot, line, picture
+from cdp.web.words import counted, percent
 
 MOST_NODES = 220
 COLORS = 12
-_TITLE = "A part of the consensus graph"
+_NAMES = ("graph", "Graph", "A part of the consensus graph")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class _Part:
     rejected: LongArray
 
 
-def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
+def graph_section(artifacts: Artifacts, survey: Survey | None) -> Section:
     """A few dozen groups as a graph: where labels come from, and how wrong ones come about."""
     graph = artifacts.consensus
     groups = [] if survey is None else choose_groups(survey)
@@ -52,7 +53,7 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
             why = "The accepted pairs are not at hand"
         elif not len(graph):
             why = "No pair was accepted"
-        return section("graph", _TITLE, paragraph(f"{why}, so there is no graph."))
+        return Section(*_NAMES, text=f"{why}, so there is no graph.")
     part = _cut(survey, graph, groups, artifacts.base_graph)
     lead = (
         f"{counted(len(part.rows), 'image')} of {graph.n_images:,} as dots, joined where a pair was accepted."
@@ -66,12 +67,11 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
             ". One color per cluster is right; two colors joined by a red line are two people under one label. Colors "
             "repeat in other clusters; point at a dot to read whose it is."
         )
-    return section(
-        "graph",
-        _TITLE,
-        paragraph(lead, class_="lead"),
-        figure(_draw(survey, part), reading, wide=True, entries=_legend(survey, part)),
-        paragraph(_numbers(survey, graph, part, len(groups)), class_="note"),
+    return Section(
+        *_NAMES,
+        lead=lead,
+        wide=[Chart(_draw(survey, part), reading, wide=True, legend=_legend(survey, part))],
+        note=_numbers(survey, graph, part, len(groups)),
     )
 
 
@@ -85,28 +85,29 @@ def _cut(survey: Survey, graph: ConsensusGraph, groups: list[int], base_graph: K
     return _Part(rows, position[pairs], doubt, _are_wrong(survey, pairs), rejected)
 
 
-def _legend(survey: Survey, part: _Part) -> list[tuple[str, str]]:
+def _legend(survey: Survey, part: _Part) -> list[Swatch]:
     known = survey.identities is not None
     entries = [
-        ("dot", "labeled image, colored by its " + ("true identity" if known else "label")),
-        ("dot hollow", "discarded image"),
-        ("edge", "accepted pair; the less doubt, the stronger"),
+        Swatch("dot", "labeled image, colored by its " + ("true identity" if known else "label")),
+        Swatch("dot hollow", "discarded image"),
+        Swatch("edge", "accepted pair; the less doubt, the stronger"),
     ]
     if known:
-        entries.append(("edge wrong", "accepted pair of two identities: a mistake"))
+        entries.append(Swatch("edge wrong", "accepted pair of two identities: a mistake"))
     if len(part.rejected):
         words = "a discarded image and its nearest neighbors in the group it would belong to"
-        entries.append(("edge dotted", words))
+        entries.append(Swatch("edge dotted", words))
     return entries
 
 
 def _numbers(survey: Survey, graph: ConsensusGraph, part: _Part, n_groups: int) -> str:
-    words = f"Drawn are {n_groups:,} of {len(survey.sizes):,} groups and {len(part.edges):,} of {len(graph):,} accepted pairs"
+    groups, pairs = counted(len(survey.sizes), "group"), counted(len(graph), "accepted pair")
+    words = f"Shown: {n_groups:,} of {groups} and {len(part.edges):,} of {pairs}"
     if survey.identities is None:
         return f"{words}."
     wrong = int(_are_wrong(survey, graph.ids).sum())
     share = percent(wrong / len(graph))
-    return f"{words}; {int(part.wrong.sum()):,} of those drawn and {wrong:,} of all ({share}) are of two identities."
+    return f"{words}; {int(part.wrong.sum()):,} of those shown and {wrong:,} of all ({share}) are of two identities."
 
 
 def choose_groups(survey: Survey, most_nodes: int = MOST_NODES) -> list[int]:
@@ -193,8 +194,9 @@ def _draw(survey: Survey, part: _Part) -> Html:
         hint = f"image {row}{identity}, " + ("discarded" if discarded else f"label {survey.labels[row]}")
         kind = "node discarded" if discarded else f"node c{colors[at]}"
         x, y = points[at].tolist()
-        shapes.append(element("circle", element("title", hint), cx=x, cy=y, r=radius, class_=kind))
-    title = f"{len(rows)} images and {len(edges)} accepted pairs, {int(part.wrong.sum())} of them wrong"
+        shapes.append(dot(x, y, radius, kind, hint))
+    images, pairs = counted(len(rows), "image"), counted(len(edges), "accepted pair")
+    title = f"{images} and {pairs}, {int(part.wrong.sum())} of them wrong"
     return picture(960, height, title, *shapes)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cdp.types.run_record import Figure, Headline, ModelFigures, PartRecord, RecognitionFigures, RunRecord
-from cdp.web.report.markup import Html, element
-from cdp.web.report.svg import Bar, bar_figure
-from cdp.web.report.words import count, paragraph, percent, section, side_by_side, table, tile
+from cdp.web.page_views import Bar, Table, Tile
+from cdp.web.report.report_views import Section
+from cdp.web.svg import bar_figure
+from cdp.web.words import count, interval, percent, with_interval
 
 _RANK_1 = (
     "Share of the probes whose most similar image, among another one of the same person and all distractors, is that "
@@ -23,12 +24,12 @@ _TPR = (
 )
 
 
-def headline_section(record: RunRecord) -> Html:
+def headline_section(record: RunRecord) -> Section:
     """Bars with intervals, the share of the gap closed, and one sentence; a sentence only if nothing was measured."""
     headline = record.results.headline
     if headline is None or not headline.models:
         words = "Recognition was not measured: that takes networks trained by this run, and probe images."
-        return paragraph(words, class_="note")
+        return Section("headline", "", "", note=words)
     models = {model.key: model for model in headline.models}
     charts = []
     for name, figures in measures(headline.models).items():
@@ -38,18 +39,16 @@ def headline_section(record: RunRecord) -> Html:
         ]
         title, reading = ("Rank-1 identification", _RANK_1) if name == "rank-1" else (name, _TPR)
         charts.append(bar_figure(title, _TEMPLATES if "templates" in name else reading, bars, percent, 1.0))
-    return section(
+    return Section(
         "headline",
         "Did it help?",
-        paragraph(verdict(models, headline.gap_closed), class_="lead"),
-        _tiles(models, headline.gap_closed),
-        side_by_side(*charts),
-        _table(headline, record.parts.get("labeled")),
-        paragraph(
-            f"All models are {headline.network}, tested on the same {_tested_on(headline)}. The thin lines on the bars "
-            "span 95 % intervals, from resampling the test identities.",
-            class_="note",
-        ),
+        "Did it help?",
+        lead=verdict(models, headline.gap_closed),
+        tiles=_tiles(models, headline.gap_closed),
+        charts=charts,
+        tables=[_table(headline, record.parts.get("labeled"))],
+        note=f"All models are {headline.network}, tested on the same {_tested_on(headline)}. The thin lines on the "
+        "bars span 95 % intervals, from resampling the test identities.",
     )
 
 
@@ -102,22 +101,28 @@ def _overlap(one: Figure, other: Figure) -> bool:
     return one.low <= other.high and other.low <= one.high
 
 
-def _tiles(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) -> Html:
-    tiles = []
+def _tiles(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) -> list[Tile]:
     if gap is not None:
-        for name, (share,) in measures([gap]).items():
-            around = f"95 % interval {interval(share)}" if interval(share) else ""
-            if share.value is not None:
-                tiles.append(tile(percent(share.value), f"of the gap closed, {name}", around))
-    elif "labeled" in models and "cdp" in models:
-        before, after = models["labeled"].rank1.value, models["cdp"].rank1.value
-        if before is not None and after is not None:
-            change = f"{100 * (after - before):+.1f} points".replace("-", "−")
-            tiles.append(tile(change, "rank-1, with against without pseudo-labels"))
-    return element("div", *tiles, class_="tiles")
+        return [
+            Tile(
+                percent(share.value),
+                f"of the gap closed, {name}",
+                f"95 % interval {around}" if around else "",
+            )
+            for name, (share,) in measures([gap]).items()
+            if share.value is not None
+            for around in [interval(share.low, share.high)]
+        ]
+    if "labeled" not in models or "cdp" not in models:
+        return []
+    before, after = models["labeled"].rank1.value, models["cdp"].rank1.value
+    if before is None or after is None:
+        return []
+    change = f"{100 * (after - before):+.1f} points".replace("-", "−")
+    return [Tile(change, "rank-1, with against without pseudo-labels")]
 
 
-def _table(headline: Headline, labeled: PartRecord | None) -> Html:
+def _table(headline: Headline, labeled: PartRecord | None) -> Table:
     models: Sequence[RecognitionFigures] = headline.models
     named = measures([*models, headline.gap_closed] if headline.gap_closed else models)
     rows = []
@@ -127,27 +132,19 @@ def _table(headline: Headline, labeled: PartRecord | None) -> Html:
         rows.append([model.title, count(model.images), count(true), count(made)])
     if headline.gap_closed:
         rows.append(["gap closed", "", "", ""])
-    rows = [[*row, *(with_interval(found[at]) for found in named.values())] for at, row in enumerate(rows)]
+    rows = [[*row, *(figure_text(found[at]) for found in named.values())] for at, row in enumerate(rows)]
     header = ["trained on", "images", "true labels", "pseudo-labels", *named]
-    return table(header, rows, "The same in numbers, with 95 % intervals in brackets")
+    return Table(header, rows, "The same in numbers, with 95 % intervals in brackets")
 
 
-def interval(figure: Figure) -> str:
-    """`88.0 to 98.0 %`; empty if there is none."""
-    if figure.low is None or figure.high is None:
-        return ""
-    return f"{100 * figure.low:.1f} to {100 * figure.high:.1f} %"
-
-
-def with_interval(figure: Figure) -> str:
-    """`93.0 % (88.0 to 98.0 %)`."""
-    around = interval(figure)
-    return percent(figure.value) + (f" ({around})" if around and figure.value is not None else "")
+def figure_text(figure: Figure) -> str:
+    """A figure with its interval."""
+    return with_interval(figure.value, figure.low, figure.high)
 
 
 def bar_of(name: str, figure: Figure, kind: str) -> Bar:
     """A bar with its interval as whiskers and as a remark."""
-    return Bar(name, figure.value, figure.low, figure.high, kind, interval(figure))
+    return Bar(name, figure.value, figure.low, figure.high, kind, interval(figure.low, figure.high))
 
 
 def measures(of: Sequence[RecognitionFigures]) -> dict[str, list[Figure]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from cdp.web.report.markup import Html, element, join
-from cdp.web.report.words import counted, paragraph
 from cdp.web.review.group_index import ORDERS
 from cdp.web.review.page_parts import View, button, field, form, nothing, page, pager, person_link, shots
 from cdp.web.review.pair_evidence import evidence_in_words
 from cdp.web.review.question_page import name_field
+from cdp.web.words import counted, paragraph
 
 GROUPS_PER_PAGE = 25
 IMAGES_PER_PAGE = 200

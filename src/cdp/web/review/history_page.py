@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cdp.web.report.markup import Html, element
-from cdp.web.report.words import counted, paragraph
 from cdp.web.review.page_parts import View, button, form, nothing, page, pager, shots
+from cdp.web.words import counted, paragraph
 
 ENTRIES_PER_PAGE = 30
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from cdp.types.arrays import FloatArray
 from cdp.web.report.markup import Html, element, join
-from cdp.web.report.words import counted, paragraph
 from cdp.web.review.group_index import GroupIndex
 from cdp.web.review.pair_evidence import PairEvidence
+from cdp.web.words import counted, paragraph
 
 KEYS = (
     ("j k", "next, previous row"),

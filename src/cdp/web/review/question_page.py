@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cdp.web.report.markup import Html, element
-from cdp.web.report.words import counted, paragraph
 from cdp.web.review.page_parts import View, button, field, form, nothing, page, person_link, shots
 from cdp.web.review.pair_evidence import evidence_in_words
+from cdp.web.words import counted, paragraph
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from cdp.collection.numbering import Changes
 from cdp.collection.regrouping import regroup
 from cdp.errors import InputError
 from cdp.types.arrays import IntArray
-from cdp.web.report.words import counted
 from cdp.web.review.answers import stamped
 from cdp.web.review.group_index import GroupIndex
 from cdp.web.review.history_page import Told
@@ -34,6 +33,7 @@ from cdp.web.review.question_page import Asked
 from cdp.web.review.thumbnails import Pictures
 from cdp.web.review.what_is_asked import Queue
 from cdp.web.review.words_of_events import batches, correction_in_words, event_in_words
+from cdp.web.words import counted
 
 SOURCE = "review"
 _CARDS = 6

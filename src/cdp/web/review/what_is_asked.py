@@ -12,9 +12,9 @@ from cdp.collection.corrections import Correction, to_constraints
 from cdp.collection.questions import KINDS, Questions, questions_left, rank_questions
 from cdp.consensus.constraints import constrain_parts, join_certain, said_of_pairs
 from cdp.types.arrays import BoolArray
-from cdp.web.report.words import counted
 from cdp.web.review.group_index import GroupIndex
 from cdp.web.review.question_page import Asked
+from cdp.web.words import counted
 
 _ON_A_SIDE = 10
 _PRECISION = 0.99

@@ -41,7 +41,7 @@ from cdp.web.report.graph_view import MOST_NODES
 from cdp.web.report.headline import verdict
 from cdp.web.report.page import build_page
 from cdp.web.report.survey import survey_groups
-from cdp.web.report.words import counted
+from cdp.web.words import counted
 from cdp.web.report.write import write_page, write_report
 
 VOID = {"img", "br", "meta"}

@@ -11,7 +11,7 @@ from cdp import ConsensusGraph, KnnGraph, Labels
 from cdp.web.report.graph_view import choose_groups, color_nodes, place_nodes
 from cdp.web.report.markup import Html, element, join, shortest
 from cdp.web.report.survey import survey_groups
-from cdp.web.report.words import counted, percent, seconds, size_in_memory
+from cdp.web.words import counted, percent, seconds, size_in_memory
 
 
 def slow_survey(labels, truth):
