@@ -7,7 +7,7 @@ UNKNOWN = "—"
 
 def percent(value: float | None) -> str:
     """`93.7 %`."""
-    return UNKNOWN if value is None else f"{100 * value:.1f} %"
+    return UNKNOWN if value is None else f"{decimals(100 * value, 1)} %"
 
 
 def chance(value: float) -> str:
@@ -22,7 +22,7 @@ def decimals(value: float | None, digits: int = 2) -> str:
 
 def interval(low: float | None, high: float | None) -> str:
     """`88.0–98.0 %`; empty if an end is unknown."""
-    return "" if low is None or high is None else f"{100 * low:.1f}–{100 * high:.1f} %"
+    return "" if low is None or high is None else f"{decimals(100 * low, 1)}–{percent(high)}"
 
 
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from cdp.types import ConsensusGraph
 from cdp.types.arrays import DoubleArray, IntArray, LongArray
+from cdp.web.words import chance
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,9 @@ def evidence_in_words(found: Between) -> str:
     if not found.judged:
         return "No model saw any of these images among another's nearest, so they were never compared."
     if found.judged == 1:
-        return f"The models compared one pair across them, and take it for one person with {_percent(found.best)}."
+        return (
+            f"The models compared one pair across them, and take it for one person with {chance(found.best)}."
+        )
     unlike = found.judged - found.likely
     share = (
         "all look like one person"
@@ -113,11 +116,6 @@ def evidence_in_words(found: Between) -> str:
         f"{'does' if unlike == 1 else 'do'} not"
     )
     return (
-        f"The models compared {found.judged:,} pairs across them: {share}. The most alike are {_percent(found.best)} likely "
-        f"one person, on average it is {_percent(found.mean)}."
+        f"The models compared {found.judged:,} pairs across them: {share}. The most alike are {chance(found.best)} likely "
+        f"one person, on average it is {chance(found.mean)}."
     )
-
-
-def _percent(share: float) -> str:
-    """`97 %`; certainty is not claimed where there is none."""
-    return "over 99 %" if share > 0.995 else "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"

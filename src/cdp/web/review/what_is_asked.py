@@ -13,7 +13,7 @@ from cdp.collection.questions import KINDS, Questions, questions_left, rank_ques
 from cdp.consensus.constraints import constrain_parts, join_certain, said_of_pairs
 from cdp.types.arrays import BoolArray
 from cdp.web.review.group_index import GroupIndex
-from cdp.web.review.question_page import Asked
+from cdp.web.review.review_views import Asked
 from cdp.web.words import counted
 
 _ON_A_SIDE = 10
@@ -66,7 +66,8 @@ class Queue:
         atom = join_certain(given)
         is_joined = np.bincount(atom, minlength=1)[atom] > 1
         placed = is_joined[pairs] & (self._collection.identity[images] < 0)
-        return ~answered & ~placed.any(axis=1)
+        is_open: BoolArray = ~answered & ~placed.any(axis=1)
+        return is_open
 
     def _asked(self, at: int) -> Asked:
         questions = self._questions
@@ -100,8 +101,8 @@ class Queue:
         if kind == "mixed":
             return (
                 f"Is everybody in {one} one person?",
-                f"Asked more strictly, the models take the group apart, into {sizes[0]:,} and {sizes[1]:,} images; "
-                f"the answer settles {pairs} of images.",
+                f"At a stricter threshold the group falls into {sizes[0]:,} and {counted(sizes[1], 'image')}; the answer "
+                f"settles {pairs} of images.",
             )
         if kind == "doubtful":
             return f"Does this image belong to {one}?", "Its tie to the others is the weakest of the group."
