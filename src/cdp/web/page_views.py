@@ -18,7 +18,7 @@ class Html(str):
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its name, its length, where it ends at least and at most, its color class, a remark beside it."""
+    """One bar: its name, its length and interval, its color class, and a remark beside it."""
 
     name: str
     value: float | None

@@ -1,7 +1,7 @@
-"""Charts as inline SVG: bars, curves, heat maps, graphs. Colors are classes, so that the page's theme decides.
+"""Charts as inline SVG: bars, curves, heat maps, graphs. Colors are classes of style.css.
 
-Pictures are 360 units wide, the width of a phone: letters keep their size there, and several stand side by side on
-a desk.
+Pictures are 360 units wide, the width of a phone: letters keep their size there, and several fit side by side
+on a desk.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def bar_chart(title: str, bars: Sequence[Bar], printed: Printed, top: float = 0)
 
 
 def bar_figure(title: str, caption: str, bars: Sequence[Bar], printed: Printed, top: float = 0) -> Chart:
-    """A bar chart with its title and how to read it; its title for screen readers has name and number of every bar."""
+    """A bar chart with title and caption; screen readers get name and number of every bar."""
     spoken = [f"{bar.name} {printed(bar.value)}" + (f" ({bar.note})" if bar.note else "") for bar in bars]
     return Chart(bar_chart(f"{title}: {'; '.join(spoken)}", bars, printed, top), caption, title)
 
@@ -235,7 +235,7 @@ def _short(name: str, most: int = 15) -> str:
 
 
 def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Html:
-    """A layer's weights as colors: a row per input, by kind, a column per hidden unit, the mean size on the right."""
+    """A layer's weights as colors: a row per input, by kind, and a column per hidden unit."""
     hidden = weights.shape[1]
     strength = np.abs(weights).mean(axis=1)
     # Units in the order of their strength: position in a layer means nothing, and so the picture has a shape.

@@ -30,7 +30,8 @@ def committee_section(committee: Committee | None) -> Section:
         ),
         *_bars(
             "Edge precision",
-            "Of the edges in the model's neighbor graph of the unlabeled images, the share that joins one identity.",
+            "Of the edges in the model's neighbor graph of the unlabeled images, the share that joins one "
+            "identity.",
             members,
             [Figure(value=member.edge_precision) for member in members],
         ),
@@ -53,7 +54,8 @@ def _sentence(members: Sequence[Member], agreement: Agreement | None) -> str:
     if not shares:
         return start or "Models that look at the same images."
     return (
-        f"{start} On average {percent(sum(shares) / len(shares))} of one model's edges are edges of another's: the less "
+        f"{start} On average {percent(sum(shares) / len(shares))} of one model's edges are edges of "
+        "another's: the less "
         "they agree by habit, the more it means when they do."
     ).strip()
 
@@ -74,7 +76,8 @@ def _bars(title: str, reading: str, members: Sequence[Member], figures: Sequence
 def _agreement(agreement: Agreement) -> Chart:
     return Chart(
         matrix_chart("Shared edges in %", agreement.names, agreement.matrix),
-        "Of the edges of the row's graph, how many % are edges of the column's graph too. Columns carry the numbers "
+        "Of the edges of the row's graph, how many % are edges of the column's graph too. Columns carry the "
+        "numbers "
         "of the rows.",
         "How often they agree",
     )

@@ -64,7 +64,8 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Section:
     else:
         lead += " Chosen to show mistakes: groups with wrong pairs first, so it looks worse than the whole."
         reading += (
-            ". One color per cluster is right; two colors joined by a red line are two people under one label. Colors "
+            ". One color per cluster is right; two colors joined by a red line are two people under one "
+            "label. Colors "
             "repeat in other clusters; point at a dot to read whose it is."
         )
     return Section(
@@ -107,13 +108,14 @@ def _numbers(survey: Survey, graph: ConsensusGraph, part: _Part, n_groups: int) 
         return f"{words}."
     wrong = int(_are_wrong(survey, graph.ids).sum())
     share = percent(wrong / len(graph))
-    return f"{words}; {int(part.wrong.sum()):,} of those shown and {wrong:,} of all ({share}) are of two identities."
+    shown = int(part.wrong.sum())
+    return f"{words}; {shown:,} of those shown and {wrong:,} of all ({share}) are of two identities."
 
 
 def choose_groups(survey: Survey, most_nodes: int = MOST_NODES) -> list[int]:
-    """A few impure groups, a few groups of split identities, groups that lost images, and ordinary ones to fill.
+    """Choose a few impure groups, groups of split identities, groups that lost images, and ordinary ones.
 
-    Each kind gets a share of the nodes, and very large groups are left out: they would fill the picture alone.
+    Each kind gets a share of the nodes. Very large groups are left out: they would fill the picture alone.
     """
     small = survey.sizes <= max(most_nodes // 7, 3)
     if not small.any():
@@ -139,7 +141,7 @@ def choose_groups(survey: Survey, most_nodes: int = MOST_NODES) -> list[int]:
 
 
 def _rows(survey: Survey, groups: list[int], base_graph: KnnGraph | None) -> LongArray:
-    """Members of the groups, and per group two discarded images that it misses; if possible such as lie near it."""
+    """Members of the groups, and per group two discarded images that it misses, near ones if possible."""
     shown = [np.flatnonzero(np.isin(survey.labels, groups))]
     for group in groups:
         missed = survey.missed(group)
@@ -256,7 +258,7 @@ def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, seed: int = 0
 def _springs(n_nodes: int, edges: LongArray, rounds: int, generator: np.random.Generator) -> DoubleArray:
     """Fruchterman and Reingold: near nodes repel by 1/d, edges attract by d², steps shrink; centered at 0.
 
-    As in the grid variant of their paper, far nodes do not repel; else two groups joined by one edge drift away from each other.
+    As in the grid variant of their paper, far nodes do not repel; else groups joined by one edge drift apart.
     """
     if n_nodes == 1:
         return np.zeros((1, 2))
@@ -304,7 +306,7 @@ def _relax(positions: DoubleArray, edges: LongArray, steps: DoubleArray) -> None
 
 
 def _free_shift(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
-    """The first shift on a spiral that keeps a component clear of all nodes placed; wider than high, like a page."""
+    """The first shift on a spiral, wider than high, that keeps a component clear of all nodes placed."""
     shift: DoubleArray = np.zeros(2)
     if not len(placed):
         return shift

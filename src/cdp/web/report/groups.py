@@ -1,4 +1,4 @@
-"""Groups of images with their labels, as in the paper's figure: thumbnails, or paths where there are no pictures."""
+"""Groups of images with their labels, as in the paper's figure: thumbnails, or paths without pictures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES = ("groups", "Groups", "Groups of images and their labels")
 
 
 def groups_section(artifacts: Artifacts, survey: Survey | None) -> Section:
-    """Rows of images: groups of all sizes, typical failures, lossy and uncertain groups, and pairs that may be one."""
+    """Galleries of ordinary groups, typical failures, lossy and uncertain groups, and likely splits."""
     if survey is None or not len(survey.sizes):
         return Section(*_NAMES, text="There are no groups to show.")
     show = _Galleries(artifacts, survey, thumbnails(artifacts.images))
@@ -54,7 +54,8 @@ def _sentence(survey: Survey) -> str:
     n_groups = len(survey.sizes)
     if survey.identities is None:
         return (
-            f"{counted(n_groups, 'group')}; the true identities are not known, so look for yourself: every row is "
+            f"{counted(n_groups, 'group')}; the true identities are not known, so look for yourself: every "
+            "row is "
             "one pseudo-identity."
         )
     pure = int(np.count_nonzero(survey.n_wrong == 0))
@@ -62,8 +63,10 @@ def _sentence(survey: Survey) -> str:
     missed = int(survey.n_missed.sum())
     return (
         f"Every row is one pseudo-identity, none is shown twice. Of {counted(n_groups, 'group')}, "
-        f"{percent(pure / n_groups)} hold one identity only; {counted(int(survey.wrong.sum()), 'image')} in the others do "
-        f"not belong there. {counted(split, 'identity is', 'identities are')} spread over several groups, and "
+        f"{percent(pure / n_groups)} hold one identity only; {counted(int(survey.wrong.sum()), 'image')} in "
+        "the others do "
+        f"not belong there. {counted(split, 'identity is', 'identities are')} spread over several groups, "
+        "and "
         f"{counted(missed, 'discarded image')} would have belonged to a group."
     )
 
@@ -121,14 +124,16 @@ class _Galleries:
             self._split_identities(),
             self._groups(
                 "Groups that lost most images" if known else "Groups with most discarded images nearby",
-                "Their identity has most discarded images: here the method was careful, or the images are poor."
+                "Their identity has most discarded images: here the method was careful, or the images are "
+                "poor."
                 if known
                 else "The groups nearest to most discarded images, which may be other people.",
                 selection["lossy"],
             ),
             self._groups(
                 "The least certain groups",
-                "The groups most likely to hold two identities, by size and mean confidence, as in mixed_groups.csv. "
+                "The groups most likely to hold two identities, by size and mean confidence, as in "
+                "mixed_groups.csv. "
                 "Look here first when checking labels by hand.",
                 selection["uncertain"],
             ),
@@ -164,7 +169,9 @@ class _Galleries:
             sizes = f"{int(self.survey.sizes[one]):,} and {counted(int(self.survey.sizes[other]), 'image')}"
             about = f"{sizes}, probability {decimals(probability)}"
             rows.append(self._row(f"labels {one} and {other}", about, [one, other], _NO_ROWS))
-        reading = "Pairs of groups with the greatest mean probability, just short of being joined; split_groups.csv lists them all."
+        reading = (
+            "The pairs of groups most probably one identity, though not joined; split_groups.csv lists all."
+        )
         return Gallery("Groups most likely to be one identity", reading, rows)
 
     def _row(self, name: str, about: str, groups: Sequence[int], missed: LongArray) -> GalleryRow:

@@ -11,21 +11,24 @@ from cdp.web.svg import bar_figure
 from cdp.web.words import count, interval, percent, with_interval
 
 _RANK_1 = (
-    "Share of the probes whose most similar image, among another one of the same person and all distractors, is that "
+    "Share of the probes whose most similar image, among another one of the same person and all distractors, "
+    "is that "
     "person. Longer is better."
 )
 _TEMPLATES = (
-    "Share of the pairs of one person that are recognized, where both sides of a pair are templates: several images and "
+    "Share of the pairs of one person that are recognized, where both sides of a pair are templates: several "
+    "images and "
     "video frames of one person together. Longer is better."
 )
 _TPR = (
-    "Share of the pairs of one person that are recognized when so many of the pairs of two people are taken for one. "
+    "Share of the pairs of one person that are recognized when so many of the pairs of two people are taken "
+    "for one. "
     "Longer is better."
 )
 
 
 def headline_section(record: RunRecord) -> Section:
-    """Bars with intervals, the share of the gap closed, and one sentence; a sentence only if nothing was measured."""
+    """Bars with intervals, the share of the gap closed, and a verdict; a note if nothing was measured."""
     headline = record.results.headline
     if headline is None or not headline.models:
         words = "Recognition was not measured: that takes networks trained by this run, and probe images."
@@ -47,8 +50,8 @@ def headline_section(record: RunRecord) -> Section:
         tiles=_tiles(models, headline.gap_closed),
         charts=charts,
         tables=[_table(headline, record.parts.get("labeled"))],
-        note=f"All models are {headline.network}, tested on the same {_tested_on(headline)}. The thin lines on the "
-        "bars span 95 % intervals, from resampling the test identities.",
+        note=f"All models are {headline.network}, tested on the same {_tested_on(headline)}. "
+        "The thin lines on the bars span 95 % intervals, from resampling the test identities.",
     )
 
 
@@ -79,20 +82,23 @@ def verdict(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) 
     if after.value != before.value and _overlap(before, after):
         doubt = " The two 95 % intervals overlap, so this test alone does not settle the difference."
     if "all" not in models:
-        return f"{start}. The run trained no network on all true labels, so the best possible is not known.{doubt}"
+        unknown = "The run trained no network on all true labels, so the best possible is not known."
+        return f"{start}. {unknown}{doubt}"
     if best.value is None:
         return f"{start}.{doubt}"
     share = None if gap is None else measures([gap]).get(name, [Figure()])[0].value
     if share is None or best.value <= before.value:
         return (
-            f"{start}. All true labels gave {percent(best.value)}, no clear gain over the labeled part alone, so there "
+            f"{start}. All true labels gave {percent(best.value)}, no clear gain over the labeled part "
+            "alone, so there "
             f"is no gap to close.{doubt}"
         )
     if share > 1:
         return f"{start}, more than all true labels gave ({percent(best.value)}).{doubt}"
     if share < 0:
         return f"{start}, while all true labels would have given {percent(best.value)}.{doubt}"
-    return f"{start}; all true labels gave {percent(best.value)}. That closes {percent(share)} of the gap.{doubt}"
+    closed = f"That closes {percent(share)} of the gap."
+    return f"{start}; all true labels gave {percent(best.value)}. {closed}{doubt}"
 
 
 def _overlap(one: Figure, other: Figure) -> bool:
@@ -148,7 +154,7 @@ def bar_of(name: str, figure: Figure, kind: str) -> Bar:
 
 
 def measures(of: Sequence[RecognitionFigures]) -> dict[str, list[Figure]]:
-    """Name of a measure -> its figure per network: rank-1, and TPR of pairs and templates at every FPR that one has."""
+    """Name of a measure -> its figure per network: rank-1, and TPR of pairs and templates at every FPR."""
     found: dict[str, list[Figure]] = {}
     if any(one.rank1.value is not None for one in of) or not any(one.templates for one in of):
         found["rank-1"] = [one.rank1 for one in of]

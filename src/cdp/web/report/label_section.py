@@ -54,9 +54,10 @@ def labels_section(results: Results) -> Section:
 
 def _sentence(labels: LabelFigures) -> str:
     groups = counted(labels.identities_found, "pseudo-identity", "pseudo-identities")
-    start = f"{percent(labels.coverage)} of the unlabeled images got a label, in {groups}; the others were discarded."
+    share = percent(labels.coverage)
+    start = f"{share} of the unlabeled images got a label, in {groups}; the others were discarded."
     if labels.true is None:
-        return f"{start} Their true identities are not known, so how many of the labels are right is not known either."
+        return f"{start} Their true identities are not known, so neither is how many labels are right."
     score = labels.true.discards_removed.pairwise
     if score.precision is None:
         return f"{start} No two labeled images share a group and a known identity, so precision is undefined."
@@ -69,7 +70,8 @@ def _sentence(labels: LabelFigures) -> str:
 def _tiles(labels: LabelFigures) -> list[Tile]:
     true, note = labels.true, ""
     if true is not None:
-        note = f"{true.identities_true:,} true ones, {true.identities_true_shared:,} of them with two images or more"
+        shared = f"{true.identities_true_shared:,} of them with two images or more"
+        note = f"{true.identities_true:,} true ones, {shared}"
         if true.identities_found not in (None, labels.identities_found):
             note = f"{true.identities_found:,} among the images that count (no validation image does): {note}"
     name = "pseudo-identity found" if labels.identities_found == 1 else "pseudo-identities found"
@@ -88,13 +90,15 @@ def _true_charts(labels: LabelFigures) -> list[Chart]:
     if true is None:
         return []
     charts = [] if true.pairs is None else [_pairs(true.pairs, labels.setting)]
+    kept = "Every discarded image counts as a group of its own, so discarding costs recall."
+    removed = "Only labeled images count: what a network would train on."
     for scores, name, reading in (
-        (true.discards_kept, "discards kept", "Every discarded image counts as a group of its own, so discarding costs recall."),
-        (true.discards_removed, "discards removed", "Only labeled images count: what a network would train on."),
-    ):  # fmt: skip
+        (true.discards_kept, "discards kept", kept),
+        (true.discards_removed, "discards removed", removed),
+    ):
         bars = [*_three_bars(scores.pairwise, "pairwise "), *_three_bars(scores.bcubed, "BCubed ")]
-        caption = f"{reading} Pairwise counts pairs of images; BCubed averages over images, so small groups count too."
-        charts.append(bar_figure(f"Groups, {name}", caption, bars, percent, 1.0))
+        how = "Pairwise counts pairs of images; BCubed averages over images, so small groups count too."
+        charts.append(bar_figure(f"Groups, {name}", f"{reading} {how}", bars, percent, 1.0))
     return charts
 
 
@@ -113,7 +117,8 @@ def _pairs(pairs: PairScores, setting: str) -> Chart:
         what = f"{of_all} ended in one group; they count as accepted."
     return bar_figure(
         "Accepted pairs",
-        f"{what} Precision is the share of them that truly show one identity; recall is the share of the true "
+        f"{what} Precision is the share of them that truly show one identity; recall is the share of the "
+        "true "
         "candidates that were accepted.",
         _three_bars(pairs),
         percent,
@@ -188,7 +193,8 @@ def _fates(fates: Mapping[str, int]) -> list[Chart]:
     return [
         Chart(
             stacked_bar(f"What became of the images: {words}", parts),
-            "What became of every unlabeled image. One without an accepted pair is not similar enough to any other; "
+            "What became of every unlabeled image. One without an accepted pair is not similar enough to any "
+            "other; "
             "an isolated one has likely pairs, but no group kept it.",
             "Fates",
             legend=[
@@ -203,7 +209,8 @@ def _expected(expected: Expectation) -> Chart:
     known = counted(expected.identities, "known identity", "known identities")
     return bar_figure(
         "What to expect",
-        f"Estimated from {known} labeled among the others, with 95 % intervals: the share of pairs inside groups that "
+        f"Estimated from {known} labeled among the others, with 95 % intervals: the share of pairs inside "
+        "groups that "
         "are right, of all true pairs that are found, and of images that get a label.",
         [
             bar_of("precision", expected.precision, "m-cdp"),
@@ -234,7 +241,8 @@ def _calibration(bins: Sequence[CalibrationBin]) -> list[Chart]:
     return [
         Chart(
             drawn,
-            f"{pairs} with an image of known identity that were not trained on: how many of the pairs of a probability are one "
+            f"{pairs} with an image of known identity that were not trained on: how many of the pairs of a "
+            "probability are one "
             "identity. The nearer the two curves, the more literally probabilities can be taken.",
             "Can the probabilities be believed?",
             legend=_legend(series),
@@ -263,11 +271,12 @@ def _tuning(tuning: Tuning) -> list[Chart]:
     if tuning.recall_weight != 1:
         by = f"the best mean was taken, recall {tuning.recall_weight:g} times as important as precision."
     if tuning.precision:
-        by = f"of those with a precision of {tuning.precision:g} or more, the one with the best recall was taken."
+        by = f"of those with precision {tuning.precision:g} or more, the one with the best recall was taken."
     return [
         Chart(
             drawn,
-            "Measured on images of known identity, labeled among the others. A higher threshold accepts fewer pairs: "
+            "Measured on images of known identity, labeled among the others. A higher threshold accepts "
+            "fewer pairs: "
             f"precision rises, recall and coverage fall; {by}",
             "How the threshold was chosen",
             legend=_legend(series),

@@ -26,8 +26,10 @@ def mediator_section(results: Results, weights: FloatArray | None) -> Section:
             how = f"Pairs were accepted by vote: a pair counts if enough members see it as neighbors. {how}"
         elif results.calibration:
             how = (
-                "Pairs were scored by gradient-boosted trees, trained on the labeled images among the others; they "
-                "have no weights to show. How well their probabilities are calibrated is shown with the labels."
+                "Pairs were scored by gradient-boosted trees, trained on the labeled images among the "
+                "others; they "
+                "have no weights to show. How well their probabilities are calibrated is shown with the "
+                "labels."
             )
         return Section(*_NAMES, text=how)
     columns, blocks = mediator.columns, mediator.blocks
@@ -52,7 +54,8 @@ def _sentence(mediator: MediatorFigures) -> str:
     if drop <= 0:
         return f"{start} It can do without any single kind of them: what one says, the others say too."
     return (
-        f"{start} It relies most on {_name(block)}: with these inputs shuffled among the pairs, its average precision "
+        f"{start} It relies most on {_name(block)}: with these inputs shuffled among the pairs, its average "
+        "precision "
         f"falls by {drop:.3f}."
     )
 
@@ -74,7 +77,8 @@ def _importance(importance: Sequence[Importance]) -> list[Chart]:
         return []
     chart = bar_figure(
         "Importance of each kind of input",
-        "All inputs of one kind are shuffled among the pairs. The bar is how far average precision falls; the thin "
+        "All inputs of one kind are shuffled among the pairs. The bar is how far average precision falls; "
+        "the thin "
         "line is one standard deviation over repeats. Kinds that say the same can each look unimportant.",
         bars,
         partial(decimals, digits=3),
@@ -86,8 +90,10 @@ def weights_chart(weights: FloatArray, columns: Sequence[str], blocks: Mapping[s
     """The first layer as colors: a row per input, by kind, a column per hidden unit."""
     return Chart(
         heat_map(weights, columns, blocks),
-        "Every row is an input, every column a hidden unit, strongest on the left: blue raises the unit, orange lowers "
-        "it. Inputs are standardized, so weights compare; the bars on the right are the mean size of an input's weights.",
+        "Every row is an input, every column a hidden unit, strongest on the left: blue raises the unit, "
+        "orange lowers "
+        "it. Inputs are standardized, so weights compare; the bars on the right are the mean size of an "
+        "input's weights.",
         "First-layer weights",
         wide=True,
         scale=color_scale(float(np.abs(weights).max(initial=0.0))),

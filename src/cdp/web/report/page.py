@@ -23,7 +23,7 @@ def build_page(record: RunRecord, artifacts: Artifacts, title: str = "") -> str:
     """The report as one HTML page that needs nothing else: no network, no scripts, pictures inside.
 
     Args:
-        record: what run.json says, or as much of it as labeling alone can tell; parts that are missing become a
+        record: the content of run.json, or as much of it as labeling alone knows; missing parts become a
             sentence instead of a figure.
         artifacts: labels, accepted pairs, images and weights, as far as they are there.
         title: its headline, where that is not the name of a run.

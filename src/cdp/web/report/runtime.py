@@ -34,7 +34,7 @@ def runtime_section(record: RunRecord) -> Section:
 
 
 def _seconds_by_kind(stages: Sequence[StageRecord]) -> dict[str, float]:
-    """Kind of stage or inner step -> seconds; what the steps of a stage leave of its time counts as its kind's."""
+    """Kind of stage or inner step -> seconds; time of a stage outside its steps counts for its kind."""
     total: dict[str, float] = {}
     for stage in stages:
         rest = stage.seconds - sum(stage.steps.values())

@@ -1,4 +1,4 @@
-"""From what was clicked to corrections: forms speak of images, never of group numbers that may have changed meanwhile."""
+"""Turn submitted forms into corrections; forms name images, never group numbers, which may have changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ Fields = Mapping[str, Sequence[str]]
 def answer_question(
     fields: Fields, index: GroupIndex, leaving: frozenset[int] = frozenset()
 ) -> list[Correction]:
-    """Corrections of an answer to "are these images and those one person?"; `leaving` images are in no group any more."""
+    """Corrections of an answer to "are these images and those one person?".
+
+    Args:
+        leaving: images that corrections take out of their group already.
+    """
     one, other, selected = (rows_of(fields, name) for name in ("one", "other", "image"))
     how = _first(fields, "how")
     if how in ("out", "reject"):
@@ -57,7 +61,7 @@ def _take_out(
 def change_images(
     fields: Fields, index: GroupIndex, leaving: frozenset[int] = frozenset()
 ) -> list[Correction]:
-    """Corrections of what is done to the selected images of a group, or of none; `leaving` ones are none of it any more."""
+    """Corrections of an action on selected images of a group, or of none; `leaving` as above."""
     shown, selected = rows_of(fields, "shown"), rows_of(fields, "image")
     how, rest = _first(fields, "how"), [row for row in shown if row not in set(selected)]
     if how == "confirm":
@@ -138,7 +142,7 @@ def find_person(text: str, index: GroupIndex) -> int:
 
 
 def stamped(corrections: Sequence[Correction], source: str) -> list[Correction]:
-    """The corrections of one action: all with one time, to the microsecond, by which they are undone together."""
+    """Stamp the corrections of one action with one time, by which they are undone together."""
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     return [msgspec.structs.replace(one, when=now, source=source) for one in corrections]
 

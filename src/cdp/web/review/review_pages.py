@@ -118,7 +118,7 @@ def _side(view: View, asked: Asked, side: int) -> Side:
 
 
 def _answering(view: View, rows: Sequence[int]) -> Sequence[int]:
-    """The images that an answer speaks of; those that leave their group are not what is asked about any more."""
+    """The images that an answer is about: those that stay in their group."""
     return view.staying(rows) or rows
 
 
@@ -147,7 +147,7 @@ def _group_row(view: View, group: int) -> GroupRow:
 
 
 def group_page(view: View, group: int, number: int) -> ImagesPage | None:
-    """One group: its images, the least certain first, and who else it may be; None if there is no such group."""
+    """One group: its images, the least certain first, and similar groups; None if there is no such group."""
     members = view.index.members(group)
     if not len(members):
         return None

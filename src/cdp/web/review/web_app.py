@@ -1,4 +1,4 @@
-"""The server's routes: pages to read, forms to answer; everything that is written goes to the journal first."""
+"""The server's routes: pages to read, and forms, whose answers go to the journal first."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from cdp.web.review.session import Session
 _KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
 _REPORT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
 _ICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="#1668b8"/>'
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
+    '<rect width="16" height="16" rx="4" fill="#1668b8"/>'
     '<circle cx="8" cy="6.4" r="2.9" fill="#fff"/><path d="M2.8 14a5.2 5.2 0 0 1 10.4 0z" fill="#fff"/></svg>'
 )
 _NO_PICTURE = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 96"><rect width="96" height="96" fill="#8884"/>'
-    '<text x="48" y="60" font-size="34" text-anchor="middle" font-family="sans-serif" fill="#888">?</text></svg>'
+    '<text x="48" y="60" font-size="34" text-anchor="middle" font-family="sans-serif" fill="#888">?</text>'
+    "</svg>"
 )
 _BACK = b' <a href="./">Review these groups</a>'
 _MOST_FIELDS = 250_000

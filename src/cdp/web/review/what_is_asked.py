@@ -62,7 +62,7 @@ class Queue:
         given = constrain_parts(to_constraints(corrections, len(part)), part)
         pairs = part[images]
         answered = (said_of_pairs(pairs, given) != 0) | np.isin(pairs, given.rejected).any(axis=1)
-        # An image that somebody has just put into a group is not asked about again before groups are made anew.
+        # An image that was just put into a group is not asked about again before Apply.
         atom = join_certain(given)
         is_joined = np.bincount(atom, minlength=1)[atom] > 1
         placed = is_joined[pairs] & (self._collection.identity[images] < 0)
@@ -101,7 +101,8 @@ class Queue:
         if kind == "mixed":
             return (
                 f"Is everybody in {one} one person?",
-                f"At a stricter threshold the group falls into {sizes[0]:,} and {counted(sizes[1], 'image')}; the answer "
+                f"At a stricter threshold the group falls into {sizes[0]:,} and "
+                f"{counted(sizes[1], 'image')}; the answer "
                 f"settles {pairs} of images.",
             )
         if kind == "doubtful":
