@@ -8,6 +8,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cdp.web.page_views import Html
+from cdp.web.words import counted
 
 
 def render(template: str, **values: object) -> str:
@@ -28,10 +29,9 @@ def packaged(name: str) -> Html:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("cdp.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    loader = PackageLoader("cdp.web")
+    made = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    made.filters["counted"] = counted
+    return made

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from cdp.types.run_record import (
-    CalibrationBin,
-    Expectation,
-    LabelFigures,
-    PairScores,
-    Results,
-    Score,
-    Tuning,
-)
+from cdp.types.run_record import CalibrationBin, Expectation, LabelFigures, PairScores, Results, Score, Tuning
 from cdp.web.page_views import Bar, Chart, Series, Swatch, Table, Tile
 from cdp.web.report.headline import bar_of
 from cdp.web.report.report_views import Folded, Section

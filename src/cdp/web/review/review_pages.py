@@ -18,7 +18,6 @@ from cdp.web.review.review_views import (
     GroupsPage,
     ImagesPage,
     Pager,
-    Person,
     Shot,
     Side,
     Told,
@@ -52,7 +51,6 @@ GROUPS_PER_PAGE = 25
 IMAGES_PER_PAGE = 200
 ENTRIES_PER_PAGE = 30
 _IN_A_ROW = 10
-_MOST_NAMES = 500
 _MOST_COMPARED = 2000
 
 
@@ -63,7 +61,7 @@ def shots(view: View, rows: Iterable[int]) -> list[Shot]:
 
 def _shot(view: View, row: int) -> Shot:
     path = "" if view.paths is None else view.paths[row]
-    confidence, leaving = float(view.confidence[row]), row in view.leaving
+    confidence, leaving = float(view.index.confidence[row]), row in view.leaving
     words = [f"image {row}", *([path] if path else [])]
     is_grouped = view.index.group_of(row) >= 0
     words.append(f"confidence {decimals(confidence)}" if is_grouped else "in no group")
@@ -71,11 +69,6 @@ def _shot(view: View, row: int) -> Shot:
     # Only what is not nearly certain is worth a number on the picture.
     mark = decimals(confidence) if is_grouped and confidence < 0.995 else ""
     return Shot(row, ", ".join(words), path.rpartition("/")[2], mark, leaving)
-
-
-def _person(view: View, number: int) -> Person:
-    size = counted(view.index.size(number), "image")
-    return Person(number, view.person(number), size, number in view.touched)
 
 
 def _pager(number: int, n_items: int, per_page: int, *path: object, **query: object) -> tuple[Pager, slice]:
@@ -102,19 +95,12 @@ def question_cards(view: View, questions: Sequence[Asked]) -> list[Card]:
 def _side(view: View, asked: Asked, side: int) -> Side:
     rows, size = (asked.one, asked.other)[side], asked.sizes[side]
     group = asked.groups[min(side, len(asked.groups) - 1)]
-    heading = "In no group"
-    if group >= 0 and asked.within:
-        others = "Others of the group" if size > 1 else "Another of the group"
-        heading = others if side == 1 and asked.sizes[0] == 1 else counted(size, "image")
-    return Side(
-        name="other" if side else "one",
-        person=_person(view, group) if group >= 0 and not asked.within else None,
-        heading=heading,
-        rows=_answering(view, rows),
-        shots=shots(view, rows),
-        more=f"{len(rows)} of {size:,} shown; all of the group" if size > len(rows) else "",
-        group=group,
-    )
+    heading = "In no group" if group < 0 else counted(size, "image") if asked.within else ""
+    if group >= 0 and asked.within and side == 1 and asked.sizes[0] == 1:
+        heading = "Others of the group" if size > 1 else "Another of the group"
+    more = f"{len(rows)} of {size:,} shown; all of the group" if size > len(rows) else ""
+    name = "other" if side else "one"
+    return Side(name, group, heading, "", _answering(view, rows), shots(view, rows), more)
 
 
 def _answering(view: View, rows: Sequence[int]) -> Sequence[int]:
@@ -126,24 +112,15 @@ def groups_page(view: View, order: str, text: str, number: int) -> GroupsPage:
     """Rows of groups in one of `ORDERS`, all or those of a name."""
     found = view.index.listed(order, text)
     pager, part = _pager(number, len(found), GROUPS_PER_PAGE, "groups", order=order, find=text)
-    alone = len(view.index.alone)
-    return GroupsPage(
-        what=counted(len(found), "group") + (f" with {text!r} in the name" if text else ""),
-        alone=counted(alone, "image") + " in no group" if alone else "",
-        order=order,
-        orders=ORDERS,
-        search=text,
-        rows=[_group_row(view, group) for group in found[part].tolist()],
-        names=_names(view),
-        pager=pager,
-    )
+    what = counted(len(found), "group") + (f" with {text!r} in the name" if text else "")
+    rows = [_group_row(view, group) for group in found[part].tolist()]
+    return GroupsPage(what, order, ORDERS, text, rows, pager)
 
 
 def _group_row(view: View, group: int) -> GroupRow:
     shown = _spread(view.index.members(group), _IN_A_ROW)
-    confidence = decimals(view.index.certain(group))
     # What is shown is what is confirmed when the group is merged.
-    return GroupRow(_person(view, group), confidence, shots(view, shown), view.staying(shown))
+    return GroupRow(group, decimals(view.index.certain(group)), shots(view, shown), view.staying(shown))
 
 
 def group_page(view: View, group: int, number: int) -> ImagesPage | None:
@@ -155,18 +132,14 @@ def group_page(view: View, group: int, number: int) -> ImagesPage | None:
     shown = members[part].tolist()
     confidence = decimals(view.index.certain(group))
     return ImagesPage(
-        group=group,
-        title=view.person(group),
-        about=f"{counted(len(members), 'image')}, confidence {confidence}, the least certain first.",
-        name=view.index.names.get(group, ""),
-        waits=group in view.touched,
-        rows=view.staying(shown),
-        shots=shots(view, shown),
-        names=_names(view),
-        pager=pager,
-        back=view.address("group", group, page=pager.number),
-        own=_answering(view, _spread(members, _IN_A_ROW)),
-        similar=_similar(view, members),
+        group,
+        view.person(group),
+        f"{counted(len(members), 'image')}, confidence {confidence}, the least certain first.",
+        view.staying(shown),
+        shots(view, shown),
+        pager,
+        _answering(view, _spread(members, _IN_A_ROW)),
+        _similar(view, members),
     )
 
 
@@ -179,7 +152,7 @@ def _similar(view: View, members: LongArray) -> list[Side]:
         between = view.evidence.between(members.tolist(), others[:_MOST_COMPARED].tolist())
         shown = _spread(others, _IN_A_ROW)
         words, rows = evidence_in_words(between), _answering(view, shown)
-        sides.append(Side("other", _person(view, group), words, rows, shots(view, shown), "", group))
+        sides.append(Side("other", group, "", words, rows, shots(view, shown)))
     return sides
 
 
@@ -188,18 +161,8 @@ def alone_page(view: View, number: int) -> ImagesPage:
     alone = view.index.alone
     pager, part = _pager(number, len(alone), IMAGES_PER_PAGE, "alone")
     shown = alone[part].tolist()
-    return ImagesPage(
-        group=-1,
-        title="Images in no group",
-        about=f"{counted(len(alone), 'image')}: no pair of theirs was sure enough, or they were rejected.",
-        name="",
-        waits=False,
-        rows=shown,
-        shots=shots(view, shown),
-        names=_names(view),
-        pager=pager,
-        back=view.address("alone", page=pager.number),
-    )
+    about = f"{counted(len(alone), 'image')}: no pair of theirs was sure enough, or they were rejected."
+    return ImagesPage(-1, "Images in no group", about, shown, shots(view, shown), pager)
 
 
 def history_page(view: View, told: Sequence[Told], number: int) -> EntriesPage:
@@ -217,15 +180,11 @@ def _entry(view: View, told: Told) -> Entry:
     return Entry(told.words, shots(view, told.images), when, state, numbers)
 
 
-def changes_page(view: View, sentences: Sequence[tuple[str, tuple[int, ...]]], summary: str) -> EntriesPage:
+def changes_page(view: View, summary: str, sentences: Sequence[tuple[str, tuple[int, ...]]]) -> EntriesPage:
     """What applying the answers changed: a sentence per event, with images."""
     return EntriesPage(
         "What changed", summary, [Entry(words, shots(view, images)) for words, images in sentences]
     )
-
-
-def _names(view: View) -> list[str]:
-    return sorted(set(view.index.names.values()))[:_MOST_NAMES]
 
 
 def _spread(members: LongArray, most: int) -> list[int]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from cdp.types.arrays import FloatArray
 from cdp.web.review.group_index import GroupIndex
 from cdp.web.review.pair_evidence import PairEvidence
+
+_MOST_NAMES = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +43,9 @@ class View:
     has_report: bool
 
     @property
-    def confidence(self) -> FloatArray:
-        """How firmly every image is tied to its group."""
-        return self.index.confidence
+    def names(self) -> list[str]:
+        """Names to choose from."""
+        return sorted(set(self.index.names.values()))[:_MOST_NAMES]
 
     def person(self, number: int) -> str:
         """What a group is called: its name, else its number."""
@@ -121,28 +122,13 @@ class Notice:
 
 @dataclass(frozen=True)
 class Shot:
-    """One image; by row and file name where there is no picture.
-
-    Attributes:
-        hint: row, path and confidence in words.
-        mark: its confidence, where it is worth a number on the picture.
-    """
+    """One image: its path and confidence in words, its file name, and a number to mark it with if it is doubtful."""
 
     row: int
     hint: str
     name: str
     mark: str
     leaving: bool
-
-
-@dataclass(frozen=True)
-class Person:
-    """A group as it is linked to."""
-
-    number: int
-    name: str
-    size: str
-    waits: bool
 
 
 @dataclass(frozen=True)
@@ -157,23 +143,21 @@ class Pager:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a question.
+    """One side of a question, or a group that may be the same person.
 
     Attributes:
-        person: the group, if the heading links to it.
-        heading: in its place.
-        rows: the images that an answer speaks of.
-        shots: the images that are shown.
-        more: how many are shown of how many, if not all; `group` has them all.
+        heading: in place of a link to the group; empty = the link.
+        rows: the images that an answer is about.
+        more: how many are shown of how many, if not all.
     """
 
     name: str
-    person: Person | None
+    group: int
     heading: str
+    note: str
     rows: Sequence[int]
     shots: Sequence[Shot]
-    more: str
-    group: int
+    more: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,7 +175,7 @@ class Card:
 class GroupRow:
     """A group in the list; merging confirms the images in `rows`."""
 
-    person: Person
+    group: int
     confidence: str
     shots: Sequence[Shot]
     rows: Sequence[int]
@@ -202,37 +186,23 @@ class GroupsPage:
     """Groups to look through, select and merge."""
 
     what: str
-    alone: str
     order: str
     orders: dict[str, str]
     search: str
     rows: Sequence[GroupRow]
-    names: Sequence[str]
     pager: Pager
 
 
 @dataclass(frozen=True)
 class ImagesPage:
-    """The images of a group, or those in none, to be selected.
-
-    Attributes:
-        group: its number, -1 = the images in no group.
-        name: as it was given; empty if it was not.
-        rows: the images shown that stay in the group.
-        similar: other groups that may be the same person, each with its images; answers speak of `own` ones.
-        back: the address of this page.
-    """
+    """The images of a group, or those in none (-1); answers about `similar` groups are about the `own` images."""
 
     group: int
     title: str
     about: str
-    name: str
-    waits: bool
     rows: Sequence[int]
     shots: Sequence[Shot]
-    names: Sequence[str]
     pager: Pager
-    back: str
     own: Sequence[int] = ()
     similar: Sequence[Side] = ()
 

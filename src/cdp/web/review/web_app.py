@@ -80,56 +80,44 @@ class Routes:
         """The questions, the most valuable first."""
         view = self._view()
         cards = review_pages.question_cards(view, self._session.questions())
-        return self._html(request, "questions.html", view, "questions", cards)
+        return self._html(request, view, "questions", cards)
 
     def groups(self, request: Request) -> Response:
         """All groups, or those of a name."""
         view, query = self._view(), request.query_params
-        order, text = query.get("order", ""), query.get("find", "")[:200]
+        order = query.get("order", "")
         order = order if order in ORDERS else "doubtful"
-        page = review_pages.groups_page(view, order, text, _page(request))
-        return self._html(request, "groups.html", view, "groups", page, search=text)
+        page = review_pages.groups_page(view, order, query.get("find", "")[:200], _page(request))
+        return self._html(request, view, "groups", page)
 
     def group(self, request: Request) -> Response:
         """One group."""
         view = self._view()
         page = review_pages.group_page(view, request.path_params["number"], _page(request))
-        return self._html(request, "images.html", view, "groups", page)
+        return self._html(request, view, "images", page)
 
     def alone(self, request: Request) -> Response:
         """The images in no group."""
         view = self._view()
-        return self._html(
-            request, "images.html", view, "groups", review_pages.alone_page(view, _page(request))
-        )
+        return self._html(request, view, "images", review_pages.alone_page(view, _page(request)))
 
     def history(self, request: Request) -> Response:
         """The journal."""
         view = self._view()
         page = review_pages.history_page(view, self._session.told(), _page(request))
-        return self._html(request, "entries.html", view, "history", page)
+        return self._html(request, view, "entries", page)
 
     def changes(self, request: Request) -> Response:
         """What the last Apply changed."""
         view = self._view()
-        summary, sentences = self._session.changes()
-        page = review_pages.changes_page(view, sentences, summary)
-        return self._html(request, "entries.html", view, "history", page)
+        return self._html(request, view, "entries", review_pages.changes_page(view, *self._session.changes()))
 
-    def _html(
-        self, request: Request, template: str, view: View, here: str, page: object, search: str = ""
-    ) -> Response:
-        text = render(
-            template,
-            view=view,
-            page=page,
-            title=f"{view.title}: review",
-            here=here,
-            search=search,
-            notice=self._notice(request),
-            keys=review_pages.KEYS,
+    def _html(self, request: Request, view: View, template: str, page: object) -> Response:
+        notice, keys = self._notice(request), review_pages.KEYS
+        title = f"{view.title}: review"
+        return HTMLResponse(
+            render(f"{template}.html", view=view, page=page, title=title, notice=notice, keys=keys)
         )
-        return HTMLResponse(text)
 
     def report(self, _: Request) -> Response:
         """The report, if the collection has one beside it."""
