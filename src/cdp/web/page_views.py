@@ -9,8 +9,6 @@ from dataclasses import dataclass
 class Html(str):
     """Text that is markup already, so that neither templates nor `svg.element` escape it."""
 
-    __slots__ = ()
-
     def __html__(self) -> str:
         """What templates take as it is."""
         return str(self)
@@ -47,13 +45,7 @@ class Swatch:
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture and how to read it.
-
-    Attributes:
-        picture: SVG.
-        wide: whether it takes the whole width of the page.
-        scale: SVG below a picture that scrolls sideways.
-    """
+    """A picture as SVG and how to read it; with a `scale` below, the picture scrolls sideways."""
 
     picture: Html
     caption: str
@@ -65,12 +57,13 @@ class Chart:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text; the first `words` columns are words, the others numbers."""
+    """Cells as text; the first `words` columns are words, the others numbers. A `fold` title hides it."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     words: int = 1
+    fold: str = ""
 
 
 @dataclass(frozen=True)

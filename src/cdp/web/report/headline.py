@@ -8,7 +8,7 @@ from cdp.types.run_record import Figure, Headline, ModelFigures, PartRecord, Rec
 from cdp.web.page_views import Bar, Table, Tile
 from cdp.web.report.report_views import Section
 from cdp.web.svg import bar_figure
-from cdp.web.words import count, interval, percent, with_interval
+from cdp.web.words import count, counted, interval, percent, with_interval
 
 _RANK_1 = (
     "Share of the probes whose most similar image, among another one of the same person and all distractors, "
@@ -60,7 +60,7 @@ def _tested_on(headline: Headline) -> str:
     if headline.probes is not None or headline.template_images is None:
         parts.append(f"{count(headline.probes)} probe images among {count(headline.distractors)} distractors")
     if headline.template_images is not None:
-        parts.append(f"templates made of {count(headline.template_images)} images")
+        parts.append(f"templates made of {counted(headline.template_images, 'image')}")
     return " and ".join(parts)
 
 

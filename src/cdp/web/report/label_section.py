@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from cdp.types.run_record import CalibrationBin, Expectation, LabelFigures, PairScores, Results, Score, Tuning
 from cdp.web.page_views import Bar, Chart, Series, Swatch, Table, Tile
 from cdp.web.report.headline import bar_of
-from cdp.web.report.report_views import Folded, Section
+from cdp.web.report.report_views import Section
 from cdp.web.svg import bar_figure, curve_chart, paired_bars, stacked_bar
 from cdp.web.words import counted, percent
 
@@ -28,8 +28,8 @@ def labels_section(results: Results) -> Section:
         *_true_charts(labels),
         *_sizes(labels),
         *_fates(labels.fates),
-        *([] if results.expected is None else [_expected(results.expected)]),
-        *([] if tuning is None else _tuning(tuning)),
+        *_expected(results.expected),
+        *_tuning(tuning),
         *_calibration(results.calibration),
     ]
     return Section(
@@ -39,8 +39,7 @@ def labels_section(results: Results) -> Section:
         lead=_sentence(labels),
         tiles=_tiles(labels),
         charts=charts,
-        tables=_rounds([*results.earlier_rounds, labels]),
-        folded=[] if tuning is None or not tuning.curve else [_tuning_table(tuning)],
+        tables=[*_rounds([*results.earlier_rounds, labels]), *_tuning_table(tuning)],
     )
 
 
@@ -197,9 +196,11 @@ def _fates(fates: Mapping[str, int]) -> list[Chart]:
     ]
 
 
-def _expected(expected: Expectation) -> Chart:
+def _expected(expected: Expectation | None) -> list[Chart]:
+    if expected is None:
+        return []
     known = counted(expected.identities, "known identity", "known identities")
-    return bar_figure(
+    chart = bar_figure(
         "What to expect",
         f"Estimated from {known} labeled among the others, with 95 % intervals: the share of pairs inside "
         "groups that "
@@ -212,6 +213,7 @@ def _expected(expected: Expectation) -> Chart:
         percent,
         1.0,
     )
+    return [chart]
 
 
 def _calibration(bins: Sequence[CalibrationBin]) -> list[Chart]:
@@ -242,8 +244,8 @@ def _calibration(bins: Sequence[CalibrationBin]) -> list[Chart]:
     ]
 
 
-def _tuning(tuning: Tuning) -> list[Chart]:
-    if not tuning.curve:
+def _tuning(tuning: Tuning | None) -> list[Chart]:
+    if tuning is None or not tuning.curve:
         return []
     curve = sorted(tuning.curve, key=lambda point: point.threshold)
     series = [
@@ -276,7 +278,9 @@ def _tuning(tuning: Tuning) -> list[Chart]:
     ]
 
 
-def _tuning_table(tuning: Tuning) -> Folded:
+def _tuning_table(tuning: Tuning | None) -> list[Table]:
+    if tuning is None or not tuning.curve:
+        return []
     rows = [
         [
             f"{point.threshold:g}" + (" (chosen)" if point.threshold == tuning.chosen else ""),
@@ -285,4 +289,4 @@ def _tuning_table(tuning: Tuning) -> Folded:
         for point in sorted(tuning.curve, key=lambda point: point.threshold)
     ]
     header = ["threshold", "F", "precision", "recall", "coverage"]
-    return Folded("Thresholds tried, in numbers", Table(header, rows, "Thresholds tried"))
+    return [Table(header, rows, "Thresholds tried", 1, "Thresholds tried, in numbers")]

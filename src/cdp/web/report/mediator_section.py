@@ -10,7 +10,7 @@ import numpy as np
 from cdp.types.arrays import FloatArray
 from cdp.types.run_record import Importance, MediatorFigures, Results
 from cdp.web.page_views import Bar, Chart, Table
-from cdp.web.report.report_views import Folded, Section
+from cdp.web.report.report_views import Section
 from cdp.web.svg import bar_figure, color_scale, heat_map
 from cdp.web.words import counted, decimals
 
@@ -41,7 +41,7 @@ def mediator_section(results: Results, weights: FloatArray | None) -> Section:
         lead=_sentence(mediator),
         charts=_importance(mediator.importance),
         wide=[] if weights is None else [weights_chart(weights, columns, blocks)],
-        folded=[] if weights is None else [_mean_table(weights, columns, blocks)],
+        tables=[] if weights is None else [_mean_table(weights, columns, blocks)],
         note="The weights of this mediator are not at hand." if weights is None else "",
     )
 
@@ -56,7 +56,7 @@ def _sentence(mediator: MediatorFigures) -> str:
     return (
         f"{start} It relies most on {_name(block)}: with these inputs shuffled among the pairs, its average "
         "precision "
-        f"falls by {drop:.3f}."
+        f"falls by {decimals(drop, 3)}."
     )
 
 
@@ -100,7 +100,7 @@ def weights_chart(weights: FloatArray, columns: Sequence[str], blocks: Mapping[s
     )
 
 
-def _mean_table(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Folded:
+def _mean_table(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Table:
     strength = np.abs(weights).mean(axis=1)
     largest = np.abs(weights).max(axis=1, initial=0.0)
     rows = [
@@ -109,4 +109,4 @@ def _mean_table(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str
         for column in members
     ]
     header = ["input", "kind", "mean |weight|", "largest |weight|"]
-    return Folded("Weights per input, in numbers", Table(header, rows, "Weights per input", words=2))
+    return Table(header, rows, "Weights per input", 2, "Weights per input, in numbers")

@@ -11,14 +11,7 @@ from cdp.web.report.artifacts import SIDE
 
 @dataclass(frozen=True)
 class Box:
-    """One image of a gallery: its picture, a question mark if it cannot be read, or its path if none can.
-
-    Attributes:
-        hint: path, identity and label in words.
-        kind: `other`, `missed` or empty.
-        name: its path; empty where there are pictures.
-        source: the picture as a data URI; empty if there is none.
-    """
+    """One image of a gallery: its picture as a data URI, or its path, or a question mark without either."""
 
     hint: str
     kind: str
@@ -55,23 +48,8 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class Folded:
-    """A table or a text that is shown on demand."""
-
-    title: str
-    table: Table | None = None
-    text: str = ""
-
-
-@dataclass(frozen=True)
 class Section:
-    """A part of the page; what is empty is left out.
-
-    Attributes:
-        name: its anchor.
-        link: its name in the navigation; empty = neither link nor title, the note alone.
-        charts: side by side; `wide` ones below each other.
-    """
+    """A part of the page; what is empty is left out. Without a `link` in the navigation, only the note."""
 
     name: str
     link: str
@@ -82,7 +60,7 @@ class Section:
     charts: Sequence[Chart] = ()
     wide: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
-    folded: Sequence[Folded] = ()
+    recipe: str = ""
     legend: Sequence[Swatch] = ()
     note: str = ""
     galleries: Sequence[Gallery] = ()
@@ -90,15 +68,7 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportPage:
-    """The whole report.
-
-    Attributes:
-        title: of the window.
-        heading: of the page.
-        counts: how many images of how many identities each part has.
-        notes: warnings on top.
-        version: of cdp.
-    """
+    """The whole report; `counts` are the sizes of the parts, `notes` warnings on top."""
 
     title: str
     heading: str

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cdp.types.run_record import RunRecord, StageRecord
 from cdp.web.page_views import Bar, Table
-from cdp.web.report.report_views import Folded, Section
+from cdp.web.report.report_views import Section
 from cdp.web.svg import bar_figure
 from cdp.web.words import counted, seconds, size_in_memory
 
@@ -28,9 +28,7 @@ def runtime_section(record: RunRecord) -> Section:
     if memory:
         reading = "The most memory the process held while a stage of this kind was running."
         charts.append(bar_figure("Peak memory", reading, memory, size_in_memory))
-    title = f"All {counted(len(stages), 'stage')}, in numbers"
-    folded = Folded(title, _stage_table(stages))
-    return Section(*names, lead=_sentence(record, time), charts=charts, folded=[folded])
+    return Section(*names, lead=_sentence(record, time), charts=charts, tables=[_stage_table(stages)])
 
 
 def _seconds_by_kind(stages: Sequence[StageRecord]) -> dict[str, float]:
@@ -62,7 +60,8 @@ def _stage_table(stages: Sequence[StageRecord]) -> Table:
             [stage.name, stage.group, seconds(stage.seconds), size_in_memory(stage.peak_memory), origin]
         )
         rows += [[f"– {name}", stage.group, seconds(value), "", ""] for name, value in stage.steps.items()]
-    return Table(["stage", "group", "time", "peak memory", "in this run"], rows, "Every stage", words=2)
+    fold = f"All {counted(len(stages), 'stage')}, in numbers"
+    return Table(["stage", "group", "time", "peak memory", "in this run"], rows, "Every stage", 2, fold)
 
 
 def recipe_section(record: RunRecord) -> Section:
@@ -90,5 +89,5 @@ def recipe_section(record: RunRecord) -> Section:
         "How to get the same again",
         text="The command, the seed and the versions that made these figures; the recipe has every setting.",
         tables=tables,
-        folded=[Folded("The recipe", text=record.recipe_text)] if record.recipe_text else [],
+        recipe=record.recipe_text,
     )

@@ -48,7 +48,7 @@ class Survey:
         return np.flatnonzero(self.expected == group)
 
     def split_identities(self) -> list[tuple[int, LongArray]]:
-        """(identity, groups) of identities that are the majority of several groups, most and largest first."""
+        """(identity, groups) of majorities of several groups, most groups first, and the largest group first."""
         groups_of: dict[int, list[int]] = {}
         for group, identity in enumerate(self.majority.tolist()):
             if identity >= 0:

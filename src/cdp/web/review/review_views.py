@@ -122,7 +122,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Shot:
-    """One image: its path and confidence in words, its file name, and a number to mark it with if it is doubtful."""
+    """One image: its path and confidence in words, its file name, and its confidence if it is doubtful."""
 
     row: int
     hint: str
@@ -195,7 +195,7 @@ class GroupsPage:
 
 @dataclass(frozen=True)
 class ImagesPage:
-    """The images of a group, or those in none (-1); answers about `similar` groups are about the `own` images."""
+    """The images of a group, or in none (-1); answers about `similar` groups name the `own` images."""
 
     group: int
     title: str
