@@ -130,7 +130,9 @@ def _refuse_inputs_among(stages: Sequence[Stage], recipe: RunRecipe, folder: Pat
             for path in (path for stage in stages for path in stage.makes.values()):
                 if Path(os.path.realpath(given)).is_relative_to(os.path.realpath(folder / path)):
                     raise InputError(
-                        f"{given} lies where this run writes ({folder / path}); choose another --out."
+                        f"{given} lies where this run writes ({folder / path}); choose another --out.",
+                        code="input-inside-output",
+                        file=given,
                     )
 
 
@@ -202,5 +204,7 @@ def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
     if found and not (folder / mark).is_dir():
         raise InputError(
             f"{folder} holds other things ({', '.join(sorted(found)[:3])}); give --out a new folder, or one of an "
-            f"earlier {command}."
+            f"earlier {command}.",
+            code="output-holds-other-things",
+            folder=folder,
         )
