@@ -235,6 +235,10 @@ def _surest(exported: Exported, rows: list[int]) -> list[int]:
     return sorted(rows, key=lambda row: (-exported.confidence[row], row))
 
 
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 def _as_name(place: str) -> str:
     """A folder as the name of a person."""
     return " ".join("".join(one if one.isprintable() else " " for one in place).split()) or "_"
@@ -261,7 +265,9 @@ def import_folders(
     opened, place = open_collection(collection), Path(folder)
     exported = read_export_table(place)
     for row, source in exported.source.items():
-        if row >= opened.n_images or (opened.paths is not None and opened.paths[row] != source):
+        # By name: the images may have moved with the collection since.
+        is_there = row < opened.n_images
+        if not is_there or (opened.paths is not None and _name(opened.paths[row]) != _name(source)):
             raise InputError(
                 f"{place / TABLE}: row {row} is not an image of {collection}; give the collection that was exported.",
                 code="export-of-another-collection",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,20 +44,22 @@ def split_sources(settings: SplitSettings, context: Context) -> None:
     remove(context.folder / "parts")
     with writing_folder(context.folder / "parts") as folder:
         for name, table in tables.items():
-            _absolute(table).save(folder / f"{name}.csv")
+            _stored(table, context.folder).save(folder / f"{name}.csv")
         if protocols:
             save_templates(folder / "protocol.npz", protocols)
         write_json(folder / "counts.json", counts)
 
 
-def _absolute(manifest: Manifest) -> Manifest:
-    """The same images by absolute locations: the folder they would start from is renamed when all is written."""
-    return Manifest(
-        tuple(os.path.abspath(os.path.join(manifest.root, location)) for location in manifest.locations),
-        manifest.identities,
-        manifest.names,
-        turns=manifest.turns,
-    )
+def _stored(manifest: Manifest, run: Path) -> Manifest:
+    """The same images as the tables name them: those inside the collection's folder from the tables, so that it can be moved."""
+    home, parts = f"{run.parent}{os.sep}", run / "parts"
+    return _located(manifest, lambda path: os.path.relpath(path, parts) if path.startswith(home) else path)
+
+
+def _located(manifest: Manifest, name: Callable[[str], str]) -> Manifest:
+    """The same images under other names of their absolute locations."""
+    paths = (os.path.abspath(os.path.join(manifest.root, location)) for location in manifest.locations)
+    return Manifest(tuple(map(name, paths)), manifest.identities, manifest.names, turns=manifest.turns)
 
 
 def _count(manifest: Manifest) -> dict[str, int | None]:
@@ -66,8 +68,8 @@ def _count(manifest: Manifest) -> dict[str, int | None]:
 
 
 def part(folder: Path, name: str) -> Manifest:
-    """A part's table."""
-    return Manifest.load(folder / "parts" / f"{name}.csv")
+    """A part's table, with absolute locations."""
+    return _located(Manifest.load(folder / "parts" / f"{name}.csv"), str)
 
 
 @dataclass(frozen=True)
