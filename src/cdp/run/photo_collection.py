@@ -224,9 +224,10 @@ def add_photos(
     if before is not None:
         _check_models(before, models.embedders)
         seen = _photos_of(place, len(before.batches))
-        photos = photos.take(np.array([one not in seen for one in _full_paths(photos)]))
-        if not len(photos):
+        is_new = np.array([one not in seen for one in _full_paths(photos)])
+        if not is_new.any():
             return AddedPhotos(before)
+        photos = photos.take(is_new)
     index = 1 if before is None else len(before.batches) + 1
     faces, views = place_of_faces(place, index), place_of_faces(place, index, "-embeddings")
     faces.parent.mkdir(parents=True, exist_ok=True)
