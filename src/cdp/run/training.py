@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,13 +53,15 @@ def split_sources(settings: SplitSettings, context: Context) -> None:
 def _stored(manifest: Manifest, run: Path) -> Manifest:
     """The same images as the tables name them: those inside the collection's folder from the tables, so that it can be moved."""
     home, parts = f"{run.parent}{os.sep}", run / "parts"
-    return _located(manifest, lambda path: os.path.relpath(path, parts) if path.startswith(home) else path)
+    found = _absolute(manifest)
+    names = (os.path.relpath(one, parts) if one.startswith(home) else one for one in found.locations)
+    return Manifest(tuple(names), found.identities, found.names, str(parts), found.turns)
 
 
-def _located(manifest: Manifest, name: Callable[[str], str]) -> Manifest:
-    """The same images under other names of their absolute locations."""
+def _absolute(manifest: Manifest) -> Manifest:
+    """The same images by absolute locations."""
     paths = (os.path.abspath(os.path.join(manifest.root, location)) for location in manifest.locations)
-    return Manifest(tuple(map(name, paths)), manifest.identities, manifest.names, turns=manifest.turns)
+    return Manifest(tuple(paths), manifest.identities, manifest.names, turns=manifest.turns)
 
 
 def _count(manifest: Manifest) -> dict[str, int | None]:
@@ -69,7 +71,7 @@ def _count(manifest: Manifest) -> dict[str, int | None]:
 
 def part(folder: Path, name: str) -> Manifest:
     """A part's table, with absolute locations."""
-    return _located(Manifest.load(folder / "parts" / f"{name}.csv"), str)
+    return _absolute(Manifest.load(folder / "parts" / f"{name}.csv"))
 
 
 @dataclass(frozen=True)
