@@ -13,7 +13,6 @@ import cdp
 SOURCE = Path(cdp.__file__).parents[1]
 
 NOT_YET = (
-    "cdp/cli/",
     "cdp/collection/",
     "cdp/export/",
     "cdp/web/",

@@ -204,7 +204,9 @@ def regroup(
 
     opened = open_collection(collection)
     if (plan or reject_missing) and folders is None:
-        raise InputError("--plan and --reject-missing go with --folders FOLDER.")
+        raise InputError(
+            "--plan and --reject-missing go with --folders FOLDER.", code="folders-options-without-folders"
+        )
     if folders is not None:
         _import_folders(collection, folders, reject_missing=reject_missing, plan=plan, quiet=quiet)
         if plan:
@@ -273,14 +275,18 @@ def show(
         return
     if report is not None:
         raise InputError(
-            f"{folder} is not a collection and has no report; give what cdp label or cdp run wrote."
+            f"{folder} is not a collection and has no report; give what cdp label or cdp run wrote.",
+            code="report-of-no-collection",
+            folder=folder,
         )
     from cdp.cli.terminal import print_card
     from cdp.store import read_card
 
     if artifact_kind(folder) == "run":
         raise InputError(
-            f"{folder} holds the stages of a run that is not finished; run the same command again."
+            f"{folder} holds the stages of a run that is not finished; run the same command again.",
+            code="run-not-finished",
+            folder=folder,
         )
     card = read_card(folder)
     if json:

@@ -205,4 +205,6 @@ def _help(parameter: Any) -> str:
 def refuse_option_as_file(file: Any) -> None:
     """An option before the file would be taken for it."""
     if str(file).startswith("-") and str(file) != "-":
-        raise InputError(f"{file}: the file comes first, then the options.")
+        raise InputError(
+            f"{file}: the file comes first, then the options.", code="option-before-file", option=str(file)
+        )

@@ -63,7 +63,9 @@ def read_true_identities(path: Path) -> LongArray:
     if path.is_dir() or path.suffix in (".npz", ".parquet"):
         views = read_views(path)
         if views.identities is None:
-            raise InputError(f"{path}: these views carry no identities.")
+            raise InputError(
+                f"{path}: these views carry no identities.", code="views-without-identities", file=path
+            )
         return views.identities
     identities = read_identities(path)
     names = read_identity_names(path)
@@ -71,5 +73,10 @@ def read_true_identities(path: Path) -> LongArray:
     are_floats = names is not None and all(re.fullmatch(r"-?\d+\.\d*(e[-+]\d+)?|nan", name) for name in names)
     if are_floats or identities.dtype.kind not in "iu":
         kind = "numbers with a fraction" if are_floats else identities.dtype
-        raise InputError(f"{path}: holds {kind}; identities are whole numbers or names, -1 where unknown.")
+        raise InputError(
+            f"{path}: holds {kind}; identities are whole numbers or names, -1 where unknown.",
+            code="identities-not-whole",
+            file=path,
+            found=str(kind),
+        )
     return identities.astype(np.int64)

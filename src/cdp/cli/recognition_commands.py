@@ -50,7 +50,13 @@ class EvaluationOptions:
     quiet: bool = setting(False, "No progress bars, no table.")
 
     def __post_init__(self) -> None:
-        refuse((self.against_network and not self.network, "--against-network goes with --network."))
+        refuse(
+            (
+                self.against_network and not self.network,
+                "--against-network goes with --network.",
+                "against-network-alone",
+            )
+        )
 
     def check_picture(self, *inputs: Path | None) -> None:
         """Refuse a picture that cannot be written, or that would replace what is read."""
@@ -140,12 +146,14 @@ def eval_verification(
         (
             (embeddings is None) != bool(options.network),
             "Choose one of --embeddings FILE and --network FOLDER.",
+            "embeddings-or-network",
         ),
         (
             options.network and not pictures,
             "--network needs --images MANIFEST, or --pack with the images in it.",
+            "network-without-images",
         ),
-        (against_flipped and not against, "--against-flipped goes with --against."),
+        (against_flipped and not against, "--against-flipped goes with --against.", "against-flipped-alone"),
     )
     options.check_picture(
         embeddings, flipped, against, against_flipped, *pictures, pairs, pack, ijba, ijb, list_, identities
@@ -194,9 +202,21 @@ def eval_identification(
 
     options, engine = settings_from(EvaluationOptions, given), settings_from(Engine, given)
     refuse(
-        (options.network and probe_list, "--network goes with manifests, --probe-list with feature files."),
-        (probe_list and (identities or sizes), "--identities and --sizes do not go with the devkit's lists."),
-        (bool(against) != bool(against_distractors), "--against and --against-distractors go together."),
+        (
+            options.network and probe_list,
+            "--network goes with manifests, --probe-list with feature files.",
+            "network-with-probe-list",
+        ),
+        (
+            probe_list and (identities or sizes),
+            "--identities and --sizes do not go with the devkit's lists.",
+            "probe-list-clash",
+        ),
+        (
+            bool(against) != bool(against_distractors),
+            "--against and --against-distractors go together.",
+            "against-incomplete",
+        ),
     )
     options.check_picture(
         *(probes, distractors, against, against_distractors, identities, probe_list), *(distractor_list or [])
@@ -217,11 +237,11 @@ def eval_identification(
     options.show(measured, draw, compare_identification, _print_identification)
 
 
-def refuse(*rules: tuple[object, str]) -> None:
-    """Raise the sentence of the first rule that is broken."""
-    for broken, sentence in rules:
+def refuse(*rules: tuple[object, str, str]) -> None:
+    """Raise the sentence and the code of the first rule that is broken."""
+    for broken, sentence, code in rules:
         if broken:
-            raise InputError(sentence)
+            raise InputError(sentence, code=code)
 
 
 def _parse_numbers(text: str, option: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
@@ -231,7 +251,12 @@ def _parse_numbers(text: str, option: str, kind: Callable[[str], Number]) -> tup
     except ValueError:
         numbers = ()
     if not numbers:
-        raise InputError(f"{option} {text!r}: write numbers separated by commas.")
+        raise InputError(
+            f"{option} {text!r}: write numbers separated by commas.",
+            code="option-not-numbers",
+            option=option,
+            value=text,
+        )
     return numbers
 
 

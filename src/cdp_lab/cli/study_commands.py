@@ -136,7 +136,12 @@ def _numbers(words: str | None) -> tuple[int, ...]:
         return Options().sizes
     for word in by_commas(words) or ("",):
         if not re.fullmatch("[0-9]{3,12}", word) or int(word) < 100:
-            raise InputError(f"--sizes {word}: a number of images, 100 or more, is needed.")
+            raise InputError(
+                f"--sizes {word}: a number of images, 100 or more, is needed.",
+                code="sizes-not-numbers",
+                option="--sizes",
+                value=word,
+            )
     return tuple(int(word) for word in by_commas(words) or ())
 
 
