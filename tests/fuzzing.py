@@ -361,7 +361,7 @@ def _artifact_kinds(folder: Path, views: Views, graph: KnnGraph) -> list[Kind]:
     for name in ("mediator", "consensus"):
         shutil.copytree(HERE / "golden" / "format1" / name, folder / name)
     run = folder / "run.json"
-    shutil.copy(HERE / "unit" / "report" / "run_format1.json", run)
+    shutil.copy(HERE / "unit" / "web" / "report" / "run_format1.json", run)
     readers = {
         "views": lambda: read_views(folder / "views"),
         "graph": lambda: load(folder / "graph", KnnGraph),

@@ -17,9 +17,14 @@ from cdp.types import Views
 TOKEN = "secret"
 ORIGIN = "http://127.0.0.1:8000"
 N_PEOPLE, N_IMAGES = 8, 6
+BY_VOTE = ConsensusSettings.of(preset="paper", mediator="vote", vote_threshold=0.5, k=8, max_size=30)
+BY_SIMILARITY = ConsensusSettings.of(mediator="similarity", k=8, max_size=30)
+"""Groups by similarity, of which the first question is whether two of them are one person."""
 
 
-def make_collection(folder: Path, *, pictures: bool = True, paths: bool = True) -> Collection:
+def make_collection(
+    folder: Path, *, pictures: bool = True, paths: bool = True, settings: ConsensusSettings = BY_VOTE
+) -> Collection:
     """Eight people of six images as two models see them; of the last two people one looks like the other."""
     generator = np.random.default_rng(3)
     people = np.repeat(np.arange(N_PEOPLE), N_IMAGES)
@@ -35,7 +40,6 @@ def make_collection(folder: Path, *, pictures: bool = True, paths: bool = True) 
         pixels = np.kron(color, np.ones((8, 8, 1))) + np.random.default_rng(row).normal(0, 12, (32, 32, 3))
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(name)
     views = Views(embed(0.45), {"other": embed(0.5)}, None, names if paths else None)
-    settings = ConsensusSettings.of(preset="paper", mediator="vote", vote_threshold=0.5, k=8, max_size=30)
     return create_collection(folder, views, settings=settings)
 
 

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -121,6 +122,7 @@ def test_heavy_libraries_stay_where_they_belong(file):
         "matplotlib": {"web", "evaluate", "cdp_lab", "cli"},
         "rich": {"progress", "cli"},
         "typer": {"cli", "lab_cli"},
+        "jinja2": {"web"},
         "starlette": {"web"},
         "uvicorn": {"web"},
         "leidenalg": {"cdp_lab"},
@@ -143,6 +145,19 @@ def test_names_of_files_say_what_is_inside_and_occur_once():
     assert {name for name, count in counts.items() if count > 1} == {"settings.py"}
 
 
+def test_everything_that_is_no_python_is_listed_as_package_data():
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    for package, patterns in project["tool"]["setuptools"]["package-data"].items():
+        home = SOURCE.with_name(package)
+        listed = {file for pattern in patterns for file in home.glob(pattern)}
+        found = {
+            file
+            for file in home.rglob("*")
+            if file.is_file() and file.suffix != ".py" and file.parent.name != "__pycache__"
+        }
+        assert found == listed
+
+
 def test_no_function_is_longer_than_60_lines():
     long = {
         f"{file.relative_to(SOURCE.parent)}: {node.name}"
@@ -162,7 +177,18 @@ def test_importing_is_light():
         text=True,
         check=True,
     ).stdout.split()
-    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "rich", "torch", "matplotlib", "onnxruntime"}
+    heavy = {
+        "numpy",
+        "scipy",
+        "sklearn",
+        "numba",
+        "pyarrow",
+        "rich",
+        "torch",
+        "matplotlib",
+        "jinja2",
+        "onnxruntime",
+    }
     assert not heavy & set(loaded)
 
 
@@ -174,7 +200,7 @@ def test_the_help_loads_nothing_heavy():
         "print('LOADED', *sys.modules)"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "torch", "matplotlib"}
+    heavy = {"numpy", "scipy", "sklearn", "numba", "pyarrow", "torch", "matplotlib", "jinja2"}
     assert not heavy & set(loaded.split("LOADED")[1].split())
 
 

@@ -10,6 +10,7 @@ from tests.refusals import check_refusal, refuses
 
 from cdp.errors import (
     DISTRIBUTION,
+    BusyError,
     CdpError,
     InputError,
     MissingExtraError,
@@ -22,7 +23,6 @@ from cdp.errors import (
 from cdp.faces.align_photos import NoFacesError
 from cdp.faces.face import Face
 from cdp.files import disk_errors
-from cdp.run.runner import BusyError
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -30,7 +30,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 def test_the_distribution_has_the_name_that_messages_use():
     assert PROJECT["name"] == DISTRIBUTION
-    assert PROJECT["scripts"] == {"cdp": "cdp.cli.main:run"}
+    assert PROJECT["scripts"] == {"cdp": "cdp.cli.main:run", "cdp-lab": "cdp_lab.cli.lab_main:run"}
 
 
 def test_install_command_works_in_a_checkout():

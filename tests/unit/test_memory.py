@@ -55,8 +55,12 @@ def test_other_errors():
 @pytest.mark.parametrize(
     ("words", "where", "way_out"),
     [
-        ("check photos", "check, after images", "use a machine with more of it."),
-        ("split photos --out out --skip-unreadable", "split, after images", "use a machine with more of it."),
+        ("data check photos", "check, after images", "use a machine with more of it."),
+        (
+            "data split photos --out out --skip-unreadable",
+            "split, after images",
+            "use a machine with more of it.",
+        ),
     ],
 )
 def test_the_step_and_the_options_of_the_command_are_named(monkeypatch, tmp_path, words, where, way_out):
@@ -81,7 +85,7 @@ def test_a_command_with_a_budget_says_to_lower_it(monkeypatch, tmp_path):
 
     np.save(tmp_path / "given.npy", np.eye(4))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("cdp.labeling.pipeline.label", fail)
+    monkeypatch.setattr("cdp.collection.creation.label", fail)
     result = CliRunner().invoke(app, ["label", "given.npy", "--mediator", "vote", "--out", "out", "--quiet"])
     assert result.exit_code == 1
     assert result.stderr.endswith(

@@ -231,7 +231,7 @@ def _import_folders(
     collection: Path, folders: Path, *, reject_missing: bool, plan: bool, quiet: bool
 ) -> None:
     from cdp.export.resorted_folders import import_folders
-    from cdp.web.report.words import counted
+    from cdp.web.words import counted
 
     found = import_folders(collection, folders, reject_missing=reject_missing, plan=plan)
     if quiet:
@@ -360,7 +360,7 @@ def export(
     from cdp.export.grouped_images import read_grouped_images
     from cdp.files import check_output
     from cdp.progress import progress_bars
-    from cdp.web.report.words import counted
+    from cdp.web.words import counted
 
     kind = "" if form in ("csv", "parquet") else "Export"
     check_output(out, force=force, kind=kind, inputs=[collection])

@@ -30,7 +30,7 @@ from cdp.run.stages import Record, Stage
 from cdp.store import Card, read_json
 from cdp.types import Fate
 from cdp.types.run_record import Figure, Headline, Results, RunRecord, Score, TrueFigures
-from cdp.web.report.words import counted
+from cdp.web.words import counted
 
 if TYPE_CHECKING:
     from cdp.run.photo_collection import AddedPhotos

@@ -147,8 +147,8 @@ class _Shown:
 
 def _write_report(collection: Collection, shown: _Shown) -> None:
     from cdp.web.report.artifacts import SPLITS_SHOWN, Artifacts, SplitGroups, first_layer
-    from cdp.web.report.words import counted
     from cdp.web.report.write import write_page
+    from cdp.web.words import counted
 
     labels, place = shown.labels, collection.scored_place
     mediator = load(place / "mediator", Mediator) if (place / "mediator").is_dir() else None

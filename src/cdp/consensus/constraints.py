@@ -219,6 +219,26 @@ def what_is_said(constraints: Constraints) -> Callable[[IntArray], IntArray]:
     return say
 
 
+def constrain_parts(constraints: Constraints, part: IntArray) -> Constraints:
+    """Lift constraints on images to the parts of a partition; constraints inside one part are dropped.
+
+    Two parts must be together if an image of one must be with an image of the other, and so on for the other kinds.
+
+    Args:
+        constraints: on n images.
+        part: int (n,), the part of every image, 0..C-1.
+    """
+    n_parts = int(part.max(initial=-1)) + 1
+    cannot = part[constraints.cannot]
+    return Constraints(
+        n_parts,
+        part[constraints.links],
+        cannot[cannot[:, 0] != cannot[:, 1]],
+        {int(part[row]): name for row, name in constraints.named.items()},
+        part[constraints.rejected],
+    )
+
+
 def leave_out(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
     """The scored pairs but for those that cannot be, and those of rejected images."""
     is_rejected = np.zeros(graph.n_images, np.bool_)

@@ -14,7 +14,7 @@ from cdp.data.array_files import reading
 from cdp.data.image_folders import is_image
 from cdp.errors import InputError
 from cdp.export.person_folders import DISCARDED, ROW_IN_NAME, TABLE
-from cdp.web.report.words import counted
+from cdp.web.words import counted
 
 _ANCHORS = 3
 

@@ -179,7 +179,7 @@ def _run(
 
 def _show_plan(name: str, out: Path, jobs: Sequence[Job], *, as_json: bool) -> None:
     from cdp.cli.terminal import say_line
-    from cdp.web.report.words import counted
+    from cdp.web.words import counted
     from cdp_lab.study.execute import plan_study
 
     planned = plan_study(jobs)

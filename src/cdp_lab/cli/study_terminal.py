@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cdp.cli.terminal import JsonLines, Terminal, say_line
 from cdp.run.runner import Ran
 from cdp.run.stages import Record, Stage
-from cdp.web.report.words import counted, seconds
+from cdp.web.words import counted, seconds
 from cdp_lab.study.design import Variant
 from cdp_lab.study.execute import Left, StudyListener
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cdp.web.report.markup import Html, element
-from cdp.web.report.svg import WIDTH, Bar, bar_chart, line, picture, text
+from cdp.web.page_views import Bar, Html
+from cdp.web.svg import WIDTH, bar_chart, element, line, picture, text
 from cdp_lab.study.result_tables import written
 
 _LONGEST = 40

@@ -14,11 +14,19 @@ import numpy as np
 from cdp.config.writing import markdown_table
 from cdp.errors import InputError
 from cdp.files import write_text
-from cdp.web.report.markup import Html, element, join
-from cdp.web.report.mediator_section import heat_map
-from cdp.web.report.page import html_document
-from cdp.web.report.style import style_sheet
-from cdp.web.report.words import counted, figure, paragraph, seconds, section, side_by_side, table
+from cdp.web.page_views import Html
+from cdp.web.study_parts import (
+    figure,
+    heat_map,
+    html_document,
+    paragraph,
+    section,
+    side_by_side,
+    style_sheet,
+    table,
+)
+from cdp.web.svg import element, join
+from cdp.web.words import counted, seconds
 from cdp_lab.study.plots import draw_plot
 from cdp_lab.study.result_tables import SAME, table_of, written
 

@@ -6,7 +6,7 @@ import pytest
 from tests.refusals import refuses
 
 from cdp.config.environment import check_paths
-from cdp.config.reading import read_recipe, recipe_from, recipe_from_options
+from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import ConsensusSection, RunRecipe
 from cdp.consensus.settings import default_of
 from cdp.settings import settings_of
@@ -138,7 +138,7 @@ def test_data_is_found_beside_the_recipe_then_here_then_in_cdp_data(write, tmp_p
     for folder in (shared, here, beside):
         folder.mkdir(parents=True)
         assert read_recipe(file).data.embeddings == str(folder.resolve())
-    given = read_recipe(file, ["--data.images", "data/other.zip", "--data.test", "data/lfw"]).data
+    given = read_recipe(file, {"data.images": "data/other.zip", "data.test": "data/lfw"}).data
     assert (given.images, given.test) == (str(here.parent / "other.zip"), str(here))
     # Only data/ is looked for elsewhere: another path with a typing error must not find somebody else's files.
     (tmp_path / "here" / "faces").mkdir()
@@ -155,33 +155,35 @@ def test_paths_of_the_command_line_start_from_the_working_directory(write, tmp_p
     (tmp_path / "here").mkdir()
     file = write('[data]\nimages = "faces"\ntest = "t"\n')
     monkeypatch.chdir(tmp_path / "here")
-    data = read_recipe(file, ["--data.images", "other", "--unlabeled", "a,b"]).data
+    data = read_recipe(file, {"data.images": "other", "data.unlabeled": ("a", "b")}).data
     here = tmp_path.resolve() / "here"
     assert (data.images, data.unlabeled) == (str(here / "other"), (str(here / "a"), str(here / "b")))
     assert data.test == str(tmp_path.resolve() / "t")
-    assert read_recipe(file, ["--data.images="]).data.images == ""
+    assert read_recipe(file, {"data.images": ""}).data.images == ""
 
 
 def test_a_preset_sets_what_is_not_given(write):
     paper = {name: default_of(name, "paper") for name in settings_of(ConsensusSection) if name != "preset"}
     for recipe in (
         read_recipe(write('[consensus]\npreset = "paper"\n')),
-        read_recipe(write(""), ["--preset", "paper"]),
-        recipe_from_options(["--consensus.preset", "paper"]),
+        read_recipe(write(""), {"consensus.preset": "paper"}),
+        recipe_from({}, {"consensus.preset": "paper"}),
     ):
         assert {name: getattr(recipe.consensus, name) for name in paper} == paper
         assert recipe.consensus.preset == "paper"
-    own = read_recipe(write('[consensus]\npreset = "paper"\ngrouping = "average"\n'), ["--tune"])
+    own = read_recipe(
+        write('[consensus]\npreset = "paper"\ngrouping = "average"\n'), {"consensus.tune": True}
+    )
     assert (own.consensus.grouping, own.consensus.tune) == ("average", True)
     assert own.consensus.inputs == paper["inputs"]
     # The command line's preset moves what the file leaves open, and nothing that it sets.
-    moved = read_recipe(write("[consensus]\ntune = true\n"), ["--preset", "paper"])
+    moved = read_recipe(write("[consensus]\ntune = true\n"), {"consensus.preset": "paper"})
     assert (moved.consensus.tune, moved.consensus.grouping) == (True, "components")
 
 
 def test_the_command_line_wins_and_may_mend_the_file(write):
     file = write('seed = 1\n[consensus]\nk = "wrong"\nmax_size = 9\n')
-    recipe = read_recipe(file, ["--k", "7", "--seed=2"])
+    recipe = read_recipe(file, {"consensus.k": 7, "seed": 2})
     assert (recipe.seed, recipe.consensus.k, recipe.consensus.max_size) == (2, 7, 9)
     assert read_recipe(file, {"consensus.k": 7, "seed": 2}) == recipe
 

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from tests.refusals import refuses
 
 import reference
-from cdp.consensus.constraints import Constraints, check_constraints, find_contradiction
+from cdp.consensus.constraints import (
+    Constraints,
+    check_constraints,
+    constrain_parts,
+    find_contradiction,
+    said_of_pairs,
+)
 from cdp.consensus.grouping import group
 from cdp.consensus.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Fate
@@ -168,3 +174,42 @@ def test_what_is_wrong_with_constraints_is_said():
     many = Constraints(9, must=np.array([[0, 1], [1, 2]]))
     with refuses("corrections-exceed-max-size", image=0, found=3, max_size=2):
         check_constraints(many, 2)
+
+
+def slow_said_of_parts(constraints, part):
+    """(one, two, rejected): pairs of parts that are known to be one or two, and parts with a rejected image, step by step."""
+    n_parts = max(part) + 1
+    one = {(at, at) for at in range(n_parts)}
+    one |= {(part[a], part[b]) for pair in links(constraints) for a, b in (pair, pair[::-1])}
+    for middle in range(n_parts):
+        one |= {(a, b) for a in range(n_parts) for b in range(n_parts) if {(a, middle), (middle, b)} <= one}
+    named = constraints.named.items()
+    apart = [*constraints.cannot.tolist(), *((a, b) for a, x in named for b, y in named if x != y)]
+    two = set()
+    for pair in apart:
+        for a, b in (pair, pair[::-1]):
+            two |= {(x, y) for x, ax in one if ax == part[a] for by, y in one if by == part[b]}
+    return one, two - one, {part[row] for row in constraints.rejected.tolist()}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_follows_for_parts_agrees_with_its_slow_twin(seed):
+    graph, constraints, generator = random_case(seed)
+    part = generator.integers(0, 8, graph.n_images)
+    # A part of two people has no one name.
+    fresh = 8 + np.arange(graph.n_images)
+    part = np.unique(
+        np.where([row in constraints.named for row in range(graph.n_images)], fresh, part),
+        return_inverse=True,
+    )[1]
+    found = constrain_parts(constraints, part)
+    one, two, rejected = slow_said_of_parts(constraints, part.tolist())
+    every = np.array([(a, b) for a in range(part.max() + 1) for b in range(part.max() + 1)])
+    said = [1 if tuple(pair) in one else -1 if tuple(pair) in two else 0 for pair in every.tolist()]
+    names = [
+        {name for row, name in constraints.named.items() if (part[row], at) in one}
+        for at in range(part.max() + 1)
+    ]
+    if all(len(known) < 2 for known in names):
+        assert said_of_pairs(every, found).tolist() == said
+    assert set(found.rejected.tolist()) == rejected

@@ -141,6 +141,6 @@ def test_the_most_doubtful_group_comes_first():
     labels = Labels.from_array(np.array([0, 0, 1, 1, 1, -1]))
     doubted = Labels(labels.labels, labels.fate, np.array([0.9, 0.8, 0.5, 0.4, 0.6, 0], np.float32))
     ranked = rank_mixed_groups(doubted)
-    assert list(ranked["label"]) == [1, 0]
+    assert list(ranked["identity"]) == [1, 0]
     assert list(ranked["least_certain_row"]) == [3, 1]
     assert list(ranked["doubtful_pairs"]) == pytest.approx([1.5, 0.2], abs=0.06)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from cdp import ConsensusGraph, KnnGraph, Labels, Mediator, Views, measure_labels
+from cdp import Labels, Mediator, Views, measure_labels
 from cdp.consensus.settings import ConsensusSettings
 from cdp.graph import cluster_plan
 from cdp.labeling.figures import measure_labeling
@@ -73,24 +73,19 @@ def test_a_folder_holds_all_that_belongs_to_labels(labeled, tmp_path):
     labeling, views = labeled
     results = measure_labeling(labeling, views)
     paths = tuple(f"{row}.jpg" for row in range(views.n_images))
-    write_labeling(
-        tmp_path / "labels", labeling, results, paths=paths, about={"seed": 3}, made_from={"x": "y"}
-    )
+    write_labeling(tmp_path / "labels", labeling, results, paths=paths, made_from={"x": "y"})
     folder = tmp_path / "labels"
     np.testing.assert_array_equal(Labels.load(folder).labels, labeling.labels.labels)
-    np.testing.assert_array_equal(ConsensusGraph.load(folder / "consensus").ids, labeling.accepted.ids)
-    assert KnnGraph.load(folder / "base_graph").n_images == views.n_images
     assert Mediator.load(folder / "mediator").training == labeling.mediator.training
     soft = sparse.load_npz(folder / "soft_labels.npz")
     np.testing.assert_allclose(soft.toarray(), labeling.soft_labels.toarray())
     assert msgspec.json.decode((folder / "metrics.json").read_bytes(), type=Results) == results
     card = json.loads((folder / "card.json").read_text())
-    assert card["settings"]["seed"] == 3
     assert card["settings"]["join_above"] == labeling.tuning.chosen
     assert set(card["settings"]["graphs"]) == set(views.names)
     assert card["made_from"] == {"x": "y"}
     lines = (folder / "labels.csv").read_text().splitlines()
-    assert lines[0] == '"row","path","label","fate","confidence"'
+    assert lines[0] == '"row","path","photo","identity","name","status","confidence"'
     assert len(lines) == views.n_images + 1
 
 

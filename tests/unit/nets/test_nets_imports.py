@@ -25,7 +25,7 @@ def test_a_missing_extra_names_its_command(monkeypatch, tmp_path):
 
 
 def test_importing_the_room_loads_no_torch():
-    code = "import sys, cdp.nets, cdp.cli.network_commands, cdp.cli.embed_commands; from cdp.nets import Recipe; assert 'torch' not in sys.modules"
+    code = "import sys, cdp.nets, cdp.cli.train_commands, cdp.cli.embed_command; from cdp.nets import Recipe; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -5,52 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdp.types.run_record import Agreement, Committee, Figure, Member
-from cdp.web.report.headline import bar_of, measures, with_interval
-from cdp.web.report.markup import Html
-from cdp.web.report.svg import bar_figure, matrix_chart
-from cdp.web.report.words import (
-    UNKNOWN,
-    count,
-    counted,
-    figure,
-    paragraph,
-    percent,
-    section,
-    side_by_side,
-    table,
-)
+from cdp.web.page_views import Chart, Table
+from cdp.web.report.headline import bar_of, figure_text, measures
+from cdp.web.report.report_views import Section
+from cdp.web.svg import bar_figure, matrix_chart
+from cdp.web.words import UNKNOWN, count, counted, percent
 
-_TITLE = "The committee"
+_NAMES = ("committee", "Committee", "The committee")
 
 
-def committee_section(committee: Committee | None) -> Html:
+def committee_section(committee: Committee | None) -> Section:
     """Own figures of every member, and the agreement of their graphs."""
     if committee is None or not (committee.members or committee.agreement):
-        return section("committee", _TITLE, paragraph("Nothing was measured about single models."))
+        return Section(*_NAMES, text="Nothing was measured about single models.")
     members, agreement = committee.members, committee.agreement
     if agreement is not None and len(agreement.names) < 2:
         agreement = None
-    return section(
-        "committee",
-        _TITLE,
-        paragraph(_sentence(members, agreement), class_="lead"),
-        side_by_side(
-            _bars(
-                "Rank-1 alone",
-                "How well each network recognizes people by itself, with 95 % intervals.",
-                members,
-                [member.rank1 for member in members],
-            ),
-            _bars(
-                "Edge precision",
-                "Of the edges in the model's neighbor graph of the unlabeled images, the share that joins one identity.",
-                members,
-                [Figure(value=member.edge_precision) for member in members],
-            ),
-            None if agreement is None else _agreement(agreement),
+    charts = [
+        *_bars(
+            "Rank-1 alone",
+            "How well each network recognizes people by itself, with 95 % intervals.",
+            members,
+            [member.rank1 for member in members],
         ),
-        _table(committee) if members else None,
-    )
+        *_bars(
+            "Edge precision",
+            "Of the edges in the model's neighbor graph of the unlabeled images, the share that joins one "
+            "identity.",
+            members,
+            [Figure(value=member.edge_precision) for member in members],
+        ),
+    ]
+    if agreement is not None:
+        charts.append(_agreement(agreement))
+    tables = [_table(committee)] if members else []
+    return Section(*_NAMES, lead=_sentence(members, agreement), charts=charts, tables=tables)
 
 
 def _sentence(members: Sequence[Member], agreement: Agreement | None) -> str:
@@ -65,33 +54,36 @@ def _sentence(members: Sequence[Member], agreement: Agreement | None) -> str:
     if not shares:
         return start or "Models that look at the same images."
     return (
-        f"{start} On average {percent(sum(shares) / len(shares))} of one model's edges are edges of another's: the less "
+        f"{start} On average {percent(sum(shares) / len(shares))} of one model's edges are edges of "
+        "another's: the less "
         "they agree by habit, the more it means when they do."
     ).strip()
 
 
-def _bars(title: str, reading: str, members: Sequence[Member], figures: Sequence[Figure]) -> Html | None:
+def _bars(title: str, reading: str, members: Sequence[Member], figures: Sequence[Figure]) -> list[Chart]:
+    """A bar per member; nothing if no figure is known."""
     if all(one.value is None for one in figures):
-        return None
+        return []
     bars = [
         bar_of(f"{member.name} (base)", one, "m-cdp")
         if member.role == "base"
         else bar_of(member.name, one, "m-labeled")
         for member, one in zip(members, figures, strict=True)
     ]
-    return bar_figure(title, reading, bars, percent, 1.0)
+    return [bar_figure(title, reading, bars, percent, 1.0)]
 
 
-def _agreement(agreement: Agreement) -> Html:
-    return figure(
+def _agreement(agreement: Agreement) -> Chart:
+    return Chart(
         matrix_chart("Shared edges in %", agreement.names, agreement.matrix),
-        "Of the edges of the row's graph, how many % are edges of the column's graph too. Columns carry the numbers "
+        "Of the edges of the row's graph, how many % are edges of the column's graph too. Columns carry the "
+        "numbers "
         "of the rows.",
         "How often they agree",
     )
 
 
-def _table(committee: Committee) -> Html:
+def _table(committee: Committee) -> Table:
     members = list(committee.members)
     if (best := committee.ensemble) is not None:
         members.append(
@@ -105,9 +97,9 @@ def _table(committee: Committee) -> Html:
         )
     columns = {"model": [member.name for member in members], "role": [member.role for member in members]}
     columns["parameters"] = [count(member.parameters) for member in members]
-    columns |= {name: [with_interval(one) for one in found] for name, found in measures(members).items()}
+    columns |= {name: [figure_text(one) for one in found] for name, found in measures(members).items()}
     columns["edge precision"] = [percent(member.edge_precision) for member in members]
     columns["neighbors found"] = [percent(member.graph_recall) for member in members]
     columns["of the same identity"] = [percent(member.same_identity_recall) for member in members]
     known = {name: cells for name, cells in columns.items() if set(cells) != {UNKNOWN}}
-    return table(list(known), list(zip(*known.values(), strict=True)), "Every model by itself", words=2)
+    return Table(list(known), list(zip(*known.values(), strict=True)), "Every model by itself", words=2)

@@ -12,15 +12,16 @@ from scipy.spatial import KDTree
 from cdp.kernels import kernel
 from cdp.types import ConsensusGraph, KnnGraph
 from cdp.types.arrays import BoolArray, DoubleArray, IntArray, LongArray
+from cdp.web.page_views import Chart, Html, Swatch
 from cdp.web.report.artifacts import Artifacts
-from cdp.web.report.markup import Html, element
+from cdp.web.report.report_views import Section
 from cdp.web.report.survey import Survey
-from cdp.web.report.svg import line, picture
-from cdp.web.report.words import counted, figure, paragraph, percent, section
+from cdp.web.svg import dot, line, picture
+from cdp.web.words import counted, percent
 
 MOST_NODES = 220
 COLORS = 12
-_TITLE = "A part of the consensus graph"
+_NAMES = ("graph", "Graph", "A part of the consensus graph")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class _Part:
     rejected: LongArray
 
 
-def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
+def graph_section(artifacts: Artifacts, survey: Survey | None) -> Section:
     """A few dozen groups as a graph: where labels come from, and how wrong ones come about."""
     graph = artifacts.consensus
     groups = [] if survey is None else choose_groups(survey)
@@ -52,7 +53,7 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
             why = "The accepted pairs are not at hand"
         elif not len(graph):
             why = "No pair was accepted"
-        return section("graph", _TITLE, paragraph(f"{why}, so there is no graph."))
+        return Section(*_NAMES, text=f"{why}, so there is no graph.")
     part = _cut(survey, graph, groups, artifacts.base_graph)
     lead = (
         f"{counted(len(part.rows), 'image')} of {graph.n_images:,} as dots, joined where a pair was accepted."
@@ -63,15 +64,15 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Html:
     else:
         lead += " Chosen to show mistakes: groups with wrong pairs first, so it looks worse than the whole."
         reading += (
-            ". One color per cluster is right; two colors joined by a red line are two people under one label. Colors "
+            ". One color per cluster is right; two colors joined by a red line are two people under one "
+            "label. Colors "
             "repeat in other clusters; point at a dot to read whose it is."
         )
-    return section(
-        "graph",
-        _TITLE,
-        paragraph(lead, class_="lead"),
-        figure(_draw(survey, part), reading, wide=True, entries=_legend(survey, part)),
-        paragraph(_numbers(survey, graph, part, len(groups)), class_="note"),
+    return Section(
+        *_NAMES,
+        lead=lead,
+        wide=[Chart(_draw(survey, part), reading, wide=True, legend=_legend(survey, part))],
+        note=_numbers(survey, graph, part, len(groups)),
     )
 
 
@@ -85,34 +86,36 @@ def _cut(survey: Survey, graph: ConsensusGraph, groups: list[int], base_graph: K
     return _Part(rows, position[pairs], doubt, _are_wrong(survey, pairs), rejected)
 
 
-def _legend(survey: Survey, part: _Part) -> list[tuple[str, str]]:
+def _legend(survey: Survey, part: _Part) -> list[Swatch]:
     known = survey.identities is not None
     entries = [
-        ("dot", "labeled image, colored by its " + ("true identity" if known else "label")),
-        ("dot hollow", "discarded image"),
-        ("edge", "accepted pair; the less doubt, the stronger"),
+        Swatch("dot", "labeled image, colored by its " + ("true identity" if known else "label")),
+        Swatch("dot hollow", "discarded image"),
+        Swatch("edge", "accepted pair; the less doubt, the stronger"),
     ]
     if known:
-        entries.append(("edge wrong", "accepted pair of two identities: a mistake"))
+        entries.append(Swatch("edge wrong", "accepted pair of two identities: a mistake"))
     if len(part.rejected):
         words = "a discarded image and its nearest neighbors in the group it would belong to"
-        entries.append(("edge dotted", words))
+        entries.append(Swatch("edge dotted", words))
     return entries
 
 
 def _numbers(survey: Survey, graph: ConsensusGraph, part: _Part, n_groups: int) -> str:
-    words = f"Drawn are {n_groups:,} of {len(survey.sizes):,} groups and {len(part.edges):,} of {len(graph):,} accepted pairs"
+    groups, pairs = counted(len(survey.sizes), "group"), counted(len(graph), "accepted pair")
+    words = f"Shown: {n_groups:,} of {groups} and {len(part.edges):,} of {pairs}"
     if survey.identities is None:
         return f"{words}."
     wrong = int(_are_wrong(survey, graph.ids).sum())
     share = percent(wrong / len(graph))
-    return f"{words}; {int(part.wrong.sum()):,} of those drawn and {wrong:,} of all ({share}) are of two identities."
+    shown = int(part.wrong.sum())
+    return f"{words}; {shown:,} of those shown and {wrong:,} of all ({share}) are of two identities."
 
 
 def choose_groups(survey: Survey, most_nodes: int = MOST_NODES) -> list[int]:
-    """A few impure groups, a few groups of split identities, groups that lost images, and ordinary ones to fill.
+    """Choose a few impure groups, groups of split identities, groups that lost images, and ordinary ones.
 
-    Each kind gets a share of the nodes, and very large groups are left out: they would fill the picture alone.
+    Each kind gets a share of the nodes. Very large groups are left out: they would fill the picture alone.
     """
     small = survey.sizes <= max(most_nodes // 7, 3)
     if not small.any():
@@ -138,7 +141,7 @@ def choose_groups(survey: Survey, most_nodes: int = MOST_NODES) -> list[int]:
 
 
 def _rows(survey: Survey, groups: list[int], base_graph: KnnGraph | None) -> LongArray:
-    """Members of the groups, and per group two discarded images that it misses; if possible such as lie near it."""
+    """Members of the groups, and per group two discarded images that it misses, near ones if possible."""
     shown = [np.flatnonzero(np.isin(survey.labels, groups))]
     for group in groups:
         missed = survey.missed(group)
@@ -193,8 +196,9 @@ def _draw(survey: Survey, part: _Part) -> Html:
         hint = f"image {row}{identity}, " + ("discarded" if discarded else f"label {survey.labels[row]}")
         kind = "node discarded" if discarded else f"node c{colors[at]}"
         x, y = points[at].tolist()
-        shapes.append(element("circle", element("title", hint), cx=x, cy=y, r=radius, class_=kind))
-    title = f"{len(rows)} images and {len(edges)} accepted pairs, {int(part.wrong.sum())} of them wrong"
+        shapes.append(dot(x, y, radius, kind, hint))
+    images, pairs = counted(len(rows), "image"), counted(len(edges), "accepted pair")
+    title = f"{images} and {pairs}, {int(part.wrong.sum())} of them wrong"
     return picture(960, height, title, *shapes)
 
 
@@ -254,7 +258,7 @@ def place_nodes(n_nodes: int, edges: LongArray, rounds: int = 250, seed: int = 0
 def _springs(n_nodes: int, edges: LongArray, rounds: int, generator: np.random.Generator) -> DoubleArray:
     """Fruchterman and Reingold: near nodes repel by 1/d, edges attract by d², steps shrink; centered at 0.
 
-    As in the grid variant of their paper, far nodes do not repel; else two groups joined by one edge drift away from each other.
+    As in the grid variant of their paper, far nodes do not repel; else groups joined by one edge drift apart.
     """
     if n_nodes == 1:
         return np.zeros((1, 2))
@@ -302,7 +306,7 @@ def _relax(positions: DoubleArray, edges: LongArray, steps: DoubleArray) -> None
 
 
 def _free_shift(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
-    """The first shift on a spiral that keeps a component clear of all nodes placed; wider than high, like a page."""
+    """The first shift on a spiral, wider than high, that keeps a component clear of all nodes placed."""
     shift: DoubleArray = np.zeros(2)
     if not len(placed):
         return shift

@@ -5,30 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cdp.types.run_record import Figure, Headline, ModelFigures, PartRecord, RecognitionFigures, RunRecord
-from cdp.web.report.markup import Html, element
-from cdp.web.report.svg import Bar, bar_figure
-from cdp.web.report.words import count, paragraph, percent, section, side_by_side, table, tile
+from cdp.web.page_views import Bar, Table, Tile
+from cdp.web.report.report_views import Section
+from cdp.web.svg import bar_figure
+from cdp.web.words import count, counted, interval, percent, with_interval
 
 _RANK_1 = (
-    "Share of the probes whose most similar image, among another one of the same person and all distractors, is that "
+    "Share of the probes whose most similar image, among another one of the same person and all distractors, "
+    "is that "
     "person. Longer is better."
 )
 _TEMPLATES = (
-    "Share of the pairs of one person that are recognized, where both sides of a pair are templates: several images and "
+    "Share of the pairs of one person that are recognized, where both sides of a pair are templates: several "
+    "images and "
     "video frames of one person together. Longer is better."
 )
 _TPR = (
-    "Share of the pairs of one person that are recognized when so many of the pairs of two people are taken for one. "
+    "Share of the pairs of one person that are recognized when so many of the pairs of two people are taken "
+    "for one. "
     "Longer is better."
 )
 
 
-def headline_section(record: RunRecord) -> Html:
-    """Bars with intervals, the share of the gap closed, and one sentence; a sentence only if nothing was measured."""
+def headline_section(record: RunRecord) -> Section:
+    """Bars with intervals, the share of the gap closed, and a verdict; a note if nothing was measured."""
     headline = record.results.headline
     if headline is None or not headline.models:
         words = "Recognition was not measured: that takes networks trained by this run, and probe images."
-        return paragraph(words, class_="note")
+        return Section("headline", "", "", note=words)
     models = {model.key: model for model in headline.models}
     charts = []
     for name, figures in measures(headline.models).items():
@@ -38,18 +42,16 @@ def headline_section(record: RunRecord) -> Html:
         ]
         title, reading = ("Rank-1 identification", _RANK_1) if name == "rank-1" else (name, _TPR)
         charts.append(bar_figure(title, _TEMPLATES if "templates" in name else reading, bars, percent, 1.0))
-    return section(
+    return Section(
         "headline",
         "Did it help?",
-        paragraph(verdict(models, headline.gap_closed), class_="lead"),
-        _tiles(models, headline.gap_closed),
-        side_by_side(*charts),
-        _table(headline, record.parts.get("labeled")),
-        paragraph(
-            f"All models are {headline.network}, tested on the same {_tested_on(headline)}. The thin lines on the bars "
-            "span 95 % intervals, from resampling the test identities.",
-            class_="note",
-        ),
+        "Did it help?",
+        lead=verdict(models, headline.gap_closed),
+        tiles=_tiles(models, headline.gap_closed),
+        charts=charts,
+        tables=[_table(headline, record.parts.get("labeled"))],
+        note=f"All models are {headline.network}, tested on the same {_tested_on(headline)}. "
+        "The thin lines on the bars span 95 % intervals, from resampling the test identities.",
     )
 
 
@@ -58,7 +60,7 @@ def _tested_on(headline: Headline) -> str:
     if headline.probes is not None or headline.template_images is None:
         parts.append(f"{count(headline.probes)} probe images among {count(headline.distractors)} distractors")
     if headline.template_images is not None:
-        parts.append(f"templates made of {count(headline.template_images)} images")
+        parts.append(f"templates made of {counted(headline.template_images, 'image')}")
     return " and ".join(parts)
 
 
@@ -80,20 +82,23 @@ def verdict(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) 
     if after.value != before.value and _overlap(before, after):
         doubt = " The two 95 % intervals overlap, so this test alone does not settle the difference."
     if "all" not in models:
-        return f"{start}. The run trained no network on all true labels, so the best possible is not known.{doubt}"
+        unknown = "The run trained no network on all true labels, so the best possible is not known."
+        return f"{start}. {unknown}{doubt}"
     if best.value is None:
         return f"{start}.{doubt}"
     share = None if gap is None else measures([gap]).get(name, [Figure()])[0].value
     if share is None or best.value <= before.value:
         return (
-            f"{start}. All true labels gave {percent(best.value)}, no clear gain over the labeled part alone, so there "
+            f"{start}. All true labels gave {percent(best.value)}, no clear gain over the labeled part "
+            "alone, so there "
             f"is no gap to close.{doubt}"
         )
     if share > 1:
         return f"{start}, more than all true labels gave ({percent(best.value)}).{doubt}"
     if share < 0:
         return f"{start}, while all true labels would have given {percent(best.value)}.{doubt}"
-    return f"{start}; all true labels gave {percent(best.value)}. That closes {percent(share)} of the gap.{doubt}"
+    closed = f"That closes {percent(share)} of the gap."
+    return f"{start}; all true labels gave {percent(best.value)}. {closed}{doubt}"
 
 
 def _overlap(one: Figure, other: Figure) -> bool:
@@ -102,22 +107,28 @@ def _overlap(one: Figure, other: Figure) -> bool:
     return one.low <= other.high and other.low <= one.high
 
 
-def _tiles(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) -> Html:
-    tiles = []
+def _tiles(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) -> list[Tile]:
     if gap is not None:
-        for name, (share,) in measures([gap]).items():
-            around = f"95 % interval {interval(share)}" if interval(share) else ""
-            if share.value is not None:
-                tiles.append(tile(percent(share.value), f"of the gap closed, {name}", around))
-    elif "labeled" in models and "cdp" in models:
-        before, after = models["labeled"].rank1.value, models["cdp"].rank1.value
-        if before is not None and after is not None:
-            change = f"{100 * (after - before):+.1f} points".replace("-", "−")
-            tiles.append(tile(change, "rank-1, with against without pseudo-labels"))
-    return element("div", *tiles, class_="tiles")
+        return [
+            Tile(
+                percent(share.value),
+                f"of the gap closed, {name}",
+                f"95 % interval {around}" if around else "",
+            )
+            for name, (share,) in measures([gap]).items()
+            if share.value is not None
+            for around in [interval(share.low, share.high)]
+        ]
+    if "labeled" not in models or "cdp" not in models:
+        return []
+    before, after = models["labeled"].rank1.value, models["cdp"].rank1.value
+    if before is None or after is None:
+        return []
+    change = f"{100 * (after - before):+.1f} points".replace("-", "−")
+    return [Tile(change, "rank-1, with against without pseudo-labels")]
 
 
-def _table(headline: Headline, labeled: PartRecord | None) -> Html:
+def _table(headline: Headline, labeled: PartRecord | None) -> Table:
     models: Sequence[RecognitionFigures] = headline.models
     named = measures([*models, headline.gap_closed] if headline.gap_closed else models)
     rows = []
@@ -127,31 +138,23 @@ def _table(headline: Headline, labeled: PartRecord | None) -> Html:
         rows.append([model.title, count(model.images), count(true), count(made)])
     if headline.gap_closed:
         rows.append(["gap closed", "", "", ""])
-    rows = [[*row, *(with_interval(found[at]) for found in named.values())] for at, row in enumerate(rows)]
+    rows = [[*row, *(figure_text(found[at]) for found in named.values())] for at, row in enumerate(rows)]
     header = ["trained on", "images", "true labels", "pseudo-labels", *named]
-    return table(header, rows, "The same in numbers, with 95 % intervals in brackets")
+    return Table(header, rows, "The same in numbers, with 95 % intervals in brackets")
 
 
-def interval(figure: Figure) -> str:
-    """`88.0 to 98.0 %`; empty if there is none."""
-    if figure.low is None or figure.high is None:
-        return ""
-    return f"{100 * figure.low:.1f} to {100 * figure.high:.1f} %"
-
-
-def with_interval(figure: Figure) -> str:
-    """`93.0 % (88.0 to 98.0 %)`."""
-    around = interval(figure)
-    return percent(figure.value) + (f" ({around})" if around and figure.value is not None else "")
+def figure_text(figure: Figure) -> str:
+    """A figure with its interval."""
+    return with_interval(figure.value, figure.low, figure.high)
 
 
 def bar_of(name: str, figure: Figure, kind: str) -> Bar:
     """A bar with its interval as whiskers and as a remark."""
-    return Bar(name, figure.value, figure.low, figure.high, kind, interval(figure))
+    return Bar(name, figure.value, figure.low, figure.high, kind, interval(figure.low, figure.high))
 
 
 def measures(of: Sequence[RecognitionFigures]) -> dict[str, list[Figure]]:
-    """Name of a measure -> its figure per network: rank-1, and TPR of pairs and templates at every FPR that one has."""
+    """Name of a measure -> its figure per network: rank-1, and TPR of pairs and templates at every FPR."""
     found: dict[str, list[Figure]] = {}
     if any(one.rank1.value is not None for one in of) or not any(one.templates for one in of):
         found["rank-1"] = [one.rank1 for one in of]

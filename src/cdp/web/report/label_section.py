@@ -5,28 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from cdp.types.run_record import (
-    CalibrationBin,
-    Expectation,
-    LabelFigures,
-    PairScores,
-    Results,
-    Score,
-    Tuning,
-)
-from cdp.web.report.markup import Html, element
-from cdp.web.report.svg import Bar, bar_figure, curve_chart, paired_bars, stacked_bar
-from cdp.web.report.words import (
-    counted,
-    figure,
-    folded,
-    paragraph,
-    percent,
-    section,
-    side_by_side,
-    table,
-    tile,
-)
+from cdp.types.run_record import CalibrationBin, Expectation, LabelFigures, PairScores, Results, Score, Tuning
+from cdp.web.page_views import Bar, Chart, Series, Swatch, Table, Tile
+from cdp.web.report.headline import bar_of
+from cdp.web.report.report_views import Section
+from cdp.web.svg import bar_figure, curve_chart, paired_bars, stacked_bar
+from cdp.web.words import counted, percent
 
 _FATE_KINDS = ("m-cdp", "wrong", "odd", "m-labeled")
 _SETTINGS = {
@@ -37,32 +21,34 @@ _SETTINGS = {
 """What the number is that decides how much is joined, by its name among the settings."""
 
 
-def labels_section(results: Results) -> Html:
+def labels_section(results: Results) -> Section:
     """Everything known about the labels; only what needs no truth if there is none."""
     labels, tuning = results.labels, results.tuning
-    return section(
+    charts = [
+        *_true_charts(labels),
+        *_sizes(labels),
+        *_fates(labels.fates),
+        *_expected(results.expected),
+        *_tuning(tuning),
+        *_calibration(results.calibration),
+    ]
+    return Section(
         "labels",
+        "Labels",
         "How good are the pseudo-labels?",
-        paragraph(_sentence(labels), class_="lead"),
-        _tiles(labels),
-        side_by_side(
-            *_true_charts(labels),
-            _sizes(labels),
-            _fates(labels.fates),
-            None if results.expected is None else _expected(results.expected),
-            None if tuning is None else _tuning(tuning),
-            _calibration(results.calibration),
-        ),
-        _rounds([*results.earlier_rounds, labels]),
-        None if tuning is None else _tuning_table(tuning),
+        lead=_sentence(labels),
+        tiles=_tiles(labels),
+        charts=charts,
+        tables=[*_rounds([*results.earlier_rounds, labels]), *_tuning_table(tuning)],
     )
 
 
 def _sentence(labels: LabelFigures) -> str:
     groups = counted(labels.identities_found, "pseudo-identity", "pseudo-identities")
-    start = f"{percent(labels.coverage)} of the unlabeled images got a label, in {groups}; the others were discarded."
+    share = percent(labels.coverage)
+    start = f"{share} of the unlabeled images got a label, in {groups}; the others were discarded."
     if labels.true is None:
-        return f"{start} Their true identities are not known, so how many of the labels are right is not known either."
+        return f"{start} Their true identities are not known, so neither is how many labels are right."
     score = labels.true.discards_removed.pairwise
     if score.precision is None:
         return f"{start} No two labeled images share a group and a known identity, so precision is undefined."
@@ -72,34 +58,38 @@ def _sentence(labels: LabelFigures) -> str:
     )
 
 
-def _tiles(labels: LabelFigures) -> Html:
+def _tiles(labels: LabelFigures) -> list[Tile]:
     true, note = labels.true, ""
     if true is not None:
-        note = f"{true.identities_true:,} true ones, {true.identities_true_shared:,} of them with two images or more"
+        shared = f"{true.identities_true_shared:,} of them with two images or more"
+        note = f"{true.identities_true:,} true ones, {shared}"
         if true.identities_found not in (None, labels.identities_found):
             note = f"{true.identities_found:,} among the images that count (no validation image does): {note}"
+    name = "pseudo-identity found" if labels.identities_found == 1 else "pseudo-identities found"
     tiles = [
-        tile(percent(labels.coverage), "coverage: images with a label"),
-        tile(f"{labels.identities_found:,}", "pseudo-identities found", note),
+        Tile(percent(labels.coverage), "coverage: images with a label"),
+        Tile(f"{labels.identities_found:,}", name, note),
     ]
     if labels.threshold is not None:
         words = _SETTINGS.get(labels.setting, labels.setting.replace("_", " "))
-        tiles.append(tile(f"{labels.threshold:g}", words))
-    return element("div", *tiles, class_="tiles")
+        tiles.append(Tile(f"{labels.threshold:g}", words))
+    return tiles
 
 
-def _true_charts(labels: LabelFigures) -> list[Html]:
+def _true_charts(labels: LabelFigures) -> list[Chart]:
     true = labels.true
     if true is None:
         return []
     charts = [] if true.pairs is None else [_pairs(true.pairs, labels.setting)]
+    kept = "Every discarded image counts as a group of its own, so discarding costs recall."
+    removed = "Only labeled images count: what a network would train on."
     for scores, name, reading in (
-        (true.discards_kept, "discards kept", "Every discarded image counts as a group of its own, so discarding costs recall."),
-        (true.discards_removed, "discards removed", "Only labeled images count: what a network would train on."),
-    ):  # fmt: skip
+        (true.discards_kept, "discards kept", kept),
+        (true.discards_removed, "discards removed", removed),
+    ):
         bars = [*_three_bars(scores.pairwise, "pairwise "), *_three_bars(scores.bcubed, "BCubed ")]
-        caption = f"{reading} Pairwise counts pairs of images; BCubed averages over images, so small groups count too."
-        charts.append(bar_figure(f"Groups, {name}", caption, bars, percent, 1.0))
+        how = "Pairwise counts pairs of images; BCubed averages over images, so small groups count too."
+        charts.append(bar_figure(f"Groups, {name}", f"{reading} {how}", bars, percent, 1.0))
     return charts
 
 
@@ -111,14 +101,15 @@ def _three_bars(score: Score | PairScores, before: str = "") -> list[Bar]:
     ]
 
 
-def _pairs(pairs: PairScores, setting: str) -> Html:
-    of_all = f"{pairs.accepted:,} of {pairs.candidates:,} candidate pairs"
+def _pairs(pairs: PairScores, setting: str) -> Chart:
+    of_all = f"{pairs.accepted:,} of {counted(pairs.candidates, 'candidate pair')}"
     what = f"Before propagation: {of_all} were accepted."
     if setting == "join_above":
         what = f"{of_all} ended in one group; they count as accepted."
     return bar_figure(
         "Accepted pairs",
-        f"{what} Precision is the share of them that truly show one identity; recall is the share of the true "
+        f"{what} Precision is the share of them that truly show one identity; recall is the share of the "
+        "true "
         "candidates that were accepted.",
         _three_bars(pairs),
         percent,
@@ -126,45 +117,53 @@ def _pairs(pairs: PairScores, setting: str) -> Html:
     )
 
 
-def _rounds(rounds: Sequence[LabelFigures]) -> Html | None:
+def _rounds(rounds: Sequence[LabelFigures]) -> list[Table]:
     """How the labels became better, or not, from round to round; nothing if there was one."""
     if len(rounds) < 2:
-        return None
+        return []
     rows = []
     for number, labels in enumerate(rounds, start=1):
         score = Score() if labels.true is None else labels.true.discards_kept.pairwise
         shares = (percent(share) for share in (score.precision, score.recall, score.f))
         rows.append([str(number), percent(labels.coverage), f"{labels.identities_found:,}", *shares])
     header = ["round", "images labeled", "pseudo-identities", "precision", "recall", "F"]
-    return table(header, rows, "Labels, round by round (pairwise, discards kept)")
+    return [Table(header, rows, "Labels, round by round (pairwise, discards kept)")]
 
 
-def _sizes(labels: LabelFigures) -> Html | None:
+def _sizes(labels: LabelFigures) -> list[Chart]:
     sizes, true_sizes = labels.sizes, [] if labels.true is None else labels.true.sizes
     if labels.true is not None and labels.true.sizes_found:
         sizes = labels.true.sizes_found
     if not sizes and not true_sizes:
-        return None
+        return []
     n_bins = (max([*sizes, *true_sizes]) - 1).bit_length() + 1
     names = ["1", "2", *(f"{2 ** (at - 1) + 1}–{2**at}" for at in range(2, n_bins))][:n_bins]
-    series = [("groups found", "m-cdp", _in_bins(sizes, n_bins))]
+    found, true = _in_bins(sizes, n_bins), _in_bins(true_sizes, n_bins)
+    series = [Series("groups found", "m-cdp", found)]
+    spoken = [
+        f"{name} {'image' if name == '1' else 'images'}: {counted(number, 'group')} found"
+        for name, number in zip(names, found, strict=True)
+    ]
+    reading = "A few very large groups would be a warning: several people may have been joined."
     if true_sizes:
-        series.append(("true identities", "m-all", _in_bins(true_sizes, n_bins)))
-    words = "; ".join(
-        f"{name} images: " + ", ".join(f"{values[at]} {what}" for what, _, values in series)
-        for at, name in enumerate(names)
-    )
-    reading = (
-        "Where the two bars differ, identities were split, joined, or lost images."
-        if true_sizes
-        else "A few very large groups would be a warning: several people may have been joined."
-    )
-    return figure(
-        paired_bars(f"Group sizes. {words}", names, series),
-        f"How many groups have how many images (numbers on the left). {reading}",
-        "Group sizes",
-        entries=[(kind, name) for name, kind, _ in series],
-    )
+        series.append(Series("true identities", "m-all", true))
+        spoken = [
+            f"{words}, {counted(number, 'true identity', 'true identities')}"
+            for words, number in zip(spoken, true, strict=True)
+        ]
+        reading = "Where the two bars differ, identities were split, joined, or lost images."
+    return [
+        Chart(
+            paired_bars(f"Group sizes. {'; '.join(spoken)}", names, series),
+            f"How many groups have how many images (numbers on the left). {reading}",
+            "Group sizes",
+            legend=_legend(series),
+        )
+    ]
+
+
+def _legend(series: Sequence[Series]) -> list[Swatch]:
+    return [Swatch(one.kind, one.name) for one in series]
 
 
 def _in_bins(sizes: Sequence[int], n_bins: int) -> list[int]:
@@ -173,53 +172,58 @@ def _in_bins(sizes: Sequence[int], n_bins: int) -> list[int]:
     return [counts[at] for at in range(n_bins)]
 
 
-def _fates(fates: Mapping[str, int]) -> Html | None:
+def _fates(fates: Mapping[str, int]) -> list[Chart]:
     if not fates:
-        return None
+        return []
     parts = [
-        (name.replace("_", " "), _FATE_KINDS[min(at, len(_FATE_KINDS) - 1)], value)
+        Bar(name.replace("_", " "), value, kind=_FATE_KINDS[min(at, len(_FATE_KINDS) - 1)])
         for at, (name, value) in enumerate(fates.items())
     ]
     total = sum(fates.values()) or 1
-    words = ", ".join(f"{name} {value:,}" for name, _, value in parts)
-    return figure(
-        stacked_bar(f"What became of the images: {words}", parts),
-        "What became of every unlabeled image. One without an accepted pair is not similar enough to any other; an "
-        "isolated one has likely pairs, but no group kept it.",
-        "Fates",
-        entries=[(kind, f"{name}: {value:,} ({percent(value / total)})") for name, kind, value in parts],
-    )
-
-
-def _expected(expected: Expectation) -> Html:
-    bars = [
-        Bar(name, one.value, one.low, one.high, kind=kind)
-        for name, kind, one in (
-            ("precision", "m-cdp", expected.precision),
-            ("recall", "m-all", expected.recall),
-            ("coverage", "m-labeled", expected.coverage),
+    words = ", ".join(f"{part.name} {part.value:,}" for part in parts)
+    return [
+        Chart(
+            stacked_bar(f"What became of the images: {words}", parts),
+            "What became of every unlabeled image. One without an accepted pair is not similar enough to any "
+            "other; "
+            "an isolated one has likely pairs, but no group kept it.",
+            "Fates",
+            legend=[
+                Swatch(part.kind, f"{part.name}: {part.value:,} ({percent((part.value or 0) / total)})")
+                for part in parts
+            ],
         )
     ]
+
+
+def _expected(expected: Expectation | None) -> list[Chart]:
+    if expected is None:
+        return []
     known = counted(expected.identities, "known identity", "known identities")
-    return bar_figure(
+    chart = bar_figure(
         "What to expect",
-        f"From {known} labeled among the others, without any other truth: the share of pairs inside groups that are right, the "
-        "share of all true pairs that are found, and the share of images that get a label; with 95 % intervals.",
-        bars,
+        f"Estimated from {known} labeled among the others, with 95 % intervals: the share of pairs inside "
+        "groups that "
+        "are right, of all true pairs that are found, and of images that get a label.",
+        [
+            bar_of("precision", expected.precision, "m-cdp"),
+            bar_of("recall", expected.recall, "m-all"),
+            bar_of("coverage", expected.coverage, "m-labeled"),
+        ],
         percent,
         1.0,
     )
+    return [chart]
 
 
-def _calibration(bins: Sequence[CalibrationBin]) -> Html | None:
-    """The reliability diagram: a calibrated judge's points lie on the diagonal."""
+def _calibration(bins: Sequence[CalibrationBin]) -> list[Chart]:
+    """The reliability diagram: a calibrated scorer's points are on the diagonal."""
     if len(bins) < 2:
-        return None
+        return []
     series = [
-        ("truly one identity", "m-cdp", [one.same for one in bins]),
-        ("if probabilities were exact", "m-labeled", [one.probability for one in bins]),
+        Series("truly one identity", "m-cdp", [one.same for one in bins]),
+        Series("if probabilities were exact", "m-labeled", [one.probability for one in bins]),
     ]
-    pairs = f"{sum(one.pairs for one in bins):,}"
     drawn = curve_chart(
         "Probability given to a pair against the share of such pairs that are one identity",
         [one.probability for one in bins],
@@ -227,24 +231,28 @@ def _calibration(bins: Sequence[CalibrationBin]) -> Html | None:
         None,
         "probability of a pair; shares in %",
     )
-    return figure(
-        drawn,
-        f"{pairs} pairs with an image of known identity, which the judge had not learned from: of pairs that were given a "
-        "probability, how many are one identity. The nearer the two curves, the more literally probabilities can be taken.",
-        "Can the probabilities be believed?",
-        entries=[(kind, name) for name, kind, _ in series],
-    )
+    pairs = counted(sum(one.pairs for one in bins), "pair")
+    return [
+        Chart(
+            drawn,
+            f"{pairs} with an image of known identity that were not trained on: how many of the pairs of a "
+            "probability are one "
+            "identity. The nearer the two curves, the more literally probabilities can be taken.",
+            "Can the probabilities be believed?",
+            legend=_legend(series),
+        )
+    ]
 
 
-def _tuning(tuning: Tuning) -> Html | None:
-    if not tuning.curve:
-        return None
+def _tuning(tuning: Tuning | None) -> list[Chart]:
+    if tuning is None or not tuning.curve:
+        return []
     curve = sorted(tuning.curve, key=lambda point: point.threshold)
     series = [
-        ("F", "m-cdp", [point.f for point in curve]),
-        ("precision", "odd", [point.precision for point in curve]),
-        ("recall", "m-all", [point.recall for point in curve]),
-        ("coverage", "m-labeled", [point.coverage for point in curve]),
+        Series("F", "m-cdp", [point.f for point in curve]),
+        Series("precision", "odd", [point.precision for point in curve]),
+        Series("recall", "m-all", [point.recall for point in curve]),
+        Series("coverage", "m-labeled", [point.coverage for point in curve]),
     ]
     drawn = curve_chart(
         "Threshold against F, precision, recall and coverage",
@@ -257,19 +265,22 @@ def _tuning(tuning: Tuning) -> Html | None:
     if tuning.recall_weight != 1:
         by = f"the best mean was taken, recall {tuning.recall_weight:g} times as important as precision."
     if tuning.precision:
-        by = f"of those with a precision of {tuning.precision:g} or more, the one with the best recall was taken."
-    return figure(
-        drawn,
-        "Measured on images of known identity, labeled among the others. A higher threshold accepts fewer pairs: precision rises, recall and "
-        f"coverage fall; {by}",
-        "How the threshold was chosen",
-        entries=[(kind, name) for name, kind, _ in series],
-    )
+        by = f"of those with precision {tuning.precision:g} or more, the one with the best recall was taken."
+    return [
+        Chart(
+            drawn,
+            "Measured on images of known identity, labeled among the others. A higher threshold accepts "
+            "fewer pairs: "
+            f"precision rises, recall and coverage fall; {by}",
+            "How the threshold was chosen",
+            legend=_legend(series),
+        )
+    ]
 
 
-def _tuning_table(tuning: Tuning) -> Html | None:
-    if not tuning.curve:
-        return None
+def _tuning_table(tuning: Tuning | None) -> list[Table]:
+    if tuning is None or not tuning.curve:
+        return []
     rows = [
         [
             f"{point.threshold:g}" + (" (chosen)" if point.threshold == tuning.chosen else ""),
@@ -277,5 +288,5 @@ def _tuning_table(tuning: Tuning) -> Html | None:
         ]
         for point in sorted(tuning.curve, key=lambda point: point.threshold)
     ]
-    inner = table(["threshold", "F", "precision", "recall", "coverage"], rows, "Thresholds tried")
-    return folded("Thresholds tried, in numbers", inner)
+    header = ["threshold", "F", "precision", "recall", "coverage"]
+    return [Table(header, rows, "Thresholds tried", 1, "Thresholds tried, in numbers")]

@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdp.types.run_record import RunRecord, StageRecord
-from cdp.web.report.markup import Html, element
-from cdp.web.report.svg import Bar, bar_figure
-from cdp.web.report.words import (
-    counted,
-    folded,
-    paragraph,
-    seconds,
-    section,
-    side_by_side,
-    size_in_memory,
-    table,
-)
+from cdp.web.page_views import Bar, Table
+from cdp.web.report.report_views import Section
+from cdp.web.svg import bar_figure
+from cdp.web.words import counted, seconds, size_in_memory
 
 
-def runtime_section(record: RunRecord) -> Html:
+def runtime_section(record: RunRecord) -> Section:
     """Seconds and peak memory per kind of stage; a stage that tells of inner steps counts as those."""
-    stages = record.stages
+    stages, names = record.stages, ("runtime", "Time", "Time and memory")
     if not stages:
-        return section("runtime", "Time and memory", paragraph("This run recorded no stages."))
+        return Section(*names, text="This run recorded no stages.")
     time = [Bar(name, value) for name, value in _seconds_by_kind(stages).items()]
     peaks: dict[str, int] = {}
     for stage in stages:
@@ -31,32 +23,16 @@ def runtime_section(record: RunRecord) -> Html:
             kind = stage.group or stage.name
             peaks[kind] = max(stage.peak_memory, peaks.get(kind, 0))
     memory = [Bar(name, peak, kind="m-labeled") for name, peak in peaks.items()]
-    return section(
-        "runtime",
-        "Time and memory",
-        paragraph(_sentence(record, time), class_="lead"),
-        side_by_side(
-            bar_figure(
-                "Time",
-                "Seconds of all stages of one kind together, whether computed now or kept from an earlier call.",
-                time,
-                seconds,
-            ),
-            bar_figure(
-                "Peak memory",
-                "The most memory the process held while a stage of this kind was running.",
-                memory,
-                size_in_memory,
-            )
-            if memory
-            else None,
-        ),
-        folded(f"All {counted(len(stages), 'stage')}, in numbers", _stage_table(stages)),
-    )
+    reading = "Seconds of all stages of one kind together, whether computed now or kept from an earlier call."
+    charts = [bar_figure("Time", reading, time, seconds)]
+    if memory:
+        reading = "The most memory the process held while a stage of this kind was running."
+        charts.append(bar_figure("Peak memory", reading, memory, size_in_memory))
+    return Section(*names, lead=_sentence(record, time), charts=charts, tables=[_stage_table(stages)])
 
 
 def _seconds_by_kind(stages: Sequence[StageRecord]) -> dict[str, float]:
-    """Kind of stage or inner step -> seconds; what the steps of a stage leave of its time counts as its kind's."""
+    """Kind of stage or inner step -> seconds; time of a stage outside its steps counts for its kind."""
     total: dict[str, float] = {}
     for stage in stages:
         rest = stage.seconds - sum(stage.steps.values())
@@ -76,7 +52,7 @@ def _sentence(record: RunRecord, time: Sequence[Bar]) -> str:
     return f"{whole}The longest part was {longest.name} ({seconds(longest.value)})."
 
 
-def _stage_table(stages: Sequence[StageRecord]) -> Html:
+def _stage_table(stages: Sequence[StageRecord]) -> Table:
     rows = []
     for stage in stages:
         origin = "kept from before" if stage.fresh else "computed"
@@ -84,10 +60,11 @@ def _stage_table(stages: Sequence[StageRecord]) -> Html:
             [stage.name, stage.group, seconds(stage.seconds), size_in_memory(stage.peak_memory), origin]
         )
         rows += [[f"– {name}", stage.group, seconds(value), "", ""] for name, value in stage.steps.items()]
-    return table(["stage", "group", "time", "peak memory", "in this run"], rows, "Every stage", words=2)
+    fold = f"All {counted(len(stages), 'stage')}, in numbers"
+    return Table(["stage", "group", "time", "peak memory", "in this run"], rows, "Every stage", 2, fold)
 
 
-def recipe_section(record: RunRecord) -> Html:
+def recipe_section(record: RunRecord) -> Section:
     """What to type to get the same again."""
     facts = {
         "command": record.command,
@@ -100,18 +77,17 @@ def recipe_section(record: RunRecord) -> Html:
     rows = [
         [name, str(value)] for name, value in (facts | record.versions).items() if value not in (None, "")
     ]
+    tables = [Table(["what", "value"], rows, "The run", words=2)]
     settings = [[name, str(value)] for name, value in record.differences.items()]
-    return section(
+    if settings:
+        tables.append(
+            Table(["setting", "value"], settings, "Settings that are not at their defaults", words=2)
+        )
+    return Section(
         "recipe",
+        "Recipe",
         "How to get the same again",
-        paragraph(
-            "The command, the seed and the versions that made these figures; the recipe has every setting."
-        ),
-        table(["what", "value"], rows, "The run", words=2),
-        table(["setting", "value"], settings, "Settings that are not at their defaults", words=2)
-        if settings
-        else None,
-        folded("The recipe", element("pre", record.recipe_text, tabindex="0"))
-        if record.recipe_text
-        else None,
+        text="The command, the seed and the versions that made these figures; the recipe has every setting.",
+        tables=tables,
+        recipe=record.recipe_text,
     )

@@ -19,7 +19,7 @@ class Survey:
         identities: int64 (n,), -1 = unknown; None if none is known.
         sizes: int64 (C,).
         confidence: float64 (C,), mean over the members.
-        majority: int64 (C,), the most frequent known identity (the smallest number among equals); -1 if unknown.
+        majority: int64 (C,), the most frequent known identity, the smallest among equals; -1 if unknown.
         wrong: bool (n,), labeled images known to be of another identity than their group's majority.
         expected: int64 (n,), for a discarded image the group it would belong to, -1 if there is none. Where
             identities are known: the largest group whose majority is the image's identity. Else the group of
@@ -48,7 +48,7 @@ class Survey:
         return np.flatnonzero(self.expected == group)
 
     def split_identities(self) -> list[tuple[int, LongArray]]:
-        """Identities that are the majority of several groups, most groups first, with their groups, largest first."""
+        """(identity, groups) of majorities of several groups, most groups first, and the largest group first."""
         groups_of: dict[int, list[int]] = {}
         for group, identity in enumerate(self.majority.tolist()):
             if identity >= 0:
@@ -84,7 +84,7 @@ def survey_groups(
 
 
 def majorities(found: LongArray, truth: LongArray, n_groups: int) -> LongArray:
-    """The most frequent known identity of every group, of equally frequent ones the smallest; -1 if none is known."""
+    """The most frequent known identity of every group, the smallest among equals; -1 if none is known."""
     majority = np.full(n_groups, -1, np.int64)
     both = (found >= 0) & (truth >= 0)
     cells, counts = np.unique(np.stack([found[both], truth[both]]), axis=1, return_counts=True)

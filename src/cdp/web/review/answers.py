@@ -1,4 +1,4 @@
-"""From what was clicked to corrections: forms speak of images, never of group numbers that may have changed meanwhile."""
+"""Turn submitted forms into corrections; forms name images, never group numbers, which may have changed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ _MOST_ANCHORS = 3
 Fields = Mapping[str, Sequence[str]]
 
 
-def answer_question(fields: Fields) -> list[Correction]:
-    """Corrections of an answer to "are these images and those one person?"."""
+def answer_question(
+    fields: Fields, index: GroupIndex, leaving: frozenset[int] = frozenset()
+) -> list[Correction]:
+    """Corrections of an answer to "are these images and those one person?".
+
+    Args:
+        leaving: images that corrections take out of their group already.
+    """
     one, other, selected = (rows_of(fields, name) for name in ("one", "other", "image"))
     how = _first(fields, "how")
     if how in ("out", "reject"):
         _need(selected, "Select images first.")
-        if how == "reject":
-            return [rejected(*selected)]
-        left, taken = [row for row in (*one, *other) if row not in selected], selected
-        _need(left, "All images are selected; select those that are not this person.")
-        return [different(row, left[-1]) for row in taken]
+        return [rejected(*selected)] if how == "reject" else _take_out(selected, (one, other), index, leaving)
     _need(one and other, "The question names no images.")
     if how == "same":
         return merge_groups(one, other)
@@ -36,10 +38,30 @@ def answer_question(fields: Fields) -> list[Correction]:
     raise InputError(f"{how!r} is no answer; reload the page.")
 
 
+def _take_out(
+    selected: Sequence[int], sides: Sequence[Sequence[int]], index: GroupIndex, leaving: frozenset[int]
+) -> list[Correction]:
+    """Each image is not the person of its own group: it differs from the surest image that stays there.
+
+    An image on the same side is preferred, because a pair across the sides would answer the question.
+    """
+    gone = {*selected, *leaving}
+    found = []
+    for row in selected:
+        group = index.group_of(row)
+        _need(group >= 0, f"Image {row} is in no group; answer the question, or reject the image.")
+        beside = [near for side in sides if row in side for near in side if index.group_of(near) == group]
+        staying = [near for near in beside if near not in gone]
+        staying = staying or [near for near in index.members(group).tolist() if near not in gone]
+        _need(staying, "All images of the group are selected; select those that are not this person.")
+        found.append(different(row, max(staying, key=lambda near: (index.confidence[near], near))))
+    return found
+
+
 def change_images(
     fields: Fields, index: GroupIndex, leaving: frozenset[int] = frozenset()
 ) -> list[Correction]:
-    """Corrections of what is done to the selected images of a group, or of none; `leaving` ones are none of it any more."""
+    """Corrections of an action on selected images of a group, or of none; `leaving` as above."""
     shown, selected = rows_of(fields, "shown"), rows_of(fields, "image")
     how, rest = _first(fields, "how"), [row for row in shown if row not in set(selected)]
     if how == "confirm":
@@ -120,7 +142,7 @@ def find_person(text: str, index: GroupIndex) -> int:
 
 
 def stamped(corrections: Sequence[Correction], source: str) -> list[Correction]:
-    """The corrections of one action: all with one time, to the microsecond, by which they are undone together."""
+    """Stamp the corrections of one action with one time, by which they are undone together."""
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     return [msgspec.structs.replace(one, when=now, source=source) for one in corrections]
 

@@ -67,6 +67,10 @@ class GroupIndex:
         """The images in no group."""
         return np.flatnonzero(self.identity < 0)
 
+    def group_of(self, row: int) -> int:
+        """The group of an image; -1 if it is in none, or there is no such image."""
+        return int(self.identity[row]) if 0 <= row < len(self.identity) else -1
+
     def members(self, number: int) -> LongArray:
         """The images of a group, the least certain first; empty if there is no such group."""
         at = int(np.searchsorted(self.numbers, number))

@@ -23,7 +23,7 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
-    # Not no-referrer: browsers would then send `Origin: null` with forms, and no write could be told to be ours.
+    # Not no-referrer: browsers would then send `Origin: null` with forms, and no write could be accepted.
     "Referrer-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
@@ -31,11 +31,11 @@ _HEADERS = {
 
 
 class Guard:
-    """Refuses what does not come from this machine, lacks the token, or would change something from another site.
+    """Refuses requests from other machines, without the token, and writes from another site.
 
-    The token is the first part of the path, so that no link or form needs to repeat it; what is behind it never sees it. A
-    server on loopback is still reached by every page in the user's browser: hence the token, the check of `Host` (a name that
-    leads to loopback may belong to anybody) and the check of where a write comes from.
+    The token is the first part of the path, so that no link or form needs to repeat it. A server on loopback
+    is still reached by every page in the user's browser: hence the token, the check of `Host` (any name may
+    lead to loopback) and the check of where a write comes from.
     """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
@@ -90,7 +90,7 @@ def host_name(host: str) -> str:
 
 
 def is_same_origin(headers: Headers) -> bool:
-    """Whether a write comes from a page of this server; without any word of where it comes from it is refused."""
+    """Whether a write comes from a page of this server; one of unknown origin does not."""
     sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")
     own = _own_origins(headers.getlist("host"))
     said = [site == "same-origin" for site in sites] + [origin in own for origin in origins]

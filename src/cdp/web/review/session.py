@@ -24,16 +24,14 @@ from cdp.collection.numbering import Changes
 from cdp.collection.regrouping import regroup
 from cdp.errors import InputError
 from cdp.types.arrays import IntArray
-from cdp.web.report.words import counted
 from cdp.web.review.answers import stamped
 from cdp.web.review.group_index import GroupIndex
-from cdp.web.review.history_page import Told
-from cdp.web.review.page_parts import View
 from cdp.web.review.pair_evidence import PairEvidence
-from cdp.web.review.question_page import Asked
+from cdp.web.review.review_views import Asked, Told, View
 from cdp.web.review.thumbnails import Pictures
 from cdp.web.review.what_is_asked import Queue
 from cdp.web.review.words_of_events import batches, correction_in_words, event_in_words
+from cdp.web.words import counted
 
 SOURCE = "review"
 _CARDS = 6

@@ -1,4 +1,4 @@
-"""Pictures of a collection's images, made when they are asked for, and kept in memory and on disk for a while."""
+"""Pictures of a collection's images, made on demand and cached in memory and on disk."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Pictures:
 
 
 class _Shelf:
-    """Files by key, up to a number of bytes: above it, those not read for the longest time go. A disk that refuses is left alone."""
+    """Files by key, up to a number of bytes: the least recently read go first, disk errors are ignored."""
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder, self._most = folder, most

@@ -1,9 +1,8 @@
-"""The server's routes: pages to read, forms to answer; everything that is written goes to the journal first."""
+"""The server's routes: pages to read, and forms, whose answers go to the journal first."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,25 +13,24 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from cdp.errors import CdpError, InputError
-from cdp.web.report.style import style_sheet
-from cdp.web.review import answers
+from cdp.web.rendering import packaged, render
+from cdp.web.review import answers, review_pages
 from cdp.web.review.group_index import ORDERS
-from cdp.web.review.group_pages import alone_page, group_page, groups_page
 from cdp.web.review.guards import Guard
-from cdp.web.review.history_page import changes_page, history_page
-from cdp.web.review.page_parts import View
-from cdp.web.review.question_page import question_page, refused, said
+from cdp.web.review.review_views import Notice, View
 from cdp.web.review.session import Session
 
 _KEPT = {"Cache-Control": "private, max-age=86400, immutable"}
 _REPORT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
 _ICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" fill="#1668b8"/>'
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
+    '<rect width="16" height="16" rx="4" fill="#1668b8"/>'
     '<circle cx="8" cy="6.4" r="2.9" fill="#fff"/><path d="M2.8 14a5.2 5.2 0 0 1 10.4 0z" fill="#fff"/></svg>'
 )
 _NO_PICTURE = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 96 96"><rect width="96" height="96" fill="#8884"/>'
-    '<text x="48" y="60" font-size="34" text-anchor="middle" font-family="sans-serif" fill="#888">?</text></svg>'
+    '<text x="48" y="60" font-size="34" text-anchor="middle" font-family="sans-serif" fill="#888">?</text>'
+    "</svg>"
 )
 _BACK = b' <a href="./">Review these groups</a>'
 _MOST_FIELDS = 250_000
@@ -81,37 +79,45 @@ class Routes:
     def questions(self, request: Request) -> Response:
         """The questions, the most valuable first."""
         view = self._view()
-        return _html(question_page(view, self._session.questions(), self._notice(view, request)))
+        cards = review_pages.question_cards(view, self._session.questions())
+        return self._html(request, view, "questions", cards)
 
     def groups(self, request: Request) -> Response:
         """All groups, or those of a name."""
         view, query = self._view(), request.query_params
         order = query.get("order", "")
-        text = query.get("find", "")[:200]
         order = order if order in ORDERS else "doubtful"
-        return _html(groups_page(view, order, text, _page(request), self._notice(view, request)))
+        page = review_pages.groups_page(view, order, query.get("find", "")[:200], _page(request))
+        return self._html(request, view, "groups", page)
 
     def group(self, request: Request) -> Response:
         """One group."""
         view = self._view()
-        number = request.path_params["number"]
-        return _html(group_page(view, number, _page(request), self._notice(view, request)))
+        page = review_pages.group_page(view, request.path_params["number"], _page(request))
+        return self._html(request, view, "images", page)
 
     def alone(self, request: Request) -> Response:
         """The images in no group."""
         view = self._view()
-        return _html(alone_page(view, _page(request), self._notice(view, request)))
+        return self._html(request, view, "images", review_pages.alone_page(view, _page(request)))
 
     def history(self, request: Request) -> Response:
         """The journal."""
         view = self._view()
-        return _html(history_page(view, self._session.told(), _page(request), self._notice(view, request)))
+        page = review_pages.history_page(view, self._session.told(), _page(request))
+        return self._html(request, view, "entries", page)
 
     def changes(self, request: Request) -> Response:
         """What the last Apply changed."""
         view = self._view()
-        summary, sentences = self._session.changes()
-        return _html(changes_page(view, sentences, summary, self._notice(view, request)))
+        return self._html(request, view, "entries", review_pages.changes_page(view, *self._session.changes()))
+
+    def _html(self, request: Request, view: View, template: str, page: object) -> Response:
+        notice, keys = self._notice(request), review_pages.KEYS
+        title = f"{view.title}: review"
+        return HTMLResponse(
+            render(f"{template}.html", view=view, page=page, title=title, notice=notice, keys=keys)
+        )
 
     def report(self, _: Request) -> Response:
         """The report, if the collection has one beside it."""
@@ -124,11 +130,11 @@ class Routes:
 
     def style(self, _: Request) -> Response:
         """How it looks."""
-        return Response(style_sheet() + _packaged("review.css"), media_type="text/css", headers=_KEPT)
+        return Response(packaged("style.css"), media_type="text/css", headers=_KEPT)
 
     def script(self, _: Request) -> Response:
         """Keys and large pictures."""
-        return Response(_packaged("review.js"), media_type="text/javascript", headers=_KEPT)
+        return Response(packaged("review/review.js"), media_type="text/javascript", headers=_KEPT)
 
     def icon(self, _: Request) -> Response:
         """The icon of the tab."""
@@ -173,7 +179,7 @@ class Routes:
             session.postpone((fields.get("question") or [""])[0])
             return back
         doing: dict[str, Callable[[], Sequence[Any]]] = {
-            "answer": lambda: answers.answer_question(fields),
+            "answer": lambda: answers.answer_question(fields, session.index, session.view("").leaving),
             "images": lambda: answers.change_images(fields, session.index, session.view("").leaving),
             "groups": lambda: answers.change_groups(fields),
             "name": lambda: answers.name_group(fields),
@@ -185,14 +191,12 @@ class Routes:
     def _view(self) -> View:
         return self._session.view(self._prefix)
 
-    def _notice(self, view: View, request: Request) -> Any:
+    def _notice(self, request: Request) -> Notice | None:
         if words := request.query_params.get("refused", ""):
-            return refused(words[:1000])
+            return Notice(words[:1000], refused=True)
         numbers = [int(one) for one in request.query_params.get("said", "").split("-") if one.isdecimal()][:2]
-        if not numbers:
-            return None
-        told = self._session.told_between(numbers[0], numbers[-1])
-        return said(view, *told) if told else None
+        told = self._session.told_between(numbers[0], numbers[-1]) if numbers else None
+        return Notice(*told) if told else None
 
     def _back(self, fields: dict[str, list[str]]) -> str:
         """The page that a form came from, if it is one of ours."""
@@ -230,11 +234,3 @@ def _numbers(numbers: Sequence[int]) -> str:
 def _page(request: Request) -> int:
     text = request.query_params.get("page", "1")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 1
-
-
-def _html(text: str) -> Response:
-    return HTMLResponse(text)
-
-
-def _packaged(name: str) -> str:
-    return (files("cdp.web.review") / name).read_text(encoding="utf-8")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import combinations
 
 import numpy as np
 
 from cdp.collection.collection import Collection
-from cdp.collection.corrections import Correction
+from cdp.collection.corrections import Correction, to_constraints
 from cdp.collection.questions import KINDS, Questions, questions_left, rank_questions
-from cdp.types.arrays import BoolArray, IntArray
-from cdp.web.report.words import counted
+from cdp.consensus.constraints import constrain_parts, join_certain, said_of_pairs
+from cdp.types.arrays import BoolArray
 from cdp.web.review.group_index import GroupIndex
-from cdp.web.review.question_page import Asked
+from cdp.web.review.review_views import Asked
+from cdp.web.words import counted
 
 _ON_A_SIDE = 10
 _PRECISION = 0.99
@@ -58,12 +58,16 @@ class Queue:
 
     def _open(self, corrections: Sequence[Correction]) -> BoolArray:
         """Which questions are not answered; what follows from answers is not asked either."""
-        questions = self._questions
-        parts = questions.part[questions.images]
-        settled = _Settled(questions.part, corrections)
-        # An image that somebody has just put into a group is not asked about again before groups are made anew.
-        placed = settled.are_joined(parts) & (self._collection.identity[questions.images] < 0)
-        return ~settled.are_answered(parts) & ~placed.any(axis=1)
+        part, images = self._questions.part, self._questions.images
+        given = constrain_parts(to_constraints(corrections, len(part)), part)
+        pairs = part[images]
+        answered = (said_of_pairs(pairs, given) != 0) | np.isin(pairs, given.rejected).any(axis=1)
+        # An image that was just put into a group is not asked about again before Apply.
+        atom = join_certain(given)
+        is_joined = np.bincount(atom, minlength=1)[atom] > 1
+        placed = is_joined[pairs] & (self._collection.identity[images] < 0)
+        is_open: BoolArray = ~answered & ~placed.any(axis=1)
+        return is_open
 
     def _asked(self, at: int) -> Asked:
         questions = self._questions
@@ -97,8 +101,9 @@ class Queue:
         if kind == "mixed":
             return (
                 f"Is everybody in {one} one person?",
-                f"Asked more strictly, the models take the group apart, into {sizes[0]:,} and {sizes[1]:,} images; "
-                f"the answer settles {pairs} of images.",
+                f"At a stricter threshold the group falls into {sizes[0]:,} and "
+                f"{counted(sizes[1], 'image')}; the answer "
+                f"settles {pairs} of images.",
             )
         if kind == "doubtful":
             return f"Does this image belong to {one}?", "Its tie to the others is the weakest of the group."
@@ -112,53 +117,3 @@ class Queue:
             f"Does this image belong to {someone}?",
             "It is in no group, and this is the one it is most like.",
         )
-
-
-class _Settled:
-    """What corrections say about parts: which are one, which are two, which are in no group."""
-
-    def __init__(self, part: IntArray, corrections: Sequence[Correction]) -> None:
-        n_parts = int(part.max(initial=-1)) + 1
-        self._one = list(range(n_parts))
-        self._rejected = np.zeros(n_parts, np.bool_)
-        by_name: dict[str, int] = {}
-        apart: list[tuple[int, int]] = []
-        for said in corrections:
-            parts = [int(part[image]) for image in said.images if image < len(part)]
-            if said.kind == "different":
-                apart += combinations(parts, 2)
-            elif said.kind == "reject":
-                self._rejected[parts] = True
-            elif said.kind in ("same", "name") and parts:
-                for other in parts[1:]:
-                    self._join(parts[0], other)
-                if said.kind == "name":
-                    self._join(by_name.setdefault(said.name, parts[0]), parts[0])
-        apart += combinations(by_name.values(), 2) if len(by_name) <= 2000 else ()
-        self._n_parts = n_parts
-        self._root = np.array([self._find(one) for one in range(n_parts)], np.int64)
-        self._apart = np.unique([self._key(self._root[one], self._root[other]) for one, other in apart])
-
-    def are_answered(self, parts: IntArray) -> BoolArray:
-        """Of pairs of parts, int (m, 2), which are settled."""
-        roots = self._root[parts]
-        low, high = roots.min(axis=1), roots.max(axis=1)
-        found: BoolArray = (low == high) | np.isin(low * self._n_parts + high, self._apart)
-        return found | self._rejected[parts].any(axis=1)
-
-    def are_joined(self, parts: IntArray) -> BoolArray:
-        """Which parts are one with another."""
-        found: BoolArray = (np.bincount(self._root, minlength=self._n_parts)[self._root] > 1)[parts]
-        return found
-
-    def _key(self, one: int, other: int) -> int:
-        return int(min(one, other)) * self._n_parts + int(max(one, other))
-
-    def _find(self, one: int) -> int:
-        while self._one[one] != one:
-            self._one[one] = self._one[self._one[one]]
-            one = self._one[one]
-        return one
-
-    def _join(self, one: int, other: int) -> None:
-        self._one[self._find(one)] = self._find(other)

@@ -7,8 +7,8 @@ from itertools import groupby
 
 from cdp.collection.corrections import Correction
 from cdp.collection.numbering import Event
-from cdp.web.report.words import counted
 from cdp.web.review.group_index import GroupIndex
+from cdp.web.words import counted
 
 
 def batches(journal: Sequence[Correction]) -> list[list[Correction]]:

@@ -41,8 +41,8 @@ from cdp.web.report.graph_view import MOST_NODES
 from cdp.web.report.headline import verdict
 from cdp.web.report.page import build_page
 from cdp.web.report.survey import survey_groups
-from cdp.web.report.words import counted
 from cdp.web.report.write import write_page, write_report
+from cdp.web.words import counted
 
 VOID = {"img", "br", "meta"}
 
@@ -132,7 +132,7 @@ def test_every_figure_of_the_run_is_on_the_page(full, record):
         expected += [model.title, f"{model.images:,}"]
     for figures in (*results.headline.models, results.headline.gap_closed, *results.committee.members):
         for one in (figures.rank1, *figures.tpr):
-            expected += [f"{100 * value:.1f}" for value in (one.value, one.low, one.high)]
+            expected += [f"{100 * value:.1f}".replace("-", "−") for value in (one.value, one.low, one.high)]
     labels, true = results.labels, results.labels.true
     expected += [f"{100 * labels.coverage:.1f} %", f"{labels.threshold:g}"]
     expected += [f"{name.replace('_', ' ')}: {number:,}" for name, number in labels.fates.items()]
@@ -184,10 +184,16 @@ def test_sentence_and_tile_count_the_same_groups(record, artifacts):
 
 def test_the_sizes_are_counted_in_doubling_bins(full, record):
     labels = record.results.labels
-    for low, high, name in ((1, 1, "1"), (2, 2, "2"), (3, 4, "3–4"), (5, 8, "5–8")):
+    for low, high, name in (
+        (1, 1, "1 image"),
+        (2, 2, "2 images"),
+        (3, 4, "3–4 images"),
+        (5, 8, "5–8 images"),
+    ):
         found = sum(low <= size <= high for size in labels.true.sizes_found)
         true = sum(low <= size <= high for size in labels.true.sizes)
-        assert f"{name} images: {found} groups found, {true} true identities" in full.text
+        words = f"{counted(found, 'group')} found, {counted(true, 'true identity', 'true identities')}"
+        assert f"{name}: {words}" in full.text
 
 
 def test_the_groups_say_what_is_wrong_with_them(full, artifacts):
@@ -281,7 +287,7 @@ def test_a_run_on_embeddings_has_everything_but_pictures_and_recognition(record,
     assert "Recognition was not measured" in page.text
     assert "headline" not in page.ids
     assert "Did it help?" not in page.text
-    assert "Where the images lie is not known, so they are listed by row" in page.text
+    assert "The image paths are not known, so images are listed by row" in page.text
     labels = artifacts.labels
     row = int(survey_groups(labels, identities).members(0)[0])
     assert f"row {row} {labels.confidence[row]:.2f}" in page.text
@@ -453,7 +459,7 @@ def test_groups_that_are_too_large_to_draw(record):
     page = check(
         build_page(record, Artifacts(labels=Labels.from_array(np.zeros(100, np.int64)), consensus=smaller))
     )
-    assert "Drawn are 1 of 1 groups and 99 of 99 accepted pairs." in page.text
+    assert "Shown: 1 of 1 group and 99 of 99 accepted pairs." in page.text
 
 
 def test_text_is_escaped(record, artifacts):

@@ -3,15 +3,12 @@
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdp import ConsensusGraph, KnnGraph, Labels
 from cdp.web.report.graph_view import choose_groups, color_nodes, place_nodes
-from cdp.web.report.markup import Html, element, join, shortest
 from cdp.web.report.survey import survey_groups
-from cdp.web.report.words import counted, percent, seconds, size_in_memory
 
 
 def slow_survey(labels, truth):
@@ -105,37 +102,3 @@ def test_nodes_keep_clear_of_one_another_and_the_same_every_time():
     assert inside < 3
     assert distance[0, 6] < 5
     assert place_nodes(0, np.empty((0, 2), np.int64)).shape == (0, 2)
-
-
-def test_markup_escapes_what_is_not_markup():
-    assert (
-        element("p", "a < b", Html("<b>c</b>"), None, class_='x"y')
-        == '<p class="x&quot;y">a &lt; b<b>c</b></p>'
-    )
-    assert element("line", x1=1.0, y1=0.123, stroke_width=2, hidden=True, id=None) == (
-        '<line x1="1" y1="0.12" stroke-width="2" hidden></line>'
-    )
-    assert element("img", alt="&") == '<img alt="&amp;">'
-    assert join(["<", Html("<br>")], " & ") == "&lt; &amp; <br>"
-    assert [shortest(value) for value in (-0.001, 10, 2.5, 100.0)] == ["0", "10", "2.5", "100"]
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (0.04, "0.0 s"),
-        (9.94, "9.9 s"),
-        (34.1, "34 s"),
-        (59.7, "1 min 00 s"),
-        (512.3, "8 min 32 s"),
-        (7500, "2 h 05 min"),
-    ],
-)
-def test_times_in_words(value, words):
-    assert seconds(value) == words
-
-
-def test_numbers_in_words():
-    assert (percent(None), percent(0.9375)) == ("—", "93.8 %")
-    assert (size_in_memory(812_345_678), size_in_memory(1_310_000_000)) == ("812 MB", "1.3 GB")
-    assert (counted(1, "group"), counted(1200, "identity", "identities")) == ("1 group", "1,200 identities")

@@ -15,6 +15,7 @@ from cdp.types.run_record import (
     Results,
     RunRecord,
 )
+from cdp.web.rendering import render_part
 from cdp.web.report.committee import committee_section
 from cdp.web.report.headline import headline_section, measures, verdict
 
@@ -37,7 +38,8 @@ def headline(ranks, rates):
 
 def section_of(given):
     labels = LabelFigures(setting="threshold", threshold=0.96, coverage=0.9, identities_found=3)
-    page = str(headline_section(RunRecord(results=Results(labels=labels, headline=given))))
+    section = headline_section(RunRecord(results=Results(labels=labels, headline=given)))
+    page = render_part("section", section)
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
@@ -45,7 +47,7 @@ def test_a_chart_a_tile_and_a_column_for_templates():
     text = section_of(headline((0.6178, 0.7818, 0.7852), (0.7587, 0.9064, 0.8940)))
     assert "raised rank-1 from 61.8 % to 78.2 %" in text
     assert f"of the gap closed, {NAME}" in text
-    assert "90.6 % (88.6 to 92.6 %)" in text
+    assert "90.6 % (88.6–92.6 %)" in text
     assert "templates made of 25,813 images" in text
 
 
@@ -65,6 +67,6 @@ def test_templates_speak_where_there_are_no_probes():
 def test_members_and_their_ensemble_have_the_column_too():
     members = [Member(name=name, templates=rate(0.7)) for name in ("vgg16", "resnet18")]
     ensemble = Ensemble(names=["vgg16", "resnet18"], templates=rate(0.77))
-    page = str(committee_section(Committee(members=members, ensemble=ensemble)))
+    page = render_part("section", committee_section(Committee(members=members, ensemble=ensemble)))
     assert NAME in page
     assert "77.0 %" in page

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from tests.review_collection import N_IMAGES, N_PEOPLE, TOKEN, Browser, make_collection
+from tests.review_collection import BY_SIMILARITY, N_IMAGES, N_PEOPLE, TOKEN, Browser, make_collection
 
 pytest.importorskip("starlette", reason="the review page needs the extra review")
 
@@ -200,7 +200,7 @@ def test_naming_and_searching(browser, folder):
     assert "1 group" in page
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
-    assert "No group is called so" in browser.get("groups?find=%3Cb%3E").text
+    assert "No matching groups." in browser.get("groups?find=%3Cb%3E").text
     assert f"group/{first}" in browser.get(f"groups?find={first}").text
     move = {"group": -1, "shown": [40], "image": [40], "how": "move", "target": name.upper()}
     assert "one person" in browser.follow(browser.post("images", move)).notice
@@ -214,7 +214,7 @@ def test_undo_takes_back_what_one_action_wrote(browser, folder):
     assert len({entry.when for entry in read_journal(folder)}) == 2
     page = browser.follow(browser.post("undo", {}))
     assert f"undone: {len(one) - 2} images" in page.notice
-    assert "called &#x27;Anna&#x27;" in page.notice
+    assert "called &#39;Anna&#39;" in page.notice
     assert {entry.kind for entry in read_corrections(folder)} == {"same", "different"}
     browser.post("undo", {})
     assert read_corrections(folder) == []
@@ -339,3 +339,40 @@ def test_what_is_said_of_a_group_is_not_said_of_the_images_that_leave_it(browser
     )
     browser.post("apply", {})
     assert set(groups_of(folder)[first]) == set(one[2:])
+
+
+@pytest.fixture(scope="module")
+def made_by_similarity(tmp_path_factory):
+    return make_collection(tmp_path_factory.mktemp("similarity") / "faces", settings=BY_SIMILARITY).folder
+
+
+@pytest.mark.parametrize("side", ["one", "other"])
+def test_not_this_person_takes_an_image_out_of_its_own_group(made_by_similarity, tmp_path, side):
+    folder = shutil.copytree(made_by_similarity, tmp_path / "faces")
+    browser = Browser(web_app(Session(folder), TOKEN))
+    asked = first_question(browser)
+    identity = open_collection(folder).identity
+    groups = [{int(identity[row]) for row in asked[name]} for name in ("one", "other")]
+    assert [len(numbers) for numbers in groups] == [1, 1]
+    assert groups[0] != groups[1]
+    leaves, *stay = asked[side]
+    browser.post("answer", {**asked, "image": leaves, "how": "out"})
+    (entry,) = read_corrections(folder)
+    assert (entry.kind, entry.images[0]) == ("different", leaves)
+    assert entry.images[1] in stay
+    # The question is still open, and its answer does not speak of the image that leaves.
+    again = first_question(browser)
+    assert again["question"] == asked["question"]
+    assert again[side] == stay
+    page = browser.follow(browser.post("answer", {**again, "how": "same"}))
+    assert "refused" not in page.text
+    browser.post("apply", {})
+    identity = open_collection(folder).identity
+    assert len({int(identity[row]) for row in (*again["one"], *again["other"])}) == 1
+    assert identity[leaves] != identity[stay[0]]
+
+
+def first_question(browser):
+    form = browser.get().text.partition("do/answer")[2].partition("</form>")[0]
+    key = re.search(r'name="question" value="([^"]+)"', form)[1]
+    return {"question": key, "one": hidden(form, "one"), "other": hidden(form, "other")}

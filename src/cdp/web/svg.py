@@ -1,21 +1,62 @@
-"""Drawing: bars, curves and heat maps as inline SVG. Colors are classes, so that the page's theme decides.
+"""Charts as inline SVG: bars, curves, heat maps, graphs. Colors are classes of style.css.
 
-Pictures are 360 units wide, the width of a phone: letters keep their size there, and several stand side by side on
-a desk.
+Pictures are 360 units wide, the width of a phone: letters keep their size there, and several fit side by side
+on a desk.
 """
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from cdp.web.report.markup import Html, element
-from cdp.web.report.words import UNKNOWN, figure
+import numpy as np
+
+from cdp.types.arrays import FloatArray
+from cdp.web.page_views import Bar, Chart, Html, Series
+from cdp.web.words import UNKNOWN, counted
 
 WIDTH = 360
 LEVELS = 10
-Series = tuple[str, str, Sequence[float | None]]
+_CELL, _PITCH = 12, 14
+Attribute = str | float | bool | None
+Printed = Callable[[float | None], str]
+
+
+def element(name: str, /, *children: str | None, **attributes: Attribute) -> Html:
+    """`<name ...>children</name>`; plain text is escaped, None is left out.
+
+    Attributes are written as in Python: `class_` is class, `stroke_width` is stroke-width; None and False are
+    left out.
+    """
+    written = "".join(_attribute(key, value) for key, value in attributes.items())
+    return Html(f"<{name}{written}>{join(children)}</{name}>")
+
+
+def join(children: Iterable[str | None]) -> Html:
+    """Several pieces one after the other, each escaped unless it is markup."""
+    return Html(
+        "".join(
+            child if isinstance(child, Html) else html.escape(child)
+            for child in children
+            if child is not None
+        )
+    )
+
+
+def _attribute(key: str, value: Attribute) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.removesuffix("_").replace("_", "-")
+    if value is True:
+        return f" {name}"
+    return f' {name}="{html.escape(value if isinstance(value, str) else shortest(value))}"'
+
+
+def shortest(number: float) -> str:
+    """A coordinate with two decimals at most: `12`, `3.5`, `0.25`; a tenth of a pixel is not seen."""
+    text = f"{number:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def picture(width: float, height: float, title: str, *shapes: str | None, natural: bool = False) -> Html:
@@ -48,21 +89,7 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str, hint: str | None
     return element("line", words, x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
 
 
-@dataclass(frozen=True)
-class Bar:
-    """One bar: its name, its length, where it ends at least and at most, its color class, a remark beside it."""
-
-    name: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    kind: str = "cdp"
-    note: str = ""
-
-
-def bar_chart(
-    title: str, bars: Sequence[Bar], printed: Callable[[float | None], str], top: float = 0
-) -> Html:
+def bar_chart(title: str, bars: Sequence[Bar], printed: Printed, top: float = 0) -> Html:
     """Bars from zero with whiskers; name and number stand above each bar, so that both fit a phone.
 
     Args:
@@ -100,39 +127,38 @@ def bar_chart(
     return picture(WIDTH, 38 * len(bars), title, *shapes)
 
 
-def bar_figure(
-    title: str, caption: str, bars: Sequence[Bar], printed: Callable[[float | None], str], top: float = 0
-) -> Html:
-    """A bar chart with its title and how to read it; its title for screen readers has name and number of every bar."""
+def bar_figure(title: str, caption: str, bars: Sequence[Bar], printed: Printed, top: float = 0) -> Chart:
+    """A bar chart with title and caption; screen readers get name and number of every bar."""
     spoken = [f"{bar.name} {printed(bar.value)}" + (f" ({bar.note})" if bar.note else "") for bar in bars]
-    return figure(bar_chart(f"{title}: {'; '.join(spoken)}", bars, printed, top), caption, title)
+    return Chart(bar_chart(f"{title}: {'; '.join(spoken)}", bars, printed, top), caption, title)
 
 
-def paired_bars(title: str, names: Sequence[str], series: Sequence[tuple[str, str, Sequence[int]]]) -> Html:
-    """Counts in bins, one thin bar per series and bin; a series is (name, color class, counts)."""
-    most = max((value for _, _, values in series for value in values), default=0) or 1
+def paired_bars(title: str, names: Sequence[str], series: Sequence[Series]) -> Html:
+    """Counts in bins, one thin bar per series and bin."""
+    most = max((value or 0 for one in series for value in one.values), default=0) or 1
     left, right, thick = 64, 52, 11
     step = thick * len(series) + 9
     shapes: list[Html] = []
     for row, name in enumerate(names):
         y = step * row
         shapes.append(text(left - 8, y + step / 2, name, None, "end"))
-        for at, (what, kind, values) in enumerate(series):
-            length = (WIDTH - left - right) * values[row] / most
-            hint = f"{name} images: {values[row]:,} {what}"
-            shapes.append(rectangle(left, y + thick * at, length, thick - 1, kind, hint))
-            shapes.append(text(left + length + 4, y + thick * at + 9, f"{values[row]:,}", "small"))
+        for at, one in enumerate(series):
+            value = one.values[row] or 0
+            length = (WIDTH - left - right) * value / most
+            hint = f"{one.name}, size {name}: {value:,}"
+            shapes.append(rectangle(left, y + thick * at, length, thick - 1, one.kind, hint))
+            shapes.append(text(left + length + 4, y + thick * at + 9, f"{value:,}", "small"))
     return picture(WIDTH, step * len(names), title, *shapes)
 
 
-def stacked_bar(title: str, parts: Sequence[tuple[str, str, int]]) -> Html:
-    """Parts of a whole in one bar; a part is (name, color class, count)."""
-    total = sum(value for _, _, value in parts) or 1
+def stacked_bar(title: str, parts: Sequence[Bar]) -> Html:
+    """Parts of a whole in one bar."""
+    total = sum(part.value or 0 for part in parts) or 1
     shapes: list[Html] = []
     at = 0.0
-    for name, kind, value in parts:
-        length = WIDTH * value / total
-        shapes.append(rectangle(at, 0, length, 22, kind, f"{name}: {value:,}"))
+    for part in parts:
+        length = WIDTH * (part.value or 0) / total
+        shapes.append(rectangle(at, 0, length, 22, part.kind, f"{part.name}: {part.value:,}"))
         at += length
     return picture(WIDTH, 22, title, *shapes)
 
@@ -140,7 +166,7 @@ def stacked_bar(title: str, parts: Sequence[tuple[str, str, int]]) -> Html:
 def curve_chart(
     title: str, xs: Sequence[float], series: Sequence[Series], mark: float | None, axis: str
 ) -> Html:
-    """Shares against a setting, with a line where the setting was chosen; a series is (name, class, values)."""
+    """Shares against a setting, with a line where the setting was chosen."""
     left, right, top, bottom = 34, 8, 14, 200
     low, high = min(xs), max(xs)
     span = (high - low) or 1.0
@@ -163,12 +189,11 @@ def curve_chart(
         shapes.append(line(across(mark), top - 2, across(mark), bottom, "mark"))
         anchor = "end" if across(mark) > WIDTH - 70 else "middle"
         shapes.append(text(across(mark), 9, f"chosen {mark:g}", "small", anchor))
-    for name, kind, values in series:
-        known = [(x, value) for x, value in zip(xs, values, strict=True) if value is not None]
+    for one in series:
+        known = [(x, value) for x, value in zip(xs, one.values, strict=True) if value is not None]
         path = " ".join(f"{across(x):.1f},{down(value):.1f}" for x, value in known)
-        shapes.append(
-            element("polyline", element("title", name), points=path, class_=f"curve {kind}", fill="none")
-        )
+        name = element("title", one.name)
+        shapes.append(element("polyline", name, points=path, class_=f"curve {one.kind}", fill="none"))
     return picture(WIDTH, bottom + 38, title, *shapes)
 
 
@@ -207,3 +232,55 @@ def level_of(value: float, most: float) -> int:
 
 def _short(name: str, most: int = 15) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Html:
+    """A layer's weights as colors: a row per input, by kind, and a column per hidden unit."""
+    hidden = weights.shape[1]
+    strength = np.abs(weights).mean(axis=1)
+    # Units in the order of their strength: position in a layer means nothing, and so the picture has a shape.
+    order = np.argsort(-np.abs(weights).sum(axis=0), kind="stable")
+    most = float(np.abs(weights).max(initial=0.0))
+    left, bars = 190, 120
+    right = left + _CELL * hidden + 10
+    widest = float(strength.max(initial=0.0)) or 1.0
+    units = counted(hidden, "hidden unit")
+    shapes = [text(right, 11, "mean |weight|", "small"), text(left, 11, units, "small")]
+    y = 18.0
+    for block, members in blocks.items():
+        y += 20
+        shapes.append(text(0, y - 4, block.replace("_", " "), "strong"))
+        shapes.append(line(0, y + 1, right + bars, y + 1, "rule"))
+        y += 3
+        for column in members:
+            shapes.append(text(left - 6, y + _PITCH - 4, columns[column], "small", "end"))
+            for at, unit in enumerate(order.tolist()):
+                value = float(weights[column, unit])
+                level = level_of(value, most)
+                if level:
+                    kind = f"heat {'p' if value > 0 else 'n'}{level}"
+                    shapes.append(rectangle(left + _CELL * at, y, _CELL - 1, _CELL + 1, kind))
+            length = (bars - 40) * float(strength[column]) / widest
+            shapes.append(rectangle(right, y + 1, length, _CELL - 2, "m-cdp"))
+            shapes.append(text(right + length + 4, y + _PITCH - 4, f"{strength[column]:.2f}", "small"))
+            y += _PITCH
+    title = f"First-layer weights: {counted(len(columns), 'input')} by {units}, largest {most:.2f}"
+    return picture(right + bars, y + 4, title, *shapes, natural=True)
+
+
+def color_scale(most: float) -> Html:
+    """What the colors of a heat map mean."""
+    steps = [f"{'n' if level < 0 else 'p'}{abs(level)}" for level in range(-LEVELS, LEVELS + 1, 2)]
+    shapes = [rectangle(60 + 20 * at, 2, 20, 12, f"heat {step}") for at, step in enumerate(steps)]
+    end = 60 + 20 * len(steps)
+    shapes += [
+        text(54, 12, f"−{most:.2f}", "small", "end"),
+        text(end + 6, 12, f"+{most:.2f}", "small"),
+        text(60 + 10 * len(steps), 27, "0", "small", "middle"),
+    ]
+    return picture(360, 30, f"Color scale from minus {most:.2f} to plus {most:.2f}", *shapes)
+
+
+def dot(x: float, y: float, radius: float, kind: str, hint: str) -> Html:
+    """A node of a graph; `hint` is shown when it is pointed at."""
+    return element("circle", element("title", hint), cx=x, cy=y, r=radius, class_=kind)
