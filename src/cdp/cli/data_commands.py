@@ -31,6 +31,7 @@ from cdp.faces.align_settings import AlignSettings
 
 if TYPE_CHECKING:
     from cdp.config.sections import RunRecipe
+    from cdp.data.split import Split
     from cdp.faces.face import Face
 
 
@@ -94,13 +95,17 @@ def split(
         parts = replace(parts, settings={**parts.settings, **more})
         parts.fill(folder, f".{table}")
     if not quiet:
-        rows = [
-            (name, f"{part.n_images:,}", f"{part.n_identities:,}", f"{(part.sizes == 1).sum():,}")
-            for name, part in parts.parts()
-        ]
-        print_table(f"Parts in {out}", ("part", ">images", ">identities", ">with one image"), rows)
-        if unreadable:
-            typer.echo(f"{len(unreadable):,} unreadable images were left out; see {out / 'unreadable.csv'}.")
+        _print_parts(parts, out, len(unreadable))
+
+
+def _print_parts(split: Split, out: Path, n_unreadable: int) -> None:
+    rows = [
+        (name, f"{part.n_images:,}", f"{part.n_identities:,}", f"{(part.sizes == 1).sum():,}")
+        for name, part in split.parts()
+    ]
+    print_table(f"Parts in {out}", ("part", ">images", ">identities", ">with one image"), rows)
+    if n_unreadable:
+        typer.echo(f"{n_unreadable:,} unreadable images were left out; see {out / 'unreadable.csv'}.")
 
 
 def parse_share(option: str, text: str) -> float:

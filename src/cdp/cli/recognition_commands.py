@@ -201,23 +201,7 @@ def eval_identification(
     from cdp.evaluate.pictures import draw_cmc
 
     options, engine = settings_from(EvaluationOptions, given), settings_from(Engine, given)
-    refuse(
-        (
-            options.network and probe_list,
-            "--network goes with manifests, --probe-list with feature files.",
-            "network-with-probe-list",
-        ),
-        (
-            probe_list and (identities or sizes),
-            "--identities and --sizes do not go with the devkit's lists.",
-            "probe-list-clash",
-        ),
-        (
-            bool(against) != bool(against_distractors),
-            "--against and --against-distractors go together.",
-            "against-incomplete",
-        ),
-    )
+    _check_probes(options.network, probe_list, bool(identities or sizes), (against, against_distractors))
     options.check_picture(
         *(probes, distractors, against, against_distractors, identities, probe_list), *(distractor_list or [])
     )
@@ -235,6 +219,29 @@ def eval_identification(
             )
     draw = partial(draw_cmc, replicates=options.replicates, seed=options.seed)
     options.show(measured, draw, compare_identification, _print_identification)
+
+
+def _check_probes(
+    network: str, probe_list: Path | None, of_views: bool, other: tuple[Path | None, Path | None]
+) -> None:
+    """Refuse what does not go together; `of_views` = an option that goes with views only, `other` = the other network's."""
+    refuse(
+        (
+            network and probe_list,
+            "--network goes with manifests, --probe-list with feature files.",
+            "network-with-probe-list",
+        ),
+        (
+            probe_list and of_views,
+            "--identities and --sizes do not go with the devkit's lists.",
+            "probe-list-clash",
+        ),
+        (
+            (other[0] is None) != (other[1] is None),
+            "--against and --against-distractors go together.",
+            "against-incomplete",
+        ),
+    )
 
 
 def refuse(*rules: tuple[object, str, str]) -> None:
