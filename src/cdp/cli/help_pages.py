@@ -63,6 +63,10 @@ class Command(TyperCommand):
             error.possibilities = None  # type: ignore[attr-defined]
             raise
 
+    def get_usage(self, ctx: Any) -> str:
+        """The first line of the help, also above what Click says of mistakes."""
+        return _usage(ctx.command_path, self.get_params(ctx))
+
     def _near(self, ctx: Any, name: str) -> list[str]:
         known = [
             one for parameter in self.get_params(ctx) for one in (*parameter.opts, *parameter.secondary_opts)
@@ -103,9 +107,13 @@ class Group(TyperGroup):
 
     panels: ClassVar[Mapping[str, Sequence[str]]] = {}
 
+    def get_usage(self, ctx: Any) -> str:
+        """The first line of the help, also above what Click says of mistakes."""
+        return f"Usage: {ctx.command_path} COMMAND [OPTIONS]"
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Usage, commands with a sentence each, and options."""
-        lines = [f"Usage: {ctx.command_path} COMMAND [OPTIONS]", "", *_paragraphs(self.help or "")]
+        lines = [self.get_usage(ctx), "", *_paragraphs(self.help or "")]
         panels = self.panels or {"Commands": self.list_commands(ctx)}
         wide = max(len(name) for names in panels.values() for name in names) + 4
         for title, names in panels.items():

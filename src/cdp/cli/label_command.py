@@ -162,10 +162,10 @@ def label(
         if kind == "embeddings":
             label_embeddings(files, how, work)
         else:
-            files.refuse_all()
+            folder = files.for_photos(models)
             photos = settings_from(ManifestOptions, given).read(source)
             align = settings_from(AlignSettings, given, _aligning(kind))
-            label_photos(photos, (source, models, detector, base), how, align, work)
+            label_photos(photos, (source, folder, detector, base), how, align, work)
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _aligning(kind: str) -> Any:
 
 def label_photos(
     photos: Manifest,
-    given: tuple[str, Path | None, Path | None, str | None],
+    given: tuple[str, Path, Path | None, str | None],
     how: Labeling,
     align: AlignSettings,
     work: Workspace,
@@ -213,11 +213,6 @@ def label_photos(
     from cdp.run.photo_collection import add_photos, open_photo_models
 
     (source, models, detector, base), out = given, how.out
-    if models is None:
-        raise InputError(
-            "Photos and face crops need models: give --models FOLDER with .onnx files (docs/photos.md names some).",
-            code="photo-models-not-given",
-        )
     refuse_output_among(source, out)
     if artifact_kind(out) == "Collection":
         if not how.force:
@@ -273,8 +268,8 @@ class Files:
             name: one for name, one in (("dim", dim), ("base", base)) if one is not None
         }
 
-    def refuse_all(self) -> None:
-        """Refuse what goes with embeddings only."""
+    def for_photos(self, models: Path | None) -> Path:
+        """The folder of the models, which photos need; what goes with embeddings only is refused."""
         given = {
             "--labeled": self.labeled,
             "--validation": self.validation,
@@ -290,6 +285,12 @@ class Files:
                     code="option-needs-embeddings",
                     option=option,
                 )
+        if models is None:
+            raise InputError(
+                "Photos and face crops need models: give --models FOLDER with .onnx files (docs/photos.md names some).",
+                code="photo-models-not-given",
+            )
+        return models
 
     @property
     def inputs(self) -> list[Path]:

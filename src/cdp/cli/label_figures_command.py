@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @plain_errors()
 def eval_labels(
     labels: Annotated[
-        Path, Argument(metavar="LABELS", help="A collection, or a text file with one number per line.")
+        Path,
+        Argument(metavar="LABELS", help="A collection, saved labels, or a .npy or text file of numbers."),
     ],
     identities: Annotated[
         Path, Option(help="True identities: .npy, a text file with one per line, or views that carry them.")
@@ -49,6 +50,10 @@ def _read_labels(path: Path) -> Labels:
 
     if not path.is_dir():
         return Labels.from_array(read_label_numbers(path))
+    from cdp.files import artifact_kind
+
+    if artifact_kind(path) == "Labels":
+        return Labels.load(path)
     from cdp.collection.collection import open_collection
 
     return open_collection(path).labels

@@ -1,4 +1,4 @@
-"""`cdp study` where there are embeddings and no images: studies of labels run, those that train say why not."""
+"""`cdp-lab study` where there are embeddings and no images: studies of labels run, those that train say why not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from cdp.cli.main import app
+from cdp_lab.cli.lab_main import app
 from cdp.store import load, read_json
 from cdp.types import KnnGraph, Labels, Views
 from cdp.types.manifest import Manifest
