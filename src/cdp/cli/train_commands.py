@@ -234,6 +234,7 @@ FLAGS = {
 }
 
 
+_MOST_PIXELS = 10**4
 _PSEUDO = "Pseudo-labels"
 UnlabeledOption = Annotated[
     list[str] | None,
@@ -417,6 +418,13 @@ def _list_networks(classes: int, given: Given, *, as_json: bool) -> None:
     if trunks := given.get("trunks"):
         load_trunks(trunks)
     recipe, size = settings_from(Recipe, given), given.get("size") or 224
+    if size > _MOST_PIXELS:
+        raise InputError(
+            f"--size {size}: networks are listed for {_MOST_PIXELS:,} pixels a side at most.",
+            code="listed-size-too-large",
+            option="--size",
+            value=size,
+        )
     rows = count_all_parameters(classes, size, recipe.channels, recipe.dimensions)
     if as_json:
         from json import dumps
