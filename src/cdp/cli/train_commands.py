@@ -208,11 +208,11 @@ def _show_plan(planned: Sequence[Planned], out: Path, *, as_json: bool) -> None:
     typer.echo(f"{n_runs} of {len(planned)} stages run, {n_perhaps} more if what they are made from changes.")
 
 
-def typed_command(arguments: Sequence[str]) -> str:
+def typed_command(arguments: Sequence[str], program: str = "cdp") -> str:
     """The command as it was typed, for the record."""
     import shlex
 
-    return shlex.join(["cdp", *arguments])
+    return shlex.join([program, *arguments])
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def _run(
         resumable(),
         listening(StudyListener, StudyLines, StudyTerminal, as_json=as_json, quiet=quiet) as listener,
     ):
-        command = typed_command(sys.argv[1:])
+        command = typed_command(sys.argv[1:], "cdp-lab")
         results = run_study(study, recipe, out, jobs, pool=pool, command=command, listener=listener)
     if as_json:
         about = {"study": study.name, "folder": str(out), "rows": results["rows"]}

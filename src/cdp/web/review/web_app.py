@@ -123,7 +123,7 @@ class Routes:
         """The report, if the collection has one beside it."""
         file = self._session.report
         if file is None:
-            return PlainTextResponse("There is no report here; cdp report writes one.\n", 404)
+            return PlainTextResponse("There is no report here; cdp show writes one.\n", 404)
         headers = {"Content-Security-Policy": _REPORT_POLICY}
         page = file.read_bytes().replace(b"</footer>", _BACK + b"</footer>", 1)
         return HTMLResponse(page, headers=headers)
