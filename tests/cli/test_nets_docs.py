@@ -37,7 +37,7 @@ def test_every_option_of_training_is_on_the_page():
 
 
 def test_every_option_on_the_page_is_there():
-    of_torchrun = {"--standalone", "--nproc-per-node", "--no-python", "--help"}
+    of_torchrun = {"--standalone", "--nproc-per-node", "--no-python", "--help", "--help-all"}
     known = options_of("train", "embed", "label", "data split", "data check") | of_torchrun
     assert set(re.findall(r"--[a-z][a-z-]*", PAGE)) <= known
 
