@@ -1,8 +1,9 @@
 # Every target makes its own environment: a bare clone with Python 3.11+, make and git is enough.
+# What is installed depends on the purpose: the demo needs PyTorch and little else, the tests need everything.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 JOBS   ?= 2
 # The tests of a file in one process: what they share is made once. Whole commands, which take longest, come first.
 # A process that dies ends the run with its name: handing its tests to another one can wait forever.
@@ -11,16 +12,23 @@ SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-r
 
 .PHONY: install demo test check bench docs docs-pictures clean
 
-install: $(STAMP)
+install: $(VENV)/.dev
 
-$(STAMP): pyproject.toml constraints.txt
+$(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cdp needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	$(BIN)/cdp-lab compile --quiet
 	@touch $@
 
-demo: install
+$(VENV)/.demo: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]'
+	$(BIN)/cdp-lab compile --quiet
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
 	$(BIN)/cdp demo --out demo
 
 test: install
@@ -36,7 +44,7 @@ bench: install
 	$(BIN)/python -m benchmarks
 
 docs: install
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(PIP) --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 

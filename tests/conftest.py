@@ -70,7 +70,7 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def made_run(tmp_path_factory) -> tuple[Path, RunRecord]:
-    """A small, complete run folder and what its run.json says; no test may change the folder.
+    """A small collection made by a run, and what its run.json says; no test may change the folder.
 
     Processes that share the tests share it: the first one makes it.
     """
@@ -84,4 +84,4 @@ def made_run(tmp_path_factory) -> tuple[Path, RunRecord]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "report.html").exists():
             make_run_folder(folder)
-    return folder, read_run_record(folder / "run.json")
+    return folder, read_run_record(folder / "run" / "run.json")

@@ -1,4 +1,4 @@
-"""A small run folder, made by a run: tiny networks on drawn patterns, some of them hard to recognize."""
+"""A small collection, made by a run: tiny networks on drawn patterns, some of them hard to recognize."""
 
 import tempfile
 from pathlib import Path
@@ -6,9 +6,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from cdp.collection.collection import open_collection
+from cdp.collection.outputs import report_artifacts
 from cdp.config.reading import recipe_from
+from cdp.consensus.group_ties import tie_groups
 from cdp.run.run_recipe import run_recipe
 from cdp.types.run_record import RunRecord
+from cdp.web.report.artifacts import Artifacts
 
 _TRAINING = {"epochs": 10, "batch": 32, "size": 16, "dimensions": 16, "rate": 0.05}
 RECIPE = {
@@ -51,3 +55,10 @@ def draw_people(folder: Path, n_identities: int = 60, n_images: int = 8, side: i
             shaken = np.roll(pattern, generator.integers(-1, 2, 2), axis=(0, 1))
             noisy = shaken + generator.normal(0, generator.uniform(10, 50), pattern.shape)
             Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)).save(home / f"{image}.png")
+
+
+def artifacts_of(folder: Path) -> Artifacts:
+    """What the report of a collection shows beside figures."""
+    collection = open_collection(folder)
+    labels = collection.labels
+    return report_artifacts(collection, labels, tie_groups(collection.scored, labels, collection.settings.k))

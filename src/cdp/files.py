@@ -254,6 +254,8 @@ def check_output(
             reason = "it holds something that cdp did not write"
         elif kind not in ("", found):
             reason = f"it holds {found}, not {kind}"
+        elif (target / "run").is_dir():
+            reason = "it holds the networks of a run"
     if reason:
         raise OutputExistsError(
             f"{path} is not replaced, even with --force, because {reason}; {way_out}.",

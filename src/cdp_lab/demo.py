@@ -44,7 +44,7 @@ class _Amount:
 
 _AMOUNTS: Mapping[Size, _Amount] = {
     "full": _Amount(2200, 800),
-    "default": _Amount(1100, 400, 0.2, {"train.epochs": 16, "joint.epochs": 6}),
+    "default": _Amount(850, 300, 0.2, {"train.epochs": 16}),
     "quick": _Amount(440, 150, 0.15, {"train.epochs": 12, "joint.epochs": 5, "evaluation.replicates": 200}),
 }
 _FILES = ("faces.zip", "test_faces.zip")
@@ -63,7 +63,9 @@ def demo_recipe(
     images, test = (str(_drawn(folder.absolute()) / name) for name in _FILES)
     recipe = read_recipe(demo_file(), {**_AMOUNTS[size].overrides, **(overrides or {})})
     if recipe.data != DataSection():
-        raise InputError("cdp demo draws its own images: leave [data] alone, or use cdp run.")
+        raise InputError(
+            "cdp demo draws its own images: leave [data] alone, or use cdp run.", code="demo-data-given"
+        )
     return replace(recipe, data=replace(recipe.data, images=images, test=test))
 
 

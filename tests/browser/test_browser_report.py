@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from cdp.types import Manifest
-from cdp.web.report.artifacts import read_run_artifacts
-from cdp.web.report.write import write_page, write_report
+from cdp.web.report.write import write_page
+from run_folder import artifacts_of
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
@@ -48,14 +48,14 @@ window.addEventListener("load", () => {
 
 @pytest.fixture(scope="module")
 def page(made_run, tmp_path_factory):
-    return write_report(made_run[0], tmp_path_factory.mktemp("browser") / "page.html")
+    return made_run[0] / "report.html"
 
 
 @pytest.fixture(scope="module")
 def page_of_embeddings(made_run, tmp_path_factory):
     """No networks, no pictures, long paths, two notes."""
     folder, record = made_run
-    artifacts = read_run_artifacts(folder)
+    artifacts = artifacts_of(folder)
     paths = tuple(f"{'a-long-folder-name/' * 4}{row}" for row in range(len(artifacts.images)))
     results = msgspec.structs.replace(record.results, headline=None, committee=None)
     target = tmp_path_factory.mktemp("browser") / "page.html"

@@ -59,5 +59,8 @@ def _check_models(old: Views, new: Views) -> None:
     if theirs != ours:
         raise InputError(
             f"The new images have the models {theirs} (name: dimensions), the collection has {ours}; embed them with the "
-            "same models."
+            "same models.",
+            code="views-models-differ",
+            expected=ours,
+            found=theirs,
         )

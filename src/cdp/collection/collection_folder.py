@@ -34,6 +34,7 @@ from cdp.types import Views
 from cdp.types.arrays import ByteArray, LongArray
 
 KIND = "Collection"
+_SAMPLE = 16
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,8 +222,16 @@ class Batch:
     def paths(self) -> Lines | None:
         """Where the images are, if known."""
         facts = self.facts
-        start = str(self._resolve(facts.images_near, facts.images_far)) if facts.images_near else ""
-        return Lines(self.folder, start) if facts.has_paths else None
+        if not facts.has_paths:
+            return None
+        if not facts.images_near:
+            return Lines(self.folder)
+        near = os.path.normpath(os.path.join(os.path.realpath(self.folder), facts.images_near))
+        moved = Lines(self.folder, near)
+        # The folder that they start from may be there, and the images not in it.
+        sample = moved[:: max(1, len(moved) // _SAMPLE)]
+        is_near = any(os.path.exists(one.partition("!")[0]) for one in sample)
+        return moved if is_near or not facts.images_far else Lines(self.folder, facts.images_far)
 
     @property
     def source(self) -> Path:
@@ -255,7 +264,9 @@ class Batch:
             if not source.exists():
                 raise InputError(
                     f"{source}: embeddings of this collection were there and are gone; put them back, or "
-                    "link them there."
+                    "link them there.",
+                    code="collection-embeddings-gone",
+                    file=source,
                 )
         views = self._open()
         is_same = list(views.names) == list(self.facts.models) and views.n_images == self.facts.n_images
@@ -263,7 +274,9 @@ class Batch:
         if not is_same or (check and hash_views(views) != self.facts.models):
             raise InputError(
                 f"{next(iter(self._sources.values()))}: these embeddings are not those that the collection was made of; put the old "
-                "ones back, or label the images again."
+                "ones back, or label the images again.",
+                code="collection-embeddings-changed",
+                file=next(iter(self._sources.values())),
             )
         return views
 

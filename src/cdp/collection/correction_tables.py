@@ -43,7 +43,11 @@ def read_correction_table(
     columns = read_some_columns(table, _choose_columns)
     by_path = "path" in columns
     if by_path and paths is None:
-        raise InputError(f"{table} names images by path, and these have none; name them by row.")
+        raise InputError(
+            f"{table} names images by path, and these have none; name them by row.",
+            code="table-needs-rows",
+            file=table,
+        )
     find = _finder(n_images, paths if by_path else None)
     firsts = columns["path" if by_path else "row"]
     others = columns.get("other_path" if by_path else "other_row", [""] * len(firsts))
@@ -54,14 +58,18 @@ def read_correction_table(
     ):
         where = f"{table}: line {line}"
         if kind not in KINDS:
-            raise InputError(f"{where} has the kind {kind!r}; it is one of {', '.join(KINDS)}.")
+            raise InputError(
+                f"{where} has the kind {kind!r}; it is one of {', '.join(KINDS)}.",
+                code="correction-kind-unknown",
+                value=kind,
+            )
         image = find(one, where)
         if kind in ("same", "different"):
             make = same if kind == "same" else different
             found.append(make(image, find(other, where)))
         elif kind == "name":
             if not name:
-                raise InputError(f"{where} gives no name.")
+                raise InputError(f"{where} gives no name.", code="correction-name-missing")
             found.append(named(str(name), image))
         else:
             found.append(rejected(image))
@@ -84,17 +92,25 @@ def read_name_table(
     by = next(one for one in columns if one != "name")
     find = None if by == "identity" else _finder(n_images, paths if by == "path" else None)
     if by == "path" and paths is None:
-        raise InputError(f"{table} names images by path, and these have none; name them by row.")
+        raise InputError(
+            f"{table} names images by path, and these have none; name them by row.",
+            code="table-needs-rows",
+            file=table,
+        )
     names: dict[int, str] = {}
     corrections = []
     for line, (said, name) in enumerate(zip(columns[by], columns["name"], strict=True), 2):
         where = f"{table}: line {line}"
         if not name:
-            raise InputError(f"{where} gives no name.")
+            raise InputError(f"{where} gives no name.", code="correction-name-missing")
         if find is not None:
             corrections.append(named(str(name), find(said, where)))
         elif not str(said).isdigit():
-            raise InputError(f"{where} names the identity {said!r}; give its number.")
+            raise InputError(
+                f"{where} names the identity {said!r}; give its number.",
+                code="names-identity-not-a-number",
+                value=said,
+            )
         else:
             names[int(said)] = str(name)
     return names, corrections
@@ -106,7 +122,10 @@ def _choose_name_columns(file: Path, header: list[str]) -> list[str]:
     if "name" not in header or len(by) != 1:
         raise InputError(
             f"{file}: a table of names has the column name, and one of identity, path and row; the columns are "
-            f"{', '.join(header) or 'none'}."
+            f"{', '.join(header) or 'none'}.",
+            code="names-columns-wrong",
+            file=file,
+            found=tuple(header),
         )
     return ["name", *by]
 
@@ -116,7 +135,10 @@ def _choose_columns(file: Path, header: list[str]) -> list[str]:
     if "kind" not in header or ("path" in header) == ("row" in header):
         raise InputError(
             f"{file}: a table of corrections has the column kind, and path or row; the columns are "
-            f"{', '.join(header) or 'none'}."
+            f"{', '.join(header) or 'none'}.",
+            code="corrections-columns-wrong",
+            file=file,
+            found=tuple(header),
         )
     wanted = (
         ("kind", "path", "other_path", "name") if "path" in header else ("kind", "row", "other_row", "name")
@@ -134,21 +156,31 @@ def _finder(n_images: int, paths: Sequence[str] | None) -> Callable[[Any, str], 
 
     def find(said: Any, where: str) -> int:
         if said is None or said == "":
-            raise InputError(f"{where} names too few images.")
+            raise InputError(f"{where} names too few images.", code="correction-images-missing")
         if paths is not None:
             if said in repeated:
                 raise InputError(
-                    f"{where} names {said!r}, and several images have this path; name them by row."
+                    f"{where} names {said!r}, and several images have this path; name them by row.",
+                    code="correction-path-ambiguous",
+                    value=said,
                 )
             if said not in rows:
-                raise InputError(f"{where} names {said!r}, which is none of the images.")
+                raise InputError(
+                    f"{where} names {said!r}, which is none of the images.",
+                    code="correction-path-unknown",
+                    value=said,
+                )
             return rows[said]
         try:
             row = int(said)
         except ValueError:
             row = -1
         if not 0 <= row < n_images:
-            raise InputError(f"{where} names row {said!r}; rows are 0 to {n_images - 1}.")
+            raise InputError(
+                f"{where} names row {said!r}; rows are 0 to {n_images - 1}.",
+                code="correction-row-unknown",
+                value=said,
+            )
         return row
 
     return find
@@ -187,5 +219,7 @@ def write_correction_table(
             write_csv(partial, columns)
         else:
             raise InputError(
-                f"{file}: corrections are written as .csv or .parquet; choose one of these endings."
+                f"{file}: corrections are written as .csv or .parquet; choose one of these endings.",
+                code="corrections-suffix-unknown",
+                file=file,
             )

@@ -58,12 +58,24 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         fewest = 2 if self.kind in ("same", "different") else 1
         if len(self.images) < fewest or min(self.images) < 0:
             raise InputError(
-                f"A correction {self.kind!r} needs {fewest} images or more, by row; got {list(self.images)}."
+                f"A correction {self.kind!r} needs {fewest} images or more, by row; got {list(self.images)}.",
+                code="correction-images-too-few",
+                kind=self.kind,
+                expected=fewest,
             )
         if self.kind == "different" and len(set(self.images)) < len(self.images):
-            raise InputError(f"A correction says that an image differs from itself: {list(self.images)}.")
+            raise InputError(
+                f"A correction says that an image differs from itself: {list(self.images)}.",
+                code="correction-images-too-few",
+                kind=self.kind,
+                expected=fewest,
+            )
         if self.kind == "name" and (not self.name.strip() or not self.name.isprintable()):
-            raise InputError(f"A name must be printable text, got {self.name!r}.")
+            raise InputError(
+                f"A name must be printable text, got {self.name!r}.",
+                code="name-not-printable",
+                value=self.name,
+            )
 
 
 def same(*images: int) -> Correction:
@@ -114,7 +126,12 @@ def append_corrections(folder: str | Path, corrections: Iterable[Correction], so
         ]
         for entry in entries:
             if entry.kind == "undo" and not 0 <= entry.undoes < entry.id:
-                raise InputError(f"There is no correction {entry.undoes} to undo; there are {number:,}.")
+                raise InputError(
+                    f"There is no correction {entry.undoes} to undo; there are {number:,}.",
+                    code="correction-to-undo-unknown",
+                    found=number,
+                    value=entry.undoes,
+                )
         # A line that a killed writer left half-written was never acknowledged.
         os.ftruncate(handle, end)
         os.lseek(handle, end, os.SEEK_SET)
@@ -156,7 +173,10 @@ def read_journal(folder: str | Path) -> list[Correction]:
             entries.append(msgspec.json.decode(line, type=Correction))
         except (msgspec.MsgspecError, InputError, UnicodeDecodeError) as error:
             raise StoreError(
-                f"{file}: line {at + 1} is damaged ({error}); put it right or remove it by hand."
+                f"{file}: line {at + 1} is damaged ({error}); put it right or remove it by hand.",
+                code="corrections-line-damaged",
+                file=file,
+                line=at + 1,
             ) from None
     return entries
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -29,7 +29,7 @@ from cdp.consensus.grouping import accepted_pairs
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.settings import plain
 from cdp.consensus.soft_labels import diffuse, likely_pairs
-from cdp.data.manifest_tables import read_some_columns
+from cdp.data.manifest_tables import read_some_columns, read_table
 from cdp.files import write_json, write_text
 from cdp.labeling.figures import measure_label_figures
 from cdp.labeling.output import SOFT_LABELS, label_table, write_doubts, write_soft_labels, write_tables
@@ -37,6 +37,9 @@ from cdp.store import load, read_run_record
 from cdp.types import KnnGraph, Labels, Manifest
 from cdp.types.arrays import LongArray
 from cdp.types.run_record import PartRecord, Results, RunRecord, StageRecord
+
+if TYPE_CHECKING:
+    from cdp.web.report.artifacts import Artifacts
 
 FACES, REPORT, METRICS = "faces.csv", "report.html", "metrics.json"
 _STAMP = ".outputs"
@@ -79,10 +82,9 @@ def write_outputs(
     else:
         (folder / SOFT_LABELS).unlink(missing_ok=True)
     measured = read_measured(collection.scored_place)
-    truth = _truth(collection)
-    results = _figures(collection, labels, measured, truth)
+    results = _figures(collection, labels, measured)
     write_json(folder / METRICS, msgspec.to_builtins(results))
-    _write_report(collection, _Shown(labels, results, measured, truth, photos, ties, record))
+    _write_report(collection, labels, results, measured, ties, photos, record)
     write_text(folder / _STAMP, str(collection.parts.groups))
     return results
 
@@ -111,20 +113,21 @@ def _shown(path: str, home: str) -> str:
 
 
 def _truth(collection: Collection) -> LongArray:
-    """True identities of the images where the embeddings carry them, -1 elsewhere and where they were learned from."""
-    known = read_known(collection.scored_place)[: collection.n_images]
+    """True identities of the images where the embeddings carry them, -1 elsewhere."""
     parts = []
     for batch in collection.batches:
         identities = batch.identities
         parts.append(np.full(batch.facts.n_images, -1) if identities is None else identities)
-    truth: LongArray = np.where(known >= 0, -1, np.concatenate(parts))
-    return truth
+    return np.concatenate(parts).astype(np.int64)
 
 
-def _figures(collection: Collection, labels: Labels, measured: Measured, truth: LongArray) -> Results:
+def _figures(collection: Collection, labels: Labels, measured: Measured) -> Results:
     """Figures of the groups as they are now; those of models, tuning and mediator are of when pairs were scored."""
     settings, before = collection.settings, measured.results
-    now = measure_label_figures(labels, truth, settings.bar_key, settings.bar)
+    # What was learned from would flatter the result.
+    learned = read_known(collection.scored_place)[: collection.n_images] >= 0
+    counted = np.where(learned, -1, _truth(collection))
+    now = measure_label_figures(labels, counted, settings.bar_key, settings.bar)
     if msgspec.structs.replace(before.labels, true=None) == msgspec.structs.replace(now, true=None):
         # The same groups: with what was counted among all candidate pairs, which are not stored.
         now = before.labels
@@ -132,59 +135,70 @@ def _figures(collection: Collection, labels: Labels, measured: Measured, truth: 
     return msgspec.structs.replace(before, labels=now, expected=expected)
 
 
-@dataclass(frozen=True, eq=False)
-class _Shown:
-    """What a report is made from, beside the collection."""
-
-    labels: Labels
-    results: Results
-    measured: Measured
-    truth: LongArray
-    photos: Sequence[str] | None
-    ties: GroupTies
-    record: RunRecord | None
-
-
-def _write_report(collection: Collection, shown: _Shown) -> None:
-    from cdp.web.report.artifacts import SPLITS_SHOWN, Artifacts, SplitGroups, first_layer
+def _write_report(
+    collection: Collection,
+    labels: Labels,
+    results: Results,
+    measured: Measured,
+    ties: GroupTies,
+    photos: Sequence[str] | None,
+    record: RunRecord | None,
+) -> None:
     from cdp.web.report.write import write_page
     from cdp.web.words import counted
 
-    labels, place = shown.labels, collection.scored_place
+    title = ""
+    if photos is not None:
+        who = counted(labels.n_identities, "person", "people")
+        title = f"{who} on {counted(len(set(photos)), 'photo')}, {counted(collection.n_images, 'face')}"
+    about = _record(collection, results, measured, record)
+    write_page(about, report_artifacts(collection, labels, ties), collection.folder / REPORT, title)
+
+
+def report_artifacts(collection: Collection, labels: Labels, ties: GroupTies) -> Artifacts:
+    """What a report shows beside figures: groups, pairs, pictures, weights, and pairs of groups that are likely one."""
+    from cdp.web.report.artifacts import SPLITS_SHOWN, Artifacts, SplitGroups, first_layer
+
+    place = collection.scored_place
     mediator = load(place / "mediator", Mediator) if (place / "mediator").is_dir() else None
-    images = _pictures(collection, shown.truth)
-    likely = zip(shown.ties.ids[:SPLITS_SHOWN].tolist(), shown.ties.probability.tolist(), strict=False)
-    artifacts = Artifacts(
+    truth = _truth(collection)
+    images = _pictures(collection, truth)
+    likely = zip(ties.ids[:SPLITS_SHOWN].tolist(), ties.probability.tolist(), strict=False)
+    return Artifacts(
         labels=labels,
         consensus=accepted_pairs(collection.scored, labels, collection.settings),
         base_graph=load(place / "base_graph", KnnGraph).first_rows(collection.n_images),
         weights=None if mediator is None else first_layer(mediator),
         images=images,
-        identities=shown.truth if (shown.truth >= 0).any() and images is None else None,
+        identities=truth if (truth >= 0).any() and images is None else None,
         split_groups=tuple(SplitGroups(one, other, round(chance, 6)) for (one, other), chance in likely),
     )
-    title = ""
-    if shown.photos is not None:
-        who = counted(labels.n_identities, "person", "people")
-        title = f"{who} on {counted(len(set(shown.photos)), 'photo')}, {counted(collection.n_images, 'face')}"
-    write_page(_record(collection, shown), artifacts, collection.folder / REPORT, title)
 
 
 def _pictures(collection: Collection, truth: LongArray) -> Manifest | None:
     """Where the images are: from the folder, if they move with it, so that the page is the same wherever that is."""
     if collection.paths is None:
         return None
+    names = _true_names(collection)
     home, root = os.path.realpath(collection.folder), os.path.realpath(find_image_root(collection))
     full = [os.path.join(root, one) for one in collection.paths]
     if not all(one.startswith(home + os.sep) for one in full):
-        return Manifest(tuple(collection.paths), truth, root=root)
-    return Manifest(tuple(os.path.relpath(one, home) for one in full), truth, root=home)
+        return Manifest(tuple(collection.paths), truth, names, root)
+    return Manifest(tuple(os.path.relpath(one, home) for one in full), truth, names, home)
 
 
-def _record(collection: Collection, shown: _Shown) -> RunRecord:
+def _true_names(collection: Collection) -> tuple[str, ...] | None:
+    """Names of the true identities, which a run has in its tables."""
+    table = collection.folder / "run" / "parts" / "unlabeled.csv"
+    return read_table(table).names if table.is_file() else None
+
+
+def _record(
+    collection: Collection, results: Results, measured: Measured, given: RunRecord | None
+) -> RunRecord:
     """The record of the run that made the collection with the figures of now; else what labeling alone can tell."""
-    made_by, measured, results = collection.folder / "run" / "run.json", shown.measured, shown.results
-    record = shown.record or (read_run_record(made_by) if made_by.is_file() else None)
+    made_by = collection.folder / "run" / "run.json"
+    record = given or (read_run_record(made_by) if made_by.is_file() else None)
     if record is not None:
         whole = msgspec.structs.replace(record.results, labels=results.labels, expected=results.expected)
         return msgspec.structs.replace(record, results=whole)

@@ -76,7 +76,9 @@ def _check_regroupable(old: ConsensusSettings, new: ConsensusSettings) -> None:
     if others:
         raise InputError(
             f"{', '.join(others)}: with another value all pairs must be judged anew; make a new collection, and give it "
-            "this one's corrections."
+            "this one's corrections.",
+            code="regroup-needs-new-scores",
+            keys=tuple(others),
         )
 
 

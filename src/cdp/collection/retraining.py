@@ -58,7 +58,10 @@ def retrain(
         if before.answers is None or before.pairs is None:
             raise InputError(
                 f"{folder}: its pairs are judged by mediator = {now.settings.mediator!r}, and only trees learn from corrections; "
-                "label the images with a labeled part to have them."
+                "label the images with a labeled part to have them.",
+                code="retrain-needs-trees",
+                folder=folder,
+                mediator=now.settings.mediator,
             )
         judged = train_anew(before, now, None, used, work)
         number = now.parts.newest + 1

@@ -140,7 +140,7 @@ class KeptAnswers(msgspec.Struct):
     def restore(self, arrays: Mapping[str, AnyArray]) -> TreeAnswers:
         """The answers again."""
         if not len(self.nodes) == len(self.trees) == len(self.priors) == self.passes * (FOLDS + 1):
-            raise InputError("the card speaks of another number of classifiers.")
+            raise InputError("the card speaks of another number of classifiers.", code="tree-answers-damaged")
         cuts = {name: np.cumsum(self.trees if name == "roots" else self.nodes)[:-1] for name in _TREE_ARRAYS}
         parts = [np.split(arrays[name], cuts[name]) for name in _TREE_ARRAYS]
         judges = list(map(BoostedTrees, *parts, self.priors))

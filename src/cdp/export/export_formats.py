@@ -64,19 +64,30 @@ def export_images(
     """
     chosen = options or ExportOptions()
     if form not in FORMATS:
-        raise InputError(f"{form}: no such format; choose one of {', '.join(FORMATS)}.")
+        raise InputError(
+            f"{form}: no such format; choose one of {', '.join(FORMATS)}.",
+            code="export-format-unknown",
+            value=form,
+        )
     if chosen.discarded and form not in ("folders", "csv", "parquet"):
         raise InputError(
-            f"{form} has no place for images in no group; leave --discarded out, or choose folders or csv."
+            f"{form} has no place for images in no group; leave --discarded out, or choose folders or csv.",
+            code="export-format-without-discarded",
+            value=form,
         )
     if not len(grouped.people) and not chosen.discarded:
-        raise InputError("There is no group to export; label with a lower bar, or export --discarded as csv.")
+        raise InputError(
+            "There is no group to export; label with a lower bar, or export --discarded as csv.",
+            code="export-without-groups",
+        )
     if form in ("csv", "parquet"):
         from cdp.export.label_lists import write_group_table
 
         if out.suffix.lower() != f".{form}":
             raise InputError(
-                f"{out}: a {form} table is one file; call it {out.with_suffix(f'.{form}').name}."
+                f"{out}: a {form} table is one file; call it {out.with_suffix(f'.{form}').name}.",
+                code="export-suffix-wrong",
+                file=out,
             )
         with writing_file(out, force=chosen.force, inputs=inputs) as partial:
             return write_group_table(partial, grouped, out.absolute().parent, discarded=chosen.discarded)

@@ -1,4 +1,4 @@
-"""GroupedImages: what an export writes, from a collection, a labels folder or a run."""
+"""GroupedImages: what an export writes, from a collection."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from cdp.collection.collection import open_collection
+from cdp.collection.image_root import find_image_root
 from cdp.errors import InputError
-from cdp.files import artifact_kind
-from cdp.types import Labels, Manifest
+from cdp.types import Manifest
 from cdp.types.arrays import FloatArray, LongArray, read_only
-from cdp.web.report.artifacts import Artifacts, read_label_artifacts, read_run_artifacts
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,10 @@ class GroupedImages:
         identity, confidence = np.asarray(self.identity), np.asarray(self.confidence)
         lengths = {len(identity), len(confidence)} | ({len(self.images)} if self.images else set())
         if len(lengths) != 1:
-            raise InputError("The folder speaks of different numbers of images; make it again.")
+            raise InputError(
+                "The folder speaks of different numbers of images; make it again.",
+                code="images-counts-differ",
+            )
         object.__setattr__(self, "identity", read_only(identity, np.int64))
         object.__setattr__(self, "confidence", read_only(confidence, np.float32))
 
@@ -70,40 +73,24 @@ class GroupedImages:
         if self.images is None:
             raise InputError(
                 f"{wanted_for} needs the images, and only embeddings are known here; export csv or parquet, or label "
-                "views that have a paths.txt."
+                "views that have a paths.txt.",
+                code="export-needs-images",
             )
         if self.images.turns is not None and self.images.turns.any():
             raise InputError(
-                f"{wanted_for} copies images as they are, and these are to be turned; export csv."
+                f"{wanted_for} copies images as they are, and these are to be turned; export csv.",
+                code="export-of-turned-images",
             )
         return self.images
 
 
 def read_grouped_images(folder: Path) -> GroupedImages:
-    """The groups in a collection, or in a folder that `cdp label` or `cdp run` wrote.
+    """The groups of a collection.
 
     Raises:
         InputError: the folder holds something else.
     """
-    if artifact_kind(folder) == "Collection":
-        return _from_collection(folder)
-    is_run = not (folder / "card.json").is_file() and (folder / "labels" / "card.json").is_file()
-    artifacts = read_run_artifacts(folder) if is_run else read_label_artifacts(folder)
-    return _from_artifacts(artifacts, folder)
-
-
-def _from_collection(folder: Path) -> GroupedImages:
-    from cdp.collection.collection import open_collection
-    from cdp.collection.image_root import find_image_root
-
     opened = open_collection(folder)
     paths = None if opened.paths is None else tuple(opened.paths)
     images = None if paths is None else Manifest(paths, np.full(len(paths), -1), root=find_image_root(opened))
     return GroupedImages(opened.identity.astype(np.int64), opened.confidence, opened.names, images)
-
-
-def _from_artifacts(artifacts: Artifacts, folder: Path) -> GroupedImages:
-    labels: Labels | None = artifacts.labels
-    if labels is None:
-        raise InputError(f"{folder}: holds no labels; give what cdp label, cdp run or cdp collection wrote.")
-    return GroupedImages(labels.labels.astype(np.int64), labels.confidence, {}, artifacts.images)

@@ -65,7 +65,9 @@ def write_list_and_meta(folder: Path, grouped: GroupedImages, home: Path) -> int
         if locations[row].splitlines() != [locations[row]] or locations[row] != locations[row].strip():
             raise InputError(
                 f"{images.describe(row)}: a list has one path per line, and this one has line feeds or spaces at its "
-                "ends; rename it, or export csv."
+                "ends; rename it, or export csv.",
+                code="export-path-has-line-feed",
+                row=row,
             )
     (folder / "list.txt").write_text("".join(f"{locations[row]}\n" for row in rows), encoding="utf-8")
     (folder / "meta.txt").write_text("".join(f"{classes[row]}\n" for row in rows), encoding="utf-8")

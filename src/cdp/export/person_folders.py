@@ -101,7 +101,9 @@ class _Placer:
         if not self._copies and (archive is None or os.path.isfile(source)):
             if not os.path.isfile(source):
                 raise InputError(
-                    f"{self._images.describe(row)} is not there; correct the path, or copy it back."
+                    f"{self._images.describe(row)} is not there; correct the path, or copy it back.",
+                    code="export-image-missing",
+                    row=row,
                 )
             file = f"{home}/{name}{suffix if _SUFFIX.fullmatch(suffix) else ''}"
             os.symlink(source, self._folder / file)

@@ -43,7 +43,9 @@ def write_record_files(folder: Path, grouped: GroupedImages, progress: Progress 
     n_images, n_people = len(rows), len(grouped.people)
     if n_people >= EXACT_IN_FLOAT32:
         raise InputError(
-            f"{n_people:,} people: labels of 2^24 and more are not exact in a record file; export csv."
+            f"{n_people:,} people: labels of 2^24 and more are not exact in a record file; export csv.",
+            code="records-too-many-people",
+            found=n_people,
         )
     ends = np.cumsum(np.bincount(classes[rows], minlength=n_people)) + 1
     reader = open_images(images)
@@ -96,7 +98,9 @@ def frame_record(payload: bytes) -> bytes:
     for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
         if end - start >= 2**LENGTH_BITS:
             raise InputError(
-                f"an image of {end - start:,} bytes does not fit into a record; make it smaller."
+                f"an image of {end - start:,} bytes does not fit into a record; make it smaller.",
+                code="record-image-too-large",
+                found=end - start,
             )
         kind = WHOLE if not cuts else FIRST if number == 0 else LAST if number == len(cuts) else MIDDLE
         framed += [FRAME.pack(MAGIC, kind << LENGTH_BITS | end - start), payload[start:end]]

@@ -78,7 +78,9 @@ def read_export_table(folder: Path) -> Exported:
     file = folder / TABLE
     if not file.is_file():
         raise InputError(
-            f"{folder}: no {TABLE} there, so this is not what cdp export --format folders wrote; give that folder."
+            f"{folder}: no {TABLE} there, so this is not what cdp export --format folders wrote; give that folder.",
+            code="export-table-missing",
+            folder=folder,
         )
     identity, home, confidence, source = {}, {}, {}, {}
     with reading(file), file.open(encoding="utf-8-sig", newline="") as stream:
@@ -92,7 +94,12 @@ def read_export_table(folder: Path) -> Exported:
                 )
                 home[person] = line["file"].partition("/")[0]
             except (KeyError, ValueError, TypeError, AttributeError):
-                raise InputError(f"{file}: line {number} is damaged; export again, and sort that.") from None
+                raise InputError(
+                    f"{file}: line {number} is damaged; export again, and sort that.",
+                    code="export-table-damaged",
+                    file=file,
+                    line=number,
+                ) from None
     return Exported(identity, home, confidence, source)
 
 
@@ -121,11 +128,15 @@ def read_resorted(folder: Path, exported: Exported) -> tuple[dict[int, str], lis
                 continue
             if here == ".":
                 raise InputError(
-                    f"{folder / name}: lies in no folder; put it into a person's, or into {DISCARDED}."
+                    f"{folder / name}: lies in no folder; put it into a person's, or into {DISCARDED}.",
+                    code="sorted-image-in-no-folder",
+                    file=folder / name,
                 )
             if now.setdefault(row, here) != here:
                 raise InputError(
-                    f"{name} lies in both {now[row]} and {here}; an image is of one person, so remove one of them."
+                    f"{name} lies in both {now[row]} and {here}; an image is of one person, so remove one of them.",
+                    code="sorted-image-twice",
+                    file=name,
                 )
     return now, foreign
 
@@ -224,6 +235,10 @@ def _surest(exported: Exported, rows: list[int]) -> list[int]:
     return sorted(rows, key=lambda row: (-exported.confidence[row], row))
 
 
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 def _as_name(place: str) -> str:
     """A folder as the name of a person."""
     return " ".join("".join(one if one.isprintable() else " " for one in place).split()) or "_"
@@ -250,9 +265,13 @@ def import_folders(
     opened, place = open_collection(collection), Path(folder)
     exported = read_export_table(place)
     for row, source in exported.source.items():
-        if row >= opened.n_images or (opened.paths is not None and opened.paths[row] != source):
+        # By name: the images may have moved with the collection since.
+        is_there = row < opened.n_images
+        if not is_there or (opened.paths is not None and _name(opened.paths[row]) != _name(source)):
             raise InputError(
-                f"{place / TABLE}: row {row} is not an image of {collection}; give the collection that was exported."
+                f"{place / TABLE}: row {row} is not an image of {collection}; give the collection that was exported.",
+                code="export-of-another-collection",
+                row=row,
             )
     found = resorted_corrections(exported, *read_resorted(place, exported), reject_missing=reject_missing)
     constraints = to_constraints([*read_corrections(collection), *found.corrections], opened.n_images)

@@ -227,7 +227,9 @@ class CDP(BaseEstimator):  # type: ignore[misc]
 
         labeling: Labeling | None = getattr(self, "labeling_", None)
         if labeling is None:
-            raise NotFittedError("CDP has labeled nothing yet: call predict or fit_predict first.")
+            raise NotFittedError(
+                "CDP has labeled nothing yet: call predict or fit_predict first.", code="nothing-labeled"
+            )
         results = measure_labeling(labeling, self._views, seed=self.seed)
         with writing_folder(folder, force=force, kind=KIND) as partial:
             origin = Origin(corrections=self._corrections, seed=self.seed)

@@ -81,7 +81,9 @@ def models_of(collection: Collection) -> ModelPlace:
     """
     if not collection.parts.models:
         raise InputError(
-            f"{collection.folder} was not made from photos; add embeddings by the same models to it."
+            f"{collection.folder} was not made from photos; add embeddings by the same models to it.",
+            code="collection-without-photos",
+            folder=collection.folder,
         )
     folder, _, detector = collection.parts.models.partition("\n")
     base = str(read_card(collection.batches[0].source, "Views").settings["base"])
@@ -137,12 +139,47 @@ def open_photo_models(
     """
     place = Path(folder)
     if not place.is_dir():
-        raise InputError(f"{place}: no such folder; give the folder that holds your .onnx models.")
+        raise InputError(
+            f"{place}: no such folder; give the folder that holds your .onnx models.",
+            code="models-folder-missing",
+            folder=place,
+        )
     given = None if detector is None else Path(detector)
-    found = {} if given is None else {given: Detector(given, device=device, size=detector_size)}
+    found, embedders = _open_all(place, given, device, detector_size)
+    if len(found) > 1:
+        listed = " and ".join(map(str, found))
+        raise InputError(
+            f"{listed} are detectors; say which one to use by --detector FILE.",
+            code="detectors-ambiguous",
+            files=tuple(map(str, found)),
+        )
+    if not embedders:
+        raise InputError(
+            f"{place}: holds no embedding model; put one there as .onnx (docs/photos.md names some).",
+            code="models-without-embedder",
+            folder=place,
+        )
+    names = [one.name for one in embedders]
+    if base is not None and base not in names:
+        raise InputError(
+            f"--base {base}: no embedding model of {place} has this name; there are {', '.join(names)}.",
+            code="base-model-unknown",
+            value=base,
+            found=tuple(names),
+        )
+    embedders.sort(key=lambda one: one.name != base)
+    where = "\n".join(os.path.realpath(one) for one in (place, given) if one is not None)
+    return PhotoModels(next(iter(found.values()), None), tuple(embedders), where)
+
+
+def _open_all(
+    folder: Path, detector: Path | None, device: str, detector_size: int
+) -> tuple[dict[Path, Detector], list[Embedder]]:
+    """All detectors, or the one that is given, and all models that embed, of a folder."""
+    found = {} if detector is None else {detector: Detector(detector, device=device, size=detector_size)}
     embedders: list[Embedder] = []
-    for file in sorted(one for one in place.iterdir() if one.suffix.lower() == ".onnx"):
-        if file.stem in NOT_EMBEDDINGS or file == given:
+    for file in sorted(one for one in folder.iterdir() if one.suffix.lower() == ".onnx"):
+        if file.stem in NOT_EMBEDDINGS or file == detector:
             continue
         session = open_session(file, device)
         try:
@@ -150,22 +187,8 @@ def open_photo_models(
         except InputError:  # whoever opens it as an embedding model says what is wrong with it
             embedders.append(open_onnx_model(file, device, session))
         else:
-            found |= {file: opened} if given is None else {}
-    if len(found) > 1:
-        listed = " and ".join(map(str, found))
-        raise InputError(f"{listed} are detectors; say which one to use by --detector FILE.")
-    if not embedders:
-        raise InputError(
-            f"{place}: holds no embedding model; put one there as .onnx (docs/photos.md names some)."
-        )
-    names = [one.name for one in embedders]
-    if base is not None and base not in names:
-        raise InputError(
-            f"--base {base}: no embedding model of {place} has this name; there are {', '.join(names)}."
-        )
-    embedders.sort(key=lambda one: one.name != base)
-    where = "\n".join(os.path.realpath(one) for one in (place, given) if one is not None)
-    return PhotoModels(next(iter(found.values()), None), tuple(embedders), where)
+            found |= {file: opened} if detector is None else {}
+    return found, embedders
 
 
 def add_photos(
@@ -201,9 +224,10 @@ def add_photos(
     if before is not None:
         _check_models(before, models.embedders)
         seen = _photos_of(place, len(before.batches))
-        photos = photos.take(np.array([one not in seen for one in _full_paths(photos)]))
-        if not len(photos):
+        is_new = np.array([one not in seen for one in _full_paths(photos)])
+        if not is_new.any():
             return AddedPhotos(before)
+        photos = photos.take(is_new)
     index = 1 if before is None else len(before.batches) + 1
     faces, views = place_of_faces(place, index), place_of_faces(place, index, "-embeddings")
     faces.parent.mkdir(parents=True, exist_ok=True)
@@ -259,12 +283,21 @@ def _open(place: Path) -> Collection | None:
     if artifact_kind(place) == "Collection":
         return open_collection(place)
     if place.exists() and not place.is_dir():
-        raise InputError(f"{place}: a file; a collection is a folder, choose another name.")
+        raise InputError(
+            f"{place}: a file; a collection is a folder, choose another name.",
+            code="output-is-a-file",
+            file=place,
+        )
     ours = ("faces", "embeddings", "scored", "groups", "events", "corrections.jsonl")
     found = [one.name for one in place.iterdir()] if place.exists() else []
     foreign = sorted(name for name in found if not name.startswith(".") and name not in ours)
     if foreign:
-        raise InputError(f"{place} holds {foreign[0]} and so is no collection; choose another name.")
+        raise InputError(
+            f"{place} holds {foreign[0]} and so is no collection; choose another name.",
+            code="output-holds-other-things",
+            folder=place,
+            found=foreign[0],
+        )
     return None
 
 
@@ -272,7 +305,9 @@ def _check_number(n_faces: int, n_photos: int) -> None:
     if n_faces < 2:
         raise InputError(
             f"One face of {n_photos:,} photos is too few to begin with, because there is nobody to compare it with; give "
-            "photos with two faces or more."
+            "photos with two faces or more.",
+            code="photos-with-one-face",
+            found=n_faces,
         )
 
 
@@ -311,7 +346,11 @@ def _check_models(collection: Collection, embedders: Sequence[Embedder]) -> None
     place = collection.folder
     first = collection.batches[0].source
     if not (place / "faces").is_dir() or not first.is_dir():
-        raise InputError(f"{place} was not made from photos; add embeddings by the same models to it.")
+        raise InputError(
+            f"{place} was not made from photos; add embeddings by the same models to it.",
+            code="collection-without-photos",
+            folder=place,
+        )
     card = read_card(first, "Views")
     before = {name.removeprefix("network/"): it for name, it in card.made_from.items() if name != "manifest"}
     now = {one.name: one.checksum for one in embedders}
@@ -319,7 +358,10 @@ def _check_models(collection: Collection, embedders: Sequence[Embedder]) -> None
     if before != now or embedders[0].name != base:
         raise InputError(
             f"{place} was made with other models: {', '.join(before)}, base {base}; now they are {', '.join(now)}, base "
-            f"{embedders[0].name}. Give the same files, or begin another collection."
+            f"{embedders[0].name}. Give the same files, or begin another collection.",
+            code="photo-models-differ",
+            expected=tuple(before),
+            found=tuple(now),
         )
 
 

@@ -79,7 +79,7 @@ def _write_collection(
         identity, named = before.identity, dict(before.named)
     elif before is not None and (root / JOURNAL).is_file():
         # They name rows of other images; kept for whoever wants to look.
-        (root / JOURNAL).rename(root / f"corrections-{before.parts.groups:04d}.jsonl")
+        (root / JOURNAL).rename(run / f"corrections-{before.parts.groups:04d}.jsonl")
     given = None if read_corrections(root) else (Labels.load(labels), results.expected)
     write_groups(root, parts, identity, named, "created", given=given)
 

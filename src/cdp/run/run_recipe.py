@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdp.collection.collection import Collection
+from cdp.collection.collection_folder import ENTRIES
 from cdp.collection.outputs import REPORT
 from cdp.config.checks import frozen_file, member_names
 from cdp.config.sections import RunRecipe
@@ -130,7 +131,9 @@ def _refuse_inputs_among(stages: Sequence[Stage], recipe: RunRecipe, folder: Pat
             for path in (path for stage in stages for path in stage.makes.values()):
                 if Path(os.path.realpath(given)).is_relative_to(os.path.realpath(folder / path)):
                     raise InputError(
-                        f"{given} lies where this run writes ({folder / path}); choose another --out."
+                        f"{given} lies where this run writes ({folder / path}); choose another --out.",
+                        code="input-inside-output",
+                        file=given,
                     )
 
 
@@ -149,7 +152,7 @@ def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
 
 
 def clear(out: str | Path) -> None:
-    """Throw away an earlier run; a folder that holds other things is left alone."""
+    """Throw away an earlier run with its collection; a folder that holds other things is left alone."""
     import shutil
 
     folder = Path(out).absolute()
@@ -194,13 +197,23 @@ def _hash_models(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
 
 
 def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
-    """A folder that holds other things, and not the folder that marks it, is not to be filled, let alone cleared."""
+    """A folder that holds other things, and not the folder that marks it, is not to be filled, let alone cleared.
+
+    Args:
+        folder: that is to be filled.
+        mark: a folder in it; `run` marks a collection that a run made, which holds nothing that collections do not.
+        command: that makes such folders, for the message.
+    """
     with disk_errors(folder):
         if not folder.is_dir():
             return
-        found = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
-    if found and not (folder / mark).is_dir():
+        found = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
+    is_ours = (folder / mark).is_dir() and (mark != RUN or found <= ENTRIES)
+    if found and not is_ours:
+        named = sorted(found - ENTRIES) or sorted(found)
         raise InputError(
-            f"{folder} holds other things ({', '.join(sorted(found)[:3])}); give --out a new folder, or one of an "
-            f"earlier {command}."
+            f"{folder} holds other things ({', '.join(named[:3])}); give --out a new folder, or one of an "
+            f"earlier {command}.",
+            code="output-holds-other-things",
+            folder=folder,
         )

@@ -44,20 +44,24 @@ def split_sources(settings: SplitSettings, context: Context) -> None:
     remove(context.folder / "parts")
     with writing_folder(context.folder / "parts") as folder:
         for name, table in tables.items():
-            _absolute(table).save(folder / f"{name}.csv")
+            _stored(table, context.folder).save(folder / f"{name}.csv")
         if protocols:
             save_templates(folder / "protocol.npz", protocols)
         write_json(folder / "counts.json", counts)
 
 
+def _stored(manifest: Manifest, run: Path) -> Manifest:
+    """The same images as the tables name them: those inside the collection's folder from the tables, so that it can be moved."""
+    home, parts = f"{run.parent}{os.sep}", run / "parts"
+    found = _absolute(manifest)
+    names = (os.path.relpath(one, parts) if one.startswith(home) else one for one in found.locations)
+    return Manifest(tuple(names), found.identities, found.names, str(parts), found.turns)
+
+
 def _absolute(manifest: Manifest) -> Manifest:
-    """The same images by absolute locations: the folder they would start from is renamed when all is written."""
-    return Manifest(
-        tuple(os.path.abspath(os.path.join(manifest.root, location)) for location in manifest.locations),
-        manifest.identities,
-        manifest.names,
-        turns=manifest.turns,
-    )
+    """The same images by absolute locations."""
+    paths = (os.path.abspath(os.path.join(manifest.root, location)) for location in manifest.locations)
+    return Manifest(tuple(paths), manifest.identities, manifest.names, turns=manifest.turns)
 
 
 def _count(manifest: Manifest) -> dict[str, int | None]:
@@ -66,8 +70,8 @@ def _count(manifest: Manifest) -> dict[str, int | None]:
 
 
 def part(folder: Path, name: str) -> Manifest:
-    """A part's table."""
-    return Manifest.load(folder / "parts" / f"{name}.csv")
+    """A part's table, with absolute locations."""
+    return _absolute(Manifest.load(folder / "parts" / f"{name}.csv"))
 
 
 @dataclass(frozen=True)

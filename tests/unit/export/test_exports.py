@@ -15,11 +15,11 @@ from cdp.data.images import open_images
 from cdp.data.record_files import RecordFile
 from cdp.errors import InputError, OutputExistsError
 from cdp.export.export_formats import FORMATS, ExportOptions, export_images
-from cdp.export.grouped_images import GroupedImages, read_grouped_images
+from cdp.export.grouped_images import GroupedImages
 from cdp.export.person_folders import person_folder_names
 from cdp.export.record_writer import frame_record
 from cdp.export.safe_names import UniqueNames, safe_name
-from cdp.types import Labels, Manifest
+from cdp.types import Manifest
 
 IDENTITY = np.array([7, -1, 3, 7, 3, 7, 12, 12])
 NAMES = {7: "Anna Öğüt", 3: "../../etc/passwd", 12: ""}
@@ -220,13 +220,3 @@ def test_people_of_one_name_get_two_folders():
     assert person_folder_names(grouped) == {
         1: "Anna", 2: "anna (2)", 3: "person-000004 (2)", 4: "person-000004", 5: "_discarded (2)", -1: "_discarded",
     }  # fmt: skip
-
-
-def test_a_labels_folder_is_read(tmp_path):
-    Labels.from_array([0, 0, -1, 1, 1]).save(tmp_path / "labels")
-    grouped = read_grouped_images(tmp_path / "labels")
-    assert grouped.identity.tolist() == [0, 0, -1, 1, 1]
-    assert grouped.images is None
-    with pytest.raises(InputError, match="holds no labels"):
-        read_grouped_images(tmp_path / "labels" / "nowhere")
-    assert read_grouped_images(tmp_path).identity.tolist() == [0, 0, -1, 1, 1]  # like the folder of a run

@@ -81,7 +81,7 @@ def test_the_key_changes_with_every_field_of_the_settings_and_with_the_version(f
     bodies = {stage.body.__name__ for stage in made.values()}
     if facts is IMAGES:
         assert bodies == {
-            "split", "train_network", "embed_parts", "label_images", "train_on_both", "train_bound",
+            "split_sources", "train_network", "embed_parts", "label_images", "train_on_both", "train_bound",
             "measure_recognition", "measure_members",
         }  # fmt: skip
     for stage in made.values():

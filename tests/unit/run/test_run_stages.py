@@ -270,7 +270,7 @@ def test_second_run_in_one_folder_is_refused_and_a_dead_one_is_not(tmp_path: Pat
     try:
         assert other.stdout is not None
         assert other.stdout.readline() == "in\n"
-        with refuses("run-folder-busy", BusyError, folder=tmp_path), alone_in(tmp_path):
+        with refuses("folder-busy", BusyError, folder=tmp_path), alone_in(tmp_path):
             pass
     finally:
         other.kill()

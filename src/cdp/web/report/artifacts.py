@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import base64
-import csv
 import io
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from itertools import islice
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -17,11 +14,8 @@ from PIL import Image
 
 from cdp.consensus.mediator import Mediator
 from cdp.consensus.mlp import PaperMLP
-from cdp.data.array_files import reading
 from cdp.data.images import open_images
-from cdp.data.manifest_tables import read_table
 from cdp.errors import InputError
-from cdp.store import load
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Manifest
 from cdp.types.arrays import FloatArray, LongArray
 
@@ -71,7 +65,10 @@ class Artifacts:
         counts |= {} if self.identities is None else {"identities": len(self.identities)}
         if len(set(counts.values())) > 1:
             found = ", ".join(f"{name} {number:,}" for name, number in counts.items())
-            raise InputError(f"The folder speaks of different numbers of images ({found}); make it again.")
+            raise InputError(
+                f"The folder speaks of different numbers of images ({found}); make it again.",
+                code="images-counts-differ",
+            )
 
     @property
     def truth(self) -> LongArray | None:
@@ -88,70 +85,6 @@ class Artifacts:
         """The name of an identity, else its number."""
         names = None if self.images is None else self.images.names
         return (names[number] if names is not None and number < len(names) else "") or str(number)
-
-
-def read_run_artifacts(folder: Path) -> Artifacts:
-    """The artifacts in a run's folder: `labels/`, and the true identities in `parts/unlabeled.csv`."""
-    artifacts = read_label_artifacts(folder / "labels")
-    table = folder / "parts" / "unlabeled.csv"
-    if not table.is_file():
-        return artifacts
-    part, listed = read_table(table), artifacts.images
-    if listed is None:
-        # The table of a run on embeddings names rows of arrays, which are no images.
-        return replace(artifacts, identities=part.identities)
-    if len(listed) == len(part) and listed.locations != part.locations:
-        part = Manifest(listed.locations, part.identities, part.names, listed.root)
-    return replace(artifacts, images=part)
-
-
-def read_label_artifacts(folder: Path, identities: LongArray | None = None) -> Artifacts:
-    """The artifacts in a labels folder, as `cdp label --out` and `cdp run` write it.
-
-    Args:
-        folder: with `labels.npy` and the folders `consensus`, `mediator` and `base_graph`. The paths in `labels.csv`, if
-            there are any, are as the views had them, so relative ones start from the working folder.
-        identities: int64 (n,), the true ones, if known.
-    """
-    table, images = folder / "labels.csv", None
-    if table.is_file():
-        with reading(table), table.open(encoding="utf-8", newline="") as stream:
-            has_paths = "path" in next(csv.reader(stream), [])
-        images = read_table(table, root=".") if has_paths else None
-    mediator = _load(folder / "mediator", Mediator)
-    labels = _load(folder, Labels)
-    return Artifacts(
-        labels=labels,
-        consensus=_load(folder / "consensus", ConsensusGraph),
-        base_graph=_load(folder / "base_graph", KnnGraph),
-        weights=None if mediator is None else first_layer(mediator),
-        images=images,
-        identities=identities,
-        split_groups=_read_split_groups(
-            folder / "split_groups.csv", 0 if labels is None else labels.n_identities
-        ),
-    )
-
-
-def _read_split_groups(file: Path, n_groups: int) -> tuple[SplitGroups, ...]:
-    """The first pairs of groups in the table, the most probable ones; none where there is no table."""
-    if not file.is_file():
-        return ()
-    with reading(file), file.open(encoding="utf-8", newline="") as stream:
-        try:
-            rows = [
-                SplitGroups(int(row["label"]), int(row["other_label"]), float(row["probability"]))
-                for row in islice(csv.DictReader(stream), SPLITS_SHOWN)
-            ]
-        except (KeyError, TypeError, ValueError):
-            raise InputError(f"{file}: not a table of pairs of groups; label again.") from None
-    if any(not 0 <= group < n_groups for row in rows for group in row[:2]):
-        raise InputError(f"{file}: it names groups that the labels do not have; label again.")
-    return tuple(rows)
-
-
-def _load(folder: Path, kind: type[Loaded]) -> Loaded | None:
-    return load(folder, kind) if (folder / "card.json").is_file() else None
 
 
 def first_layer(mediator: Mediator) -> FloatArray | None:

@@ -26,16 +26,16 @@ def answer_question(
     one, other, selected = (rows_of(fields, name) for name in ("one", "other", "image"))
     how = _first(fields, "how")
     if how in ("out", "reject"):
-        _need(selected, "Select images first.")
+        _need(selected, "Select images first.", "images-not-selected")
         return [rejected(*selected)] if how == "reject" else _take_out(selected, (one, other), index, leaving)
-    _need(one and other, "The question names no images.")
+    _need(one and other, "The question names no images.", "question-without-images")
     if how == "same":
         return merge_groups(one, other)
     if how == "split":
         return split_group(one, other)
     if how == "different":
         return [different(one[-1], other[-1])]
-    raise InputError(f"{how!r} is no answer; reload the page.")
+    raise InputError(f"{how!r} is no answer; reload the page.", code="answer-unknown", value=how)
 
 
 def _take_out(
@@ -49,11 +49,19 @@ def _take_out(
     found = []
     for row in selected:
         group = index.group_of(row)
-        _need(group >= 0, f"Image {row} is in no group; answer the question, or reject the image.")
+        _need(
+            group >= 0,
+            f"Image {row} is in no group; answer the question, or reject the image.",
+            "image-in-no-group",
+        )
         beside = [near for side in sides if row in side for near in side if index.group_of(near) == group]
         staying = [near for near in beside if near not in gone]
         staying = staying or [near for near in index.members(group).tolist() if near not in gone]
-        _need(staying, "All images of the group are selected; select those that are not this person.")
+        _need(
+            staying,
+            "All images of the group are selected; select those that are not this person.",
+            "all-images-selected",
+        )
         found.append(different(row, max(staying, key=lambda near: (index.confidence[near], near))))
     return found
 
@@ -65,13 +73,13 @@ def change_images(
     shown, selected = rows_of(fields, "shown"), rows_of(fields, "image")
     how, rest = _first(fields, "how"), [row for row in shown if row not in set(selected)]
     if how == "confirm":
-        _need(len(shown) > 1, "One image alone cannot be confirmed.")
+        _need(len(shown) > 1, "One image alone cannot be confirmed.", "confirm-one-image")
         return [same(*shown)]
-    _need(selected, "Select images first.")
+    _need(selected, "Select images first.", "images-not-selected")
     if how == "reject":
         return [rejected(*selected)]
     if how == "together":
-        _need(len(selected) > 1, "Select two images or more.")
+        _need(len(selected) > 1, "Select two images or more.", "images-too-few-selected")
         return [same(*selected)]
     anchors = _anchors(fields, index, {*selected, *leaving})
     if how == "move":
@@ -79,13 +87,17 @@ def change_images(
         members = [int(row) for row in index.members(target)[-_MOST_ANCHORS:]]
         apart = [different(selected[0], anchor) for anchor in anchors if anchor not in members]
         return [same(*selected, *members), *apart]
-    _need(bool(rest) and bool(anchors), "All images are selected; select those that are somebody else.")
+    _need(
+        bool(rest) and bool(anchors),
+        "All images are selected; select those that are somebody else.",
+        "all-images-selected",
+    )
     if how == "split":
         together = [same(*selected)] if len(selected) > 1 else []
         return [*together, *(different(selected[0], anchor) for anchor in anchors)]
     if how == "out":
         return [different(row, anchor) for row in selected for anchor in anchors[:1]]
-    raise InputError(f"{how!r} is no action; reload the page.")
+    raise InputError(f"{how!r} is no action; reload the page.", code="action-unknown", value=how)
 
 
 def change_groups(fields: Fields) -> list[Correction]:
@@ -93,29 +105,29 @@ def change_groups(fields: Fields) -> list[Correction]:
     groups = [one for one in fields.get("group", ()) if one.isdecimal()]
     shown = [rows_of(fields, f"shown{one}") for one in groups]
     how = _first(fields, "how")
-    _need(shown and all(shown), "Select groups first.")
+    _need(shown and all(shown), "Select groups first.", "groups-not-selected")
     rows = [row for images in shown for row in images]
     if how == "reject":
         return [rejected(*rows)]
     if how == "name":
         return [named(person_name(fields), *rows)]
-    _need(len(shown) > 1, "Select two groups or more.")
+    _need(len(shown) > 1, "Select two groups or more.", "groups-too-few-selected")
     if how == "merge":
         return [same(*rows)]
-    raise InputError(f"{how!r} is no action; reload the page.")
+    raise InputError(f"{how!r} is no action; reload the page.", code="action-unknown", value=how)
 
 
 def name_group(fields: Fields) -> list[Correction]:
     """The correction that gives the images that were shown a name."""
     rows = rows_of(fields, "image")
-    _need(rows, "The form names no images.")
+    _need(rows, "The form names no images.", "form-without-images")
     return [named(person_name(fields), *rows)]
 
 
 def person_name(fields: Fields) -> str:
     """The name that was typed, in one spelling: no spaces at its ends, one between words."""
     name = " ".join(_first(fields, "name").split())
-    _need(name, "Type a name first.")
+    _need(name, "Type a name first.", "name-missing")
     return name
 
 
@@ -126,7 +138,7 @@ def find_person(text: str, index: GroupIndex) -> int:
         InputError: there is none, or there are several.
     """
     wanted = " ".join(text.split()).casefold()
-    _need(wanted, "Type a name or number to move to.")
+    _need(wanted, "Type a name or number to move to.", "target-group-missing")
     called = [
         number for number, name in index.names.items() if name.casefold() == wanted and index.size(number)
     ]
@@ -136,7 +148,9 @@ def find_person(text: str, index: GroupIndex) -> int:
     if len(called) != 1:
         found = "nobody" if not called else "several people"
         raise InputError(
-            f"{found} called {text.strip()!r}; type a name or a number as the page Groups shows it."
+            f"{found} called {text.strip()!r}; type a name or a number as the page Groups shows it.",
+            code="group-name-unknown",
+            value=text.strip(),
         )
     return called[0]
 
@@ -155,7 +169,11 @@ def rows_of(fields: Fields, name: str) -> list[int]:
     """
     texts = fields.get(name, ())
     if not all(text.isascii() and text.isdecimal() and len(text) < 12 for text in texts):
-        raise InputError(f"The form lists something under {name!r} that is no row; reload the page.")
+        raise InputError(
+            f"The form lists something under {name!r} that is no row; reload the page.",
+            code="form-row-wrong",
+            field=name,
+        )
     return list(dict.fromkeys(map(int, texts)))
 
 
@@ -174,6 +192,6 @@ def _first(fields: Fields, name: str) -> str:
     return values[0] if values else ""
 
 
-def _need(fact: object, otherwise: str) -> None:
+def _need(fact: object, otherwise: str, code: str) -> None:
     if not fact:
-        raise InputError(otherwise)
+        raise InputError(otherwise, code=code)

@@ -27,7 +27,6 @@ class View:
         touched: the groups that they speak of.
         leaving: the images that they take out of their group.
         progress: how far the review is, in words, and as a share.
-        has_report: whether there is a report to link to.
     """
 
     title: str
@@ -40,7 +39,6 @@ class View:
     touched: frozenset[int]
     leaving: frozenset[int]
     progress: tuple[str, float]
-    has_report: bool
 
     @property
     def names(self) -> list[str]:

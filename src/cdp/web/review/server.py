@@ -16,7 +16,6 @@ def serve(
     folder: str | Path,
     *,
     port: int = 0,
-    report: Path | None = None,
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve the review of a collection until the process is interrupted.
@@ -24,7 +23,6 @@ def serve(
     Args:
         folder: the collection.
         port: to listen on; 0 = any that is free.
-        report: a page to link to, instead of the one beside the collection.
         started: called with the address, token included, once the server answers.
 
     Raises:
@@ -36,7 +34,8 @@ def serve(
         from starlette.applications import Starlette as _  # noqa: F401
     except ImportError:
         raise MissingExtraError(
-            f"The review page needs a web server; run {install_command('review')}."
+            f"The review page needs a web server; run {install_command('review')}.",
+            code="review-extra-missing",
         ) from None
     from cdp.web.review.session import Session
     from cdp.web.review.web_app import web_app
@@ -44,7 +43,7 @@ def serve(
     token = secrets.token_urlsafe(24)
     listening = _listen(port)
     with listening:
-        app = web_app(Session(folder, report), token)
+        app = web_app(Session(folder), token)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -69,7 +68,11 @@ def _listen(port: int) -> socket.socket:
         listening.close()
         if error.errno is not None and port:
             raise InputError(
-                f"--port {port}: {error.strerror}; choose another, or 0 for any that is free."
+                f"--port {port}: {error.strerror}; choose another, or 0 for any that is free.",
+                code="port-not-free",
+                value=port,
             ) from None
-        raise StoreError(f"no port of {HOST} can be listened on ({error.strerror}).") from None
+        raise StoreError(
+            f"no port of {HOST} can be listened on ({error.strerror}).", code="port-none-free"
+        ) from None
     return listening

@@ -21,6 +21,7 @@ from cdp.collection.corrections import (
 )
 from cdp.collection.image_root import find_image_root
 from cdp.collection.numbering import Changes
+from cdp.collection.outputs import REPORT, refresh_outputs
 from cdp.collection.regrouping import regroup
 from cdp.errors import InputError
 from cdp.types.arrays import IntArray
@@ -54,9 +55,10 @@ class Session:
     Nothing that matters is in memory only: another session, before or beside this one, sees the same.
     """
 
-    def __init__(self, folder: str | Path, report: Path | None = None) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.report = report or _find_report(self.folder)
+        refresh_outputs(self.folder)
+        self.report = self.folder / REPORT
         self._lock = threading.RLock()
         self._postponed: dict[str, None] = {}
         self._journal: tuple[tuple[int, int], list[Correction]] = ((-1, -1), [])
@@ -113,7 +115,6 @@ class Session:
                 touched=frozenset(touched[touched >= 0].tolist()),
                 leaving=leaving_images(waiting, loaded.index.identity),
                 progress=(progress_in_words(answered, needed), answered / max(1, answered + needed)),
-                has_report=self.report is not None,
             )
 
     def _refreshed(self) -> _Loaded:
@@ -146,7 +147,9 @@ class Session:
             collection = self._loaded.collection
             wrong = [row for one in corrections for row in one.images if row >= collection.n_images]
             if wrong:
-                raise InputError(f"There is no image {wrong[0]}; reload the page.")
+                raise InputError(
+                    f"There is no image {wrong[0]}; reload the page.", code="image-row-unknown", row=wrong[0]
+                )
             refuse_contradictions(collection, [*active_corrections(self.journal()), *corrections])
             return append_corrections(self.folder, stamped(corrections, SOURCE))
 
@@ -158,11 +161,11 @@ class Session:
             if not numbers:
                 last = next((batch for batch in reversed(batches(journal)) if batch[0].id in counts), None)
                 if last is None:
-                    raise InputError("There is nothing to undo.")
+                    raise InputError("There is nothing to undo.", code="nothing-to-undo")
                 numbers = [one.id for one in last]
             wanted = [number for number in dict.fromkeys(numbers) if number in counts]
             if not wanted:
-                raise InputError("That is undone already.")
+                raise InputError("That is undone already.", code="correction-undone-already")
             return undo_corrections(self.folder, wanted, SOURCE)
 
     def apply(self) -> None:
@@ -275,9 +278,3 @@ def progress_in_words(answered: int, needed: int) -> str:
     if not needed:
         return f"{counted(answered, 'answer')}; expected precision is 0.99 or more"
     return f"{answered:,} of about {answered + needed:,} questions to precision 0.99"
-
-
-def _find_report(folder: Path) -> Path | None:
-    """A report in the collection, or in the run that it lies in."""
-    places = [folder / "report.html", folder.resolve().parent / "report.html"]
-    return next((one for one in places if one.is_file()), None)

@@ -94,7 +94,7 @@ class Pictures:
         from PIL import Image
 
         if self._paths is None or not 0 <= row < len(self._paths):
-            raise InputError(f"There is no picture of row {row}.")
+            raise InputError(f"There is no picture of row {row}.", code="picture-missing", row=row)
         with self._decoders:
             # Decoded and encoded again, so that nothing but pixels of an image ever leaves.
             picture = Image.fromarray(decode(self._source.read(self._paths[row]), size=size))

@@ -120,10 +120,8 @@ class Routes:
         )
 
     def report(self, _: Request) -> Response:
-        """The report, if the collection has one beside it."""
+        """The collection's report."""
         file = self._session.report
-        if file is None:
-            return PlainTextResponse("There is no report here; cdp show writes one.\n", 404)
         headers = {"Content-Security-Policy": _REPORT_POLICY}
         page = file.read_bytes().replace(b"</footer>", _BACK + b"</footer>", 1)
         return HTMLResponse(page, headers=headers)
@@ -185,7 +183,9 @@ class Routes:
             "name": lambda: answers.name_group(fields),
         }
         if action not in doing:
-            raise InputError(f"{action!r} is no action; reload the page.")
+            raise InputError(
+                f"{action!r} is no action; reload the page.", code="action-unknown", value=action
+            )
         return _with(back, said=_numbers(session.record(doing[action]())))
 
     def _view(self) -> View:

@@ -9,12 +9,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp import ConsensusGraph, Labels
 from cdp.consensus.mediator import Mediator
-from cdp.errors import InputError, OutputExistsError, StoreError
-from cdp.labeling.output import write_tables
-from cdp.store import write_run_record
+from cdp.errors import StoreError
 from cdp.types import Fate, Manifest
 from cdp.types.run_record import (
     Committee,
@@ -33,16 +32,15 @@ from cdp.web.report.artifacts import (
     Artifacts,
     SplitGroups,
     first_layer,
-    read_label_artifacts,
-    read_run_artifacts,
     thumbnails,
 )
 from cdp.web.report.graph_view import MOST_NODES
 from cdp.web.report.headline import verdict
 from cdp.web.report.page import build_page
 from cdp.web.report.survey import survey_groups
-from cdp.web.report.write import write_page, write_report
+from cdp.web.report.write import write_page
 from cdp.web.words import counted
+from run_folder import artifacts_of
 
 VOID = {"img", "br", "meta"}
 
@@ -111,7 +109,7 @@ def record(made_run):
 
 @pytest.fixture(scope="module")
 def artifacts(made_run):
-    return read_run_artifacts(made_run[0])
+    return artifacts_of(made_run[0])
 
 
 @pytest.fixture(scope="module")
@@ -219,12 +217,8 @@ def test_the_groups_say_what_is_wrong_with_them(full, artifacts):
     assert len(groups) == len(set(groups))
 
 
-def test_groups_that_may_be_one_are_shown_the_most_probable_first(record, artifacts, tmp_path):
-    artifacts.labels.save(tmp_path / "labels")
-    table = tmp_path / "labels" / "split_groups.csv"
-    table.write_text("label,other_label,images,other_images,probability\n2,0,9,9,0.245\n1,3,9,9,0.1\n")
-    found = read_label_artifacts(tmp_path / "labels").split_groups
-    assert found == (SplitGroups(2, 0, 0.245), SplitGroups(1, 3, 0.1))
+def test_groups_that_may_be_one_are_shown_the_most_probable_first(record, artifacts):
+    found = (SplitGroups(2, 0, 0.245), SplitGroups(1, 3, 0.1))
     text = build_page(record, replace(artifacts, split_groups=found))
     sizes = artifacts.labels.sizes
     assert f"{sizes[2]} and {sizes[0]} images, probability 0.24" in text
@@ -232,18 +226,11 @@ def test_groups_that_may_be_one_are_shown_the_most_probable_first(record, artifa
     assert "Groups most likely to be one identity" not in build_page(
         record, replace(artifacts, split_groups=())
     )
-    for wrong, why in (
-        ("label,other_label\n0,1\n", "not a table of pairs"),
-        ("label,other_label,probability\n0,99999,1\n", "names groups that the labels do not have"),
-    ):
-        table.write_text(wrong)
-        with pytest.raises(InputError, match=why):
-            read_label_artifacts(tmp_path / "labels")
 
 
 def test_the_same_run_gives_the_same_page_and_a_small_one(made_run, record):
-    first = build_page(record, read_run_artifacts(made_run[0]))
-    assert first == build_page(record, read_run_artifacts(made_run[0]))
+    first = build_page(record, artifacts_of(made_run[0]))
+    assert first == build_page(record, artifacts_of(made_run[0]))
     assert len(first) < 3_000_000
 
 
@@ -328,25 +315,13 @@ def test_labels_alone_have_a_report(made_run, artifacts, tmp_path):
     assert "listed by row" in without.text
 
 
-def test_where_the_images_lie_and_whose_they_are(made_run, artifacts, tmp_path):
-    folder, labels = tmp_path / "run", tmp_path / "run" / "labels"
-    shutil.copytree(made_run[0], folder)
-    assert read_run_artifacts(folder).images.names == artifacts.images.names
-    alone = read_label_artifacts(labels, artifacts.truth)
-    assert (alone.images.locations, alone.images.root) == (artifacts.images.locations, ".")
-    assert alone.truth is artifacts.truth
-    # Of embeddings, the part's table names rows, and the paths are those that the views had.
-    rows = tuple(f"views/base.npy!{row}" for row in range(len(artifacts.images)))
-    (folder / "parts" / "unlabeled.csv").unlink()
-    Manifest(rows, artifacts.truth, artifacts.images.names).save(folder / "parts" / "unlabeled.csv")
-    found = read_run_artifacts(folder)
-    assert (found.images.locations, found.images.root) == (artifacts.images.locations, ".")
-    np.testing.assert_array_equal(found.truth, artifacts.truth)
-    assert found.identity(5) == artifacts.identity(5)
-    write_tables(labels, artifacts.labels, None)
-    found = read_run_artifacts(folder)
-    assert found.images is None
-    np.testing.assert_array_equal(found.truth, artifacts.truth)
+def test_where_the_images_lie_and_whose_they_are(made_run, artifacts):
+    table = Manifest.load(made_run[0] / "run" / "parts" / "unlabeled.csv")
+    assert artifacts.images.names == table.names
+    np.testing.assert_array_equal(artifacts.truth, table.identities)
+    assert [Path(artifacts.images.root, one) for one in artifacts.images.locations] == [
+        Path(one) for one in table.locations
+    ]
 
 
 def test_notes_are_shown_on_top(full, record, artifacts):
@@ -547,41 +522,24 @@ def test_the_verdict_also_works_when_it_disappoints(values, share, spread, words
     assert verdict(models, gap) == words
 
 
-def test_writing(made_run, tmp_path):
-    page = write_report(made_run[0], tmp_path / "page.html")
-    assert page == tmp_path / "page.html"
-    check(page.read_text(encoding="utf-8"))
-    with pytest.raises(OutputExistsError, match=r"page.html is there already; choose another name"):
-        write_report(made_run[0], page)
-    assert write_report(made_run[0], page, force=True) == page
+def test_writing(artifacts, record, tmp_path):
+    write_page(record, artifacts, tmp_path / "page.html")
+    check((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
     with pytest.raises(StoreError, match=r"page.html: cannot be written"):
-        write_report(made_run[0], page / "page.html")
+        write_page(record, artifacts, tmp_path / "page.html" / "page.html")
 
 
-def test_folders_that_are_not_runs(tmp_path):
-    with pytest.raises(InputError, match=r"no run.json there; give the folder that `cdp run --out` wrote"):
-        write_report(tmp_path)
-    (tmp_path / "run.json").write_text("{")
-    with pytest.raises(StoreError, match=r"run.json is damaged; run the recipe again"):
-        write_report(tmp_path)
-
-
-def test_a_run_folder_without_artifacts_has_a_report(tmp_path, record, full):
-    write_run_record(tmp_path / "run.json", record)
-    page = check(write_report(tmp_path).read_text(encoding="utf-8"))
+def test_a_record_without_artifacts_has_a_report(record, full):
+    page = check(build_page(record, Artifacts()))
     assert "There are no groups to show." in page.text
     assert page.text.partition("Did it help?")[0] == full.text.partition("Did it help?")[0]
-    assert write_report(tmp_path) == tmp_path / "report.html"
 
 
-def test_parts_of_different_runs_are_refused(made_run, tmp_path, artifacts):
-    shutil.copytree(made_run[0], tmp_path / "run")
-    (tmp_path / "run" / "parts" / "unlabeled.csv").unlink()
-    artifacts.images.take(range(10)).save(tmp_path / "run" / "parts" / "unlabeled.csv")
-    with pytest.raises(InputError, match=r"different numbers of images \(images 10, labels \d+, consensus"):
-        write_report(tmp_path / "run")
-    with pytest.raises(InputError, match=r"different numbers of images \(labels 3, identities 2\)"):
+def test_parts_of_different_runs_are_refused(artifacts):
+    with refuses("images-counts-differ"):
+        replace(artifacts, images=artifacts.images.take(range(10)))
+    with refuses("images-counts-differ"):
         Artifacts(labels=Labels.from_array([0, 0, 1]), identities=np.zeros(2, np.int64))
 
 
@@ -608,13 +566,8 @@ def test_thumbnails_are_small_squares(artifacts):
     assert thumbnails(None) is None
 
 
-def test_what_is_read_from_the_folder(made_run, artifacts, tmp_path):
-    folder = made_run[0] / "labels"
-    mediator = Mediator.load(folder / "mediator")
+def test_what_is_read_from_the_folder(made_run, artifacts):
+    mediator = Mediator.load(made_run[0] / "run" / "labels" / "mediator")
     np.testing.assert_array_equal(artifacts.weights, mediator.classifier.weights_[0][0])
     assert first_layer(replace(mediator, classifier=object())) is None
     assert artifacts.base_graph.n_images == artifacts.consensus.n_images == artifacts.labels.n_images
-    # A graph of as many images elsewhere in the folder is not taken for the base's.
-    shutil.copytree(folder, tmp_path / "run" / "labels")
-    shutil.move(tmp_path / "run" / "labels" / "base_graph", tmp_path / "run" / "graphs")
-    assert read_run_artifacts(tmp_path / "run").base_graph is None

@@ -27,7 +27,7 @@ LABELS = LabelFigures(coverage=0.5, identities_found=3)
 
 @pytest.fixture(scope="module")
 def plain(made_run):
-    return json.loads((made_run[0] / "run.json").read_text(encoding="utf-8"))
+    return json.loads((made_run[0] / "run" / "run.json").read_text(encoding="utf-8"))
 
 
 def read(tmp_path, value):
@@ -38,9 +38,9 @@ def read(tmp_path, value):
 
 def test_what_is_written_can_be_read(made_run, tmp_path):
     record = made_run[1]
-    assert read_run_record(made_run[0] / "run.json") == record
+    assert read_run_record(made_run[0] / "run" / "run.json") == record
     write_run_record(tmp_path / "run.json", record)
-    assert (tmp_path / "run.json").read_bytes() == (made_run[0] / "run.json").read_bytes()
+    assert (tmp_path / "run.json").read_bytes() == (made_run[0] / "run" / "run.json").read_bytes()
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 
 
