@@ -65,13 +65,15 @@ def child(home: str, preset: str, budget: str) -> dict[str, Any]:
 
 def label(folder: Path, preset: str, budget: str) -> None:
     """`cdp label` of a folder's views, on one thread."""
-    from cdp.cli.label_commands import Inputs, label_files
+    from cdp.cli.label_command import Files, Labeling, label_embeddings
     from cdp.consensus.settings import ConsensusSettings
     from cdp.engine import Engine
+    from cdp.progress import no_progress
 
-    inputs = Inputs(folder / "unlabeled", folder / "labeled", None, None, (), None, None)
+    files = Files(str(folder / "unlabeled"), folder / "labeled")
+    how = Labeling(folder / "labels", ConsensusSettings.of(preset), force=True, quiet=True)
     engine = Engine(memory_budget=budget, threads=1, device="cpu")
-    label_files(inputs, folder / "labels", ConsensusSettings.of(preset), engine, force=True, quiet=True)
+    label_embeddings(files, how, how.open_workspace(engine, no_progress))
 
 
 def anonymous() -> int:

@@ -58,7 +58,9 @@ def test_a_collection_is_made_corrected_and_extended(home):
 
 def test_wrong_input_is_said(home):
     assert "[nothing-to-learn-from]" in run("label first --mediator mlp --out faces", 2)
-    assert "first: this folder holds Views, not Collection. [artifact-kind-differs]" in run("add first second", 2)
+    assert "first: this folder holds Views, not Collection. [artifact-kind-differs]" in run(
+        "add first second", 2
+    )
     assert run("label first --mediator vote --k 5 --quiet --out faces") == ""
     assert "[folders-options-without-folders]" in run("regroup faces --plan", 2)
     assert "[folders-options-without-folders]" in run("regroup faces --reject-missing", 2)

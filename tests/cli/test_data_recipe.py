@@ -30,7 +30,10 @@ def workplace(tmp_path, monkeypatch):
 def test_a_new_recipe_has_the_defaults_and_is_never_overwritten_unasked():
     result = cdp("data", "recipe", "mine.toml")
     assert result.exit_code == 0, result.output
-    assert result.output == "Written to mine.toml. Next: fill in [data], then cdp data recipe mine.toml --check\n"
+    assert (
+        result.output
+        == "Written to mine.toml. Next: fill in [data], then cdp data recipe mine.toml --check\n"
+    )
     assert read_recipe("mine.toml") == RunRecipe()
     again = cdp("data", "recipe", "mine.toml", "--k", "3")
     assert (again.exit_code, again.stderr) == (
@@ -55,7 +58,9 @@ def test_a_new_recipe_can_be_printed(workplace):
 def test_a_preset_moves_what_a_new_recipe_leaves_at_its_defaults():
     """Every key used to be written out, and so nothing was left for the preset."""
     assert cdp("data", "recipe", "mine.toml", "--data.images", "faces", "--k", "30").exit_code == 0
-    paper = json.loads(cdp("data", "recipe", "mine.toml", "--check", "--preset", "paper", "--json").output)["recipe"]
+    paper = json.loads(cdp("data", "recipe", "mine.toml", "--check", "--preset", "paper", "--json").output)[
+        "recipe"
+    ]
     expected = recipe_from({"consensus": {"preset": "paper", "k": 30}}).as_dict()["consensus"]
     assert paper["consensus"] == expected
     shown = cdp("data", "recipe", "mine.toml", "--check", "--preset", "paper", "--grouping", "average").output
@@ -68,7 +73,9 @@ def test_a_preset_moves_what_a_new_recipe_leaves_at_its_defaults():
 
 def test_check_shows_what_differs(workplace):
     Path("mine.toml").write_text('[data]\nimages = "faces"\n[split]\nprobes = 0.1\ndistractors = 0.1\n')
-    result = cdp("data", "recipe", "mine.toml", "--check", "--train.epochs", 5, "--no-bound", "--labeled-share", "-1")
+    result = cdp(
+        "data", "recipe", "mine.toml", "--check", "--train.epochs", 5, "--no-bound", "--labeled-share", "-1"
+    )
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
         "mine.toml: this recipe can be run.",
@@ -144,7 +151,9 @@ def test_the_commands_and_the_recipe_of_the_page_work():
     assert len(commands) == 5
     Path("short.toml").write_text(re.search(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)[1])
     for words in commands:
-        result = cdp(*("short.toml" if word == "mine.toml" and "--check" in words else word for word in words))
+        result = cdp(
+            *("short.toml" if word == "mine.toml" and "--check" in words else word for word in words)
+        )
         assert result.exit_code == 0, (words, result.output)
     snippet = re.search(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[1]
     names = {}

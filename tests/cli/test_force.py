@@ -87,7 +87,15 @@ def home(tmp_path, monkeypatch):
     views.save("views")
     for name, kind in ((".", "Collection"), ("labels", "Collection"), ("parts", "Split"), ("nets", "Views")):
         card(Path(name), kind)
-    for name in ("labels/mediator", "labels/cache", "links", "photos/small_vgg", "photos/anne", "run/stages", "project/run"):
+    for name in (
+        "labels/mediator",
+        "labels/cache",
+        "links",
+        "photos/small_vgg",
+        "photos/anne",
+        "run/stages",
+        "project/run",
+    ):
         Path(name).mkdir(parents=True)
     for name in ("labels/knn.npz", "labels/base.npy", "views/a.png", "run/run.json", "project/run/start.sh"):
         Path(name).write_text("precious")
@@ -120,7 +128,9 @@ def test_what_is_read_or_foreign_is_not_replaced(home, words):
     if words.split()[0] in NEEDS_NETWORKS:
         pytest.importorskip("torch", reason="the networks need the extra nets")
     if " made" in words:
-        made = CliRunner().invoke(app, "label views --mediator vote --k 3 --quiet --out made".split())
+        made = CliRunner().invoke(
+            app, ["label", "views", "--mediator", "vote", "--k", "3", "--quiet", "--out", "made"]
+        )
         assert made.exit_code == 0, made.output
     before = contents(home)
     is_of_lab = words in sum(REFUSED_IN_THE_LAB.values(), ())

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from cdp_lab.cli.lab_main import app
 from cdp.store import load, read_json
 from cdp.types import KnnGraph, Labels, Views
 from cdp.types.manifest import Manifest
 from cdp.types.run_record import Results
+from cdp_lab.cli.lab_main import app
 from cdp_lab.synthetic import synthetic_views
 
 pytestmark = pytest.mark.slow

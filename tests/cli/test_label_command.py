@@ -48,9 +48,7 @@ def labels_of(folder):
 
 @pytest.fixture(scope="module")
 def labeled_folder(home):
-    words = (
-        f"label {home}/unlabeled --labeled {home}/labeled --mediator mlp --k 10 --soft-depth 2 --out {home}/labels"
-    )
+    words = f"label {home}/unlabeled --labeled {home}/labeled --mediator mlp --k 10 --soft-depth 2 --out {home}/labels"
     result = CliRunner().invoke(app, words.split())
     assert result.exit_code == 0, result.output
     return home / "labels", result.output
@@ -195,7 +193,9 @@ def test_show_tells_the_figures_and_of_its_parts_the_lineage(cdp, labeled_folder
     output = cdp("show", "labels")
     for text in ("identities found", "join_above, tuned", "expected precision", "cdp review labels"):
         assert text in output
-    assert json.loads(cdp("show", "labels", "--json")) == json.loads((home / "labels/metrics.json").read_text())
+    assert json.loads(cdp("show", "labels", "--json")) == json.loads(
+        (home / "labels/metrics.json").read_text()
+    )
     assert "Mediator: 20 inputs" in cdp("show", "labels/scored/0001/mediator")
     assert "base  sha256" in cdp("show", "labels/embeddings/0001")
 

@@ -236,8 +236,9 @@ def test_photos_are_not_added_by_label_and_replaced_only_by_force(home):
     assert call(words).exit_code == 0
     again = call(words)
     assert again.exit_code == 2
-    assert "album is there already; add photos with cdp add album photos, or replace it with --force. [output-exists]" in (
-        said(again)
+    assert (
+        "album is there already; add photos with cdp add album photos, or replace it with --force. [output-exists]"
+        in (said(again))
     )
     Path("photos/05.png").unlink(missing_ok=True)
     Path("photos/01.png").unlink()

@@ -78,7 +78,15 @@ def test_from_folders_to_a_jointly_trained_network(pictures, tmp_path):
         tmp_path / "new",
         *QUICK,
     )
-    words = ["ensemble", tmp_path / "unknown", "--models", "base,small_vgg", "--out", tmp_path / "both", "--quiet"]
+    words = [
+        "ensemble",
+        tmp_path / "unknown",
+        "--models",
+        "base,small_vgg",
+        "--out",
+        tmp_path / "both",
+        "--quiet",
+    ]
     cdp(*words, of=lab)
     assert "Network" in cdp("show", tmp_path / "joint" / "small_resnet")
     # Labels of other images than the manifest's
@@ -135,9 +143,7 @@ def test_mistakes_are_one_sentence(pictures, tmp_path):
     assert "smaller --size" in said
     said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--speed", "3", code=2)
     assert "No such option: --speed" in said
-    said = cdp(
-        "train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--momentum", "x", code=2
-    )
+    said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--momentum", "x", code=2)
     assert "Invalid value for '--momentum'" in said
     said = cdp(
         "train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--device", "cuda:9", code=2
