@@ -126,8 +126,9 @@ class Group(TyperGroup):
             lines.append("")
         options = [one for one in self.get_params(ctx) if one.name != "help"]
         lines += ["Options:", *_rows(options), ""] if options else []
-        lines.append(
-            f"{ctx.command_path} COMMAND --help explains a command, --help-all shows all of its options."
+        lines += _wrap(
+            f"{ctx.command_path} COMMAND --help explains a command, --help-all shows all of its options.",
+            _width(),
         )
         formatter.write("\n".join(lines) + "\n")
 
@@ -141,7 +142,7 @@ def _usage(path: str, parameters: Any) -> str:
     words = [path, *(_metavar(one) if one.required else f"[{_metavar(one)}]" for one in arguments)]
     required = [one for one in parameters if one.param_type_name == "option" and one.required]
     words += [f"{one.opts[0]} {_metavar(one)}" for one in required]
-    return f"Usage: {' '.join(words)} [OPTIONS]"
+    return "\n".join(_wrap(f"Usage: {' '.join(words)} [OPTIONS]", _width(), " " * 7))
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -150,8 +151,10 @@ def _paragraphs(text: str) -> Iterator[str]:
         yield ""
 
 
-def _wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _rows(parameters: Sequence[Any]) -> Iterator[str]:
