@@ -75,3 +75,19 @@ def test_a_table_names_the_people(home):
     assert {"Anna", "Bert"} == set(faces.names.values())
     with open("faces/labels.csv") as file:
         assert [row["name"] for row in csv.DictReader(file)][:2] == ["Anna", "Bert"]
+
+
+def test_an_export_is_replaced_beside_the_images_but_never_over_them(home):
+    part = Views.load("first")
+    paths = [f"people/{row}/{row}.jpg" for row in range(part.n_images)]
+    for path in paths:
+        Path(path).parent.mkdir(parents=True)
+        Path(path).write_bytes(b"precious")
+    Views(part.base, part.committee, None, paths).save("pictured")
+    run("label pictured --mediator vote --k 5 --quiet --out faces")
+    for more in ("", " --force"):
+        run(f"export faces --out sorted{more}")
+    Path("sorted/card.json").rename("people/card.json")
+    said = run("export faces --out people --force", 2)
+    assert "[output-not-replaced]" in said
+    assert all(Path(path).read_bytes() == b"precious" for path in paths)
