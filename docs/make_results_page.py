@@ -2,7 +2,7 @@
 
     python docs/make_results_page.py [NAME=STUDY_FOLDER ...]
 
-takes results.json of the folders that `cdp study --out` wrote. Then it draws the plots and writes docs/results/README.md
+takes results.json of the folders that `cdp-lab study --out` wrote. Then it draws the plots and writes docs/results/README.md
 (remarks.md and the table in summary.toml) and docs/results/STUDY.md for every study (its row of that table, then results.json
 and remarks.md of its folders). `{folder: cells: column}` in remarks.md and summary.toml becomes that figure of results.json.
 """

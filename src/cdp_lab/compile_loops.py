@@ -1,4 +1,4 @@
-"""`cdp compile`: every loop of labeling is run once on made-up embeddings, so that its compiled form is kept on disk."""
+"""`cdp-lab compile`: every loop of labeling is run once on made-up embeddings, so that its compiled form is kept on disk."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_identities_that_are_no_whole_numbers_are_refused(cdp, tmp_path, name, i
         np.save(tmp_path / name, identities)
     message = cdp("eval", "labels", "labels.txt", "--identities", name, code=2)
     assert message == (
-        f"Error: {name}: holds {kind}; identities are whole numbers or names, -1 where unknown.\n"
+        f"Error: {name}: holds {kind}; identities are whole numbers or names, -1 where unknown. [identities-not-whole]\n"
     )
 
 
@@ -58,7 +58,7 @@ def test_identities_as_numbers_as_names_and_in_views_are_the_same(cdp, tmp_path)
 def test_labels_that_are_no_whole_numbers_are_refused(cdp, tmp_path):
     np.save(tmp_path / "labels.npy", [0.0, 1.0])
     message = cdp("eval", "labels", "labels.npy", "--identities", "labels.txt", code=2)
-    assert message == "Error: labels.npy: labels are whole numbers, -1 = discarded.\n"
+    assert message == "Error: labels.npy: labels are whole numbers, -1 = discarded. [labels-not-whole]\n"
 
 
 def test_show_prints_the_card(cdp, tmp_path):
@@ -70,7 +70,7 @@ def test_show_prints_the_card(cdp, tmp_path):
 def test_labels_with_a_fraction_are_refused_as_text_too(cdp, tmp_path):
     (tmp_path / "floats.txt").write_text("0.0\n-1.0\n")
     message = cdp("eval", "labels", "floats.txt", "--identities", "labels.txt", code=2)
-    assert message == "Error: floats.txt: labels are whole numbers, -1 = discarded.\n"
+    assert message == "Error: floats.txt: labels are whole numbers, -1 = discarded. [labels-not-whole]\n"
 
 
 def test_show_takes_no_text_of_a_card_for_markup(cdp, tmp_path):
@@ -98,7 +98,7 @@ def test_a_traceback_is_printed_only_when_it_is_asked_for(cdp, tmp_path, monkeyp
     words = ("eval", "labels", "labels", "--identities", "labels.txt")
     sentence = (
         "Error: labels: cannot be read (ZeroDivisionError: integer division or modulo by zero); it is damaged, or holds what "
-        "cdp does not expect there: write it again.\n"
+        "cdp does not expect there: write it again. [file-damaged]\n"
     )
     assert cdp(*words, code=2) == sentence
     traced = cdp("--debug", *words, code=2)

@@ -1,6 +1,7 @@
-"""`cdp collect`, `cdp extend`, `cdp regroup` and `cdp label --corrections`."""
+"""`cdp label`, `cdp add` and `cdp regroup` on embeddings, with corrections and names."""
 
 import csv
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -30,8 +31,9 @@ def run(words, code=0):
 
 @pytest.mark.slow
 def test_a_collection_is_made_corrected_and_extended(home):
-    said = run("collect first --labeled known --k 8 --out faces")
-    assert "Collection: 80 images" in said
+    said = run("label first --labeled known --k 8 --out faces")
+    assert "Next: cdp review faces, cdp add faces INPUT" in said
+    assert open_collection("faces").n_images == 80
     paths = open_collection("faces").paths
     with open("table.csv", "w", newline="") as file:
         table = csv.writer(file)
@@ -41,19 +43,51 @@ def test_a_collection_is_made_corrected_and_extended(home):
     assert "kept their number" in run("regroup faces --corrections table.csv")
     corrected = open_collection("faces")
     assert corrected.names[corrected.identity[0]] == "Anna"
-    run("extend faces second --out grown --threads 1")
+    run("add faces second --out grown --threads 1")
     assert open_collection("faces").n_images == 80
     assert open_collection("grown").n_images == 125
-    run("extend faces second --quiet")
+    assert run("add faces second --quiet") == ""
     grown = open_collection("faces")
     assert grown.identity.tolist() == open_collection("grown").identity.tolist()
     assert grown.names[grown.identity[0]] == "Anna"
     run("label first --labeled known --k 8 --corrections table.csv --quiet --out labels")
     with open("labels/labels.csv") as file:
-        labels = [row["label"] for row in csv.DictReader(file)]
+        labels = [row["identity"] for row in csv.DictReader(file)]
     assert labels[0] != labels[1] or labels[0] == "-1"
 
 
 def test_wrong_input_is_said(home):
-    assert "Nothing to learn from" in run("collect first --mediator mlp --out faces", 2)
-    assert "first: this folder holds Views, not Collection" in run("extend first second", 2)
+    assert "[nothing-to-learn-from]" in run("label first --mediator mlp --out faces", 2)
+    assert "first: this folder holds Views, not Collection. [artifact-kind-differs]" in run(
+        "add first second", 2
+    )
+    assert run("label first --mediator vote --k 5 --quiet --out faces") == ""
+    assert "[folders-options-without-folders]" in run("regroup faces --plan", 2)
+    assert "[folders-options-without-folders]" in run("regroup faces --reject-missing", 2)
+    assert "[path-missing]" in run("add faces nowhere", 2)
+
+
+def test_a_table_names_the_people(home):
+    paths = Views.load("first").paths
+    Path("names.csv").write_text(f"name,path\nAnna,{paths[0]}\nBert,{paths[1]}\n", encoding="utf-8")
+    run("label first --mediator vote --k 5 --names names.csv --quiet --out faces")
+    faces = open_collection("faces")
+    assert {"Anna", "Bert"} == set(faces.names.values())
+    with open("faces/labels.csv") as file:
+        assert [row["name"] for row in csv.DictReader(file)][:2] == ["Anna", "Bert"]
+
+
+def test_an_export_is_replaced_beside_the_images_but_never_over_them(home):
+    part = Views.load("first")
+    paths = [f"people/{row}/{row}.jpg" for row in range(part.n_images)]
+    for path in paths:
+        Path(path).parent.mkdir(parents=True)
+        Path(path).write_bytes(b"precious")
+    Views(part.base, part.committee, None, paths).save("pictured")
+    run("label pictured --mediator vote --k 5 --quiet --out faces")
+    for more in ("", " --force"):
+        run(f"export faces --out sorted{more}")
+    Path("sorted/card.json").rename("people/card.json")
+    said = run("export faces --out people --force", 2)
+    assert "[output-not-replaced]" in said
+    assert all(Path(path).read_bytes() == b"precious" for path in paths)

@@ -23,9 +23,10 @@ def test_the_demo_is_the_papers_setup():
 
 
 def test_quick_changes_less_and_the_command_line_wins():
-    recipe = demo_recipe(HERE, quick=True, overrides=["--train.epochs", "3", "--seed", "5"])
+    recipe = demo_recipe(HERE, "quick", {"train.epochs": 3, "seed": 5})
     assert (recipe.train.epochs, recipe.seed) == (3, 5)
-    assert demo_faces(0, quick=True)[0].identities < demo_faces(0)[0].identities
+    amounts = [demo_faces(0, size)[0].identities for size in ("quick", "default", "full")]
+    assert amounts == sorted(set(amounts))
     training, test = demo_faces(0)
     assert training.seed != test.seed, "nobody is on both sides"
 
@@ -48,10 +49,10 @@ def test_faces_are_drawn_once_and_again_for_another_seed(tmp_path, monkeypatch):
 
     monkeypatch.setattr("cdp_lab.demo.write_faces", draw)
     for seed in (0, 0, 1):
-        draw_demo_faces(tmp_path, demo_recipe(tmp_path, overrides=["--seed", str(seed)]))
+        draw_demo_faces(tmp_path, demo_recipe(tmp_path, overrides={"seed": seed}))
     assert drawn == [("faces.zip", 0), ("test_faces.zip", 1), ("faces.zip", 2), ("test_faces.zip", 3)]
-    (tmp_path / "drawn" / "faces.zip").unlink()
-    draw_demo_faces(tmp_path, demo_recipe(tmp_path, overrides=["--seed", "1"]))
+    (tmp_path / "run" / "drawn" / "faces.zip").unlink()
+    draw_demo_faces(tmp_path, demo_recipe(tmp_path, overrides={"seed": 1}))
     assert len(drawn) == 6
 
 
@@ -59,6 +60,8 @@ def test_what_is_wrong_is_a_sentence(tmp_path):
     result = CliRunner().invoke(app, ["demo", "--data.images", "photos", "--out", str(tmp_path / "demo")])
     assert result.exit_code == 2
     assert "cdp demo draws its own images: leave [data] alone, or use cdp run." in result.output
+    result = CliRunner().invoke(app, ["demo", "--embeddings", "--k", "5", "--out", str(tmp_path / "demo")])
+    assert (result.exit_code, "[demo-option-not-taken]" in result.output) == (2, True)
     (tmp_path / "thesis.tex").write_text("")
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert result.exit_code == 2
@@ -76,7 +79,7 @@ def test_the_quick_demo_tells_the_papers_story(tmp_path):
     words += ["--threads", "1", "--out", str(tmp_path / "demo")]
     result = CliRunner().invoke(app, ["demo", "--quick", *words])
     assert result.exit_code == 0, result.output
-    results = json.loads((tmp_path / "demo" / "run.json").read_text())["results"]
+    results = json.loads((tmp_path / "demo" / "run" / "run.json").read_text())["results"]
     rank_1 = {model["key"]: model["rank1"]["value"] for model in results["headline"]["models"]}
     assert rank_1["all"] > rank_1["labeled"] + 0.05
     assert rank_1["cdp"] > rank_1["labeled"] + 0.02
@@ -88,7 +91,7 @@ def test_the_quick_demo_tells_the_papers_story(tmp_path):
 
 def test_a_plan_clears_nothing(tmp_path):
     """Even with --force."""
-    (tmp_path / "demo" / "stages").mkdir(parents=True)
+    (tmp_path / "demo" / "run" / "stages").mkdir(parents=True)
     (tmp_path / "demo" / "report.html").write_text("mine")
     result = CliRunner().invoke(app, ["demo", "--plan", "--force", "--out", str(tmp_path / "demo")])
     assert result.exit_code == 0, result.output

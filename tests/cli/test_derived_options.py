@@ -63,11 +63,23 @@ def test_only_what_was_typed_arrives_and_has_its_type():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--minutes 0", "Error: --minutes = 0: a number of minutes, 1 or more."),
-        ("--salt-share 3", "Error: --salt-share = 3: a share from 0 to 1, or -1. Did you mean 0.03?"),
-        ("--heat botom", 'Error: --heat = "botom": choose one of top, bottom. Did you mean bottom?'),
-        ("--herbs sage,mint", 'Error: --herbs[1] = "mint": choose one of basil, thyme, sage.'),
-        ("--stops 5,x", 'Error: --stops = "5,x": a list of whole numbers is needed, separated by commas.'),
+        ("--minutes 0", "Error: --minutes = 0: a number of minutes, 1 or more. [setting-out-of-range]"),
+        (
+            "--salt-share 3",
+            "Error: --salt-share = 3: a share from 0 to 1, or -1. Did you mean 0.03? [setting-out-of-range]",
+        ),
+        (
+            "--heat botom",
+            'Error: --heat = "botom": choose one of top, bottom. Did you mean bottom? [setting-choice-unknown]',
+        ),
+        (
+            "--herbs sage,mint",
+            'Error: --herbs[1] = "mint": choose one of basil, thyme, sage. [setting-choice-unknown]',
+        ),
+        (
+            "--stops 5,x",
+            'Error: --stops = "5,x": a list of whole numbers is needed, separated by commas. [recipe-option-value-wrong]',
+        ),
     ],
 )
 def test_a_wrong_value_is_one_sentence_about_its_option(words, message):

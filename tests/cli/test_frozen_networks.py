@@ -59,7 +59,7 @@ def run(home, *words):
 
 
 def stages(home):
-    return [one["name"] for one in json.loads((home / "run/run.json").read_text())["stages"]]
+    return [one["name"] for one in json.loads((home / "run/run/run.json").read_text())["stages"]]
 
 
 @pytest.mark.whole_training
@@ -68,7 +68,7 @@ def test_a_run_of_frozen_networks_trains_nothing_and_ends_with_the_report(home):
     assert result.exit_code == 0, result.output
     assert stages(home) == ["split", "embed arcface", "embed sface", "label"]
     assert (home / "run/report.html").exists()
-    record = json.loads((home / "run/run.json").read_text())
+    record = json.loads((home / "run/run/run.json").read_text())
     assert record["results"]["labels"]["true"]["discards_kept"]["pairwise"]["f"] > 0.9
     assert record["results"]["headline"] is None
     # A model that was changed, or its card, is another model; nothing else is made again.
@@ -90,7 +90,7 @@ def test_frozen_and_trained_networks_are_one_committee(home):
         "split", "train small_vgg", "embed arcface", "embed sface", "embed small_vgg", "label",
         "test arcface", "test sface", "test small_vgg", "measure members",
     ]  # fmt: skip
-    members = json.loads((home / "run/run.json").read_text())["results"]["committee"]["members"]
+    members = json.loads((home / "run/run/run.json").read_text())["results"]["committee"]["members"]
     assert [one["name"] for one in members] == ["arcface", "sface", "small_vgg"]
 
 

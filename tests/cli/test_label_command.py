@@ -10,8 +10,10 @@ import pytest
 from scipy import sparse
 from typer.testing import CliRunner
 
-from cdp import CDP, ConsensusGraph, KnnGraph, Labels, Mediator, Views, knn_graph
+from cdp import CDP, KnnGraph, Mediator, Views, knn_graph
 from cdp.cli.main import app
+from cdp.collection.collection import open_collection
+from cdp.consensus.grouping import accepted_pairs
 from cdp_lab.synthetic import synthetic_views
 
 
@@ -40,12 +42,13 @@ def cdp(home, monkeypatch):
     return run
 
 
+def labels_of(folder):
+    return open_collection(folder).labels.labels
+
+
 @pytest.fixture(scope="module")
 def labeled_folder(home):
-    words = (
-        f"label {home}/unlabeled --labeled {home}/labeled --mediator mlp --k 10 --soft-depth 2 --out {home}/labels "
-        "--report"
-    )
+    words = f"label {home}/unlabeled --labeled {home}/labeled --mediator mlp --k 10 --soft-depth 2 --out {home}/labels"
     result = CliRunner().invoke(app, words.split())
     assert result.exit_code == 0, result.output
     return home / "labels", result.output
@@ -58,43 +61,47 @@ def test_everything_promised_is_written(labeled_folder):
         "join_above, tuned",
         "expected precision",
         "Against the true identities",
-        f"Written to {folder}",
+        str(folder / "labels.csv"),
+        str(folder / "report.html"),
+        f"cdp review {folder}",
     ):
-        assert text in output
-    labels = Labels.load(folder)
+        assert text in output.replace("\n", "")
+    collection = open_collection(folder)
+    labels, identity = collection.labels, collection.identity.tolist()
     with (folder / "labels.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["label"]) for row in rows] == labels.labels.tolist()
+    assert [int(row["identity"]) for row in rows] == identity
     assert rows[3]["path"] == "images/3.jpg"
-    assert set(rows[0]) == {"row", "path", "label", "fate", "confidence"}
+    assert list(rows[0]) == ["row", "path", "photo", "identity", "name", "status", "confidence"]
     table = pyarrow.parquet.read_table(folder / "labels.parquet")
-    assert table.column("label").to_pylist() == labels.labels.tolist()
-    assert np.loadtxt(folder / "meta.txt", dtype=int).tolist() == labels.labels.tolist()
-    accepted = ConsensusGraph.load(folder / "consensus")
-    assert accepted.n_images == labels.n_images
-    assert KnnGraph.load(folder / "base_graph").n_images == labels.n_images
-    assert Mediator.load(folder / "mediator").k == 10
+    assert table.column("identity").to_pylist() == identity
+    assert table.column_names == list(rows[0])
+    assert collection.scored.n_images == labels.n_images
+    assert KnnGraph.load(folder / "scored/0001/base_graph").n_images >= labels.n_images
+    assert Mediator.load(folder / "scored/0001/mediator").k == 10
     soft = sparse.load_npz(folder / "soft_labels.npz")
     assert soft.shape == (labels.n_images, labels.n_identities)
     assert "What to expect" in (folder / "report.html").read_text()
     with (folder / "mixed_groups.csv").open() as file:
-        assert {int(row["label"]) for row in csv.DictReader(file)} == set(range(labels.n_identities))
+        assert {int(row["identity"]) for row in csv.DictReader(file)} == set(identity) - {-1}
     with (folder / "split_groups.csv").open() as file:
         pairs = list(csv.DictReader(file))
-    assert all(int(row["label"]) < int(row["other_label"]) < labels.n_identities for row in pairs)
+    assert all({int(row["identity"]), int(row["other_identity"])} < set(identity) - {-1} for row in pairs)
 
 
 def test_the_figures_are_of_the_labels_that_are_written(labeled_folder):
     folder, _ = labeled_folder
     figures = json.loads((folder / "metrics.json").read_text())
-    labels = Labels.load(folder)
+    collection = open_collection(folder)
+    labels = collection.labels
     assert figures["labels"]["true"]["discards_kept"]["bcubed"]["f"] > 0.7
     assert figures["labels"]["true"]["images"] == labels.n_images
-    assert figures["labels"]["true"]["pairs"]["accepted"] == len(ConsensusGraph.load(folder / "consensus"))
+    accepted = accepted_pairs(collection.scored, labels, collection.settings)
+    assert figures["labels"]["true"]["pairs"]["accepted"] == len(accepted)
     assert figures["labels"]["setting"] == "join_above"
     assert figures["labels"]["threshold"] == figures["tuning"]["chosen"]
     assert sum(figures["labels"]["fates"].values()) == labels.n_images
-    settings = json.loads((folder / "card.json").read_text())["settings"]
+    settings = json.loads((folder / "card.json").read_text())["settings"]["consensus"]
     assert settings["join_above"] == figures["tuning"]["chosen"]
     assert (settings["preset"], settings["k"], settings["soft_depth"]) == ("best", 10, 2)
 
@@ -108,7 +115,7 @@ def test_the_command_labels_as_cdp_in_python(cdp, home, preset):
     )  # fmt: skip
     views = [Views.load(home / part) for part in ("labeled", "unlabeled")]
     expected = CDP(preset, k=10).fit(views[0]).predict(views[1])
-    found = Labels.load(home / f"as_{preset}")
+    found = open_collection(home / f"as_{preset}").labels
     np.testing.assert_array_equal(found.labels, expected.labels)
     np.testing.assert_array_equal(found.confidence, expected.confidence)
 
@@ -117,18 +124,18 @@ def test_the_command_labels_as_cdp_in_python(cdp, home, preset):
 def test_a_learned_mediator_gives_the_same_labels(cdp, home):
     paper = ["--preset", "paper", "--k", "10", "--quiet", "--out"]
     cdp("label", "unlabeled", "--labeled", "labeled", *paper, "once")
-    cdp("label", "unlabeled", "--trained-mediator", "once/mediator", *paper, "again")
-    np.testing.assert_array_equal(Labels.load(home / "again").labels, Labels.load(home / "once").labels)
+    cdp("label", "unlabeled", "--trained-mediator", "once/scored/0001/mediator", *paper, "again")
+    np.testing.assert_array_equal(labels_of(home / "again"), labels_of(home / "once"))
 
 
 @pytest.mark.slow
 def test_a_trained_mediator_can_be_tuned_on_a_validation_part(cdp, labeled_folder, home):
-    words = ["label", "unlabeled", "--trained-mediator", "labels/mediator", "--k", "10", "--out"]
+    words = ["label", "unlabeled", "--trained-mediator", "labels/scored/0001/mediator", "--k", "10", "--out"]
     output = cdp(*words, "not_tuned")
     assert "join_above = 0.3 was not tuned: there are no validation images with known identities." in output
     output = cdp(*words, "tuned", "--validation", "labeled")
     assert "join_above, tuned" in output
-    assert Labels.load(home / "tuned").n_images == Views.load(home / "unlabeled").n_images
+    assert len(labels_of(home / "tuned")) == Views.load(home / "unlabeled").n_images
 
 
 def test_a_vote_needs_no_labeled_part(cdp, home):
@@ -137,7 +144,7 @@ def test_a_vote_needs_no_labeled_part(cdp, home):
         "--out", "voted",
     )  # fmt: skip
     assert "accepted pairs" in output
-    assert not (home / "voted" / "mediator").exists()
+    assert not (home / "voted/scored/0001/mediator").exists()
 
 
 def test_a_given_knn_file_is_used(cdp, home):
@@ -146,11 +153,9 @@ def test_a_given_knn_file_is_used(cdp, home):
     vote = ["label", "unlabeled", "--mediator", "vote", "--quiet"]
     cdp(*vote, "--k", "10", "--knn", "base=base_knn", "--out", "from_file")
     cdp(*vote, "--k", "10", "--out", "from_scratch")
-    np.testing.assert_array_equal(
-        Labels.load(home / "from_file").labels, Labels.load(home / "from_scratch").labels
-    )
+    np.testing.assert_array_equal(labels_of(home / "from_file"), labels_of(home / "from_scratch"))
     output = cdp(*vote, "--k", "15", "--knn", "base=base_knn", "--out", "x", code=2)
-    assert "has 12 neighbors per image, --k asks for 15" in output
+    assert "has 12 neighbors per image, --k asks for 15. [knn-file-too-few-neighbors]" in output
 
 
 @pytest.mark.slow
@@ -181,68 +186,83 @@ def test_the_cache_keeps_graphs_and_mediator(cdp, home):
     assert kept() == before
     cdp(*words, "third", "--force")
     assert kept() == before
-    np.testing.assert_array_equal(Labels.load(home / "first").labels, Labels.load(home / "third").labels)
+    np.testing.assert_array_equal(labels_of(home / "first"), labels_of(home / "third"))
 
 
-def test_show_tells_the_lineage(cdp, labeled_folder):
+def test_show_tells_the_figures_and_of_its_parts_the_lineage(cdp, labeled_folder, home):
     output = cdp("show", "labels")
-    assert "Labels:" in output
-    assert "unlabeled/base  sha256" in output
-    assert "grouping = average" in output
-    assert json.loads(cdp("show", "labels", "--json"))["kind"] == "Labels"
-    assert "Mediator: 20 inputs" in cdp("show", "labels/mediator")
+    for text in ("identities found", "join_above, tuned", "expected precision", "cdp review labels"):
+        assert text in output
+    assert json.loads(cdp("show", "labels", "--json")) == json.loads(
+        (home / "labels/metrics.json").read_text()
+    )
+    assert "Mediator: 20 inputs" in cdp("show", "labels/scored/0001/mediator")
+    assert "base  sha256" in cdp("show", "labels/embeddings/0001")
 
 
 def test_eval_labels_repeats_the_figures(cdp, labeled_folder, home):
     true = json.loads((home / "labels" / "metrics.json").read_text())["labels"]["true"]
     again = json.loads(cdp("eval", "labels", "labels", "--identities", "unlabeled", "--json"))
-    assert again == {**true, "pairs": None}  # pairs are not in a labels folder's arrays
-    from_text = cdp("eval", "labels", "labels/meta.txt", "--identities", "unlabeled/identities.npy", "--json")
+    assert again == {**true, "pairs": None}  # pairs are counted when they are scored
+    np.savetxt(home / "numbers.txt", open_collection(home / "labels").identity, "%d")
+    from_text = cdp("eval", "labels", "numbers.txt", "--identities", "unlabeled/identities.npy", "--json")
     assert json.loads(from_text)["discards_kept"] == true["discards_kept"]
     assert "BCubed, discards removed" in cdp("eval", "labels", "labels", "--identities", "unlabeled")
 
 
+MEDIATOR = "--trained-mediator labels/scored/0001/mediator"
+
+
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "code"),
     [
-        (
-            "--mediator mlp --out x",
-            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or leave --mediator and --preset out.",
-        ),
-        ("--trained-mediator labels/mediator --labeled labeled --out x", "are both given"),
-        ("--trained-mediator labels/mediator --mediator vote --k 10 --out x", "leave one out"),
-        ("--labeled nowhere --out x", "nowhere: no such file or folder"),
-        (
-            "--labeled labeled --threshold 96 --out x",
-            "--threshold = 96: a probability from 0 to 1. Did you mean 0.96?",
-        ),
-        ("--labeled labeled --grouping mean --out x", "choose one of components, average"),
-        ("--labeled labeled --preset papr --out x", "choose one of best, paper. Did you mean paper?"),
-        (
-            "--labeled labeled --train-on validation --out x",
-            'train_on = "validation" needs a validation part',
-        ),
-        ("--mediator vote --k 100000 --out x", "cannot be found among"),
-        ("--mediator vote --quorum 5 --out x", "the committee has 2 members"),
-        ("--mediator vote --knn nobody=f --out x", "write NAME=FILE with a name from base, member1, member2"),
-        ("--trained-mediator labels --out x", "holds Labels, not Mediator"),
-        ("--trained-mediator labels/mediator --k 12 --out x", "trained on graphs with k=10, here k=12"),
-        ("--mediator vote --out labels", "is there already"),
+        ("--mediator mlp --out x", "nothing-to-learn-from"),
+        (f"{MEDIATOR} --labeled labeled --out x", "labeled-and-mediator-given"),
+        (f"{MEDIATOR} --mediator vote --k 10 --out x", "mediator-not-used"),
+        ("--labeled nowhere --out x", "path-missing"),
+        ("--labeled labeled --threshold 96 --out x", "setting-out-of-range"),
+        ("--labeled labeled --grouping mean --out x", "setting-choice-unknown"),
+        ("--labeled labeled --preset papr --out x", "setting-choice-unknown"),
+        ("--labeled labeled --train-on validation --out x", "train-on-validation-missing"),
+        ("--mediator vote --k 100000 --out x", "knn-too-few-images"),
+        ("--mediator vote --quorum 5 --out x", "quorum-exceeds-committee"),
+        ("--mediator vote --knn nobody=f --out x", "knn-option-wrong"),
+        ("--trained-mediator labels --out x", "artifact-kind-differs"),
+        (f"{MEDIATOR} --k 12 --out x", "mediator-k-differs"),
+        ("--mediator vote --out labels", "output-exists"),
+        ("--input faces --mediator vote --out x", "photo-models-not-given"),
+        ("--input faces --labeled labeled --out x", "option-needs-embeddings"),
+        ("--input pictures --out x", "input-kind-unknown"),
     ],
 )
-def test_wrong_usage_exits_with_2_and_a_sentence(cdp, labeled_folder, home, words, message):
+def test_wrong_usage_exits_with_2_and_a_sentence(cdp, labeled_folder, home, words, code):
     output = cdp("label", "unlabeled", *words.split(), code=2)
-    assert message in output.replace("\n", " ")
+    assert f"[{code}]" in output
     assert output.count("Error") == 1
     assert not (home / "x").exists()
     assert not [entry for entry in home.iterdir() if "partial" in entry.name]
+
+
+def test_a_sentence_names_the_option_the_value_and_the_way_out(cdp, home):
+    output = cdp("label", "unlabeled", "--labeled", "labeled", "--threshold", "96", "--out", "x", code=2)
+    assert output == (
+        "Error: --threshold = 96: a probability from 0 to 1. Did you mean 0.96? [setting-out-of-range]\n"
+    )
+
+
+def test_what_the_input_is_taken_for_is_said(cdp, home):
+    vote = ["--mediator", "vote", "--k", "5", "--out", "kinds", "--force"]
+    assert "unlabeled: embeddings (--input photos or faces if not)." in cdp("label", "unlabeled", *vote)
+    assert "if not" not in cdp("label", "unlabeled", *vote, "--input", "embeddings")
+    assert cdp("label", "unlabeled", *vote, "--quiet") == ""
+    assert "[path-missing]" in cdp("label", "nowhere", "--out", "x", code=2)
 
 
 def test_force_replaces(cdp, home):
     vote = ["label", "unlabeled", "--mediator", "vote", "--out", "twice", "--quiet"]
     cdp(*vote, "--k", "5")
     cdp(*vote, "--k", "6", "--force")
-    assert json.loads(cdp("show", "twice", "--json"))["settings"]["k"] == 6
+    assert open_collection(home / "twice").settings.k == 6
 
 
 def test_different_models_in_the_two_parts_are_named(cdp, home):
@@ -284,10 +304,15 @@ def test_version_and_unknown_options(cdp):
 
 @pytest.mark.slow
 def test_the_example_runs_and_its_commands_too(cdp, home):
-    output = cdp("example", "--out", "example", "--identities", "60")
+    output = cdp("demo", "--embeddings", "--out", "example")
     assert "mediator, preset best" in output
-    assert (home / "example" / "labels" / "labels.csv").exists()
-    assert "Labels:" in cdp("show", "example/labels")
+    assert (home / "example" / "faces" / "labels.csv").exists()
+    assert "identities found" in cdp("show", "example/faces")
+    assert "Example" in cdp("show", "example")
+    by_hand = re.findall(r"^  cdp (.*)$", output, re.M)
+    assert [words.split()[0] for words in by_hand] == ["label", "show"]
+    for words in by_hand:
+        cdp(*words.split())
 
 
 def test_a_budget_that_is_too_small_is_said_in_one_sentence_and_nothing_is_left_behind(cdp, home):

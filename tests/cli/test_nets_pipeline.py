@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import drawn_images
 from cdp.cli.main import app
 from cdp.data.views import read_views
+from cdp_lab.cli.lab_main import app as lab
 
 pytest.importorskip("torch", reason="the networks need the extra nets")
 
@@ -23,8 +24,8 @@ RECIPE = ["--size", "16", "--epochs", "3", "--batch", "16", "--rate", "0.02", "-
 QUICK = ["--threads", "1", "--quiet"]
 
 
-def cdp(*words, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in words])
+def cdp(*words, code=0, of=app):
+    result = CliRunner().invoke(of, [str(word) for word in words])
     assert result.exit_code == code, result.output
     return result.output
 
@@ -55,11 +56,11 @@ def test_from_folders_to_a_jointly_trained_network(pictures, tmp_path):
     labels = tmp_path / "labels"
     words = ["--mediator", "vote", "--k", "5", "--soft-depth", "2", "--out", labels, "--quiet"]
     cdp("label", tmp_path / "unknown", *words)
-    joined = ["join", known, unknown, "--network", "small_resnet", *RECIPE, *QUICK]
+    joined = ["train", known, "--unlabeled", unknown, "--network", "small_resnet", *RECIPE, *QUICK]
     cdp(*joined, "--labels", labels, "--out", tmp_path / "joint")
     cdp(*joined, "--labels", labels, "--soft", "--out", tmp_path / "soft")
     taught = [*joined, "--labels", labels, "--distill", "2", "--out", tmp_path / "taught"]
-    assert "--distill 2 with 0 --teachers for 1 unlabeled parts" in cdp(*taught, code=2)
+    assert "[teachers-per-part-differ]" in cdp(*taught, code=2)
     cdp(*taught, "--teachers", tmp_path / "unknown")
     cdp(*joined, "--true-labels", "--out", tmp_path / "bound")
     card = json.loads((tmp_path / "joint" / "small_resnet" / "card.json").read_text())
@@ -77,12 +78,22 @@ def test_from_folders_to_a_jointly_trained_network(pictures, tmp_path):
         tmp_path / "new",
         *QUICK,
     )
-    cdp("ensemble", tmp_path / "unknown", "--models", "base,small_vgg", "--out", tmp_path / "both", "--quiet")
+    words = [
+        "ensemble",
+        tmp_path / "unknown",
+        "--models",
+        "base,small_vgg",
+        "--out",
+        tmp_path / "both",
+        "--quiet",
+    ]
+    cdp(*words, of=lab)
     assert "Network" in cdp("show", tmp_path / "joint" / "small_resnet")
     # Labels of other images than the manifest's
     said = cdp(
-        "join",
+        "train",
         known,
+        "--unlabeled",
         known,
         "--labels",
         labels,
@@ -93,9 +104,9 @@ def test_from_folders_to_a_jointly_trained_network(pictures, tmp_path):
         *QUICK,
         code=2,
     )
-    assert "its row 0 is about" in said or "labels for the 48 rows" in said
+    assert "[labels-of-other-manifest]" in said
     said = cdp(*joined, "--out", tmp_path / "x", code=2)
-    assert "1 unlabeled parts but 0 --labels" in said
+    assert "[labels-per-part-differ]" in said
     plain = tmp_path / "labels.txt"
     plain.write_text("\n".join(map(str, np.arange(40) // 8)))
     cdp(*joined, "--labels", plain, "--lambda", "0.5", "--out", tmp_path / "plain")
@@ -103,16 +114,26 @@ def test_from_folders_to_a_jointly_trained_network(pictures, tmp_path):
 
 def test_networks_are_listed_with_their_sizes():
     rows = {
-        row["name"]: row for row in json.loads(cdp("networks", "--classes", 35012, "--size", 64, "--json"))
+        row["name"]: row
+        for row in json.loads(cdp("train", "--list-networks", "--classes", 35012, "--size", 64, "--json"))
     }
     assert rows["inception_v3"]["parameters"] is None
     assert rows["small_nasnet"]["parameters"] > 256 * 35012
-    assert "resnet101" in cdp("networks", "--size", "64", "--classes", "10")
+    assert "resnet101" in cdp("train", "--list-networks", "--size", "64", "--classes", "10")
 
 
 def test_mistakes_are_one_sentence(pictures, tmp_path):
     known = pictures / "known"
-    assert "cdp networks lists" in cdp("train", known, "--out", tmp_path / "a", code=2)
+    assert "[network-not-given]" in cdp("train", known, "--out", tmp_path / "a", code=2)
+    assert "[train-inputs-not-given]" in cdp("train", known, "--network", "small_vgg", code=2)
+    small = ["train", known, "--network", "small_vgg", "--out", tmp_path / "a"]
+    for more, answer in (
+        (["--labels", "x"], "unlabeled-not-given"),
+        (["--unlabeled", known, "--true-labels", "--soft"], "true-labels-clash"),
+        (["--unlabeled", known, "--network", "small_resnet", "--true-labels"], "network-not-one"),
+        (["--unlabeled", known, "--labels", tmp_path / "nowhere"], "labels-missing"),
+    ):
+        assert f"[{answer}]" in cdp(*small, *more, code=2)
     said = cdp("train", known, "--network", "small_resnt", "--out", tmp_path / "a", code=2)
     assert "Did you mean small_resnet?" in said
     said = cdp(
@@ -120,18 +141,16 @@ def test_mistakes_are_one_sentence(pictures, tmp_path):
     )
     assert "row 0" in said
     assert "smaller --size" in said
-    said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--set", "speed=3", code=2)
-    assert "KEY=VALUE with a key from epochs" in said
-    said = cdp(
-        "train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--set", "momentum=x", code=2
-    )
-    assert 'momentum = "x": a number is needed.' in said
+    said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--speed", "3", code=2)
+    assert "No such option: --speed" in said
+    said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--momentum", "x", code=2)
+    assert "Invalid value for '--momentum'" in said
     said = cdp(
         "train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--device", "cuda:9", code=2
     )
-    assert "device='cuda:9': there is no such device here; choose from auto, cpu" in said
+    assert "[device-unknown]" in said
     said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--zoom", "2", code=2)
-    assert "--zoom = 2: a share from 0 to 0.9." in said
+    assert "--zoom = 2: a share from 0 to 0.9. [setting-out-of-range]" in said
 
 
 def test_kill_9_and_run_again_gives_the_same_weights(pictures, tmp_path):

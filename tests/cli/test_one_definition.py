@@ -33,12 +33,11 @@ def split_facts(facts):
 @pytest.fixture(scope="module")
 def help_of_label():
     """Option -> what its help says about it in brackets."""
-    result = CliRunner().invoke(app, ["label", "--help"], terminal_width=1000, max_content_width=1000)
+    result = CliRunner().invoke(app, ["label", "--help-all"])
     assert result.exit_code == 0
-    found = re.findall(
-        r"^ +--([a-z-]+)(?: / --no-[a-z-]+)?(?: <[^>]+>)? {2,}.*\[(.*)\]$", result.output, re.M
-    )
-    return {option.replace("-", "_"): facts for option, facts in found}
+    entries = re.sub(r"\n {3,}", " ", result.output).splitlines()
+    found = (re.fullmatch(r"  --([a-z-]+).* \[(.*)\]", entry) for entry in entries)
+    return {one[1].replace("-", "_"): one[2] for one in found if one is not None}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +59,7 @@ def reference():
 
 def test_all_three_have_the_same_names(help_of_label, signature, reference):
     assert list(signature) == list(reference) == list(SETTINGS)
-    assert [name for name in help_of_label if name in SETTINGS] == list(SETTINGS)
+    assert {name for name in help_of_label if name in SETTINGS} == set(SETTINGS)
     recipe = {**settings_of(ConsensusSection), **settings_of(EngineSection)}
     assert set(SETTINGS) | {"preset", "checkpoint_every"} == set(recipe)
     assert "preset" in help_of_label
@@ -86,8 +85,12 @@ def test_all_three_resolve_to_the_same_values(preset, monkeypatch):
     recipe = recipe_from({"consensus": {"preset": preset}})
     assert slice_of(recipe.consensus, ConsensusSettings) == expected
     seen = []
-    monkeypatch.setattr("cdp.cli.label_commands.label_files", lambda *values, **_: seen.append(values[2:4]))
-    result = CliRunner().invoke(app, ["label", "x", "--out", "y", "--preset", preset])
+    monkeypatch.setattr(
+        "cdp.cli.label_command.label_embeddings",
+        lambda _, how, work: seen.append((how.settings, work.engine)),
+    )
+    words = ["label", "x", "--input", "embeddings", "--out", "y", "--preset", preset]
+    result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert seen == [(expected, Engine())]
     assert CDP(preset).engine_settings == slice_of(recipe.engine, Engine) == Engine()
@@ -114,7 +117,7 @@ def test_a_wrong_value_is_refused_everywhere_in_the_same_words(name, wrong):
     ):
         with pytest.raises(InputError) as caught:
             refuse()
-        words.add(str(caught.value).removeprefix("consensus."))
+        words.add(f"{caught.value} [{caught.value.code}]".removeprefix("consensus."))
     option = f"--{name.replace('_', '-')}"
     result = CliRunner().invoke(app, ["label", "x", "--out", "y", option, str(wrong)])
     assert result.exit_code == 2

@@ -60,7 +60,7 @@ def data(tmp_path_factory):
 
 def test_the_recipe_is_the_papers(data, monkeypatch):
     monkeypatch.setenv("CDP_DATA", str(data))
-    assert "this recipe can be run" in cdp("recipe", "check", RECIPE)
+    assert "this recipe can be run" in cdp("data", "recipe", RECIPE, "--check")
     recipe = read_recipe(RECIPE)
     assert [recipe.base.network, *recipe.committee.networks] == network_names()[:9]
     split = recipe.split
@@ -113,7 +113,7 @@ def test_it_runs_from_images_to_both_protocols(data, tmp_path, monkeypatch):
     run = tmp_path / "run"
     shown = cdp("run", RECIPE, "--out", run, *SMALL)
     assert "templates" in shown
-    record = json.loads((run / "run.json").read_text())
+    record = json.loads((run / "run" / "run.json").read_text())
     assert record["notes"] == []
     assert record["parts"]["probes"] == {"images": 24, "identities": 6}
     assert record["parts"]["distractors"] == {"images": 24, "identities": None}
@@ -135,7 +135,7 @@ def test_it_runs_from_images_to_both_protocols(data, tmp_path, monkeypatch):
     by_hand = json.loads(
         cdp(
             *("eval", "verification", "--ijba", data / "ijba" / "IJB-A_11_sets"),
-            *("--embeddings", run / "embeddings" / "joint" / "small_resnet" / "templates"),
+            *("--embeddings", run / "run" / "embeddings" / "joint" / "small_resnet" / "templates"),
             *("--replicates", 0, "--json"),
         )
     )

@@ -23,9 +23,8 @@ README, EMBEDDINGS = (
 PAGES = [
     page for pattern in ("*.md", "docs/*.md", "docs/results/*.md") for page in sorted(ROOT.glob(pattern))
 ]
-# As printed, `cdp example` makes up 1,000 people, and a run resamples a thousand times: minutes in all.
+# As printed, a run resamples a thousand times: minutes in all.
 QUICKER = {
-    "example": ["--identities", "120"],
     "run": ["--train.epochs", "10", "--joint.epochs", "2", "--replicates", "20"],
 }
 
@@ -83,8 +82,8 @@ def test_commands_and_snippets_of_the_readme_run(folder):
         call(words)
     for name in (
         "work/report.html",
-        "work/labels/labels.csv",
-        "work2/labels/labels.csv",
+        "work/labels.csv",
+        "work2/labels.csv",
         "labels/report.html",
         "people.csv",
     ):
@@ -95,11 +94,11 @@ def test_commands_and_snippets_of_the_readme_run(folder):
 
 @pytest.mark.slow
 def test_commands_and_snippets_of_the_page_about_embeddings_run(folder):
-    call(["example"])
+    call(["demo", "--embeddings", "--out", "example"])
     for words in commands(EMBEDDINGS):
         call(words)
     assert (folder / "identities" / "report.html").is_file()
-    assert (folder / "work" / "labels" / "labels.csv").is_file()
+    assert (folder / "work" / "labels.csv").is_file()
     save_arrays()
     names = {}
     for snippet in blocks(EMBEDDINGS, "python"):

@@ -107,19 +107,19 @@ def test_verification_of_pairs_and_packs(home):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "code"),
     [
-        (["--pairs", "p.csv"], "Choose one of --embeddings FILE and --network FOLDER"),
-        (["--network", "n", "--pairs", "p.csv"], "--network needs --images MANIFEST"),
-        (["--network", "nowhere", "--images", "i", "--pairs", "p"], "nowhere: not a trained network"),
+        (["--pairs", "p.csv"], "embeddings-or-network"),
+        (["--network", "n", "--pairs", "p.csv"], "network-without-images"),
+        (["--network", "nowhere", "--images", "i", "--pairs", "p"], "network-folder-wrong"),
         (
             ["--embeddings", "e.npy", "--against-network", "n", "--pairs", "p"],
-            "--against-network goes with --network",
+            "against-network-alone",
         ),
     ],
 )
-def test_wrong_words_are_named(words, message):
-    assert message in cdp("eval", "verification", *words, code=2).replace("\n", " ")
+def test_wrong_words_are_named(words, code):
+    assert f"[{code}]" in cdp("eval", "verification", *words, code=2).replace("\n", " ")
 
 
 def test_rows_are_those_of_the_manifest(home):

@@ -16,6 +16,7 @@ from tests.killed_commands import kill_when
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
+from cdp.collection.collection import open_collection
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.run.run_recipe import run_recipe
 from cdp.run.runner import alone_in
@@ -136,7 +137,7 @@ def rerun(folder, out, *words):
 
 
 def record_of(out):
-    return read_run_record(out / "run.json")
+    return read_run_record(out / "run" / "run.json")
 
 
 def left_out(record):
@@ -164,22 +165,24 @@ def test_a_run_ends_with_figures_a_record_and_a_page(finished):
 
 
 def test_the_device_reaches_every_stage_that_computes_and_the_record(finished, devices):
-    """Only `cdp train` and `cdp join` used to pass it on."""
+    """Only training used to pass it on."""
     assert devices == {name: {"meta"} for name in ON_DEVICES}
     assert record_of(finished[0]).device == "meta"
 
 
 def test_labels_are_tables_too_and_metrics_are_typed(finished):
     out, _ = finished
-    labels = Labels.load(out / "labels")
-    with (out / "labels" / "labels.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [int(row["label"]) for row in rows] == labels.labels.tolist()
-    assert Path(rows[0]["path"]).is_file()
-    assert pyarrow.parquet.read_table(out / "labels" / "labels.parquet")["label"].to_pylist() == [
-        int(row["label"]) for row in rows
-    ]
-    results = read_json(out / "labels" / "metrics.json", Results)
+    labels = Labels.load(out / "run" / "labels")
+    collection = open_collection(out)
+    for folder, expected in ((out, collection.identity), (out / "run" / "labels", labels.labels)):
+        with (folder / "labels.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert [int(row["identity"]) for row in rows] == expected.tolist()
+        assert Path(rows[0]["path"]).is_file()
+        table = pyarrow.parquet.read_table(folder / "labels.parquet")
+        assert table["identity"].to_pylist() == expected.tolist()
+    np.testing.assert_array_equal(collection.labels.labels, labels.labels)
+    results = read_json(out / "run" / "labels" / "metrics.json", Results)
     assert results.labels == record_of(out).results.labels
     assert results.labels.fates["labeled"] == sum(labels.labels >= 0)
 
@@ -188,17 +191,17 @@ def test_the_record_and_the_recipe_of_a_run_read_back_equal(finished, tmp_path):
     out, _ = finished
     record = record_of(out)
     write_run_record(tmp_path / "run.json", record)
-    assert (tmp_path / "run.json").read_bytes() == (out / "run.json").read_bytes()
-    recipe = read_recipe(out / "recipe.toml")
+    assert (tmp_path / "run.json").read_bytes() == (out / "run" / "run.json").read_bytes()
+    recipe = read_recipe(out / "run" / "recipe.toml")
     assert recipe == recipe_from(record.recipe)
     assert recipe.consensus.train_on == "validation", "settled, not left open"
 
 
 def test_the_same_command_again_keeps_everything(folder, copied):
-    before = (copied / "recognition.json").read_bytes()
+    before = (copied / "run" / "recognition.json").read_bytes()
     assert rerun(folder, copied) == []
-    assert (copied / "recognition.json").read_bytes() == before
-    assert rerun(copied, copied) == [], "its own recipe means the same"
+    assert (copied / "run" / "recognition.json").read_bytes() == before
+    assert rerun(copied / "run", copied) == [], "its own recipe means the same"
 
 
 def test_the_plan_says_what_runs_and_why(folder, copied):
@@ -233,7 +236,7 @@ def test_moved_and_renamed_images_are_the_same_images(folder, copied, tmp_path):
     words = ("--data.images", str(tmp_path / "moved"))
     assert rerun(folder, copied, *words) == []
     # Tables of labels name files; what is trained on the labels does not depend on the names.
-    shutil.rmtree(copied / "labels")
+    shutil.rmtree(copied / "run" / "labels")
     assert rerun(folder, copied, *words) == ["label"]
 
 
@@ -255,7 +258,8 @@ def test_a_tuned_vote_with_soft_labels(folder, copied):
     assert record.results.mediator is None
     parts = record.parts
     assert record.results.labels.true.images == parts["unlabeled"].images - parts["validation"].images
-    assert (copied / "labels" / "soft_labels.npz").exists()
+    assert (copied / "soft_labels.npz").exists()
+    assert (copied / "run" / "labels" / "soft_labels.npz").exists()
 
 
 def test_figures_of_members_and_of_an_ensemble(folder, copied):
@@ -348,7 +352,7 @@ def test_a_folder_of_photos_needs_no_key(folder, tmp_path, monkeypatch):
 
 
 def test_a_second_run_in_the_same_folder_is_refused(folder, copied):
-    with alone_in(copied):
+    with alone_in(copied / "run"):
         result = call(folder, "--out", str(copied))
     assert result.exit_code == 2
     assert "another cdp is at work in this folder" in result.output
@@ -382,13 +386,13 @@ def test_unknown_networks_devices_and_missing_images_are_found_before_anything_r
 def test_wrong_keys_name_the_nearest(folder, tmp_path):
     result = call(folder, "--out", str(tmp_path / "run"), "--consensus.treshold", "0.9")
     assert result.exit_code == 2
-    assert "Did you mean --consensus.threshold?" in result.output
+    assert "Did you mean --consensus.threshold" in result.output
     result = CliRunner().invoke(app, ["run", "--k", "5", "--out", str(tmp_path / "run")])
     assert result.exit_code == 2
-    assert "data.images, data.embeddings and data.labeled are all empty" in result.output
+    assert "[recipe-sources-missing]" in result.output
     result = CliRunner().invoke(app, ["run", "--k", "5", "mine.toml", "--out", str(tmp_path / "run")])
     assert result.exit_code == 2
-    assert "--k: name the recipe first: cdp run mine.toml --k" in result.output
+    assert "[recipe-missing]" in result.output, "options may come first"
     result = CliRunner().invoke(app, ["run", str(folder / "people"), "--out", str(tmp_path / "run")])
     assert result.exit_code == 2
     assert f"is a folder, not a recipe: cdp run --images {folder / 'people'}" in result.output
@@ -408,17 +412,19 @@ def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_result(folder
     kept = [one["stage"] for one in done if one["event"] == "finished" and one["fresh"]]
     assert "train small_resnet" in kept
     for name in (
-        "recognition.json",
-        "labels/metrics.json",
-        "labels/labels.npy",
-        "joint/small_resnet/weights.safetensors",
+        "labels.csv",
+        "labels.parquet",
+        "run/recognition.json",
+        "run/labels/metrics.json",
+        "run/labels/labels.npy",
+        "run/joint/small_resnet/weights.safetensors",
     ):
         assert (out / name).read_bytes() == (finished[0] / name).read_bytes(), name
 
 
 def test_help_says_that_any_key_is_an_option():
     printed = " ".join(CliRunner().invoke(app, ["run", "--help"]).output.split())
-    assert "Any key of a recipe can be given as an option" in printed
+    assert "any key of it can be an option" in printed
 
 
 def test_python_and_command_line_agree(folder, copied):

@@ -63,7 +63,7 @@ def call(given: Path, out: Path, *words: str) -> RunRecord:
         for event in map(json.loads, result.stdout.splitlines())
         if event["event"] == "finished" and not event["fresh"]
     ]
-    return read_run_record(out / "run.json")
+    return read_run_record(out / "run" / "run.json")
 
 
 def read_table(file: Path) -> list[dict[str, str]]:
@@ -88,9 +88,10 @@ def test_parts_of_views_give_tuned_labels_figures_and_a_report(given, tmp_path):
     assert (record.results.headline, record.notes) == (None, [])
     assert [member.name for member in record.results.committee.members] == ["base", "member1", "member2"]
     assert "<html" in (tmp_path / "report.html").read_text()
-    rows = read_table(tmp_path / "labels" / "labels.csv")
-    assert [int(row["label"]) for row in rows] == Labels.load(tmp_path / "labels").labels.tolist()
-    assert read_recipe(tmp_path / "recipe.toml") == recipe_from(record.recipe)
+    for folder in (tmp_path, tmp_path / "run" / "labels"):
+        found = Labels.from_array([int(row["identity"]) for row in read_table(folder / "labels.csv")])
+        assert found.labels.tolist() == Labels.load(tmp_path / "run" / "labels").labels.tolist()
+    assert read_recipe(tmp_path / "run" / "recipe.toml") == recipe_from(record.recipe)
 
 
 def test_with_validation_and_test_the_bar_is_chosen_there_and_every_model_is_measured(given, tmp_path):
@@ -103,11 +104,11 @@ def test_with_validation_and_test_the_bar_is_chosen_there_and_every_model_is_mea
     committee = record.results.committee
     assert all(0 < member.rank1.value <= 1 and member.edge_precision for member in committee.members)
     assert len(committee.ensemble.names) == 2
-    assert len(np.load(out / "views" / "probes" / "base.npy")) == parts["probes"].images
+    assert len(np.load(out / "run" / "views" / "probes" / "base.npy")) == parts["probes"].images
     # Without the test part the labels are kept, and what it gave is not shown any more.
     record = call(given, out, *PARTS, "--validation", "validation")
     assert call.ran == ["split"]
-    assert (out / "member_figures.json").is_file()
+    assert (out / "run" / "member_figures.json").is_file()
     assert [member.rank1.value for member in record.results.committee.members] == [None] * 3
     assert record.results.committee.ensemble is None
 
@@ -118,7 +119,7 @@ def test_one_set_of_embeddings_is_split_by_identity(given, tmp_path):
     )
     assert {"labeled", "unlabeled", "validation", "probes", "distractors"} == set(record.parts)
     people = {
-        name: {row["identity"] for row in read_table(tmp_path / "parts" / f"{name}.csv")}
+        name: {row["identity"] for row in read_table(tmp_path / "run" / "parts" / f"{name}.csv")}
         for name in record.parts
     }
     assert people["validation"] < people["unlabeled"]
@@ -140,33 +141,36 @@ def test_parts_larger_than_memory_are_not_read_into_it(given, tmp_path, monkeypa
     words = ("--unlabeled", "unlabeled", "--validation", "validation", "--test", "test")
     call(given, tmp_path, "--labeled", "labeled", *words, "--preset", "paper")
     assert taken == [Views.load(given / "test").n_images] * 2, "probes and distractors are scattered rows"
-    views = Views.load(tmp_path / "views" / "unlabeled")
+    views = Views.load(tmp_path / "run" / "views" / "unlabeled")
     parts = [Views.load(given / name) for name in ("unlabeled", "validation")]
     expected = np.concatenate([part.committee["member2"].source for part in parts])
     np.testing.assert_array_equal(views.committee["member2"].source, expected)
     assert list(views.committee) == ["member1", "member2"]
-    assert not [file for file in tmp_path.iterdir() if file.name.startswith(".views")]
+    assert not [file for file in (tmp_path / "run").iterdir() if file.name.startswith(".views")]
 
 
 def test_npz_files_and_names_instead_of_numbers(given, tmp_path):
     record = call(given, tmp_path, "--labeled", "labeled.npz", "--unlabeled", "unlabeled.npz")
     assert record.results.labels.true.discards_kept.pairwise.f > 0.8
-    assert ",person " in (tmp_path / "parts" / "unlabeled.csv").read_text()
+    assert ",person " in (tmp_path / "run" / "parts" / "unlabeled.csv").read_text()
 
 
 def test_a_folder_of_one_file_per_network(given, tmp_path):
     words = ("--embeddings", "networks", "--split.labeled", "0.4", "--network", "ours")
     record = call(given, tmp_path, *words, "--networks", "theirs,other:1")
     assert [member.name for member in record.results.committee.members] == ["ours", "theirs", "other-1"]
-    rows = [int(row["path"].rpartition("!")[2]) for row in read_table(tmp_path / "parts" / "unlabeled.csv")]
+    rows = [
+        int(row["path"].rpartition("!")[2])
+        for row in read_table(tmp_path / "run" / "parts" / "unlabeled.csv")
+    ]
     expected = np.load(given / "networks" / "theirs.npy")[rows]
     np.testing.assert_array_equal(
-        Views.load(tmp_path / "views" / "unlabeled").committee["theirs"].source, expected
+        Views.load(tmp_path / "run" / "views" / "unlabeled").committee["theirs"].source, expected
     )
     # Another committee is another set of views, in the same folder.
     record = call(given, tmp_path, *words, "--networks", "other:1")
     assert call.ran == ["views", "label"]
-    assert list(Views.load(tmp_path / "views" / "unlabeled").committee) == ["other-1"]
+    assert list(Views.load(tmp_path / "run" / "views" / "unlabeled").committee) == ["other-1"]
 
 
 def test_a_vote_of_one_model_needs_no_validation(given, tmp_path):

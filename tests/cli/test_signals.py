@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from cdp.cli import image_commands, run_commands
 from cdp.cli.app import plain_errors
 from cdp.cli.main import app
 from cdp.cli.signals import resumable, stop_sentence
@@ -77,7 +76,7 @@ def test_a_command_that_can_go_on_says_so(tmp_path, monkeypatch, number, code, w
     monkeypatch.setattr("cdp.run.run_recipe.run_recipe", stop)
     np.save(tmp_path / "given.npy", np.eye(3))
     words = ["run", "--embeddings", str(tmp_path / "given.npy"), "--out", str(tmp_path / "run")]
-    result = CliRunner().invoke(run_commands.app, words)
+    result = CliRunner().invoke(app, words)
     assert result.exit_code == code
     assert result.stderr.endswith(f"{word}; what is done is kept, type the same command again to go on.\n")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
@@ -93,7 +92,7 @@ def test_a_library_may_turn_the_interrupt_into_another_error(monkeypatch, number
             raise ImportError("numpy: half of it is loaded") from None
 
     monkeypatch.setattr("cdp.data.manifests.read_manifest", load)
-    result = CliRunner().invoke(image_commands.app, ["check", "photos"])
+    result = CliRunner().invoke(app, ["data", "check", "photos"])
     assert (result.exit_code, result.stderr) == (code, f"{word}; no output was changed.\n")
 
 

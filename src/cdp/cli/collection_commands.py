@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cdp.collection.collection import Collection
     from cdp.labeling.workspace import Workspace
     from cdp.run.photo_collection import AddedPhotos
+    from cdp.types import Manifest
 
 CollectionArgument = Annotated[
     Path, Argument(metavar="COLLECTION", help="What cdp label, cdp run or cdp demo wrote.")
@@ -204,7 +206,9 @@ def regroup(
 
     opened = open_collection(collection)
     if (plan or reject_missing) and folders is None:
-        raise InputError("--plan and --reject-missing go with --folders FOLDER.")
+        raise InputError(
+            "--plan and --reject-missing go with --folders FOLDER.", code="folders-options-without-folders"
+        )
     if folders is not None:
         _import_folders(collection, folders, reject_missing=reject_missing, plan=plan, quiet=quiet)
         if plan:
@@ -273,14 +277,18 @@ def show(
         return
     if report is not None:
         raise InputError(
-            f"{folder} is not a collection and has no report; give what cdp label or cdp run wrote."
+            f"{folder} is not a collection and has no report; give what cdp label or cdp run wrote.",
+            code="report-of-no-collection",
+            folder=folder,
         )
     from cdp.cli.terminal import print_card
     from cdp.store import read_card
 
     if artifact_kind(folder) == "run":
         raise InputError(
-            f"{folder} holds the stages of a run that is not finished; run the same command again."
+            f"{folder} holds the stages of a run that is not finished; run the same command again.",
+            code="run-not-finished",
+            folder=folder,
         )
     card = read_card(folder)
     if json:
@@ -360,11 +368,18 @@ def export(
     check_output(out, force=force, kind=kind, inputs=[collection])
     grouped = read_grouped_images(collection)
     options = ExportOptions(copies, discarded, images_per_shard, force)
-    inputs: list[Any] = [collection]
-    if grouped.images is not None and grouped.images.root != ".":
-        inputs.append(grouped.images.root)
+    inputs = [collection, *_images_in(out, grouped.images)]
     with progress_bars(not quiet) as progress:
         n_images = export_images(grouped, form, out, options, inputs=inputs, progress=progress)
     if not quiet:
         people = counted(len(grouped.people), "person", "people")
         typer.echo(f"{out}: {counted(n_images, 'image')} of {people} as {form}.")
+
+
+def _images_in(folder: Path, images: Manifest | None) -> list[Path]:
+    """One of the images that lie in a folder, if any do: it is not to be replaced then."""
+    if images is None:
+        return []
+    home, root = os.path.realpath(folder) + os.sep, os.path.realpath(images.root)
+    full = (os.path.normpath(os.path.join(root, one)) for one in images.locations)
+    return [Path(one) for one in full if one.startswith(home)][:1]

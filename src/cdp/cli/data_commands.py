@@ -31,6 +31,7 @@ from cdp.faces.align_settings import AlignSettings
 
 if TYPE_CHECKING:
     from cdp.config.sections import RunRecipe
+    from cdp.data.split import Split
     from cdp.faces.face import Face
 
 
@@ -71,7 +72,12 @@ def split(
     from cdp.progress import progress_bars
 
     if table not in ("csv", "parquet"):
-        raise InputError(f"--table {table}: choose csv or parquet.")
+        raise InputError(
+            f"--table {table}: choose csv or parquet.",
+            code="split-table-kind-unknown",
+            option="--table",
+            value=table,
+        )
     given = {"labeled": labeled, "validation": validation, "probes": probes, "distractors": distractors}
     shares = {name: parse_share(f"--{name}", text) for name, text in given.items()}
     unreadable: list[Unreadable] = []
@@ -89,13 +95,17 @@ def split(
         parts = replace(parts, settings={**parts.settings, **more})
         parts.fill(folder, f".{table}")
     if not quiet:
-        rows = [
-            (name, f"{part.n_images:,}", f"{part.n_identities:,}", f"{(part.sizes == 1).sum():,}")
-            for name, part in parts.parts()
-        ]
-        print_table(f"Parts in {out}", ("part", ">images", ">identities", ">with one image"), rows)
-        if unreadable:
-            typer.echo(f"{len(unreadable):,} unreadable images were left out; see {out / 'unreadable.csv'}.")
+        _print_parts(parts, out, len(unreadable))
+
+
+def _print_parts(split: Split, out: Path, n_unreadable: int) -> None:
+    rows = [
+        (name, f"{part.n_images:,}", f"{part.n_identities:,}", f"{(part.sizes == 1).sum():,}")
+        for name, part in split.parts()
+    ]
+    print_table(f"Parts in {out}", ("part", ">images", ">identities", ">with one image"), rows)
+    if n_unreadable:
+        typer.echo(f"{n_unreadable:,} unreadable images were left out; see {out / 'unreadable.csv'}.")
 
 
 def parse_share(option: str, text: str) -> float:
@@ -105,7 +115,12 @@ def parse_share(option: str, text: str) -> float:
             return float(Fraction(text[:-1].strip()) / 100)
         return float(Fraction(text))
     except (ValueError, ZeroDivisionError, OverflowError):
-        raise InputError(f"{option} {text}: not a share; write for example 1/11, 0.25 or 25%.") from None
+        raise InputError(
+            f"{option} {text}: not a share; write for example 1/11, 0.25 or 25%.",
+            code="share-not-a-number",
+            option=option,
+            value=text,
+        ) from None
 
 
 @data.command(cls=Command)
@@ -155,7 +170,12 @@ def check(
         way_out = "leave them out with cdp data split --skip-unreadable, or list them with --list."
         if list_file is not None:
             way_out = f"leave them out with cdp data split --skip {list_file}."
-        raise InputError(f"{len(unreadable):,} of {images.n_images:,} images cannot be read; {way_out}")
+        raise InputError(
+            f"{len(unreadable):,} of {images.n_images:,} images cannot be read; {way_out}",
+            code="images-unreadable",
+            count=len(unreadable),
+            images=images.n_images,
+        )
 
 
 @data.command(cls=Command)
@@ -282,7 +302,7 @@ def _check_recipe(file: Path, overrides: Given, *, as_json: bool) -> None:
         networks_known = check_environment(found)
         kind = source_kind(found)
     except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+        raise InputError(f"{file}: {error}", **error.details(file=file)) from None
     if as_json:
         typer.echo(dumps({"recipe": found.as_dict(), "networks_checked": networks_known}, indent=2))
         return

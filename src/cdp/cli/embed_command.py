@@ -97,10 +97,14 @@ class Models:
 
     def __post_init__(self) -> None:
         if self.networks is None and (self.base is not None or self.members):
-            raise InputError("--base and --member name trained networks: give their folder as --networks.")
+            raise InputError(
+                "--base and --member name trained networks: give their folder as --networks.",
+                code="networks-not-given",
+            )
         if self.base is None and not self.files:
             raise InputError(
-                "There is nothing to embed with: give --model FILE.onnx, or --networks FOLDER and --base NAME."
+                "There is nothing to embed with: give --model FILE.onnx, or --networks FOLDER and --base NAME.",
+                code="embedding-models-not-given",
             )
 
     def open(self, device: str) -> list[Embedder]:
@@ -161,7 +165,9 @@ def _embedding_tools(models: Models, options: RunOptions, engine: Engine, quiet:
         return
     with torch_ready(options.trunks, engine, quiet) as (world, progress):
         if world.is_shared:
-            raise InputError("cdp embed runs as one process; start it without torchrun.")
+            raise InputError(
+                "cdp embed runs as one process; start it without torchrun.", code="embed-in-several-processes"
+            )
         yield progress
 
 
@@ -180,7 +186,9 @@ def embedding(*, flip: bool, threads: int, quiet: bool, device: str = "auto") ->
         def embed(network: Path, images: Path) -> Path:
             if not (network / "card.json").exists():
                 raise InputError(
-                    f"{network}: not a trained network; give its own folder, such as nets/small_resnet."
+                    f"{network}: not a trained network; give its own folder, such as nets/small_resnet.",
+                    code="network-folder-wrong",
+                    folder=network,
                 )
             out = Path(mkdtemp(dir=home)) / "views"
             manifest = _unpack(images, out.parent) if images.suffix == ".bin" else images

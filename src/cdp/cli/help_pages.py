@@ -63,6 +63,10 @@ class Command(TyperCommand):
             error.possibilities = None  # type: ignore[attr-defined]
             raise
 
+    def get_usage(self, ctx: Any) -> str:
+        """The first line of the help, also above what Click says of mistakes."""
+        return _usage(ctx.command_path, self.get_params(ctx))
+
     def _near(self, ctx: Any, name: str) -> list[str]:
         known = [
             one for parameter in self.get_params(ctx) for one in (*parameter.opts, *parameter.secondary_opts)
@@ -103,9 +107,13 @@ class Group(TyperGroup):
 
     panels: ClassVar[Mapping[str, Sequence[str]]] = {}
 
+    def get_usage(self, ctx: Any) -> str:
+        """The first line of the help, also above what Click says of mistakes."""
+        return f"Usage: {ctx.command_path} COMMAND [OPTIONS]"
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Usage, commands with a sentence each, and options."""
-        lines = [f"Usage: {ctx.command_path} COMMAND [OPTIONS]", "", *_paragraphs(self.help or "")]
+        lines = [self.get_usage(ctx), "", *_paragraphs(self.help or "")]
         panels = self.panels or {"Commands": self.list_commands(ctx)}
         wide = max(len(name) for names in panels.values() for name in names) + 4
         for title, names in panels.items():
@@ -118,8 +126,9 @@ class Group(TyperGroup):
             lines.append("")
         options = [one for one in self.get_params(ctx) if one.name != "help"]
         lines += ["Options:", *_rows(options), ""] if options else []
-        lines.append(
-            f"{ctx.command_path} COMMAND --help explains a command, --help-all shows all of its options."
+        lines += _wrap(
+            f"{ctx.command_path} COMMAND --help explains a command, --help-all shows all of its options.",
+            _width(),
         )
         formatter.write("\n".join(lines) + "\n")
 
@@ -133,7 +142,7 @@ def _usage(path: str, parameters: Any) -> str:
     words = [path, *(_metavar(one) if one.required else f"[{_metavar(one)}]" for one in arguments)]
     required = [one for one in parameters if one.param_type_name == "option" and one.required]
     words += [f"{one.opts[0]} {_metavar(one)}" for one in required]
-    return f"Usage: {' '.join(words)} [OPTIONS]"
+    return "\n".join(_wrap(f"Usage: {' '.join(words)} [OPTIONS]", _width(), " " * 7))
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -142,8 +151,10 @@ def _paragraphs(text: str) -> Iterator[str]:
         yield ""
 
 
-def _wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _rows(parameters: Sequence[Any]) -> Iterator[str]:
@@ -205,4 +216,6 @@ def _help(parameter: Any) -> str:
 def refuse_option_as_file(file: Any) -> None:
     """An option before the file would be taken for it."""
     if str(file).startswith("-") and str(file) != "-":
-        raise InputError(f"{file}: the file comes first, then the options.")
+        raise InputError(
+            f"{file}: the file comes first, then the options.", code="option-before-file", option=str(file)
+        )

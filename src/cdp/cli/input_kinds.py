@@ -32,9 +32,18 @@ def find_kind(source: str, given: str, *, quiet: bool = False) -> str:
     if given in KINDS:
         return given
     if given != "auto":
-        raise InputError(f"--input {given}: choose one of auto, {', '.join(KINDS)}.")
+        raise InputError(
+            f"--input {given}: choose one of auto, {', '.join(KINDS)}.",
+            code="input-kind-unknown",
+            option="--input",
+            value=given,
+        )
     if not Path(source).exists() and not any(sign in source for sign in "*{["):
-        raise InputError(f"{source}: there is no such file or folder; give photos, face crops or embeddings.")
+        raise InputError(
+            f"{source}: there is no such file or folder; give photos, face crops or embeddings.",
+            code="path-missing",
+            file=source,
+        )
     kind, why = _look(source)
     if not quiet:
         others = " or ".join(one for one in KINDS if one != kind)

@@ -16,7 +16,7 @@ from cdp.cli.image_options import ManifestOptions
 from cdp.cli.input_kinds import InputKindOption, find_kind
 from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
-from cdp.errors import InputError
+from cdp.errors import InputError, OutputExistsError
 from cdp.faces.align_settings import AlignSettings
 
 if TYPE_CHECKING:
@@ -162,10 +162,10 @@ def label(
         if kind == "embeddings":
             label_embeddings(files, how, work)
         else:
-            files.refuse_all()
+            folder = files.for_photos(models)
             photos = settings_from(ManifestOptions, given).read(source)
             align = settings_from(AlignSettings, given, _aligning(kind))
-            label_photos(photos, (source, models, detector, base), how, align, work)
+            label_photos(photos, (source, folder, detector, base), how, align, work)
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _aligning(kind: str) -> Any:
 
 def label_photos(
     photos: Manifest,
-    given: tuple[str, Path | None, Path | None, str | None],
+    given: tuple[str, Path, Path | None, str | None],
     how: Labeling,
     align: AlignSettings,
     work: Workspace,
@@ -213,15 +213,13 @@ def label_photos(
     from cdp.run.photo_collection import add_photos, open_photo_models
 
     (source, models, detector, base), out = given, how.out
-    if models is None:
-        raise InputError(
-            "Photos and face crops need models: give --models FOLDER with .onnx files (docs/photos.md names some)."
-        )
     refuse_output_among(source, out)
     if artifact_kind(out) == "Collection":
         if not how.force:
-            raise InputError(
-                f"{out} is there already; add photos with cdp add {out} {source}, or replace it with --force."
+            raise OutputExistsError(
+                f"{out} is there already; add photos with cdp add {out} {source}, or replace it with --force.",
+                code="output-exists",
+                file=out,
             )
         check_output(out, force=True, kind="Collection", inputs=[source, models, detector])
         shutil.rmtree(out)
@@ -237,7 +235,10 @@ def refuse_output_among(source: str, out: Path) -> None:
     """Faces that are written among the photos would be taken for photos."""
     if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
         raise InputError(
-            f"--out {out} is inside {source}, and its faces would be taken for photos; choose another place."
+            f"--out {out} is inside {source}, and its faces would be taken for photos; choose another place.",
+            code="output-among-photos",
+            file=out,
+            folder=source,
         )
 
 
@@ -257,15 +258,18 @@ class Files:
         names: Path | None = None,
     ) -> None:
         if labeled is not None and mediator is not None:
-            raise InputError("--labeled and --trained-mediator are both given; leave one out.")
+            raise InputError(
+                "--labeled and --trained-mediator are both given; leave one out.",
+                code="labeled-and-mediator-given",
+            )
         self.unlabeled, self.labeled, self.validation = Path(unlabeled), labeled, validation
         self.mediator, self.knn, self.corrections, self.names = mediator, knn, corrections, names
         self.how: dict[str, Any] = {
             name: one for name, one in (("dim", dim), ("base", base)) if one is not None
         }
 
-    def refuse_all(self) -> None:
-        """Refuse what goes with embeddings only."""
+    def for_photos(self, models: Path | None) -> Path:
+        """The folder of the models, which photos need; what goes with embeddings only is refused."""
         given = {
             "--labeled": self.labeled,
             "--validation": self.validation,
@@ -277,8 +281,16 @@ class Files:
         for option, value in given.items():
             if value:
                 raise InputError(
-                    f"{option} goes with embeddings; for photos, embed them first: cdp data align, then cdp embed."
+                    f"{option} goes with embeddings; for photos, embed them first: cdp data align, then cdp embed.",
+                    code="option-needs-embeddings",
+                    option=option,
                 )
+        if models is None:
+            raise InputError(
+                "Photos and face crops need models: give --models FOLDER with .onnx files (docs/photos.md names some).",
+                code="photo-models-not-given",
+            )
+        return models
 
     @property
     def inputs(self) -> list[Path]:
@@ -326,10 +338,21 @@ class Files:
         for entry in self.knn:
             name, separator, file = entry.partition("=")
             if not separator or name not in models:
-                raise InputError(f"--knn {entry}: write NAME=FILE with a name from {', '.join(models)}.")
+                raise InputError(
+                    f"--knn {entry}: write NAME=FILE with a name from {', '.join(models)}.",
+                    code="knn-option-wrong",
+                    option="--knn",
+                    value=entry,
+                )
             graph = read_knn(file, models[name])
             if graph.k < k:
-                raise InputError(f"{file} has {graph.k} neighbors per image, --k asks for {k}.")
+                raise InputError(
+                    f"{file} has {graph.k} neighbors per image, --k asks for {k}.",
+                    code="knn-file-too-few-neighbors",
+                    file=file,
+                    expected=k,
+                    found=graph.k,
+                )
             graphs[name] = KnnGraph(graph.neighbors[:, :k], graph.similarity[:, :k], f"file {file}")
         return graphs or None
 
@@ -347,7 +370,8 @@ def label_embeddings(files: Files, how: Labeling, work: Workspace) -> None:
 
     if files.labeled is None and files.mediator is None and how.settings.mediator == "mlp":
         raise InputError(
-            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or leave --mediator and --preset out."
+            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or leave --mediator and --preset out.",
+            code="nothing-to-learn-from",
         )
     # Opened first: that the output cannot be written must not be found out after an hour of work.
     with writing_folder(how.out, force=how.force, kind=KIND, inputs=[*files.inputs, how.cache]) as folder:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @plain_errors()
 def eval_labels(
     labels: Annotated[
-        Path, Argument(metavar="LABELS", help="A collection, or a text file with one number per line.")
+        Path,
+        Argument(metavar="LABELS", help="A collection, saved labels, or a .npy or text file of numbers."),
     ],
     identities: Annotated[
         Path, Option(help="True identities: .npy, a text file with one per line, or views that carry them.")
@@ -49,6 +50,10 @@ def _read_labels(path: Path) -> Labels:
 
     if not path.is_dir():
         return Labels.from_array(read_label_numbers(path))
+    from cdp.files import artifact_kind
+
+    if artifact_kind(path) == "Labels":
+        return Labels.load(path)
     from cdp.collection.collection import open_collection
 
     return open_collection(path).labels
@@ -63,7 +68,9 @@ def read_true_identities(path: Path) -> LongArray:
     if path.is_dir() or path.suffix in (".npz", ".parquet"):
         views = read_views(path)
         if views.identities is None:
-            raise InputError(f"{path}: these views carry no identities.")
+            raise InputError(
+                f"{path}: these views carry no identities.", code="views-without-identities", file=path
+            )
         return views.identities
     identities = read_identities(path)
     names = read_identity_names(path)
@@ -71,5 +78,10 @@ def read_true_identities(path: Path) -> LongArray:
     are_floats = names is not None and all(re.fullmatch(r"-?\d+\.\d*(e[-+]\d+)?|nan", name) for name in names)
     if are_floats or identities.dtype.kind not in "iu":
         kind = "numbers with a fraction" if are_floats else identities.dtype
-        raise InputError(f"{path}: holds {kind}; identities are whole numbers or names, -1 where unknown.")
+        raise InputError(
+            f"{path}: holds {kind}; identities are whole numbers or names, -1 where unknown.",
+            code="identities-not-whole",
+            file=path,
+            found=str(kind),
+        )
     return identities.astype(np.int64)

@@ -50,7 +50,13 @@ class EvaluationOptions:
     quiet: bool = setting(False, "No progress bars, no table.")
 
     def __post_init__(self) -> None:
-        refuse((self.against_network and not self.network, "--against-network goes with --network."))
+        refuse(
+            (
+                self.against_network and not self.network,
+                "--against-network goes with --network.",
+                "against-network-alone",
+            )
+        )
 
     def check_picture(self, *inputs: Path | None) -> None:
         """Refuse a picture that cannot be written, or that would replace what is read."""
@@ -140,12 +146,14 @@ def eval_verification(
         (
             (embeddings is None) != bool(options.network),
             "Choose one of --embeddings FILE and --network FOLDER.",
+            "embeddings-or-network",
         ),
         (
             options.network and not pictures,
             "--network needs --images MANIFEST, or --pack with the images in it.",
+            "network-without-images",
         ),
-        (against_flipped and not against, "--against-flipped goes with --against."),
+        (against_flipped and not against, "--against-flipped goes with --against.", "against-flipped-alone"),
     )
     options.check_picture(
         embeddings, flipped, against, against_flipped, *pictures, pairs, pack, ijba, ijb, list_, identities
@@ -193,11 +201,7 @@ def eval_identification(
     from cdp.evaluate.pictures import draw_cmc
 
     options, engine = settings_from(EvaluationOptions, given), settings_from(Engine, given)
-    refuse(
-        (options.network and probe_list, "--network goes with manifests, --probe-list with feature files."),
-        (probe_list and (identities or sizes), "--identities and --sizes do not go with the devkit's lists."),
-        (bool(against) != bool(against_distractors), "--against and --against-distractors go together."),
-    )
+    _check_probes(options.network, probe_list, bool(identities or sizes), (against, against_distractors))
     options.check_picture(
         *(probes, distractors, against, against_distractors, identities, probe_list), *(distractor_list or [])
     )
@@ -217,11 +221,34 @@ def eval_identification(
     options.show(measured, draw, compare_identification, _print_identification)
 
 
-def refuse(*rules: tuple[object, str]) -> None:
-    """Raise the sentence of the first rule that is broken."""
-    for broken, sentence in rules:
+def _check_probes(
+    network: str, probe_list: Path | None, of_views: bool, other: tuple[Path | None, Path | None]
+) -> None:
+    """Refuse what does not go together; `of_views` = an option that goes with views only, `other` = the other network's."""
+    refuse(
+        (
+            network and probe_list,
+            "--network goes with manifests, --probe-list with feature files.",
+            "network-with-probe-list",
+        ),
+        (
+            probe_list and of_views,
+            "--identities and --sizes do not go with the devkit's lists.",
+            "probe-list-clash",
+        ),
+        (
+            (other[0] is None) != (other[1] is None),
+            "--against and --against-distractors go together.",
+            "against-incomplete",
+        ),
+    )
+
+
+def refuse(*rules: tuple[object, str, str]) -> None:
+    """Raise the sentence and the code of the first rule that is broken."""
+    for broken, sentence, code in rules:
         if broken:
-            raise InputError(sentence)
+            raise InputError(sentence, code=code)
 
 
 def _parse_numbers(text: str, option: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
@@ -231,7 +258,12 @@ def _parse_numbers(text: str, option: str, kind: Callable[[str], Number]) -> tup
     except ValueError:
         numbers = ()
     if not numbers:
-        raise InputError(f"{option} {text!r}: write numbers separated by commas.")
+        raise InputError(
+            f"{option} {text!r}: write numbers separated by commas.",
+            code="option-not-numbers",
+            option=option,
+            value=text,
+        )
     return numbers
 
 

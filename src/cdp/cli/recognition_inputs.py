@@ -51,11 +51,20 @@ class PairProtocol:
     def __post_init__(self) -> None:
         given = [path for path in (self.pairs, self.pack, self.ijba, self.ijb) if path is not None]
         refuse(
-            (len(given) != 1, "Choose one of --pairs FILE, --pack FILE, --ijba FOLDER and --ijb FOLDER."),
-            (self.detector_scores and not self.ijb, "--detector-scores goes with --ijb."),
+            (
+                len(given) != 1,
+                "Choose one of --pairs FILE, --pack FILE, --ijba FOLDER and --ijb FOLDER.",
+                "protocol-not-one",
+            ),
+            (
+                self.detector_scores and not self.ijb,
+                "--detector-scores goes with --ijb.",
+                "detector-scores-without-ijb",
+            ),
             (
                 self.identities and (self.ijb or self.ijba),
                 "--identities goes with --pairs and --pack; IJB's files say who is who.",
+                "identities-with-ijb",
             ),
         )
 
@@ -75,7 +84,11 @@ class PairProtocol:
             if views.n_images != len(content.images):
                 raise InputError(
                     f"{path}: {views.n_images:,} rows for the {len(content.images):,} images of {self.pack}; embed "
-                    "all of them in the pack's order."
+                    "all of them in the pack's order.",
+                    code="pack-rows-differ",
+                    file=path,
+                    expected=len(content.images),
+                    found=views.n_images,
                 )
             ends, same, fold_of = content.ends, content.same, content.folds(self.folds)
         else:
@@ -95,7 +108,9 @@ def _score_ijba(
         if names is None:
             raise InputError(
                 f"{path}: which image is which row? Give --list FILE with one name (FILE or FILE#SIGHTING_ID) per "
-                "row, or a folder with split1.npy, split2.npy, ... in the order of the metadata."
+                "row, or a folder with split1.npy, split2.npy, ... in the order of the metadata.",
+                code="ijba-names-not-given",
+                file=path,
             )
         splits = (read_ijba_split(ijba, number, names) for number in numbers)
         return [score_templates(split, views.base, threads=threads) for split in splits]
@@ -106,7 +121,11 @@ def _score_ijba(
         split = read_ijba_split(ijba, number)
         if views.n_images != len(split.images):
             raise InputError(
-                f"{file}: {views.n_images:,} rows, but split {number} lists {len(split.images):,} images."
+                f"{file}: {views.n_images:,} rows, but split {number} lists {len(split.images):,} images.",
+                code="ijba-rows-differ",
+                file=file,
+                expected=len(split.images),
+                found=views.n_images,
             )
         parts.append(score_templates(split, views.base, threads=threads))
     return parts
@@ -119,18 +138,29 @@ def _read_embeddings(
     if suffix is None:
         views = read_views(path)
     elif listed is None:
-        raise InputError("--suffix reads MegaFace feature files, which need --list FILE with the images.")
+        raise InputError(
+            "--suffix reads MegaFace feature files, which need --list FILE with the images.",
+            code="suffix-without-list",
+        )
     else:
         views = Views(read_features(path, listed.names, suffix))
     if listed is not None and len(listed.names) != views.n_images:
         raise InputError(
-            f"{listed.source}: {len(listed.names):,} names for the {views.n_images:,} rows of {path}."
+            f"{listed.source}: {len(listed.names):,} names for the {views.n_images:,} rows of {path}.",
+            code="image-names-differ",
+            file=listed.source,
+            expected=views.n_images,
+            found=len(listed.names),
         )
     if flipped is not None:
         base, mirrored = views.base.source, _read_embeddings(flipped, None, listed, suffix)[0].base.source
         if mirrored.shape != base.shape:
             raise InputError(
-                f"{flipped}: shape {mirrored.shape}, but {path} has {base.shape}; both must embed the same images."
+                f"{flipped}: shape {mirrored.shape}, but {path} has {base.shape}; both must embed the same images.",
+                code="mirrored-shape-differs",
+                file=flipped,
+                expected=base.shape,
+                found=mirrored.shape,
             )
         summed = base.astype(np.float32) + mirrored.astype(np.float32)
         views = Views(summed, identities=views.identities, paths=views.paths)
@@ -151,7 +181,7 @@ class ProbeProtocol:
 
     def __post_init__(self) -> None:
         is_half = bool(self.probe_list) != bool(self.distractor_lists)
-        refuse((is_half, "--probe-list and --distractor-list go together."))
+        refuse((is_half, "--probe-list and --distractor-list go together.", "devkit-lists-incomplete"))
 
     def read(self, probes: Path, distractors: Path, suffix: str) -> Probes:
         """Probes and distractors from feature files, which the MegaFace devkit's lists name, or from views."""
@@ -165,7 +195,12 @@ class ProbeProtocol:
             paths = read_distractor_list(file)
             both = sorted(set(listed.paths) & set(paths))
             if both and probes.resolve() == distractors.resolve():
-                raise InputError(f"{file}: {name_some(both)} is a probe too; leave it out.")
+                raise InputError(
+                    f"{file}: {name_some(both)} is a probe too; leave it out.",
+                    code="distractor-is-probe",
+                    file=file,
+                    name=both[0],
+                )
             stays = _keep_clean(paths, len(paths), self.distractor_noise, "distractor")
             kept.append(list(compress(paths, stays)))
             noisy = max(noisy, int((~stays).sum()))
@@ -183,10 +218,18 @@ class ProbeProtocol:
         people = views.identities if self.identities is None else read_true_identities(self.identities)
         if people is None:
             raise InputError(
-                f"{probes}: who do the probes show? Give --identities FILE or views that carry them."
+                f"{probes}: who do the probes show? Give --identities FILE or views that carry them.",
+                code="probe-identities-not-given",
+                file=probes,
             )
         if len(people) != views.n_images:
-            raise InputError(f"{probes}: {len(people):,} identities for {views.n_images:,} probes.")
+            raise InputError(
+                f"{probes}: {len(people):,} identities for {views.n_images:,} probes.",
+                code="probe-identities-differ",
+                file=probes,
+                expected=views.n_images,
+                found=len(people),
+            )
         if others.identities is not None:
             names, other_names = (
                 read_identity_names(path) for path in (self.identities or probes, distractors)
@@ -215,7 +258,11 @@ def _keep_probes(
     _, person, counts = np.unique(people[keep], return_inverse=True, return_counts=True)
     keep[keep] = counts[person] > 1
     if not keep.any():
-        raise InputError(f"{noise_file}: no probe with a mate is left once its names are taken out.")
+        raise InputError(
+            f"{noise_file}: no probe with a mate is left once its names are taken out.",
+            code="noise-leaves-no-mates",
+            file=noise_file,
+        )
     return keep, {"noisy probes": noisy, "probes whose mates are all noisy": int((~keep).sum()) - noisy}
 
 
@@ -225,9 +272,17 @@ def _keep_clean(paths: Sequence[str] | None, n_images: int, noise_file: Path | N
         return np.ones(n_images, bool)
     if paths is None:
         raise InputError(
-            f"{noise_file} names images, so the {what}s need names too: add paths.txt to the views."
+            f"{noise_file} names images, so the {what}s need names too: add paths.txt to the views.",
+            code="noise-needs-names",
+            file=noise_file,
+            what=what,
         )
     clean: BoolArray = ~is_noisy(paths, read_noise_list(noise_file))
     if not clean.any():
-        raise InputError(f"{noise_file}: no {what} is left once its names are taken out.")
+        raise InputError(
+            f"{noise_file}: no {what} is left once its names are taken out.",
+            code="noise-leaves-nothing",
+            file=noise_file,
+            what=what,
+        )
     return clean

@@ -71,7 +71,9 @@ def run(
 
     if recipe is not None and Path(recipe).is_dir():
         raise InputError(
-            f"{recipe} is a folder, not a recipe: cdp run --images {recipe} … or --embeddings {recipe} …"
+            f"{recipe} is a folder, not a recipe: cdp run --images {recipe} … or --embeddings {recipe} …",
+            code="recipe-is-a-folder",
+            folder=recipe,
         )
     settings = recipe_from({}, overrides) if recipe is None else read_recipe(recipe, overrides)
     run_or_plan(settings, out, plan=plan, quiet=quiet, as_json=as_json)
@@ -141,7 +143,11 @@ def _demo_embeddings(out: Path, overrides: Given, *, force: bool, quiet: bool) -
 
     seed = overrides.pop("seed", 0)
     if overrides:
-        raise InputError(f"--embeddings takes --seed only, not {next(iter(overrides))}.")
+        raise InputError(
+            f"--embeddings takes --seed only, not {next(iter(overrides))}.",
+            code="demo-option-not-taken",
+            key=next(iter(overrides)),
+        )
     split = synthetic_views(1000, seed=seed)
     with writing_folder(out, force=force, kind="Example") as folder:
         for name, part in (("labeled", split.labeled), ("unlabeled", split.unlabeled)):
@@ -202,11 +208,11 @@ def _show_plan(planned: Sequence[Planned], out: Path, *, as_json: bool) -> None:
     typer.echo(f"{n_runs} of {len(planned)} stages run, {n_perhaps} more if what they are made from changes.")
 
 
-def typed_command(arguments: Sequence[str]) -> str:
+def typed_command(arguments: Sequence[str], program: str = "cdp") -> str:
     """The command as it was typed, for the record."""
     import shlex
 
-    return shlex.join(["cdp", *arguments])
+    return shlex.join([program, *arguments])
 
 
 @dataclass(frozen=True)
@@ -228,6 +234,7 @@ FLAGS = {
 }
 
 
+_MOST_PIXELS = 10**4
 _PSEUDO = "Pseudo-labels"
 UnlabeledOption = Annotated[
     list[str] | None,
@@ -301,10 +308,13 @@ def train(
         return
     if not manifest or out is None:
         raise InputError(
-            "Give the labeled images and --out FOLDER: cdp train IMAGES --network NAME --out FOLDER."
+            "Give the labeled images and --out FOLDER: cdp train IMAGES --network NAME --out FOLDER.",
+            code="train-inputs-not-given",
         )
     if not network:
-        raise InputError("Name at least one --network; cdp train --list-networks lists them.")
+        raise InputError(
+            "Name at least one --network; cdp train --list-networks lists them.", code="network-not-given"
+        )
     pseudo = _Pseudo(tuple(unlabeled or ()), tuple(labels or ()), tuple(teachers or ()), soft, true_labels)
     pseudo.check(network, given)
     inputs: list[str | Path] = [manifest, *pseudo.parts, *pseudo.labels, *pseudo.teachers]
@@ -334,22 +344,38 @@ class _Pseudo:
         """Refuse what does not go together."""
         if not self.parts:
             if self.labels or self.teachers or self.soft or self.are_true:
-                raise InputError("--labels, --teachers, --soft and --true-labels go with --unlabeled IMAGES.")
+                raise InputError(
+                    "--labels, --teachers, --soft and --true-labels go with --unlabeled IMAGES.",
+                    code="unlabeled-not-given",
+                )
             return
         if len(networks) != 1:
-            raise InputError("With --unlabeled one network is trained; give one --network.")
+            raise InputError(
+                "With --unlabeled one network is trained; give one --network.",
+                code="network-not-one",
+                found=len(networks),
+            )
         if self.are_true and (self.labels or self.teachers or self.soft or "labeled_share" in given):
-            raise InputError("--true-labels goes without --labels, --teachers, --soft and --lambda.")
+            raise InputError(
+                "--true-labels goes without --labels, --teachers, --soft and --lambda.",
+                code="true-labels-clash",
+            )
         distill = settings_from(JointLoss, given).distill
         n_parts, n_labels, n_teachers = len(self.parts), len(self.labels), len(self.teachers)
         if not self.are_true and n_labels != n_parts:
             raise InputError(
-                f"{n_parts} --unlabeled but {n_labels} --labels; give one --labels per part, in order."
+                f"{n_parts} --unlabeled but {n_labels} --labels; give one --labels per part, in order.",
+                code="labels-per-part-differ",
+                expected=n_parts,
+                found=n_labels,
             )
         if (n_teachers > 0) != (distill > 0) or n_teachers not in (0, n_parts):
             raise InputError(
                 f"--distill {distill:g} with {n_teachers} --teachers for {n_parts} unlabeled parts; give both, one --teachers "
-                "per part, in order, or neither."
+                "per part, in order, or neither.",
+                code="teachers-per-part-differ",
+                expected=n_parts,
+                found=n_teachers,
             )
 
     def train(
@@ -392,6 +418,13 @@ def _list_networks(classes: int, given: Given, *, as_json: bool) -> None:
     if trunks := given.get("trunks"):
         load_trunks(trunks)
     recipe, size = settings_from(Recipe, given), given.get("size") or 224
+    if size > _MOST_PIXELS:
+        raise InputError(
+            f"--size {size}: networks are listed for {_MOST_PIXELS:,} pixels a side at most.",
+            code="listed-size-too-large",
+            option="--size",
+            value=size,
+        )
     rows = count_all_parameters(classes, size, recipe.channels, recipe.dimensions)
     if as_json:
         from json import dumps

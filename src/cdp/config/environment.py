@@ -132,7 +132,7 @@ def check_networks(recipe: RunRecipe) -> bool:
             if section.size < entry.least_size:
                 raise InputError(
                     f"{key}: {name} needs images of {entry.least_size} pixels a side or more, {section.section}.size "
-                    f"is {section.size}; choose a larger size or a small network (cdp networks).",
+                    f"is {section.size}; choose a larger size or a small network (cdp train --list-networks).",
                     code="network-images-too-small",
                     key=key,
                     network=name,

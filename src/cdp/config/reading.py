@@ -54,7 +54,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
         text = read_bytes(file).decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(
-            f"{file}: no such file; `cdp recipe new {file}` writes a recipe to start from.",
+            f"{file}: no such file; `cdp data recipe {file}` writes a recipe to start from.",
             code="recipe-missing",
             file=file,
         ) from None

@@ -58,7 +58,7 @@ class DataSection(_Section):
         "", "With templates: the face images that its files name, FILE or FILE#SIGHTING_ID."
     )
     root: str = setting("", "What relative paths inside tables start from; empty = the table's folder.")
-    skip: str = setting("", "A list of images to leave out, as `cdp check --list` writes it.")
+    skip: str = setting("", "A list of images to leave out, as `cdp data check --list` writes it.")
     truth: bool = setting(
         True, "Whether identities of unlabeled images, where given, are true; they only serve the figures."
     )
@@ -112,7 +112,7 @@ class BaseSection(_Section):
     section: ClassVar[str] = "base"
     network: str = setting(
         "small_resnet",
-        "Its network, NAME or NAME:SEED (`cdp networks` lists the names), or onnx:FILE, which is used as it is.",
+        "Its network, NAME or NAME:SEED (`cdp train --list-networks` lists the names), or onnx:FILE, which is used as it is.",
     )
     weights: str = setting(
         "",

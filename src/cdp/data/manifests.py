@@ -30,7 +30,7 @@ def read_manifest(
             shards; or one .csv, .parquet, list.txt, .zip, .tar or .rec; or a pattern such as
             `shards-{000..015}.tar`.
         root: what relative paths in a table or list are relative to; its own folder unless given.
-        skip: the list of unreadable images that `cdp check` writes; they are left out.
+        skip: the list of unreadable images that `cdp data check` writes; they are left out.
     """
     with reading(path):
         manifest = _read_images(Path(path), root)
@@ -62,7 +62,7 @@ def _read_folder(folder: Path, root: str | Path | None) -> Manifest:
             code="folder-is-split",
             folder=folder,
         )
-    if {"card.json", "faces.csv"} <= names:  # what `cdp align` wrote
+    if {"card.json", "faces.csv"} <= names:  # what `cdp data align` wrote
         return _present(read_table(folder / "faces.csv"), folder / "faces.csv")
     records = [file for file in files if file.suffix.lower() == ".rec"]
     if records:
@@ -179,7 +179,7 @@ def _refuse_repeats(manifest: Manifest, path: str) -> None:
 
 
 def leave_out(manifest: Manifest, unreadable: str | Path) -> Manifest:
-    """The manifest without the images listed in a file that `cdp check` wrote."""
+    """The manifest without the images listed in a file that `cdp data check` wrote."""
     file = Path(unreadable)
     gone = {_absolute(str(file.parent), location) for location in read_columns(file)["path"]}
     # Most rows differ in the last part of the path already; only the others are worth resolving.

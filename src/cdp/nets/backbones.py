@@ -108,7 +108,7 @@ def make_trunk(entry: TrunkEntry, channels: int, size: int) -> nn.Module:
     if size < entry.least_size:
         raise InputError(
             f"network {entry.name!r} needs images of {entry.least_size} pixels a side or more, --size is {size}; "
-            "choose a larger --size or a small network (cdp networks).",
+            "choose a larger --size or a small network (cdp train --list-networks).",
             code="network-images-too-small",
             network=entry.name,
             expected=entry.least_size,

@@ -75,7 +75,7 @@ def read_pseudo_part(
     siblings: float = 1.0,
     teachers: Views | None = None,
 ) -> PseudoPart:
-    """Labels from a labels folder, a .npy or a text file, checked against the manifest's rows.
+    """Labels from a collection, the labels of a run, a .npy or a text file, checked against the manifest's rows.
 
     Args:
         soft: use `soft_labels.npz` of the folder (`cdp label --soft-depth`).
@@ -84,42 +84,63 @@ def read_pseudo_part(
         teachers: views of the same images by other networks, for distillation.
     """
     with reading(path):
-        if path.is_dir():
-            labels = Labels.load(path)
-            _compare_paths(manifest, path)
-        else:
-            if not path.exists():
-                raise InputError(
-                    f"{path}: there are no labels; give a folder written by cdp label, a .npy or a text file.",
-                    code="labels-missing",
-                    file=path,
-                )
-            labels = Labels.from_array(read_label_numbers(path))
+        if not path.exists():
+            raise InputError(
+                f"{path}: there are no labels; give a folder written by cdp label, a .npy or a text file.",
+                code="labels-missing",
+                file=path,
+            )
+        numbers = _read_numbers(path, manifest)
+        labels = Labels.from_array(numbers)
         try:
-            kin = _read_siblings(path / "split_groups.csv", labels.n_identities, siblings)
+            kin = _read_siblings(path / "split_groups.csv", numbers, labels, siblings)
             return PseudoPart(manifest, labels, _read_soft(path) if soft else None, kin, teachers)
         except InputError as error:
             raise InputError(f"{path}: {error}", **error.details(file=path)) from None
 
 
-def _read_siblings(file: Path, n_groups: int, above: float) -> sparse.csr_array | None:
+def _read_numbers(path: Path, manifest: Manifest) -> LongArray:
+    """The identity of every row, whatever its number; negative = discarded."""
+    if not path.is_dir():
+        return read_label_numbers(path)
+    table = path / "labels.parquet"
+    if not table.is_file():
+        return Labels.load(path).labels.astype(np.int64)
+    import pyarrow.parquet as parquet
+
+    columns = parquet.read_schema(table).names
+    if "identity" not in columns:
+        raise InputError(
+            f"{table}: it has no column identity; label again.", code="labels-column-missing", file=table
+        )
+    _compare_paths(manifest, path, columns)
+    numbers: LongArray = parquet.read_table(table, columns=["identity"]).column("identity").to_numpy()
+    return numbers
+
+
+def _read_siblings(file: Path, numbers: LongArray, labels: Labels, above: float) -> sparse.csr_array | None:
+    """Pairs of groups that may be one; the file names them by the numbers that identities have in the folder."""
     if above >= 1 or not file.is_file():
         return None
     import pyarrow.csv
 
     table = pyarrow.csv.read_csv(file)
     one, other, probability = (
-        table.column(name).to_numpy() for name in ("label", "other_label", "probability")
+        table.column(name).to_numpy() for name in ("identity", "other_identity", "probability")
     )
     kept = probability > above
-    ends = one[kept], other[kept]
-    if kept.any() and not (min(map(np.min, ends)) >= 0 and max(map(np.max, ends)) < n_groups):
+    kin = np.stack((one[kept], other[kept])).astype(np.int64)
+    known, first = np.unique(numbers[numbers >= 0], return_index=True)
+    at = np.searchsorted(known, kin)
+    if kin.size and not (len(known) and np.array_equal(known[np.minimum(at, len(known) - 1)], kin)):
         raise InputError(
             f"{file}: it names groups that the labels do not have; label again.",
             code="siblings-unknown",
             file=file,
         )
-    half = sparse.coo_array((np.ones(kept.sum(), np.bool_), ends), (n_groups, n_groups))
+    label_of = labels.labels[numbers >= 0][first]
+    n_groups = labels.n_identities
+    half = sparse.coo_array((np.ones(kin.shape[1], np.bool_), tuple(label_of[at])), (n_groups, n_groups))
     both = sparse.csr_array(half + half.T)
     both.sort_indices()
     return both
@@ -143,19 +164,16 @@ def _read_soft(path: Path) -> sparse.csr_array:
         ) from None
 
 
-def _compare_paths(manifest: Manifest, folder: Path) -> None:
+def _compare_paths(manifest: Manifest, folder: Path, columns: Sequence[str]) -> None:
     """Where the labels know which images they are about, they must be this manifest's, in this order."""
-    table = folder / "labels.parquet"
-    if not table.exists():
+    if "path" not in columns:
         return
     import pyarrow.parquet as parquet
 
-    if "path" not in parquet.read_schema(table).names:
-        return
-    paths = parquet.read_table(table, columns=["path"]).column("path").to_pylist()
+    paths = parquet.read_table(folder / "labels.parquet", columns=["path"]).column("path").to_pylist()
     for row, (labeled, here) in enumerate(zip(paths, manifest.locations, strict=False)):
         # The same images may lie behind another prefix; a folder and a name are enough to recognize them.
-        if labeled != here and Path(labeled).parts[-2:] != Path(here).parts[-2:]:
+        if labeled and labeled != here and Path(labeled).parts[-2:] != Path(here).parts[-2:]:
             raise InputError(
                 f"{folder}: its row {row} is about {labeled}, the manifest's is {here}; give the manifest that was "
                 "embedded and labeled.",

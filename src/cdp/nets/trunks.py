@@ -84,7 +84,7 @@ def find_trunk(name: str) -> TrunkEntry:
     if entry is None:
         hint = (
             did_you_mean(name, entries)
-            or " cdp networks lists the names; one of your own needs --trunks FILE."
+            or " cdp train --list-networks lists the names; one of your own needs --trunks FILE."
         )
         raise InputError(
             f"network {name!r} is not known here and not in timm.{hint}", code="network-unknown", network=name

@@ -141,7 +141,7 @@ class TrainedNetwork:
 
 
 def load_network(folder: str | Path, device: torch.device | str = "cpu") -> TrainedNetwork:
-    """A trained network, on the device, from the folder that `cdp train` or `cdp join` wrote."""
+    """A trained network, on the device, from the folder that `cdp train` wrote."""
     settings = read_network_settings(folder)
     file = Path(folder) / WEIGHTS
     tensors, about = read_tensors(file, "train this network again")
@@ -202,7 +202,7 @@ def read_start(source: str, network: str) -> dict[str, Tensor]:
     """Tensors by the names of a cdp network (`trunk.…`, `head.…`), or by those of its trunk alone.
 
     Args:
-        source: a folder that `cdp train` or `cdp join` wrote, a .safetensors file, or `timm` for the weights that timm
+        source: a folder that `cdp train` wrote, a .safetensors file, or `timm` for the weights that timm
             publishes for the network of this name (they are fetched by timm).
     """
     if source == TIMM:

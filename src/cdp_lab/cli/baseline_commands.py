@@ -157,7 +157,11 @@ def _read(path: Path) -> Views:
 
     views = read_views(path)
     if views.identities is None or not (views.identities >= 0).any():
-        raise InputError(f"{path}: these views carry no identities, which tuning and measuring need.")
+        raise InputError(
+            f"{path}: these views carry no identities, which tuning and measuring need.",
+            code="baseline-identities-missing",
+            file=path,
+        )
     return views
 
 
@@ -167,7 +171,12 @@ def _choose_model(views: Views, model: str) -> Embeddings:
 
         return ensemble(views, views.names).base
     if model not in views.names:
-        raise InputError(f"--model {model}: these views have {', '.join(views.names)}; or say ensemble.")
+        raise InputError(
+            f"--model {model}: these views have {', '.join(views.names)}; or say ensemble.",
+            code="baseline-model-unknown",
+            option="--model",
+            value=model,
+        )
     return dict(zip(views.names, views, strict=True))[model]
 
 

@@ -136,7 +136,12 @@ def _numbers(words: str | None) -> tuple[int, ...]:
         return Options().sizes
     for word in by_commas(words) or ("",):
         if not re.fullmatch("[0-9]{3,12}", word) or int(word) < 100:
-            raise InputError(f"--sizes {word}: a number of images, 100 or more, is needed.")
+            raise InputError(
+                f"--sizes {word}: a number of images, 100 or more, is needed.",
+                code="sizes-not-numbers",
+                option="--sizes",
+                value=word,
+            )
     return tuple(int(word) for word in by_commas(words) or ())
 
 
@@ -160,7 +165,7 @@ def _run(
         resumable(),
         listening(StudyListener, StudyLines, StudyTerminal, as_json=as_json, quiet=quiet) as listener,
     ):
-        command = typed_command(sys.argv[1:])
+        command = typed_command(sys.argv[1:], "cdp-lab")
         results = run_study(study, recipe, out, jobs, pool=pool, command=command, listener=listener)
     if as_json:
         about = {"study": study.name, "folder": str(out), "rows": results["rows"]}

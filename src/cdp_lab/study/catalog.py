@@ -38,7 +38,7 @@ def find_study(name: str) -> Study:
 
     if name not in SENTENCES:
         raise InputError(
-            f"No study is called {name}.{did_you_mean(name, list(SENTENCES))} `cdp study list` names all.",
+            f"No study is called {name}.{did_you_mean(name, list(SENTENCES))} `cdp-lab study list` names all.",
             code="study-unknown",
             study=name,
         )

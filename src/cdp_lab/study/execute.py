@@ -234,7 +234,7 @@ def run_study(
     gathered = _Results(study, recipe, jobs, command)
     clock = _Clock(jobs)
     with alone_in(folder):
-        refuse_other_folder(folder, "runs", "cdp study")
+        refuse_other_folder(folder, "runs", "cdp-lab study")
         (folder / "runs").mkdir(exist_ok=True)
         shared = Pool(folder / "pool" if pool is None else Path(pool).absolute())
         shared.folder.mkdir(parents=True, exist_ok=True)

@@ -88,7 +88,7 @@ def read_results(folder: Path) -> dict[str, Any]:
         results = None
     if not isinstance(results, dict) or results.get("kind") != "Study":
         raise InputError(
-            f"{folder}: no results.json of a study there; give what `cdp study --out` wrote.",
+            f"{folder}: no results.json of a study there; give what `cdp-lab study --out` wrote.",
             code="study-results-missing",
             folder=folder,
         )

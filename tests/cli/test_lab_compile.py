@@ -1,4 +1,4 @@
-"""`cdp compile` runs every loop that a search or a labeling will need."""
+"""`cdp-lab compile` runs every loop that a search or a labeling will need."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ import importlib, json, pkgutil
 from numba.core.dispatcher import Dispatcher
 from typer.testing import CliRunner
 import cdp.graph
-from cdp.cli.main import app
+from cdp_lab.cli.lab_main import app
 
 result = CliRunner().invoke(app, ["compile"])
 modules = [importlib.import_module(f"cdp.graph.{found.name}") for found in pkgutil.iter_modules(cdp.graph.__path__)]

@@ -1,11 +1,11 @@
-"""`cdp split` and `cdp check` as typed."""
+"""`cdp data split` and `cdp data check` as typed."""
 
 import json
 
 import pytest
 from typer.testing import CliRunner
 
-from cdp.cli.image_commands import parse_share
+from cdp.cli.data_commands import parse_share
 from cdp.cli.main import app
 from cdp.data.manifests import read_manifest
 from cdp.errors import InputError
@@ -23,6 +23,7 @@ def pictures(tmp_path):
 
 def test_split_writes_parts_that_can_be_read(pictures, tmp_path):
     result = cdp(
+        "data",
         "split",
         pictures,
         "--out",
@@ -48,7 +49,7 @@ def test_split_writes_parts_that_can_be_read(pictures, tmp_path):
 
 def test_split_of_rotations_as_parquet(pictures, tmp_path):
     out = tmp_path / "parts"
-    result = cdp("split", pictures, "--out", out, "--rotations", "--table", "parquet", "--quiet")
+    result = cdp("data", "split", pictures, "--out", out, "--rotations", "--table", "parquet", "--quiet")
     assert (result.exit_code, result.output) == (0, "")
     labeled = read_manifest(out / "labeled.parquet")
     assert labeled.turns is not None
@@ -57,15 +58,15 @@ def test_split_of_rotations_as_parquet(pictures, tmp_path):
 
 def test_split_never_overwrites_unasked(pictures, tmp_path):
     out = tmp_path / "parts"
-    assert cdp("split", pictures, "--out", out, "--quiet").exit_code == 0
-    result = cdp("split", pictures, "--out", out)
+    assert cdp("data", "split", pictures, "--out", out, "--quiet").exit_code == 0
+    result = cdp("data", "split", pictures, "--out", out)
     assert result.exit_code == 2
-    assert "is there already" in result.output
-    assert cdp("split", pictures, "--out", out, "--force", "--quiet").exit_code == 0
+    assert "[output-exists]" in result.output
+    assert cdp("data", "split", pictures, "--out", out, "--force", "--quiet").exit_code == 0
 
 
 def test_check_of_good_pictures(pictures):
-    result = cdp("check", pictures, "--json", "--quiet")
+    result = cdp("data", "check", pictures, "--json", "--quiet")
     assert result.exit_code == 0
     assert json.loads(result.stdout) == {
         "images": 48,
@@ -74,22 +75,22 @@ def test_check_of_good_pictures(pictures):
         "images_without_identity": 0,
         "unreadable": [],
     }
-    assert cdp("check", pictures).exit_code == 0
+    assert cdp("data", "check", pictures).exit_code == 0
 
 
 def test_check_lists_what_cannot_be_read(pictures, tmp_path):
     (pictures / "p03" / "2.png").write_bytes(picture(1)[:-30])
-    result = cdp("check", pictures, "--list", tmp_path / "unreadable.csv", "--threads", 1)
+    result = cdp("data", "check", pictures, "--list", tmp_path / "unreadable.csv", "--threads", 1)
     assert result.exit_code == 2
     assert "row 7 (p03/2.png): the image cannot be decoded" in result.stdout
-    assert "1 of 48 images cannot be read; leave them out with cdp split --skip" in result.stderr
-    result = cdp("check", pictures, "--list", tmp_path / "unreadable.csv", "--threads", 1)
-    assert "is there already" in result.stderr
-    result = cdp("check", pictures, "--json", "--quiet", "--threads", 1)
+    assert "1 of 48 images cannot be read; leave them out with cdp data split --skip" in result.stderr
+    result = cdp("data", "check", pictures, "--list", tmp_path / "unreadable.csv", "--threads", 1)
+    assert "[output-exists]" in result.stderr
+    result = cdp("data", "check", pictures, "--json", "--quiet", "--threads", 1)
     assert result.exit_code == 2
     assert [one["row"] for one in json.loads(result.stdout)["unreadable"]] == [7]
     out = tmp_path / "parts"
-    skipped = cdp("split", pictures, "--out", out, "--skip", tmp_path / "unreadable.csv", "--quiet")
+    skipped = cdp("data", "split", pictures, "--out", out, "--skip", tmp_path / "unreadable.csv", "--quiet")
     assert skipped.exit_code == 0
     assert sum(len(read_manifest(file)) for file in out.glob("*.csv")) == 47
 
@@ -97,7 +98,7 @@ def test_check_lists_what_cannot_be_read(pictures, tmp_path):
 def test_split_can_leave_out_the_unreadable_itself(pictures, tmp_path):
     (pictures / "p03" / "2.png").write_bytes(b"")
     out = tmp_path / "parts"
-    result = cdp("split", pictures, "--out", out, "--skip-unreadable", "--threads", 1)
+    result = cdp("data", "split", pictures, "--out", out, "--skip-unreadable", "--threads", 1)
     assert result.exit_code == 0
     assert "1 unreadable images were left out" in result.stdout
     assert "../set/p03/2.png" in (out / "unreadable.csv").read_text()
@@ -106,19 +107,19 @@ def test_split_can_leave_out_the_unreadable_itself(pictures, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "code"),
     [
-        (["--labeled", "lots"], "--labeled lots: not a share"),
-        (["--labeled", "1/0"], "not a share"),
-        (["--table", "xml"], "choose csv or parquet"),
-        (["--unlabeled-parts", "99"], "would be empty"),
-        (["--skip", "missing.csv"], "no such file"),
+        (["--labeled", "lots"], "share-not-a-number"),
+        (["--labeled", "1/0"], "share-not-a-number"),
+        (["--table", "xml"], "split-table-kind-unknown"),
+        (["--unlabeled-parts", "99"], "split-part-empty"),
+        (["--skip", "missing.csv"], "table-missing"),
     ],
 )
-def test_wrong_wishes_leave_no_folder(pictures, tmp_path, words, message):
-    result = cdp("split", pictures, "--out", tmp_path / "parts", *words)
+def test_wrong_wishes_leave_no_folder(pictures, tmp_path, words, code):
+    result = cdp("data", "split", pictures, "--out", tmp_path / "parts", *words)
     assert result.exit_code == 2
-    assert message in result.stderr
+    assert f"[{code}]" in result.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["set"]
 
 

@@ -1,4 +1,4 @@
-"""`cdp people`: from photos to people in one command, and more photos later."""
+"""`cdp label` on photos: from photos to people in one command; more photos later by `cdp add`."""
 
 import re
 import shutil
@@ -21,7 +21,7 @@ from cdp.collection.correction_tables import read_correction_table
 from cdp.data.manifest_tables import read_some_columns
 from cdp.data.manifests import read_manifest
 from cdp.data.views import read_views
-from cdp.run.photo_album import AlbumModels, choose_models
+from cdp.run.photo_collection import open_photo_models
 from cdp.web.review.thumbnails import Pictures
 
 RELATIVE = np.array([[0.35, 0.45], [0.65, 0.45], [0.5, 0.6], [0.38, 0.75], [0.62, 0.75]])
@@ -65,7 +65,7 @@ def people_of(collection):
     """Identity numbers by who is truly on the crops, from the photos' names and the order from left to right."""
     found: dict[str, list[int]] = {}
     photos: list[str] = []
-    for folder in sorted(Path("album").glob("faces-*")):
+    for folder in sorted(Path("album/faces").glob("[0-9][0-9][0-9][0-9]")):
         photos += read_some_columns(folder / "faces.csv", lambda _file, _header: ["photo"])["photo"]
     before = ""
     for photo, identity in zip(photos, collection.identity.tolist(), strict=True):
@@ -77,21 +77,23 @@ def people_of(collection):
 @pytest.mark.slow
 def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
     # What a killed run leaves does not count.
-    assert call("align photos --ready all --out album/faces-0001 --threads 1 --quiet").exit_code == 0
-    first = call("people photos --models models --out album --threads 1")
+    assert call("data align photos --ready all --out album/faces/0001 --threads 1 --quiet").exit_code == 0
+    first = call("label photos --models models --out album --threads 1")
     assert first.exit_code == 0, first.output
-    assert "19 new photos, 36 faces; 18 pairs of them are on one photo and kept apart." in said(first)
+    assert "19 new photos, 36 faces; 18 pairs of them on one photo, kept apart." in said(first)
     assert "Nobody is known, so how similar two images of one identity must be was chosen" in said(first)
-    assert "Look at album/report.html, or correct the groups: cdp review album/people" in said(first)
+    assert "photos: images, so photos (--input faces or embeddings if not)." in said(first)
+    assert "album/labels.csv says who is on which photo, album/report.html shows them." in said(first)
+    assert "Next: cdp review album" in said(first)
     page = Path("album/report.html").read_text()
     assert page.count("data:image/jpeg;base64,") >= 6
-    assert 'title="faces-0001/crops/' in page
+    assert 'title="faces/0001/crops/' in page
     assert "<h1>6 people on 18 photos, 36 faces</h1>" in page
     assert str(home) not in page
     table = read_some_columns(Path("album/labels.csv"), lambda _file, header: list(header))
     assert len(table["path"]) == 36
     assert all((Path("album") / one).is_file() for name in ("path", "photo") for one in table[name])
-    people = open_collection("album/people")
+    people = open_collection("album")
     who = people_of(people)
     assert all(len(set(numbers)) == 1 for numbers in who.values()), who
     assert len({numbers[0] for numbers in who.values()} - {-1}) == 6
@@ -100,37 +102,37 @@ def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
     Path("elsewhere").mkdir()
     Path("album").rename("elsewhere/moved")
     monkeypatch.chdir(home / "models")
-    assert Pictures(open_collection(home / "elsewhere/moved/people").paths).thumbnail(35)
+    assert Pictures(open_collection(home / "elsewhere/moved").paths).thumbnail(35)
     monkeypatch.chdir(home)
     Path("elsewhere/moved").rename("album")
 
-    before = sorted((one, one.stat().st_mtime_ns) for one in Path("album/people").rglob("*"))
-    nothing = call("people photos --models models --out album --threads 1")
+    before = sorted((one, one.stat().st_mtime_ns) for one in Path("album").rglob("*"))
+    nothing = call("add album photos --threads 1")
     assert nothing.exit_code == 0, nothing.output
-    assert said(nothing).startswith("No photo is new. Collection: 36 images, 6 identities")
-    assert sorted((one, one.stat().st_mtime_ns) for one in Path("album/people").rglob("*")) == before
+    assert "No photo is new. Collection: 36 images, 6 identities" in said(nothing)
+    assert sorted((one, one.stat().st_mtime_ns) for one in Path("album").rglob("*")) == before
 
     # Photos without a face are looked at once.
     photograph(Path("photos/sea.png"), (), 1)
-    for expected in ("1 new photos, 0 faces;", "No photo is new."):
-        faceless = call("people photos --models models --out album --threads 1")
+    for expected in ("1 new photo, 0 faces;", "No photo is new."):
+        faceless = call("add album photos --threads 1")
         assert faceless.exit_code == 0, faceless.output
-        assert said(faceless).startswith(expected)
-    assert "../photos/sea.png,no face was found" in Path("album/faceless.csv").read_text()
+        assert expected in said(faceless)
+    assert "../../photos/sea.png,no face was found" in Path("album/faces/faceless.csv").read_text()
 
     photograph(Path("photos/05.png"), (0, 5), 99)
     photograph(Path("photos/13x.png"), (1, 3), 98)
-    second = call("people photos --models models --out album --threads 1")
+    second = call("add album photos --threads 1")
     assert second.exit_code == 0, second.output
-    assert "2 new photos, 4 faces; 2 pairs of them are on one photo and kept apart." in said(second)
-    assert len(open_collection("album/people").constraints.cannot) == 20
-    grown = people_of(open_collection("album/people"))
+    assert "2 new photos, 4 faces; 2 pairs of them on one photo, kept apart." in said(second)
+    assert len(open_collection("album").constraints.cannot) == 20
+    grown = people_of(open_collection("album"))
     assert {one: numbers[0] for one, numbers in grown.items()} == {one: n[0] for one, n in who.items()}
     assert all(len(set(numbers)) == 1 for numbers in grown.values()), grown
 
     embedder(home / "models/sface.onnx", size=112, dimensions=24, seed=7)
     photograph(Path("photos/24x.png"), (2, 4), 97)
-    other = call("people photos --models models --out album")
+    other = call("add album photos")
     assert other.exit_code == 2
     assert (
         "album was made with other models: arcface, sface, base arcface; now they are arcface, sface"
@@ -140,7 +142,10 @@ def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
 
 def contents(folder):
     """All files of a folder by name, without the times that are written down in them."""
-    times = re.compile(rb'"when":"[^"]*"|\b\d{19}\b')
+    times = re.compile(
+        rb'"when":"[^"]*"|\b\d{19}\b|"seconds": \{[^}]*\}|The run took .*?<h3>Time</h3>.*?</svg>|\d+\.\d s</td>',
+        re.DOTALL,
+    )
     return {
         str(one.relative_to(folder)): times.sub(b"", one.read_bytes())
         for one in Path(folder).rglob("*")
@@ -152,8 +157,8 @@ def contents(folder):
 @pytest.mark.parametrize(
     ("command", "moments"),
     [
-        ("align photos --detector models/scrfd.onnx --out album --threads 1", (1,)),
-        ("people photos --models models --out album --threads 1", (2, 12)),
+        ("data align photos --detector models/scrfd.onnx --out album --threads 1", (1,)),
+        ("label photos --models models --out album --threads 1", (2, 12)),
     ],
 )
 def test_a_killed_command_typed_again_gives_the_same_bytes(home, command, moments):
@@ -171,11 +176,11 @@ def test_a_killed_command_typed_again_gives_the_same_bytes(home, command, moment
 
 @pytest.mark.slow
 def test_the_pairs_that_align_writes_are_corrections_that_groups_keep(home):
-    """By hand, the same steps: `different.csv` of `cdp align` is a table for --corrections."""
+    """By hand, the same steps: `different.csv` of `cdp data align` is a table for --corrections."""
     for words in (
-        "align photos --detector models/scrfd.onnx --out faces --threads 1 --quiet",
+        "data align photos --detector models/scrfd.onnx --out faces --threads 1 --quiet",
         "embed faces --model models/arcface.onnx --out views --threads 1 --quiet",
-        "collect views --corrections faces/different.csv --mediator vote --k 3 --threads 1 --out people --quiet",
+        "label views --corrections faces/different.csv --mediator vote --k 3 --threads 1 --out people --quiet",
     ):
         result = call(words)
         assert result.exit_code == 0, result.output
@@ -189,29 +194,29 @@ def test_the_pairs_that_align_writes_are_corrections_that_groups_keep(home):
 
 def test_a_table_without_pairs_is_one_without_corrections(home):
     photograph(Path("alone/0.png"), (0,), 0)
-    assert call("align alone --detector models/scrfd.onnx --out faces --quiet").exit_code == 0
+    assert call("data align alone --detector models/scrfd.onnx --out faces --quiet").exit_code == 0
     assert read_correction_table("faces/different.csv", 1, read_manifest("faces").locations) == []
 
 
 def test_one_face_is_not_the_beginning_of_an_album(home):
     photograph(Path("few/0.png"), (0,), 0)
-    result = call("people few --models models --out album --threads 1")
+    result = call("label few --models models --out album --threads 1")
     assert result.exit_code == 2
-    assert "One face of 1 photos is too few to begin an album with" in said(result)
-    assert not Path("album/people").exists()
+    assert "One face of 1 photos is too few to begin with" in said(result)
+    assert not Path("album/card.json").exists()
 
 
 @pytest.mark.slow
 def test_an_album_begins_small_and_its_bar_and_its_neighbors_grow(home):
     for shot, people in enumerate([(0, 1), (0, 2), (1, 2), (2, 0)]):
         photograph(Path(f"few/{shot}.png"), people, shot)
-    begun = call("people few --models models --out album --threads 1")
+    begun = call("label few --models models --out album --threads 1")
     assert begun.exit_code == 0, begun.output
-    assert open_collection("album/people").settings.k == 7
-    grown = call("people photos --models models --out album --threads 1")
+    assert open_collection("album").settings.k == 7
+    grown = call("add album photos --threads 1")
     assert grown.exit_code == 0, grown.output
     assert "Nobody is known, so how similar two images of one identity must be was chosen" in said(grown)
-    people = open_collection("album/people")
+    people = open_collection("album")
     assert (people.n_images, people.settings.k) == (44, 20)
     assert people.n_identities == 6
 
@@ -219,12 +224,42 @@ def test_an_album_begins_small_and_its_bar_and_its_neighbors_grow(home):
 def test_models_are_told_by_what_they_are(home):
     (home / "models/genderage.onnx").write_bytes(b"no embedding model, and not even opened")
     models = home / "models"
-    chosen = choose_models(models)
-    assert chosen == AlbumModels(models / "scrfd.onnx", (models / "arcface.onnx", models / "sface.onnx"))
-    assert choose_models(models, base="sface").embedding == (models / "sface.onnx", models / "arcface.onnx")
+    chosen = open_photo_models(models)
+    assert chosen.detector is not None
+    assert [one.name for one in chosen.embedders] == ["arcface", "sface"]
+    assert [one.name for one in open_photo_models(models, base="sface").embedders] == ["sface", "arcface"]
     (models / "scrfd.onnx").rename(home / "elsewhere.onnx")
-    assert choose_models(models).detector is None
-    assert choose_models(models, detector=home / "elsewhere.onnx").detector == home / "elsewhere.onnx"
+    assert open_photo_models(models).detector is None
+    assert open_photo_models(models, detector=home / "elsewhere.onnx").detector is not None
+
+
+@pytest.mark.slow
+def test_photos_are_not_added_by_label_and_replaced_only_by_force(home):
+    words = "label photos --models models --out album --threads 1 --quiet"
+    assert call(words).exit_code == 0
+    again = call(words)
+    assert again.exit_code == 2
+    assert (
+        "album is there already; add photos with cdp add album photos, or replace it with --force. [output-exists]"
+        in (said(again))
+    )
+    Path("photos/05.png").unlink(missing_ok=True)
+    Path("photos/01.png").unlink()
+    replaced = call(f"{words} --force")
+    assert replaced.exit_code == 0, replaced.output
+    assert open_collection("album").n_images == 34
+
+
+@pytest.mark.slow
+def test_a_copy_grows_and_the_collection_stays(home):
+    assert call("label photos --models models --out album --threads 1 --quiet").exit_code == 0
+    before = contents("album")
+    photograph(Path("more/05.png"), (0, 5), 99)
+    grown = call("add album more --out second --threads 1")
+    assert grown.exit_code == 0, grown.output
+    assert contents("album") == before
+    assert open_collection("second").n_images == 38
+    assert call("add second more --models models --threads 1 --quiet").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -245,11 +280,11 @@ def test_models_are_told_by_what_they_are(home):
         ),
         (
             "--models models --out photos/album",
-            "--out photos/album lies in photos, and its faces would be taken for photos;",
+            "--out photos/album is inside photos, and its faces would be taken for photos;",
         ),
         (
             "--models models --out models",
-            "models holds arcface.onnx and so is no album; choose another name.",
+            "models holds arcface.onnx and so is no collection; choose another name.",
         ),
         (
             "--models faceless --out album",
@@ -261,8 +296,8 @@ def test_what_is_wrong_is_said_and_nothing_is_written(home, words, sentence):
     for name in "ab":
         marker_detector(home / f"two/{name}.onnx", RELATIVE)
     embedder(home / "faceless/arcface.onnx", size=112)
-    result = call(f"people photos {words}")
+    result = call(f"label photos {words}")
     assert result.exit_code == 2, result.output
     assert sentence in said(result)
-    assert not Path("album/people").exists()
+    assert not Path("album/card.json").exists()
     assert not Path("photos/album").exists()

@@ -1,4 +1,4 @@
-"""`cdp study` where there are embeddings and no images: studies of labels run, those that train say why not."""
+"""`cdp-lab study` where there are embeddings and no images: studies of labels run, those that train say why not."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from cdp.cli.main import app
-from cdp.store import load, read_json
-from cdp.types import KnnGraph, Labels, Views
+from cdp import knn_graph
+from cdp.store import read_json
+from cdp.types import Labels, Views
 from cdp.types.manifest import Manifest
 from cdp.types.run_record import Results
+from cdp_lab.cli.lab_main import app
 from cdp_lab.synthetic import synthetic_views
 
 pytestmark = pytest.mark.slow
@@ -128,7 +129,7 @@ def test_with_average_grouping_the_accepted_pairs_are_those_that_were_joined(fol
     labels = Labels.load(run / "labels").labels
     who = Manifest.load(run / "parts" / "unlabeled.csv").identities
     n_validation = len(Manifest.load(run / "parts" / "validation.csv"))
-    graph = load(run / "labels" / "base_graph", KnnGraph)
+    graph = knn_graph(Views.load(run / "views" / "unlabeled").base, 10)
     pairs = {
         (min(a, b), max(a, b)) for a, near in enumerate(graph.neighbors.tolist()) for b in near if b >= 0
     }
@@ -149,7 +150,7 @@ def test_the_mediator_is_trained_on_the_validation_part_if_asked(folder):
     made, second = training_pairs("unseen", "--train-on", "validation")
     assert made == ["split", "label"]
     assert first != second
-    words = ("--train-on", "validation", "--split.validation", "0", "--tune", "false")
+    words = ("--train-on", "validation", "--split.validation", "0", "--no-tune")
     assert 'consensus.train_on = "validation" needs a validation part' in say_no(
         "k", "recipe.toml", "--out", "x", *words
     )

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdp import Views
-from cdp.cli.main import app
+from cdp_lab.cli.lab_main import app
 from cdp_lab.synthetic import synthetic_views
 
 
@@ -65,37 +65,39 @@ def test_another_model_or_all_of_them(cdp, home):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "code"),
     [
         (
             "unlabeled --validation labeled --methods birch --out x.json",
-            "No baseline is called 'birch'; choose from ",
+            "baseline-unknown",
         ),
         (
             "nameless --validation labeled --out x.json",
-            "nameless: these views carry no identities, which tuning",
+            "baseline-identities-missing",
         ),
         (
             "unlabeled --validation labeled --model missing --k 5 --out x.json",
-            "--model missing: these views have base, member1; or say ensemble.",
+            "baseline-model-unknown",
         ),
         (
             "unlabeled --validation labeled --out labeled --force",
-            "labeled is not replaced, even with --force, because it is the input labeled; choose another name.",
+            "output-not-replaced",
         ),
         (
             "unlabeled --validation labeled --out there.json",
-            "there.json is there already; choose another name or",
+            "output-exists",
         ),
         (
             "unlabeled --validation narrow --k 5 --out x.json",
-            "narrow has base (8 dimensions), unlabeled has base (16 dimensions); both must be",
+            "parts-models-differ",
         ),
     ],
 )
-def test_mistakes_are_sentences(cdp, home, words, message):
+def test_mistakes_are_sentences(cdp, home, words, code):
     (home / "there.json").write_text("{}")
-    assert f"Error: {message}" in cdp(words, code=2)
+    said = cdp(words, code=2)
+    assert said.strip().startswith("Error: ")
+    assert f"[{code}]" in said
     assert not (home / "x.json").exists()
 
 

@@ -1,4 +1,4 @@
-"""`cdp study`: a small version of every study on drawn patterns; what variants share is made once."""
+"""`cdp-lab study`: a small version of every study on drawn patterns; what variants share is made once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.drawn_images import draw_patterns
 from tests.killed_commands import kill_when
 from typer.testing import CliRunner
 
-from cdp.cli.main import app
 from cdp.store import read_json
 from cdp.types import Labels
 from cdp.types.run_record import Results
+from cdp_lab.cli.lab_main import app
 from cdp_lab.study.catalog import SENTENCES
 
 pytestmark = [pytest.mark.slow, pytest.mark.whole_training]

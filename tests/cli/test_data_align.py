@@ -1,4 +1,4 @@
-"""`cdp align`, then `cdp embed`: from photos to views."""
+"""`cdp data align`, then `cdp embed`: from photos to views."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_photos_become_faces_and_faces_views(tmp_path, monkeypatch):
         Image.fromarray(photo).save(f"photos/{name}.png")
     marker_detector(tmp_path / "models/scrfd.onnx", RELATIVE)
     embedder(tmp_path / "models/arcface.onnx", size=112)
-    result = call("align photos --detector models/scrfd.onnx --out faces")
+    result = call("data align photos --detector models/scrfd.onnx --out faces")
     assert result.exit_code == 0, result.output
     said = " ".join(result.stdout.replace("│", " ").split())
     assert "faces taken 3" in said
@@ -41,9 +41,6 @@ def test_photos_become_faces_and_faces_views(tmp_path, monkeypatch):
     result = call("embed faces --model models/arcface.onnx --out views --quiet")
     assert result.exit_code == 0, result.output
     assert Views.load("views").n_images == 3
-    missing = call("align photos --out more")
+    missing = call("data align photos --out more")
     assert missing.exit_code == 2
-    assert (
-        "There is no detector: give one as --detector FILE.onnx, or say --ready all"
-        in missing.stderr.replace("\n", " ")
-    )
+    assert "[detector-missing]" in missing.stderr

@@ -1,10 +1,10 @@
-"""`cdp faces` as typed."""
+"""`cdp-lab faces` as typed."""
 
 from PIL import Image
 from typer.testing import CliRunner
 
-from cdp.cli.main import app
 from cdp.data.manifests import read_manifest
+from cdp_lab.cli.lab_main import app
 
 
 def cdp(*words):
@@ -29,5 +29,7 @@ def test_faces_writes_a_set_its_truth_and_a_sheet(tmp_path):
 def test_faces_refuses_in_one_sentence(tmp_path):
     result = cdp("faces", "--out", tmp_path / "set.zip", "--junk", 2)
     assert result.exit_code == 2
-    assert result.output == "Error: --junk = 2: a share from 0 to 1. Did you mean 0.02?\n"
+    assert (
+        result.output == "Error: --junk = 2: a share from 0 to 1. Did you mean 0.02? [setting-out-of-range]\n"
+    )
     assert not list(tmp_path.iterdir())
