@@ -12,7 +12,6 @@ from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
-from cdp.collection.judged_files import write_judged
 
 from benchmarks.data import data_folder
 from cdp import Views
@@ -20,9 +19,11 @@ from cdp.collection.collection import open_collection
 from cdp.collection.collection_folder import Parts, numbered, write_batch
 from cdp.collection.creation import create_collection
 from cdp.collection.regrouping import write_groups
+from cdp.collection.scored_files import Measured, write_scored
 from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.labeling.judged import Judged
 from cdp.types import ConsensusGraph, KnnGraph
+from cdp.types.run_record import LabelFigures, Results
 from cdp.web.review.server import serve
 
 
@@ -107,10 +108,12 @@ def measure_opening(n_images: int) -> dict[str, Any]:
             np.ones((n_images, 2), np.float32), paths=[f"photos/{row:07d}.jpg" for row in range(n_images)]
         )
         write_batch(place, 1, views, None)
-        write_judged(
-            numbered(place, "judged", 1),
+        labels = LabelFigures(coverage=1.0, identities_found=n_images // 10)
+        write_scored(
+            numbered(place, "scored", 1),
             Judged(scored, {"base": graph}, graph, 4, np.full(n_images, -1)),
             None,
+            Measured(results=Results(labels=labels)),
         )
         settings = ConsensusSettings.of(mediator="similarity", k=4, join_above=0.3)
         parts = Parts(

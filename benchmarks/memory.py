@@ -71,7 +71,7 @@ def label(folder: Path, preset: str, budget: str) -> None:
     from cdp.progress import no_progress
 
     files = Files(str(folder / "unlabeled"), folder / "labeled")
-    how = Labeling(folder / "labels", ConsensusSettings.of(preset), force=True, quiet=True)
+    how = Labeling(folder / "faces", ConsensusSettings.of(preset), force=True, quiet=True)
     engine = Engine(memory_budget=budget, threads=1, device="cpu")
     label_embeddings(files, how, how.open_workspace(engine, no_progress))
 

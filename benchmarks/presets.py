@@ -94,7 +94,7 @@ def _data_sets(quick: bool) -> Iterator[tuple[str, dict[str, list[Outcome]]]]:
         yield "crowd", _label_all(crowds)
     folders = os.environ.get("CDP_RUNS", f"work/omniglot{os.pathsep}demo").split(os.pathsep)
     for folder in map(Path, folders):
-        if (folder / "run.json").is_file() and wanted(folder.name):
+        if (folder / "run" / "run.json").is_file() and wanted(folder.name):
             yield folder.name, _label_run_all(folder, 1 if quick else 2)
 
 
@@ -157,17 +157,18 @@ def _outcome(found: Labeling, counted: LongArray) -> Outcome:
 
 def _label_run_all(folder: Path, n_seeds: int) -> dict[str, list[Outcome]]:
     """The labels of a finished run's embeddings, by several seeds of the mediator; validation images do not count."""
-    record = read_run_record(folder / "run.json")
+    run = folder / "run"
+    record = read_run_record(run / "run.json")
     members = record.recipe["committee"]["networks"]
     models = tuple(name.replace(":", "-") for name in (record.recipe["base"]["network"], *members))
     k = record.recipe["consensus"]["k"]
     seen = LabelSettings(ConsensusSettings.of(k=k), models, Round(), folds=0, from_views=False, seed=0)
-    labeled, unlabeled = read_part(seen, folder, "labeled"), read_part(seen, folder, "unlabeled")
-    rows = validation_rows(folder, unlabeled.n_images)
+    labeled, unlabeled = read_part(seen, run, "labeled"), read_part(seen, run, "unlabeled")
+    rows = validation_rows(run, unlabeled.n_images)
     assert unlabeled.identities is not None
     identities = unlabeled.identities
     counted = identities if rows is None else np.where(rows, -1, identities)
-    work = Workspace(cache=Cache(folder / "steps"))
+    work = Workspace(cache=Cache(run / "steps"))
     options: dict[str, Any] = {
         "labeled": [labeled],
         "validation": rows,

@@ -112,12 +112,14 @@ def measure_size(curve: Curve, n_images: int, folder: Path, memory: str = MEMORY
 
 def child(folder: str, recall: float, recall_of: str, memory: str) -> dict[str, Any]:
     """`cdp label` with its preset `best`, step by step."""
+    from cdp.collection.collection import open_collection
+    from cdp.collection.creation import Origin, keep_labeling
+    from cdp.collection.outputs import write_outputs
     from cdp.consensus.settings import ConsensusSettings
     from cdp.data.views import read_views
     from cdp.engine import Engine
     from cdp.labeling.cache import Cache
     from cdp.labeling.figures import measure_labeling
-    from cdp.labeling.output import write_labeling
     from cdp.labeling.pipeline import label
 
     unlabeled, labeled = (read_views(Path(folder) / part) for part in ("unlabeled", "labeled"))
@@ -129,12 +131,19 @@ def child(folder: str, recall: float, recall_of: str, memory: str) -> dict[str, 
     with watching(work.meter), gathering_warnings(warned):
         begun = time.process_time()
         settings = ConsensusSettings.of(recall=recall, recall_of=recall_of)
-        labeling = label(unlabeled, settings, labeled=[labeled], workspace=work)
+        labeling = label(unlabeled, settings, labeled=[labeled], keep_judged=True, workspace=work)
         labeled_after = time.process_time() - begun
         with work.step("figures and output"):
             results = measure_labeling(labeling, unlabeled, scratch=work.scratch)
-            write_labeling(Path(folder) / "labels", labeling, results)
-    shutil.rmtree(Path(folder) / "labels")
+            place, origin = (
+                Path(folder) / "faces",
+                Origin(Path(folder) / "unlabeled", Path(folder) / "labeled"),
+            )
+            place.mkdir()
+            parts = {"unlabeled": unlabeled, "labeled": labeled}
+            keep_labeling(place, labeling, unlabeled, results, origin, parts)
+            write_outputs(open_collection(place))
+    shutil.rmtree(Path(folder) / "faces")
     truth = results.labels
     named = sum(work.cpu.values()) - work.cpu["figures and output"]
     return {

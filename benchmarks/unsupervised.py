@@ -123,9 +123,9 @@ def real_sets() -> Iterator[tuple[str, str, Views, int]]:
         )
     folders = os.environ.get("CDP_RUNS", f"work/omniglot{os.pathsep}demo").split(os.pathsep)
     for run in map(Path, folders):
-        if (run / "run.json").is_file():
+        if (run / "run" / "run.json").is_file():
             views, k = read_unlabeled(run)
-            yield run.name, read_run_record(run / "run.json").recipe["base"]["network"], views, k
+            yield run.name, read_run_record(run / "run" / "run.json").recipe["base"]["network"], views, k
     for folder in map(Path, filter(None, os.environ.get("CDP_VIEWS", "").split(os.pathsep))):
         yield folder.name, "base", read_views(folder), 20
 
@@ -151,8 +151,8 @@ def small_sets(name: str, views: Views, k: int) -> Iterator[tuple[str, Views, in
 
 def read_unlabeled(run: Path) -> tuple[Views, int]:
     """The unlabeled images of a finished run, validation images among them, as its networks see them; and k."""
-    record = read_run_record(run / "run.json")
+    record = read_run_record(run / "run" / "run.json")
     members = record.recipe["committee"]["networks"]
     models = tuple(name.replace(":", "-") for name in (record.recipe["base"]["network"], *members))
     seen = LabelSettings(ConsensusSettings.of(), models, Round(), folds=0, from_views=False, seed=0)
-    return read_part(seen, run, "unlabeled"), record.recipe["consensus"]["k"]
+    return read_part(seen, run / "run", "unlabeled"), record.recipe["consensus"]["k"]

@@ -128,7 +128,7 @@ def take_picture(page: Path) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
-    figures = kept_figures(read_run_record(folder / "run.json"))
+    figures = kept_figures(read_run_record(folder / "run" / "run.json"))
     KEPT.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     README.write_text(between_marks(README.read_text(encoding="utf-8"), table(figures)), encoding="utf-8")
     take_picture(folder / "report.html")

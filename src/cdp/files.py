@@ -222,6 +222,30 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+_KEY = "key.txt"
+
+
+def open_work(folder: Path, key: str) -> bool:
+    """Make a folder for work that can be resumed; whether it is new. One of another key is thrown away.
+
+    Args:
+        folder: hidden, beside the output that it becomes.
+        key: hash of all that the work depends on.
+    """
+    if (folder / _KEY).is_file() and (folder / _KEY).read_text() == key:
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / _KEY).write_text(key)
+    return True
+
+
+def close_work(folder: Path, *left: Path) -> None:
+    """Leave what is output only: the key and other notes about the work go."""
+    for file in (folder / _KEY, *left):
+        file.unlink(missing_ok=True)
+
+
 def check_output(
     path: str | Path, *, force: bool = False, kind: str = "", inputs: Iterable[str | Path | None] = ()
 ) -> None:

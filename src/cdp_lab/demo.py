@@ -44,7 +44,7 @@ class _Amount:
 
 _AMOUNTS: Mapping[Size, _Amount] = {
     "full": _Amount(2200, 800),
-    "default": _Amount(850, 300, 0.2, {"train.epochs": 16}),
+    "default": _Amount(700, 300, 0.2, {"joint.epochs": 9}),
     "quick": _Amount(440, 150, 0.15, {"train.epochs": 12, "joint.epochs": 5, "evaluation.replicates": 200}),
 }
 _FILES = ("faces.zip", "test_faces.zip")

@@ -19,7 +19,18 @@ each_file = pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.rel
 
 LAYERS = (
     {"errors"},
-    {"devices", "files", "input_blocks", "kernels", "memory", "packing", "parallel", "progress", "settings"},
+    {
+        "devices",
+        "files",
+        "hashes",
+        "input_blocks",
+        "kernels",
+        "memory",
+        "packing",
+        "parallel",
+        "progress",
+        "settings",
+    },
     {"ray_pool", "scratch"},
     {"engine", "types"},
     {"graph"},

@@ -129,6 +129,11 @@ def test_links_lead_somewhere(page):
 def test_the_architecture_names_every_file_and_the_layers_that_are_tested():
     _, tree, layers = blocks((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), "text")
     source = tree.split("tests/   ")[0]
-    there = {file.name for file in (ROOT / "src" / "cdp").rglob("*") if file.suffix in (".py", ".toml")}
+    there = {
+        file.name
+        for package in ("cdp", "cdp_lab")
+        for file in (ROOT / "src" / package).rglob("*")
+        if file.suffix in (".py", ".toml")
+    }
     assert set(re.findall(r"\w+\.(?:py|toml)\b", source)) - {"__init__.py"} == there - {"__init__.py"}
     assert tuple(set(layer.split()) for layer in layers.split("◀")) == LAYERS

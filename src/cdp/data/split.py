@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -168,15 +167,7 @@ def split_by_identity(
         parts[name] = manifest.take(kept)
     settings = {"labeled": labeled, "unlabeled_parts": unlabeled_parts, "validation": validation}
     settings |= {"probes": probes, "distractors": distractors, "seed": seed}
-    return Split._of(parts, settings, {"manifest": hash_manifest(manifest)})
-
-
-def hash_manifest(manifest: Manifest) -> str:
-    """SHA-256 of locations, identities and turns: the same for the same images in the same order."""
-    digest = hashlib.sha256("\0".join(manifest.locations).encode())
-    digest.update(manifest.identities.tobytes())
-    digest.update(b"" if manifest.turns is None else manifest.turns.tobytes())
-    return digest.hexdigest()
+    return Split._of(parts, settings, {"manifest": manifest.digest})
 
 
 def _check_identities(manifest: Manifest) -> None:

@@ -67,9 +67,10 @@ def measure_among_others(labels: Labels, identities: npt.ArrayLike) -> Score:
     pairs = np.stack([labels.labels[grouped].astype(np.int64), truth[grouped]], axis=1)
     overlap = np.unique(pairs, axis=0, return_counts=True)[1]
     together = _ordered_pairs(overlap)
-    return _score(
-        _ratio(together, float((sizes[labels.labels[grouped]] - 1).sum())),
-        _ratio(together, _ordered_pairs(np.unique(truth[known], return_counts=True)[1])),
+    return pair_score(
+        together,
+        float((sizes[labels.labels[grouped]] - 1).sum()),
+        _ordered_pairs(np.unique(truth[known], return_counts=True)[1]),
     )
 
 
@@ -145,10 +146,8 @@ def _measure_groups(found: LongArray, true: LongArray) -> GroupScores:
         images=n_images,
         groups=len(group_sizes),
         identities=len(person_sizes),
-        pairwise=_score(
-            _ratio(together, _ordered_pairs(group_sizes)), _ratio(together, _ordered_pairs(person_sizes))
-        ),
-        bcubed=_score(bcubed_precision, bcubed_recall),
+        pairwise=pair_score(together, _ordered_pairs(group_sizes), _ordered_pairs(person_sizes)),
+        bcubed=_mean_score(bcubed_precision, bcubed_recall),
         nmi=float(normalized_mutual_info_score(person, group, average_method="arithmetic")),
     )
 
@@ -173,9 +172,15 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole > 0 else None
 
 
-def _score(precision: float | None, recall: float | None) -> Score:
-    if precision is None or recall is None:
-        return Score(precision=precision, recall=recall)
-    total = precision + recall
-    f = 2 * precision * recall / total if total > 0 else 0.0
-    return Score(precision=precision, recall=recall, f=f)
+def pair_score(found: float, in_groups: float, to_find: float) -> Score:
+    """Precision, recall and F from numbers of pairs: the one definition of both tuning and measuring.
+
+    F is 2 · found / (in_groups + to_find): 0 where nothing was found, and None only where there is nothing to find.
+    """
+    f = 2 * found / (in_groups + to_find) if to_find > 0 else None
+    return Score(precision=_ratio(found, in_groups), recall=_ratio(found, to_find), f=f)
+
+
+def _mean_score(precision: float, recall: float) -> Score:
+    """The same from means over images, as BCubed has them; both are above 0."""
+    return Score(precision=precision, recall=recall, f=2 * precision * recall / (precision + recall))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from cdp.faces.face import Face
+from cdp.files import close_work, open_work
 
-_KEY, _LOG = "key.txt", "done.jsonl"
+_LOG = "done.jsonl"
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,12 @@ class AlignLog:
 
     def close(self) -> None:
         """Leave what is output only."""
-        for name in (_KEY, _LOG):
-            (self.folder / name).unlink(missing_ok=True)
+        close_work(self.folder, self.folder / _LOG)
 
 
 def open_log(folder: Path, key: str) -> AlignLog:
     """The log in a folder if it is of the same photos, detector and settings, else an empty one."""
-    if not (folder / _KEY).is_file() or (folder / _KEY).read_text() != key:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        (folder / _KEY).write_text(key)
+    if open_work(folder, key):
         return AlignLog(folder, {})
     done: dict[int, list[Face]] = {}
     log = folder / _LOG

@@ -25,8 +25,8 @@ from cdp.faces.detectors import Detector
 from cdp.faces.face import Face
 from cdp.faces.quality import face_size, head_pose, sharpness
 from cdp.files import check_output, disk_errors, flush_files, put_in_place, refuse_link, sweep
-from cdp.nets.pixels import fingerprint, stream_blocks
-from cdp.nets.recipe import key_of
+from cdp.hashes import hash_values
+from cdp.nets.pixels import stream_blocks
 from cdp.parallel import spans
 from cdp.progress import Progress, no_progress
 from cdp.store import write_card
@@ -153,7 +153,7 @@ def _find_faces(work: _Work, log: AlignLog, n_photos: int, threads: int, progres
 def _key(photos: Manifest, detector: Detector | None, settings: AlignSettings) -> str:
     """What the faces depend on; a file of the same name with other contents is not noticed."""
     checksum = "none" if detector is None else detector.checksum
-    return key_of(fingerprint(photos), os.path.realpath(photos.root), checksum, asdict(settings), _BLOCK)
+    return hash_values(photos.digest, os.path.realpath(photos.root), checksum, asdict(settings), _BLOCK)
 
 
 def _open(file: str | Path | None, device: str, settings: AlignSettings) -> Detector | None:
@@ -313,5 +313,5 @@ def _write_card(
         KIND,
         f"Faces: {len(made.faces):,} of {len(photos):,} photos, {n_dropped:,} left out, detector: {name}",
         {**asdict(settings), "detector": name, "detector_size": size},
-        {"photos": fingerprint(photos), "detector": checksum},
+        {"photos": photos.digest, "detector": checksum},
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cdp.consensus.settings import plain
+from cdp.hashes import hash_values
 from cdp.store import hash_array, load, save
 from cdp.types import Views
 
@@ -72,5 +71,4 @@ class Cache:
 
 def step_key(step: str, version: int, settings: Any, *inputs: Any) -> str:
     """A hash of everything that a step's result depends on: its settings, its inputs, and the version of its code."""
-    about = [step, version, plain(settings) if settings is not None else None, list(inputs)]
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+    return hash_values(step, version, plain(settings) if settings is not None else None, list(inputs))

@@ -13,6 +13,7 @@ from cdp.consensus.grouping import at_bar, group
 from cdp.consensus.settings import ConsensusSettings
 from cdp.consensus.sharded_components import BYTES_PER_PAIR
 from cdp.engine import Engine
+from cdp.evaluate.label_figures import pair_score
 from cdp.labeling.expectation import count_by_identity
 from cdp.parallel import map_shared
 from cdp.progress import Progress, no_progress
@@ -158,12 +159,9 @@ def measure_point(bar: float, labels: Labels, identities: LongArray, *, disjoint
     """What the known images let expect at one bar."""
     counts = count_by_identity(labels, identities, disjoint=disjoint)
     found, in_groups, to_find, grouped, images = counts.sum(axis=0).tolist()
+    score = pair_score(found, in_groups, to_find)
     return TuningPoint(
-        threshold=bar,
-        f=2 * found / (in_groups + to_find) if found else 0.0,
-        precision=found / in_groups if in_groups else None,
-        recall=found / to_find if to_find else None,
-        coverage=grouped / images,
+        threshold=bar, f=score.f, precision=score.precision, recall=score.recall, coverage=grouped / images
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -18,10 +17,19 @@ from cdp.data.check import Unreadable, write_unreadable
 from cdp.data.images import open_images
 from cdp.data.manifests import without_unreadable
 from cdp.errors import InputError
-from cdp.files import check_output, disk_errors, put_in_place, refuse_link, sweep, write_text
+from cdp.files import (
+    check_output,
+    close_work,
+    disk_errors,
+    open_work,
+    put_in_place,
+    refuse_link,
+    sweep,
+    write_text,
+)
+from cdp.hashes import hash_values
 from cdp.nets.embedding_checks import odd_embeddings
-from cdp.nets.pixels import PixelFormat, check_free_space, decode_rows, fingerprint, stream_blocks
-from cdp.nets.recipe import key_of
+from cdp.nets.pixels import PixelFormat, check_free_space, decode_rows, stream_blocks
 from cdp.parallel import Workers, map_shared, spans
 from cdp.progress import Progress, no_progress
 from cdp.store import write_card
@@ -29,6 +37,7 @@ from cdp.types import Views
 from cdp.types.arrays import ByteArray, FloatArray
 from cdp.types.manifest import Manifest
 
+_READY = "arrays-are-there"
 _FLUSH_EVERY = 16
 
 
@@ -123,7 +132,7 @@ def embed_images(
     work = target.with_name(f".{target.name}.embedding")
     checksums = {one.name: one.checksum for one in embedders}
     # The device is not part of the key: half-done work may go on elsewhere.
-    key = key_of(fingerprint(manifest), checksums, list(files), flip, rows, skip_unreadable)
+    key = hash_values(manifest.digest, checksums, list(files), flip, rows, skip_unreadable)
     with disk_errors(out, f"what is done is kept in {work}"):
         _open_work(work, key, files, len(manifest))
         how = _How(flip, rows, threads, skip_unreadable, progress)
@@ -148,16 +157,15 @@ class _How:
 
 def _open_work(work: Path, key: str, files: _Files, n_images: int) -> None:
     """Empty arrays to fill; where they are there for the same key they stay as they are."""
-    if (work / "key.txt").exists() and (work / "key.txt").read_text() == key:
+    if open_work(work, key):
+        widths = sum(one.dimensions for one in files.values())
+        check_free_space(work.parent, 4 * n_images * widths, "the embeddings")
+    if (work / _READY).is_file():
         return
-    shutil.rmtree(work, ignore_errors=True)
-    work.parent.mkdir(parents=True, exist_ok=True)
-    widths = sum(one.dimensions for one in files.values())
-    check_free_space(work.parent, 4 * n_images * widths, "the embeddings")
-    (work / "committee").mkdir(parents=True)
+    (work / "committee").mkdir(exist_ok=True)
     for file, one in files.items():
         open_memmap(work / f"{file}.npy", "w+", np.float32, (n_images, one.dimensions)).flush()
-    (work / "key.txt").write_text(key)
+    (work / _READY).touch()
 
 
 def _by_format(files: _Files) -> dict[PixelFormat, _Files]:
@@ -172,7 +180,7 @@ def _embed_group(
     work: Path, pixel_format: PixelFormat, files: _Files, manifest: Manifest, how: _How
 ) -> dict[int, str]:
     """Fill the arrays of models that see the same pixels; answers with row -> reason of what cannot be read."""
-    done_file = work / f"done-{key_of(pixel_format)}.json"
+    done_file = work / f"done-{hash_values(pixel_format)}.json"
     done, bad = json.loads(done_file.read_text()) if done_file.exists() else (0, {})
     arrays = {file: np.load(work / f"{file}.npy", mmap_mode="r+") for file in files}
     blocks = [span for span in spans(len(manifest), how.batch) if span[0] >= done]
@@ -318,8 +326,7 @@ def _write_views(work: Path, manifest: Manifest, files: _Files, settings: Mappin
         "Views",
         f"Views: {len(manifest):,} images, base {settings['base']}, committee of {len(files) - 1}",
         settings,
-        {"manifest": fingerprint(manifest)} | {f"network/{one.name}": one.checksum for one in files.values()},
+        {"manifest": manifest.digest} | {f"network/{one.name}": one.checksum for one in files.values()},
         {**arrays, "identities": manifest.identities},
     )
-    for left in [*work.glob("done-*.json"), work / "key.txt"]:
-        left.unlink()
+    close_work(work, work / _READY, *work.glob("done-*.json"))

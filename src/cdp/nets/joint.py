@@ -17,7 +17,6 @@ from cdp.errors import InputError
 from cdp.nets.label_spaces import NO_PIXELS, LabelSpace
 from cdp.nets.loop import LoopOptions
 from cdp.nets.losses import check_classes
-from cdp.nets.pixels import fingerprint
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import Member, labeled_space, train_members
 from cdp.types import Labels, Views
@@ -290,7 +289,7 @@ def _one_space(spaces: Sequence[LabelSpace], sizes: Sequence[int], whole: Manife
             for space in spaces
         ]
         siblings = sparse.csr_array(sparse.block_diag(kin, format="csr"))
-    hashed = fingerprint(whole)
+    hashed = whole.digest
     together = np.concatenate(rows), np.concatenate(targets)
     return LabelSpace("all", NO_PIXELS, *together, n_classes, 1.0, hashed, siblings)
 
@@ -319,7 +318,7 @@ def _pseudo_space(index: int, part: PseudoPart, distill: float) -> LabelSpace:
                 row=empty[0],
             )
     siblings = part.siblings if part.soft is None else None
-    space = LabelSpace(name, NO_PIXELS, rows, targets, n_classes, 1.0, fingerprint(part.manifest), siblings)
+    space = LabelSpace(name, NO_PIXELS, rows, targets, n_classes, 1.0, part.manifest.digest, siblings)
     return replace(space, teachers=part.teachers, distill=distill) if distill else space
 
 

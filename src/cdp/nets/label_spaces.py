@@ -15,10 +15,11 @@ import torch
 from scipy import sparse
 
 from cdp.errors import InputError
+from cdp.hashes import hash_values
 from cdp.nets.augment import augment, draw_numbers
 from cdp.nets.losses import SoftTargets, Targets, teacher_rows
 from cdp.nets.processes import World
-from cdp.nets.recipe import Recipe, key_of, seed_for
+from cdp.nets.recipe import Recipe, seed_for
 from cdp.store import hash_array, hash_views
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, LongArray
@@ -85,7 +86,7 @@ class LabelSpace:
             targets += [hash_array(self.siblings.indices), hash_array(self.siblings.indptr)]
         if self.teachers is not None:
             targets += [*hash_views(self.teachers).values(), str(self.distill)]
-        return key_of(self.source, self.pixels.shape, hash_array(self.rows), targets, self.weight)
+        return hash_values(self.source, self.pixels.shape, hash_array(self.rows), targets, self.weight)
 
     def take_targets(self, positions: LongArray) -> Targets:
         """The targets of some of the rows, as tensors."""

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cdp.errors import CdpError, InputError
 from cdp.files import check_output, disk_errors, refuse_link
+from cdp.hashes import hash_values
 from cdp.nets.checkpoints import (
     RunKey,
     TrainingLog,
@@ -29,7 +30,7 @@ from cdp.nets.checkpoints import (
 from cdp.nets.label_spaces import Batch, LabelSpace, Plan
 from cdp.nets.objective import Objective
 from cdp.nets.processes import World
-from cdp.nets.recipe import Recipe, key_of, seed_for
+from cdp.nets.recipe import Recipe, seed_for
 from cdp.nets.weights import (
     WEIGHTS,
     NetworkSettings,
@@ -96,7 +97,7 @@ def train_network(
     # The device is not part of the key: a run may go on elsewhere.
     start = [hash_start(options.start_from, name)] if options.start_from else []
     key = RunKey(
-        key_of(name, recipe.as_dict(), [space.key for space in spaces], *start),
+        hash_values(name, recipe.as_dict(), [space.key for space in spaces], *start),
         tuple(space.n_classes for space in spaces),
     )
     if world.is_first:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,8 +16,9 @@ from numpy.lib.format import open_memmap
 from cdp.data.images import ImageReader, image_size, open_images
 from cdp.errors import InputError, StoreError
 from cdp.files import replacing
+from cdp.hashes import hash_values
 from cdp.memory import parse_bytes
-from cdp.nets.recipe import Recipe, key_of
+from cdp.nets.recipe import Recipe
 from cdp.parallel import count_threads, spans
 from cdp.progress import Progress, no_progress
 from cdp.types.arrays import ByteArray
@@ -46,15 +46,6 @@ class PixelFormat:
     def shape(self) -> tuple[int, int, int]:
         """Channels, height, width."""
         return (3 if self.color else 1), self.size, self.size
-
-
-def fingerprint(manifest: Manifest) -> str:
-    """A hash of which images, in which order, with which identities."""
-    digest = hashlib.sha256("\n".join(manifest.locations).encode())
-    digest.update(np.ascontiguousarray(manifest.identities).data)
-    if manifest.turns is not None:
-        digest.update(np.ascontiguousarray(manifest.turns).data)
-    return digest.hexdigest()
 
 
 def decode_pixels(
@@ -94,7 +85,7 @@ def decode_pixels(
             ) from None
         fill(pixels)
         return pixels
-    file = folder / f"pixels-{key_of(fingerprint(manifest), str(manifest.root), pixel_format)}.npy"
+    file = folder / f"pixels-{hash_values(manifest.digest, str(manifest.root), pixel_format)}.npy"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         check_free_space(folder, n_bytes, "the decoded images", " or raise --memory-budget")

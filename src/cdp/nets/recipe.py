@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -149,8 +148,3 @@ def seed_for(*purpose: int | str) -> int:
     """
     digest = hashlib.sha256(repr(purpose).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
-
-
-def key_of(*parts: Any) -> str:
-    """A short hash of settings, to tell whether a half-done run is this run."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]

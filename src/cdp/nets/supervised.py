@@ -14,7 +14,7 @@ from cdp.errors import InputError, name_rows
 from cdp.nets.label_spaces import NO_PIXELS, LabelSpace
 from cdp.nets.loop import LoopOptions, train_network
 from cdp.nets.losses import check_classes
-from cdp.nets.pixels import PixelFormat, decode_pixels, fingerprint
+from cdp.nets.pixels import PixelFormat, decode_pixels
 from cdp.nets.processes import joined_world
 from cdp.nets.recipe import Recipe
 from cdp.nets.trunks import find_trunk
@@ -153,6 +153,4 @@ def labeled_space(manifest: Manifest) -> LabelSpace:
             f"({name_rows(where)}); they are trained on, but help little.",
             stacklevel=2,
         )
-    return LabelSpace(
-        "labeled", NO_PIXELS, rows, classes[rows], manifest.n_identities, 1.0, fingerprint(manifest)
-    )
+    return LabelSpace("labeled", NO_PIXELS, rows, classes[rows], manifest.n_identities, 1.0, manifest.digest)

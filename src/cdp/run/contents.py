@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from cdp.data.split import hash_manifest
 from cdp.errors import InputError
 from cdp.files import write_text
 from cdp.types.manifest import Manifest
@@ -79,16 +78,11 @@ class ContentHashes:
             if container not in known:
                 known[container] = self.of_file(Path(manifest.root) / container)
             contents.append(f"{known[container]}{inside}{entry}")
-        return hash_manifest(Manifest(tuple(contents), manifest.identities, turns=manifest.turns))
+        return Manifest(tuple(contents), manifest.identities, turns=manifest.turns).digest
 
     def save(self) -> None:
         """Remember for the next run."""
         write_text(self._memory, json.dumps(self._known))
-
-
-def hash_settings(*parts: Any) -> str:
-    """One hash of plain values."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def flatten(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -229,7 +229,7 @@ def add_photos(
             return AddedPhotos(before)
         photos = photos.take(is_new)
     index = 1 if before is None else len(before.batches) + 1
-    faces, views = place_of_faces(place, index), place_of_faces(place, index, "-embeddings")
+    faces, views = (place_of_faces(place, index, ending) for ending in ("", "-embeddings"))
     faces.parent.mkdir(parents=True, exist_ok=True)
     how: dict[str, Any] = {"threads": work.engine.threads, "force": True, "progress": work.progress}
     try:
@@ -239,18 +239,17 @@ def add_photos(
             raise
         _remember_faceless(place, photos, error.dropped)
         return AddedPhotos(before, len(photos))
-    if before is None:
-        _check_number(len(made.faces), len(photos))
+    _check_number(before, len(made.faces), len(photos))
     notes = tuple(embed_images(made.manifest, models.embedders, views, **how).notes)
     apart = _different_faces(faces, 0 if before is None else before.n_images)
-    changes = None
+    changes: Changes | None = None
     if before is None:
         collection = _begin(place, settings or ConsensusSettings.of(), models, apart, seed, work)
         notes += collection.parts.notes
     else:
         k, more = ConsensusSettings.of().k, {"growth": growth, "corrections": apart, "images": faces}
         collection, changes = extend(before, views, k=k, workspace=work, **more)  # type: ignore[arg-type]
-        notes += collection.parts.notes if collection.parts.notes != before.parts.notes else ()
+        notes += () if collection.parts.notes == before.parts.notes else collection.parts.notes
     return AddedPhotos(collection, len(photos), len(made.faces), len(apart), changes, notes)
 
 
@@ -301,8 +300,8 @@ def _open(place: Path) -> Collection | None:
     return None
 
 
-def _check_number(n_faces: int, n_photos: int) -> None:
-    if n_faces < 2:
+def _check_number(before: Collection | None, n_faces: int, n_photos: int) -> None:
+    if before is None and n_faces < 2:
         raise InputError(
             f"One face of {n_photos:,} photos is too few to begin with, because there is nobody to compare it with; give "
             "photos with two faces or more.",

@@ -15,7 +15,7 @@ from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
 from cdp.files import disk_errors, refuse_link, write_text
-from cdp.run.contents import hash_settings
+from cdp.hashes import hash_values
 from cdp.run.plan import make_stages
 from cdp.run.pool import Pool
 from cdp.run.record import make_record, now
@@ -172,11 +172,11 @@ def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
         }
         if recipe.data.templates:
             protocol = ledger.hashes.of_path(Path(recipe.data.templates), ())
-            hashes[TEMPLATE_IMAGES] = hash_settings(hashes[TEMPLATE_IMAGES], protocol)
+            hashes[TEMPLATE_IMAGES] = hash_values(hashes[TEMPLATE_IMAGES], protocol)
         return hashes | _hash_models(recipe, ledger)
     return {
         # Cards and lists count here: they may hold the order of the committee, or identities.
-        name: hash_settings([ledger.hashes.of_path(Path(path), ()) for path in source_paths(recipe, name)])
+        name: hash_values([ledger.hashes.of_path(Path(path), ()) for path in source_paths(recipe, name)])
         for name in source_names(recipe)
     }
 
@@ -189,7 +189,7 @@ def _hash_models(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
     weights = Path(recipe.base.weights)
     start = {START: ledger.hashes.of_path(weights) or recipe.base.weights} if recipe.base.weights else {}
     return start | {
-        model_source(network): hash_settings(
+        model_source(network): hash_values(
             [ledger.hashes.of_file(one) for one in (file, file.with_suffix(".toml")) if one.is_file()]
         )
         for network, file in files.items()

@@ -14,8 +14,9 @@ import msgspec
 from cdp.config.sections import EngineSection
 from cdp.errors import InputError, StoreError
 from cdp.files import sweep, write_json
+from cdp.hashes import hash_values
 from cdp.progress import Progress
-from cdp.run.contents import ContentHashes, flatten, hash_settings
+from cdp.run.contents import ContentHashes, flatten
 from cdp.run.sources import Sources
 
 FORMAT = 2
@@ -93,7 +94,7 @@ class Stage:
 
     def key(self, digests: Mapping[str, str]) -> str:
         """A hash of settings, version and the contents of all that it is made from."""
-        return hash_settings(
+        return hash_values(
             FORMAT, self.name, self.plain_settings, {name: digests[name] for name in self.needs}
         )
 
@@ -239,8 +240,8 @@ def signatures(stages: Sequence[Stage], about: str = "") -> list[str]:
         flat = flatten(stage.plain_settings)
         for name in stage.makes:
             moved = {key: value for key, value in flat.items() if key not in stage.unmoved.get(name, ())}
-            made[name] = hash_settings(FORMAT, stage.name, moved, needs, name)
-        signed.append(hash_settings(FORMAT, stage.name, flat, needs))
+            made[name] = hash_values(FORMAT, stage.name, moved, needs, name)
+        signed.append(hash_values(FORMAT, stage.name, flat, needs))
     return signed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,14 @@ class Manifest:
                     count=len(wrong),
                 )
             object.__setattr__(self, "turns", read_only(turns, np.uint8))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of locations, identities and turns: the same for the same images in the same order."""
+        digest = hashlib.sha256("\0".join(self.locations).encode())
+        digest.update(self.identities.tobytes())
+        digest.update(b"" if self.turns is None else self.turns.tobytes())
+        return digest.hexdigest()
 
     @property
     def n_images(self) -> int:
