@@ -15,12 +15,12 @@ from multiprocessing.connection import Connection
 
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
-    ["cdp.cli.main", "cdp_lab.study.execute", "cdp.nets.joint", "cdp.nets.extract"]
+    ["cdp.cli.main", "cdp_lab.cli.lab_main", "cdp_lab.study.execute", "cdp.nets.joint", "cdp.nets.extract"]
 )
 
 
 def kill_when(words: Sequence[str], is_moment: Callable[[dict], bool]) -> None:
-    """Run `cdp WORDS --json` and kill it, as `kill -9` does, after the first event for which this holds."""
+    """Run `cdp WORDS --json`, or `cdp-lab study …`, and kill it, as `kill -9` does, after the first event for which this holds."""
     reader, writer = _PROCESSES.Pipe(duplex=False)
     process = _PROCESSES.Process(target=_run, args=([*words, "--json"], writer))
     process.start()
@@ -36,8 +36,10 @@ def kill_when(words: Sequence[str], is_moment: Callable[[dict], bool]) -> None:
 def _run(words: Sequence[str], output: Connection) -> None:
     os.dup2(output.fileno(), 1)
     sys.stdout = os.fdopen(1, "w", buffering=1)
-    from cdp.cli.main import app
-
+    if words[0] == "study":
+        from cdp_lab.cli.lab_main import app
+    else:
+        from cdp.cli.main import app
     app(words)
 
 

@@ -59,13 +59,13 @@ def test_faces_are_drawn_once_and_again_for_another_seed(tmp_path, monkeypatch):
 def test_what_is_wrong_is_a_sentence(tmp_path):
     result = CliRunner().invoke(app, ["demo", "--data.images", "photos", "--out", str(tmp_path / "demo")])
     assert result.exit_code == 2
-    assert "cdp demo draws its own images: leave [data] alone, or use cdp run." in result.output
+    assert "[demo-data-given]" in result.output
     result = CliRunner().invoke(app, ["demo", "--embeddings", "--k", "5", "--out", str(tmp_path / "demo")])
     assert (result.exit_code, "[demo-option-not-taken]" in result.output) == (2, True)
     (tmp_path / "thesis.tex").write_text("")
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert result.exit_code == 2
-    assert "holds other things (thesis.tex); give --out a new folder" in " ".join(result.output.split())
+    assert "[output-holds-other-things]" in result.output
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 

@@ -251,7 +251,7 @@ def test_several_studies_on_one_page(folder):
     assert "| Tiny NASNet-A (base) | 61.78 | 75.87 | 20.1M |" in out.read_text()
     again = CliRunner().invoke(app, words)
     assert again.exit_code == 2
-    assert "is there already" in again.output
+    assert "[output-exists]" in again.output
     assert CliRunner().invoke(app, [*words, "--force"]).exit_code == 0
 
 
@@ -274,10 +274,10 @@ def test_what_is_wrong_is_a_sentence(folder, tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     result = call(folder, "k", tmp_path)
     assert result.exit_code == 2
-    assert "holds other things (thesis.tex)" in result.output
+    assert "[output-holds-other-things]" in result.output
     result = call(folder, "k", tmp_path / "x", "--variants", "k11")
     assert result.exit_code == 2
-    assert "k has no variant k11; it has k10, k20, k30, k40." in result.output
+    assert "[study-variant-unknown]" in result.output
     result = CliRunner().invoke(app, ["study", "k", "--seeds", "1", "--out", str(tmp_path / "x")])
     assert result.exit_code == 2
 

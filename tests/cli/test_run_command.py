@@ -355,14 +355,14 @@ def test_a_second_run_in_the_same_folder_is_refused(folder, copied):
     with alone_in(copied / "run"):
         result = call(folder, "--out", str(copied))
     assert result.exit_code == 2
-    assert "another cdp is at work in this folder" in result.output
+    assert "[folder-busy]" in result.output
 
 
 def test_a_folder_with_other_things_is_left_alone(folder, tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     result = call(folder, "--out", str(tmp_path))
     assert result.exit_code == 2
-    assert "holds other things (thesis.tex)" in result.output
+    assert "[output-holds-other-things]" in result.output
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
 
@@ -380,6 +380,7 @@ def test_unknown_networks_devices_and_missing_images_are_found_before_anything_r
     assert (
         "Error: engine.device='cuda:7': there is no such device here; choose from auto, cpu" in result.output
     )
+    assert "[device-unknown]" in result.output
     assert not out.exists()
 
 
@@ -396,6 +397,7 @@ def test_wrong_keys_name_the_nearest(folder, tmp_path):
     result = CliRunner().invoke(app, ["run", str(folder / "people"), "--out", str(tmp_path / "run")])
     assert result.exit_code == 2
     assert f"is a folder, not a recipe: cdp run --images {folder / 'people'}" in result.output
+    assert "[recipe-is-a-folder]" in result.output
 
 
 def test_killed_at_any_moment_the_same_command_goes_on_to_the_same_result(folder, finished, tmp_path):

@@ -296,30 +296,20 @@ def test_a_changed_row_or_identity_is_noticed(given, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "code"),
     [
-        (
-            ("--labeled", "labeled", "--unlabeled", "."),
-            "data.labeled holds embeddings and data.unlabeled[0] holds images: give all parts as images, or all as "
-            "embeddings.",
-        ),
-        (("--images", "labeled"), "holds embeddings: give it as data.embeddings."),
-        (
-            (*PARTS, "--test", "labeled.npz", "--joint.rounds", "2"),
-            "joint.rounds trains networks, and there are embeddings only: set joint.rounds = 1.",
-        ),
-        (
-            ("--embeddings", "networks"),
-            "small_resnet.npy is not there; give views (base.npy, committee/NAME.npy)",
-        ),
+        (("--labeled", "labeled", "--unlabeled", "."), "recipe-sources-mixed"),
+        (("--images", "labeled"), "recipe-images-are-embeddings"),
+        ((*PARTS, "--test", "labeled.npz", "--joint.rounds", "2"), "recipe-key-needs-training"),
+        (("--embeddings", "networks"), "network-embeddings-missing"),
     ],
 )
-def test_what_does_not_go_together_is_one_sentence(given, tmp_path, monkeypatch, words, message):
+def test_what_does_not_go_together_is_one_sentence(given, tmp_path, monkeypatch, words, code):
     monkeypatch.chdir(given)
     result = CliRunner().invoke(app, ["run", *words, "--out", str(tmp_path / "run")])
     assert result.exit_code == 2
     printed = " ".join(result.output.split())
-    assert message in printed
+    assert f"[{code}]" in printed
     assert printed.count("Error:") == 1
     assert not (tmp_path / "run").exists()
 
