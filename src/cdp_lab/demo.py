@@ -85,7 +85,9 @@ def draw_demo_faces(
     if _are_drawn(folder, recipe.seed, size):
         return
     refuse_other_folder(folder, RUN, "cdp demo")
-    (_drawn(folder)).mkdir(parents=True, exist_ok=True)
+    _drawn(folder).mkdir(parents=True, exist_ok=True)
+    # Marks the folder as one of a run, which a later call may fill or clear.
+    (run_folder(folder) / "stages").mkdir(exist_ok=True)
     sets = demo_faces(recipe.seed, size)
     for settings, name in zip(sets, _FILES, strict=True):
         file = _drawn(folder) / name

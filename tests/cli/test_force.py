@@ -183,6 +183,7 @@ def test_an_input_inside_a_run_is_not_cleared_by_its_stages(home):
     """`cdp run` has no --force, but a stage clears what an older one left."""
     given = home / "new/run/views/labeled"
     Views.load(home / "views").save(given)
+    (home / "new/run/stages").mkdir()
     result = CliRunner().invoke(app, ["run", "--embeddings", str(given), "--out", "new", "--quiet"])
     assert result.exit_code == 2, result.output
     assert "[input-inside-output]" in result.stderr

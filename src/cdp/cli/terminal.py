@@ -271,7 +271,7 @@ def print_run(record: RunRecord, out: Path) -> None:
 
 def _headline_table(headline: Headline) -> Table:
     table = Table(title=escape(f"{headline.network} on people it never saw"), title_justify="left")
-    table.add_column("trained on")
+    table.add_column("trained on", no_wrap=True)
     table.add_column("images", justify="right")
     table.add_column("rank-1", justify="right")
     for rate in headline.models[0].tpr:
@@ -293,8 +293,8 @@ def _headline_table(headline: Headline) -> Table:
 
 
 def _in_percent(figure: Figure) -> str:
-    """`84.0 % (71.0–96.0 %)`."""
-    return words.with_interval(figure.value, figure.low, figure.high)
+    """`84 % (71–96 %)`."""
+    return words.with_interval(figure.value, figure.low, figure.high, digits=0)
 
 
 @contextmanager

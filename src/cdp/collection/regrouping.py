@@ -107,10 +107,9 @@ def write_groups(
     scored, known = read_scored(place, settings), read_known(place)
     journal = read_journal(folder)
     constraints = to_constraints(applicable(active_corrections(journal), len(before)), len(before))
-    check_constraints(constraints, settings.max_size, describe or (lambda row: f"image {row}"))
+    check_constraints(constraints, settings.max_size, describe or "image {}".format)
     images = ConsensusGraph(*_first(scored, len(before)), len(before))
     number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
-
     labels, expected = given or _group_images(scored, known, settings, constraints, parts.seed)
     evidence = Evidence(images, constraints, settings.k, settings.bar, settings.max_size)
 
@@ -120,14 +119,16 @@ def write_groups(
         return carry_numbers(before, labels.labels, parts.next_identity, preferred)
 
     free, next_identity = give_numbers(labels)
-    if parts.growth_settings.keep_numbers and settings.is_trained and (before >= 0).any():
+    # Labels that were made anew are taken as they are.
+    keep = 0.0 if kind == "created" else parts.growth_settings.keep_numbers
+    if keep and settings.is_trained and (before >= 0).any():
         is_new = free >= parts.next_identity
         if kind != "extended":
             # What people take apart is a group at once, however small; what waits goes on waiting.
             is_new &= ~np.isin(free, free[before >= 0])
         labels = let_small_groups_wait(is_new, labels, evidence)
         free, next_identity = give_numbers(labels)
-    identity = hold_identities(before, free, evidence, parts.growth_settings.keep_numbers)
+    identity = hold_identities(before, free, evidence, keep)
     labels = _with_held(labels, free, identity)
     changes = describe_changes(before, identity, images, settings.k, settings.bar, constraints)
     names = {} if settings.disjoint else _known_names(scored, labels, known, identity, parts)
@@ -135,12 +136,11 @@ def write_groups(
     number = parts.newest + 1
     whole = Event(kind=kind, images=int((identity != before).sum()), why=_summary(changes))  # type: ignore[arg-type]
     events = _all_events(whole, changes, names, named, number)
-    facts = GroupsFacts(len(journal), expected)
-    _write_group_files(numbered(folder, "groups", number), identity, labels, names, facts)
+    place = numbered(folder, "groups", number)
+    _write_group_files(place, identity, labels, names, GroupsFacts(len(journal), expected))
     _write_events(folder, number, events)
     parts = msgspec.structs.replace(parts, groups=number, next_identity=next_identity)
-    n_found = len(np.unique(identity[identity >= 0]))
-    switch_to(folder, parts, f"{len(identity):,} images, {n_found:,} identities")
+    switch_to(folder, parts, f"{len(identity):,} images, {len(set(identity.tolist()) - {-1}):,} identities")
     return replace(changes, events=tuple(events))
 
 

@@ -38,6 +38,10 @@ RUN = "run"
 """The folder in a collection's folder that the stages of a run work in."""
 
 
+_MARKS = ("stages", "run.json", "recipe.toml", "drawn")
+"""What says that such a folder is a run's."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a run made.
@@ -208,7 +212,9 @@ def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
         if not folder.is_dir():
             return
         found = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
-    is_ours = (folder / mark).is_dir() and (mark != RUN or found <= ENTRIES)
+    is_ours = (folder / mark).is_dir()
+    if mark == RUN:
+        is_ours = found <= ENTRIES and any((folder / RUN / name).exists() for name in _MARKS)
     if found and not is_ours:
         named = sorted(found - ENTRIES) or sorted(found)
         raise InputError(

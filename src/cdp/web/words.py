@@ -5,9 +5,9 @@ from __future__ import annotations
 UNKNOWN = "—"
 
 
-def percent(value: float | None) -> str:
+def percent(value: float | None, digits: int = 1) -> str:
     """`93.7 %`."""
-    return UNKNOWN if value is None else f"{decimals(100 * value, 1)} %"
+    return UNKNOWN if value is None else f"{decimals(100 * value, digits)} %"
 
 
 def chance(value: float) -> str:
@@ -20,15 +20,15 @@ def decimals(value: float | None, digits: int = 2) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
-def interval(low: float | None, high: float | None) -> str:
+def interval(low: float | None, high: float | None, digits: int = 1) -> str:
     """`88.0–98.0 %`; empty if an end is unknown."""
-    return "" if low is None or high is None else f"{decimals(100 * low, 1)}–{percent(high)}"
+    return "" if low is None or high is None else f"{decimals(100 * low, digits)}–{percent(high, digits)}"
 
 
-def with_interval(value: float | None, low: float | None, high: float | None) -> str:
+def with_interval(value: float | None, low: float | None, high: float | None, digits: int = 1) -> str:
     """`93.0 % (88.0–98.0 %)`."""
-    around = interval(low, high)
-    return percent(value) + (f" ({around})" if around and value is not None else "")
+    around = interval(low, high, digits)
+    return percent(value, digits) + (f" ({around})" if around and value is not None else "")
 
 
 def share_with_interval(value: float | None, low: float | None, high: float | None) -> str:

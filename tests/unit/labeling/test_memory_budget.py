@@ -16,14 +16,16 @@ BUDGET = 64 * 10**6
 LABEL = """
 import ctypes, resource, sys
 from pathlib import Path
-from cdp.cli.label_commands import Inputs, label_files
+from cdp.cli.label_command import Files, Labeling, label_embeddings
 from cdp.consensus.settings import ConsensusSettings
 from cdp.engine import Engine
+from cdp.progress import no_progress
 
 def label(folder, budget):
-    inputs = Inputs(folder / "unlabeled", folder / "labeled", None, None, (), None, None)
+    files = Files(str(folder / "unlabeled"), folder / "labeled")
     settings = ConsensusSettings.of(sys.argv[2], method="exact")
-    label_files(inputs, folder / "labels", settings, Engine(memory_budget=budget, threads=1), force=True, quiet=True)
+    how = Labeling(folder / "faces", settings, force=True, quiet=True)
+    label_embeddings(files, how, how.open_workspace(Engine(memory_budget=budget, threads=1), no_progress))
 
 home = Path(sys.argv[1])
 label(home / "few", "1GB")  # so that libraries are loaded and loops compiled
@@ -126,4 +128,4 @@ def test_lists_of_an_approximate_search_need_no_memory_and_are_those_made_in_mem
 def test_labeling_keeps_to_its_memory_budget(home, preset):
     done = run(home, preset, BUDGET)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert (home / "many" / "labels" / "labels.csv").exists()
+    assert (home / "many" / "faces" / "labels.csv").exists()
