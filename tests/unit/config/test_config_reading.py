@@ -97,7 +97,7 @@ def test_files_that_cannot_be_read(tmp_path):
         read_recipe(missing)
     assert (
         str(caught.value)
-        == f"{missing}: no such file; `cdp recipe new {missing}` writes a recipe to start from."
+        == f"{missing}: no such file; `cdp data recipe {missing}` writes a recipe to start from."
     )
     with refuses("recipe-unreadable", file=tmp_path):
         read_recipe(tmp_path)
