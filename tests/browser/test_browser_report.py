@@ -48,7 +48,7 @@ window.addEventListener("load", () => {
 
 @pytest.fixture(scope="module")
 def page(made_run, tmp_path_factory):
-    return made_run[0] / "report.html"
+    return shutil.copy(made_run[0] / "report.html", tmp_path_factory.mktemp("browser") / "page.html")
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The review page in a real browser: by mouse and by keys, on a phone, in the dark, with a server that is killed."""
 
+import csv
 import os
 import shutil
 import signal
@@ -98,6 +99,11 @@ def test_merging_naming_splitting_and_undo_by_mouse(page, server, folder):
     merged = groups_of(folder)[first]
     assert set(merged) == {*one, *other}
     assert open_collection(folder).names == {first: "Ann <b>O'Neil</b>"}
+    with (folder / "labels.csv").open(newline="", encoding="utf-8") as stream:
+        named = {int(row["row"]) for row in csv.DictReader(stream) if row["name"] == "Ann <b>O'Neil</b>"}
+    assert named == set(merged), "the table is up to date once the page says so"
+    page.goto(f"{server.address}report")
+    assert f"Ann <b>O'Neil</b>, label {first}" in page.text_content("main")
     page.goto(f"{server.address}group/{first}")
     assert page.text_content("h1") == "Ann <b>O'Neil</b>"
     page.locator(".shot img").first.dblclick()

@@ -30,7 +30,8 @@ from cdp.run.stages import Record, Stage
 from cdp.store import Card, read_json
 from cdp.types import Fate
 from cdp.types.run_record import Figure, Headline, Results, RunRecord, Score, TrueFigures
-from cdp.web.words import counted
+from cdp.web import words
+from cdp.web.words import counted, decimals, percent, share_with_interval
 
 if TYPE_CHECKING:
     from cdp.run.photo_collection import AddedPhotos
@@ -39,21 +40,9 @@ if TYPE_CHECKING:
 AnyListener = TypeVar("AnyListener", bound=Listener)
 
 
-def percent(value: float | None) -> str:
-    """`93.7 %`, or `undefined` where nothing could be counted."""
-    return "undefined" if value is None else f"{100 * value:.1f} %"
-
-
-def decimals(value: float | None) -> str:
-    """`0.937`, or `undefined` where nothing could be counted."""
-    return "undefined" if value is None else f"{value:.3f}"
-
-
 def with_interval(figure: Figure) -> str:
-    """`0.937 (0.921 to 0.950)`."""
-    if figure.low is None or figure.high is None:
-        return decimals(figure.value)
-    return f"{decimals(figure.value)} ({figure.low:.3f} to {figure.high:.3f})"
+    """`0.937 (0.921–0.950)`."""
+    return share_with_interval(figure.value, figure.low, figure.high)
 
 
 def say(console: Console, text: str) -> None:
@@ -205,12 +194,12 @@ def print_true_figures(true: TrueFigures, console: Console | None = None) -> Non
     console = console or Console()
     rows = []
     if true.pairs is not None:
-        pairs = (decimals(true.pairs.precision), decimals(true.pairs.recall))
+        pairs = (decimals(true.pairs.precision, 3), decimals(true.pairs.recall, 3))
         rows.append(("accepted pairs, among candidates", *pairs, "", ""))
     groups = {"discards as groups of one": true.discards_kept, "discards removed": true.discards_removed}
     for name, group in groups.items():
         rows.append((f"pairwise, {name}", *_scores(group.pairwise), ""))
-        rows.append((f"BCubed, {name}", *_scores(group.bcubed), decimals(group.nmi)))
+        rows.append((f"BCubed, {name}", *_scores(group.bcubed), decimals(group.nmi, 3)))
     print_table("Against the true identities", ("", ">precision", ">recall", ">F", ">NMI"), rows)
     say(
         console,
@@ -233,7 +222,7 @@ def _print_sizes(true: TrueFigures) -> None:
 
 
 def _scores(score: Score) -> tuple[str, str, str]:
-    return decimals(score.precision), decimals(score.recall), decimals(score.f)
+    return decimals(score.precision, 3), decimals(score.recall, 3), decimals(score.f, 3)
 
 
 def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, TrueFigures]], out: Path) -> None:
@@ -244,7 +233,7 @@ def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, TrueFigures]]
     cells = []
     for name, figures in rows:
         pairwise, bcubed = figures.discards_kept.pairwise, figures.discards_kept.bcubed
-        scores = [decimals(value) for value in (pairwise.precision, pairwise.recall, pairwise.f, bcubed.f)]
+        scores = [decimals(value, 3) for value in (pairwise.precision, pairwise.recall, pairwise.f, bcubed.f)]
         cells.append((name, *scores, percent(figures.coverage), f"{figures.identities_found:,}"))
     title = "Pseudo-labels: pairwise figures, BCubed F, share of images labeled"
     print_table(title, ("", ">precision", ">recall", ">F", ">BCubed", ">labeled", ">found"), cells)
@@ -291,27 +280,21 @@ def _headline_table(headline: Headline) -> Table:
         table.add_column(f"of templates at {rate.fpr:g}", justify="right")
     for model in headline.models:
         cells = [
-            _figure(model.rank1, 1, 3),
-            *(_figure(rate, 1, 3) for rate in (*model.tpr, *model.templates)),
+            with_interval(model.rank1),
+            *(with_interval(rate) for rate in (*model.tpr, *model.templates)),
         ]
         table.add_row(escape(model.title), f"{model.images:,}", *cells)
     gap = headline.gap_closed
     if gap is not None:
         table.add_section()
-        shares = [_figure(gap.rank1, 100, 0), *(_figure(rate, 100, 0) for rate in (*gap.tpr, *gap.templates))]
+        shares = [_in_percent(gap.rank1), *(_in_percent(rate) for rate in (*gap.tpr, *gap.templates))]
         table.add_row("share of the gap closed", "", *shares)
     return table
 
 
-def _figure(figure: Figure, factor: int, digits: int) -> str:
-    """`0.890 (0.868–0.911)` or `84 % (71–96)`."""
-    if figure.value is None:
-        return "–"
-    unit = " %" if factor == 100 else ""
-    band = ""
-    if figure.low is not None and figure.high is not None:
-        band = f" ({factor * figure.low:.{digits}f}–{factor * figure.high:.{digits}f})"
-    return f"{factor * figure.value:.{digits}f}{unit}{band}"
+def _in_percent(figure: Figure) -> str:
+    """`84.0 % (71.0–96.0 %)`."""
+    return words.with_interval(figure.value, figure.low, figure.high)
 
 
 @contextmanager

@@ -72,10 +72,7 @@ def write_outputs(
     paths, photos = _locations(collection)
     table = label_table(labels, collection.identity, paths=paths, photos=photos, names=collection.names)
     write_tables(folder, table, quote_formulas=quote_formulas)
-    numbers = np.zeros(labels.n_identities, np.int32)
-    kept = labels.labels >= 0
-    numbers[labels.labels[kept]] = collection.identity[kept]
-    ties = write_doubts(folder, labels, scored, settings.k, numbers)
+    ties = write_doubts(folder, labels, scored, settings.k, _numbers(collection, labels))
     if settings.soft_depth:
         walked = likely_pairs(scored) if settings.grouping == "average" else scored
         write_soft_labels(folder, diffuse(walked, labels, settings.soft_depth, settings.soft_decay))
@@ -87,6 +84,14 @@ def write_outputs(
     _write_report(collection, labels, results, measured, ties, photos, record)
     write_text(folder / _STAMP, str(collection.parts.groups))
     return results
+
+
+def _numbers(collection: Collection, labels: Labels) -> LongArray:
+    """The number of every label's identity, int64 (groups,)."""
+    numbers = np.zeros(labels.n_identities, np.int64)
+    kept = labels.labels >= 0
+    numbers[labels.labels[kept]] = collection.identity[kept]
+    return numbers
 
 
 def _locations(collection: Collection) -> tuple[list[str] | None, list[str] | None]:
@@ -172,6 +177,8 @@ def report_artifacts(collection: Collection, labels: Labels, ties: GroupTies) ->
         images=images,
         identities=truth if (truth >= 0).any() and images is None else None,
         split_groups=tuple(SplitGroups(one, other, round(chance, 6)) for (one, other), chance in likely),
+        numbers=_numbers(collection, labels),
+        people=collection.names,
     )
 
 

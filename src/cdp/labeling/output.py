@@ -15,7 +15,7 @@ from cdp.files import replacing, write_json
 from cdp.labeling.judged import Labeling
 from cdp.store import fill
 from cdp.types import ConsensusGraph, Fate, Labels
-from cdp.types.arrays import IntArray
+from cdp.types.arrays import IntArray, LongArray
 from cdp.types.run_record import Results
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def write_tables(folder: Path, table: pa.Table, *, quote_formulas: bool = False)
 
 
 def write_doubts(
-    folder: Path, labels: Labels, scored: ConsensusGraph, k: int, numbers: IntArray | None = None
+    folder: Path, labels: Labels, scored: ConsensusGraph, k: int, numbers: LongArray | None = None
 ) -> GroupTies:
     """mixed_groups.csv and split_groups.csv: groups that are likely two identities, and pairs of groups that are likely one.
 

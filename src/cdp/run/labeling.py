@@ -22,7 +22,8 @@ from cdp.run.training import part
 from cdp.store import fill, hash_views, read_facts, read_json
 from cdp.types import Embeddings, Views
 from cdp.types.arrays import BoolArray, LongArray
-from cdp.types.run_record import Figure, Results
+from cdp.types.run_record import Results
+from cdp.web.words import share_with_interval
 
 
 @dataclass(frozen=True)
@@ -111,13 +112,12 @@ def expectation_sentences(results: Results) -> list[str]:
     if expected is None:
         return []
     figures = {"precision": expected.precision, "recall": expected.recall, "coverage": expected.coverage}
-    words = [f"{name} {_in_words(figure)}" for name, figure in figures.items() if figure.value is not None]
+    words = [
+        f"{name} {share_with_interval(figure.value, figure.low, figure.high)}"
+        for name, figure in figures.items()
+        if figure.value is not None
+    ]
     return [f"Expected of these labels, by {expected.identities:,} known identities: {', '.join(words)}."]
-
-
-def _in_words(figure: Figure) -> str:
-    between = "" if figure.low is None else f" ({figure.low:.3f} to {figure.high:.3f})"
-    return f"{figure.value:.3f}{between}"
 
 
 def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, Views]:

@@ -31,6 +31,13 @@ def with_interval(value: float | None, low: float | None, high: float | None) ->
     return percent(value) + (f" ({around})" if around and value is not None else "")
 
 
+def share_with_interval(value: float | None, low: float | None, high: float | None) -> str:
+    """The same as a number: `0.930 (0.880–0.980)`."""
+    if value is None or low is None or high is None:
+        return decimals(value, 3)
+    return f"{decimals(value, 3)} ({decimals(low, 3)}–{decimals(high, 3)})"
+
+
 def count(value: float | None) -> str:
     """`12,345`."""
     return UNKNOWN if value is None else f"{int(value):,}"

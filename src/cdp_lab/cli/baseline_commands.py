@@ -228,7 +228,7 @@ def _measure_cdp(
 
 
 def _print_rows(rows: Sequence[Row], model: str) -> None:
-    from cdp.cli.terminal import decimals, percent
+    from cdp.web.words import decimals, percent
     from cdp_lab.baselines.methods import BASELINES
 
     lines: list[Sequence[str]] = []
@@ -242,7 +242,9 @@ def _print_rows(rows: Sequence[Row], model: str) -> None:
         memory = "unknown" if figures.peak_bytes is None else f"{figures.peak_bytes / 1e6:.0f}"
         scores = (figures.precision, figures.recall, figures.f, figures.bcubed_f, figures.nmi)
         costs = (f"{figures.seconds:.2f}", memory, f"{tuning_seconds:.1f}")
-        lines.append((figures.name, tuned, *map(decimals, scores), percent(figures.coverage), *costs))
+        lines.append(
+            (figures.name, tuned, *(decimals(one, 3) for one in scores), percent(figures.coverage), *costs)
+        )
     columns = (">precision", ">recall", ">F", ">BCubed", ">NMI", ">labeled", ">s", ">MB", ">tuning s")
     print_table("Pseudo-labels: pairwise figures, discards as groups of one", ("", "tuned", *columns), lines)
     for figures, _ in rows:

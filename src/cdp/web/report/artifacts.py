@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple, TypeVar
 
@@ -44,6 +44,8 @@ class Artifacts:
         images: where the images lie, and their true identities, where known.
         identities: int64 (n,), the true identities where the images are not known by path; -1 = unknown.
         split_groups: pairs of groups that are most probably one identity, with that probability, the first of `split_groups.csv`.
+        numbers: int64 (groups,), the number of every label's identity; the label itself unless given.
+        people: number of an identity -> name.
     """
 
     labels: Labels | None = None
@@ -53,6 +55,8 @@ class Artifacts:
     images: Manifest | None = None
     identities: LongArray | None = None
     split_groups: tuple[SplitGroups, ...] = ()
+    numbers: LongArray | None = None
+    people: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         parts = {
@@ -76,6 +80,15 @@ class Artifacts:
         return (
             self.identities if self.identities is not None or self.images is None else self.images.identities
         )
+
+    def number(self, label: int) -> int:
+        """The number that labels.csv has for a group."""
+        return label if self.numbers is None else int(self.numbers[label])
+
+    def group(self, label: int) -> str:
+        """What a group is called: its name, if it has one, and its number."""
+        number = self.number(label)
+        return f"{self.people[number]}, label {number}" if number in self.people else f"label {number}"
 
     def path(self, row: int) -> str:
         """Where an image lies; `row 17` if that is not known."""

@@ -143,7 +143,7 @@ class _Galleries:
     def _groups(self, title: str, reading: str, groups: Sequence[int]) -> Gallery:
         """One group per row."""
         rows = [
-            self._row(f"label {group}", self._about(group), [group], self.survey.missed(group))
+            self._row(self.artifacts.group(group), self._about(group), [group], self.survey.missed(group))
             for group in groups
         ]
         return Gallery(title, reading, rows)
@@ -152,7 +152,7 @@ class _Galleries:
         """One true identity per row, with its groups."""
         rows = []
         for number, groups in self.survey.split_identities()[:4]:
-            labels = ", ".join(str(group) for group in groups[:4].tolist())
+            labels = ", ".join(str(self.artifacts.number(group)) for group in groups[:4].tolist())
             more = f" and {len(groups) - 4} more" if len(groups) > 4 else ""
             about = f"in {len(groups)} groups: labels {labels}{more}"
             # Discarded images of this identity are expected in its largest group.
@@ -168,7 +168,8 @@ class _Galleries:
         for one, other, probability in self.artifacts.split_groups:
             sizes = f"{int(self.survey.sizes[one]):,} and {counted(int(self.survey.sizes[other]), 'image')}"
             about = f"{sizes}, probability {decimals(probability)}"
-            rows.append(self._row(f"labels {one} and {other}", about, [one, other], _NO_ROWS))
+            both = f"labels {self.artifacts.number(one)} and {self.artifacts.number(other)}"
+            rows.append(self._row(both, about, [one, other], _NO_ROWS))
         reading = (
             "The pairs of groups most probably one identity, though not joined; split_groups.csv lists all."
         )
@@ -206,7 +207,7 @@ class _Galleries:
         confidence = ""
         if labels is not None and labels.labels[row] >= 0:
             confidence = decimals(labels.confidence[row])
-            words.append(f"label {labels.labels[row]}, confidence {confidence}")
+            words.append(f"{self.artifacts.group(int(labels.labels[row]))}, confidence {confidence}")
         elif labels is not None:
             words.append(f"discarded: {Fate(int(labels.fate[row])).sentence}")
         hint = ", ".join(words)

@@ -1,0 +1,79 @@
+"""Real photos and public models, where they are at hand: from photos to people by the commands that people type."""
+
+import csv
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("onnxruntime", reason="ONNX models need the extra onnx")
+
+from cdp import measure_labels
+from cdp.cli.main import app
+from cdp.types import Labels
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+DETECTOR = "face_detection_yunet_2023mar.onnx"
+CARDS = {
+    "mobilefacenet_foamliu": "mean = [123.675, 116.28, 103.53]\nstd = [58.395, 57.12, 57.375]\n",
+    "faceplugin_fr_feature": "mean = 127\nstd = 128\n",
+}
+
+
+def call(words: str) -> str:
+    result = CliRunner().invoke(app, words.split())
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture
+def album(tmp_path, monkeypatch):
+    """Photos of people with five photos or more, and as many others; a detector and two models with their cards."""
+    photos, models = SHARED / "data" / "lfw_photos", SHARED / "models"
+    for needed in (photos, models / DETECTOR, *(models / f"{name}.onnx" for name in CARDS)):
+        if not needed.exists():
+            pytest.skip(f"{needed} is not there")
+    monkeypatch.chdir(tmp_path)
+    Path("models").mkdir()
+    shutil.copy(models / DETECTOR, "models")
+    for name, card in CARDS.items():
+        shutil.copy(models / f"{name}.onnx", "models")
+        Path(f"models/{name}.toml").write_text(f'size = 112\ncolor = "RGB"\n{card}')
+    files = sorted(photos.glob("*.jpg"))
+    counts = Counter(person(file.name) for file in files)
+    often = [file for file in files if counts[person(file.name)] >= 5]
+    once = [file for file in files if counts[person(file.name)] == 1][: len(often) // 2]
+    for folder, chosen in (("photos", [*often[::2], *once[::2]]), ("later", [*often[1::2], *once[1::2]])):
+        Path(folder).mkdir()
+        for file in chosen:
+            shutil.copy(file, folder)
+    return tmp_path
+
+
+def person(file: str) -> str:
+    return Path(file).stem.rpartition("_")[0]
+
+
+def quality(folder: Path) -> float:
+    """Pairwise F of the photos with one face, by whom their names say is on them."""
+    with (folder / "labels.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    faces = Counter(row["photo"] for row in rows)
+    rows = [row for row in rows if faces[row["photo"]] == 1]
+    people = np.unique([person(row["photo"]) for row in rows], return_inverse=True)[1]
+    labels = Labels.from_array([int(row["identity"]) for row in rows])
+    return measure_labels(labels, people).discards_kept.pairwise.f or 0.0
+
+
+@pytest.mark.slow
+def test_photos_become_people_and_later_ones_join_them(album):
+    assert "so photos" in call("label photos --models models --out album --min-score 0.8 --threads 1")
+    assert quality(Path("album")) > 0.75
+    shutil.move("album", "moved")
+    said = call("add moved later --threads 1")
+    assert "joined identities" in said
+    assert quality(Path("moved")) > 0.75
+    assert "No photo is new." in call("add moved later --threads 1")
