@@ -31,6 +31,7 @@ _PARTIAL = re.compile(
 _REPLACED = ".replaced"
 # What a folder without a card holds, if all of some files are there: a run, or a network in training.
 _MARKS = (
+    ("run", ("run/stages",)),
     ("run", ("run.json",)),
     ("run", ("recipe.toml", "stages")),
     ("Network", ("checkpoint.safetensors",)),

@@ -234,6 +234,8 @@ def test_photos_review_more_photos_export(tmp_path, monkeypatch):
     photograph(Path("elsewhere/photos/new.png"), (0, 1), 99)
     assert "1 new photo, 2 faces" in cdp(f"add {folder} elsewhere/photos --threads 1")
     grown = groups(folder)
+    steps = [event.kind for event in open_collection(folder).events if event.identity < 0]
+    assert steps == ["created", "regrouped", "extended"], "later photos are grouped once"
     assert {row["name"] for row in rows(folder / "labels.csv") if int(row["identity"]) == number} == {"Clara"}
     assert sum(map(len, grown.values())) == 38
     page = (folder / "report.html").read_text(encoding="utf-8")

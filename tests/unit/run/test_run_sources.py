@@ -210,3 +210,18 @@ def test_without_truth_only_the_validation_part_keeps_its_identities(people, tmp
     assert len(parts["validation"]) == 12
     assert (parts["unlabeled"].identities[:12] == -1).all()
     np.testing.assert_array_equal(parts["unlabeled"].identities[12:], people.identities)
+
+
+def test_every_source_is_read_once(monkeypatch, small_views, tmp_path):
+    from cdp.run import sources
+
+    small_views.save(tmp_path / "views")
+    given = recipe(**{"data.embeddings": str(tmp_path / "views")})
+    read = []
+    monkeypatch.setattr(sources, "read_views", lambda path: read.append(path) or Views.load(path))
+    settled = sources.prepare(given)
+    assert settled.sources is settled.sources
+    for _ in range(2):
+        settled.sources.manifest("images")
+        settled.sources.views("images")
+    assert len(read) <= 2, "once for its rows, once for its embeddings"
