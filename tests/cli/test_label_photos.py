@@ -4,15 +4,14 @@ import re
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 pytest.importorskip("onnxruntime", reason="models need the extra onnx")
 pytest.importorskip("onnx")
 
 from tests.killed_commands import kill_at
+from tests.marked_photos import RELATIVE, photograph
 from tests.onnx_builders import embedder, marker_detector
 
 from cdp.cli.main import app
@@ -24,9 +23,6 @@ from cdp.data.views import read_views
 from cdp.run.photo_collection import open_photo_models
 from cdp.web.review.thumbnails import Pictures
 
-RELATIVE = np.array([[0.35, 0.45], [0.65, 0.45], [0.5, 0.6], [0.38, 0.75], [0.62, 0.75]])
-SIDE, PLACES = 48, ((0, 0), (64, 64))
-
 
 def call(words):
     return CliRunner().invoke(app, words.split())
@@ -34,18 +30,6 @@ def call(words):
 
 def said(result):
     return " ".join((result.stdout + result.stderr).split())
-
-
-def photograph(file: Path, people, shot: int) -> None:
-    """A photo of drawn people from left to right, each with the mark that the toy detector looks for."""
-    noise = np.random.default_rng([shot, *people])
-    photo = np.full((128, 128, 3), 60, np.uint8)
-    for person, (x, y) in zip(people, PLACES, strict=False):
-        pattern = np.random.default_rng(person).integers(0, 220, (4, 4, 3)).repeat(12, 0).repeat(12, 1)
-        photo[y : y + SIDE, x : x + SIDE] = np.clip(pattern + noise.normal(0, 12, pattern.shape), 0, 220)
-        photo[y : y + 8, x : x + 8] = (0, 255, SIDE)
-    file.parent.mkdir(exist_ok=True)
-    Image.fromarray(photo).save(file)
 
 
 @pytest.fixture
