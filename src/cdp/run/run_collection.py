@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from cdp.collection.collection import Collection, open_collection
@@ -24,11 +25,18 @@ from cdp.store import read_card, read_facts, read_json, read_settings
 from cdp.types import Labels, Views
 from cdp.types.run_record import Results, RunRecord
 
+_KEPT = (
+    "Images were added to this collection since it was made, so it keeps its groups; for a collection of the new labels, run with "
+    "another --out."
+)
+
 
 def publish_collection(
     root: Path, run: Path, settings: LabelSettings, record: RunRecord, hashes: ContentHashes
-) -> Collection:
-    """The collection at `root` with the labels that the run in `run` made; its tables and its report are written again.
+) -> tuple[Collection, RunRecord]:
+    """The collection at `root` with the labels that the run in `run` made, and the record, with a note if it keeps others.
+
+    Its tables and its report are written again.
 
     Args:
         root: folder of the collection; one that was corrected keeps its corrections.
@@ -42,10 +50,14 @@ def publish_collection(
     with locked(root):
         before = open_collection(root) if artifact_kind(root) == "Collection" else None
         if before is None or before.parts.made_from != made_from:
-            _write_collection(root, run, labels, settings, before, made_from)
+            if before is not None and len(before.parts.batches) > 1:
+                # Other networks embedded the images that were added; they cannot be among these.
+                record = msgspec.structs.replace(record, notes=[*record.notes, _KEPT])
+            else:
+                _write_collection(root, run, labels, settings, before, made_from)
         collection = open_collection(root)
         write_outputs(collection, record=record)
-    return collection
+    return collection, record
 
 
 def _write_collection(

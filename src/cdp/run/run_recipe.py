@@ -90,7 +90,7 @@ def run_recipe(
         record = make_record(settled, folder, ran, started, command)
         write_run_record(folder / "run.json", record)
         labels = next(one.stage.settings for one in ran if "labels" in one.stage.makes)
-        collection = publish_collection(root, folder, labels, record, ledger.hashes)
+        collection, record = publish_collection(root, folder, labels, record, ledger.hashes)
     return Outcome(root, root / REPORT, record, collection)
 
 
