@@ -186,9 +186,10 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
                     code="card-not-a-file",
                     file=file,
                 )
+            is_there = Path(folder).exists()
             raise InputError(
-                f"{folder}: no card.json there, so this is not a folder written by cdp.",
-                code="card-missing",
+                f"{folder} is not a cdp folder (no card.json)." if is_there else f"{folder}: no such folder.",
+                code="card-missing" if is_there else "path-missing",
                 folder=folder,
             )
         text = read_bytes(file)

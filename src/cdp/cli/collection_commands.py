@@ -285,9 +285,12 @@ def show(
     from cdp.store import read_card
 
     if artifact_kind(folder) == "run":
+        is_finished = artifact_kind(folder.absolute().parent) == "Collection"
         raise InputError(
-            f"{folder} holds the stages of a run that is not finished; run the same command again.",
-            code="run-not-finished",
+            f"{folder} holds the stages of a run; cdp show {folder.parent} shows what it made."
+            if is_finished
+            else f"{folder} holds the stages of a run that is not finished; run the same command again.",
+            code="run-stages-shown" if is_finished else "run-not-finished",
             folder=folder,
         )
     card = read_card(folder)
