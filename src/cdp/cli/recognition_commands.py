@@ -346,4 +346,6 @@ def _percent(value: float) -> str:
 def _band(interval: Interval | None, sign: str = "") -> str:
     """`97.10–98.42`; ends with a sign are easier to read as `-0.20 to +1.31`."""
     between = " to " if sign else "–"
-    return "" if interval is None else f"{100 * interval.low:{sign}.2f}{between}{100 * interval.high:{sign}.2f}"
+    return (
+        "" if interval is None else f"{100 * interval.low:{sign}.2f}{between}{100 * interval.high:{sign}.2f}"
+    )

@@ -42,7 +42,9 @@ def test_the_list_names_all_studies():
     assert sum(len(module.STUDIES) for module in modules) == len(SENTENCES)
     with refuses("study-unknown", study="ration") as caught:
         find_study("ration")
-    assert str(caught.value) == "No study is called ration. Did you mean ratio? `cdp-lab study list` names all."
+    assert (
+        str(caught.value) == "No study is called ration. Did you mean ratio? `cdp-lab study list` names all."
+    )
 
 
 @pytest.mark.parametrize("name", SENTENCES)
