@@ -122,7 +122,8 @@ def copied(finished, tmp_path):
 
 
 def call(folder, *words):
-    return CliRunner().invoke(app, ["run", str(folder / "recipe.toml"), *words])
+    wide = {"COLUMNS": "200"}  # else cells of tables are wrapped
+    return CliRunner().invoke(app, ["run", str(folder / "recipe.toml"), *words], env=wide)
 
 
 def events(output):
