@@ -66,9 +66,8 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.kind == "different" and len(set(self.images)) < len(self.images):
             raise InputError(
                 f"A correction says that an image differs from itself: {list(self.images)}.",
-                code="correction-images-too-few",
-                kind=self.kind,
-                expected=fewest,
+                code="correction-differs-from-itself",
+                images=self.images,
             )
         if self.kind == "name" and (not self.name.strip() or not self.name.isprintable()):
             raise InputError(

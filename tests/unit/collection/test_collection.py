@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.refusals import refuses
 
 from cdp import CDP, Views, measure_labels
 from cdp.collection import extension
@@ -109,7 +110,7 @@ def test_other_settings_of_groups_can_be_tried_others_cannot(faces):
     finer, _ = regroup(faces, settings=replace(faces.settings, join_above=0.9))
     assert finer.settings.join_above == 0.9
     assert (finer.identity >= 0).sum() <= (faces.identity >= 0).sum()
-    with pytest.raises(InputError, match="passes: with another value all pairs must be judged anew"):
+    with refuses("regroup-needs-new-scores", keys=("passes",)):
         regroup(faces, settings=replace(faces.settings, passes=1))
 
 
@@ -265,7 +266,7 @@ def test_retrained_trees_learn_from_corrections(halves, faces):
 def test_only_trees_are_retrained(halves, tmp_path):
     _, first, _ = halves
     collection = create_collection(tmp_path / "faces", bare(first), settings=SETTINGS)
-    with pytest.raises(InputError, match="only trees learn from corrections"):
+    with refuses("retrain-needs-trees"):
         retrain(collection)
 
 
@@ -316,12 +317,12 @@ def test_embeddings_are_referred_to_and_checked(halves, tmp_path):
     )
     assert not list((tmp_path / "faces").rglob("base.npy"))
     bare(second.take(slice(0, 80))).save(tmp_path / "first", force=True)
-    with pytest.raises(InputError, match="are not those that the collection was made of"):
+    with refuses("collection-embeddings-changed"):
         extend(collection, bare(second))
     (tmp_path / "first").rename(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="were there and are gone"):
+    with refuses("collection-embeddings-gone"):
         extend(collection, bare(second))
-    with pytest.raises(InputError, match="embed them with the same models"):
+    with refuses("views-models-differ"):
         extend(
             create_collection(tmp_path / "other", bare(first), labeled=[known], settings=SETTINGS),
             Views(second.base),
@@ -329,7 +330,7 @@ def test_embeddings_are_referred_to_and_checked(halves, tmp_path):
 
 
 def test_one_change_at_a_time(faces):
-    with locked(faces.folder), pytest.raises(BusyError, match="another cdp is at work in this folder"):
+    with locked(faces.folder), refuses("folder-busy", BusyError):
         regroup(faces)
 
 

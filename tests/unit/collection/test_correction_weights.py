@@ -1,13 +1,12 @@
 """Corrections as training pairs: what follows from them, and names as a table."""
 
 import numpy as np
-import pytest
+from tests.refusals import refuses
 
 from cdp.collection.correction_tables import read_name_table
 from cdp.collection.corrections import named
 from cdp.consensus.constraints import Constraints, said_of_pairs
 from cdp.consensus.trees import known_pairs
-from cdp.errors import InputError
 from cdp.types import Pairs
 
 ALL = np.array([(one, other) for one in range(7) for other in range(one + 1, 7)], np.int32)
@@ -45,8 +44,8 @@ def test_names_come_by_identity_path_or_row(tmp_path):
     table.write_text("row,name\n2,Carl\n")
     assert read_name_table(table, 3) == ({}, [named("Carl", 2)])
     table.write_text("identity,name\nx,Anna\n")
-    with pytest.raises(InputError, match=r"line 2 names the identity 'x'; give its number"):
+    with refuses("names-identity-not-a-number", value="x"):
         read_name_table(table, 3)
     table.write_text("name\nAnna\n")
-    with pytest.raises(InputError, match="one of identity, path and row"):
+    with refuses("names-columns-wrong"):
         read_name_table(table, 3)

@@ -4,6 +4,7 @@ import json
 import threading
 
 import pytest
+from tests.refusals import refuses
 
 from cdp.collection.correction_tables import read_correction_table, write_correction_table
 from cdp.collection.corrections import (
@@ -43,7 +44,7 @@ def test_to_undo_is_an_entry_that_can_be_undone(tmp_path):
     undo_corrections(tmp_path, [2])
     assert [one.id for one in read_corrections(tmp_path)] == [0, 1]
     assert [one.kind for one in read_journal(tmp_path)] == ["same", "reject", "undo", "undo"]
-    with pytest.raises(InputError, match="There is no correction 9 to undo; there are 4"):
+    with refuses("correction-to-undo-unknown", value=9, found=4):
         undo_corrections(tmp_path, [9])
 
 
@@ -75,7 +76,7 @@ def test_writers_at_once_lose_nothing(tmp_path):
 
 def test_a_damaged_line_is_named(tmp_path):
     (tmp_path / JOURNAL).write_text('{"kind":"reject","images":[1],"id":0}\n{"kind":"nonsense"}\n')
-    with pytest.raises(StoreError, match="line 2 is damaged"):
+    with refuses("corrections-line-damaged", StoreError, line=2):
         read_journal(tmp_path)
 
 

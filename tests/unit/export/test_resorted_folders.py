@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from tests.image_layouts import write_folders
+from tests.refusals import refuses
 
 from cdp.collection.corrections import different, named, rejected, same
 from cdp.errors import InputError
@@ -128,13 +129,13 @@ def test_an_image_in_two_folders_or_in_none_is_refused(out):
         resorted(out)
     os.rename(file, out / file.name)
     (out / "Bob" / file.name).unlink()
-    with pytest.raises(InputError, match="lies in no folder; put it into a person's, or into _discarded"):
+    with refuses("sorted-image-in-no-folder"):
         resorted(out)
 
 
 def test_another_folder_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"no exported\.csv there, so this is not what cdp export"):
+    with refuses("export-table-missing"):
         read_export_table(tmp_path)
     (tmp_path / "exported.csv").write_text("row,identity,file,confidence,source\n1,2,a/b,high,x\n")
-    with pytest.raises(InputError, match="line 2 is damaged; export again"):
+    with refuses("export-table-damaged", line=2):
         read_export_table(tmp_path)
