@@ -4,6 +4,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,14 +45,15 @@ def made_in(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
             yield node.func.id, node
 
 
-def made_by_itself() -> set[str]:
+@cache
+def made_by_itself() -> frozenset[str]:
     """Classes whose own constructor knows the code, such as that of faces that were not found."""
-    return {
+    return frozenset(
         node.name
         for tree in TREES.values()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and node.name in ERRORS and any(codes_in(node))
-    }
+    )
 
 
 def codes_in(tree: ast.AST) -> Iterator[str]:
