@@ -108,22 +108,28 @@ def fill(
     made_from: Mapping[str, str] | None = None,
 ) -> None:
     """Write a noun's files and card into a folder that is being written."""
-    folder.mkdir(exist_ok=True)
     contents = _contents(noun)
-    for name, array in contents.arrays.items():
+    more = {**contents.settings, **(settings or {})}
+    fill_arrays(folder, type(noun).__name__, repr(noun), more, contents.arrays, made_from)
+    for name, text in contents.texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def fill_arrays(
+    folder: Path,
+    kind: str,
+    summary: str,
+    settings: Mapping[str, Any],
+    arrays: Mapping[str, AnyArray],
+    made_from: Mapping[str, str] | None = None,
+) -> None:
+    """Write arrays and the card that describes them into a folder that is being written: what every artifact is on disk."""
+    folder.mkdir(exist_ok=True)
+    for name, array in arrays.items():
         file = folder / f"{name}.npy"
         file.parent.mkdir(exist_ok=True)
         np.save(file, array, allow_pickle=False)
-    for name, text in contents.texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    write_card(
-        folder,
-        type(noun).__name__,
-        repr(noun),
-        {**contents.settings, **(settings or {})},
-        made_from or {},
-        contents.arrays,
-    )
+    write_card(folder, kind, summary, settings, made_from or {}, arrays)
 
 
 def write_card(

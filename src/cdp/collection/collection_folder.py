@@ -29,7 +29,7 @@ from cdp.data.views import read_views
 from cdp.errors import InputError
 from cdp.files import write_json, writing_folder
 from cdp.settings import settings_of
-from cdp.store import fill, hash_views, read_card, read_settings, write_card
+from cdp.store import fill, fill_arrays, hash_views, read_card, read_settings, write_card
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, LongArray
 
@@ -326,8 +326,6 @@ def write_batch(
             arrays["path_bytes"] = np.frombuffer(b"".join(encoded), np.uint8)
         if members and views.identities is not None:
             arrays["identities"] = views.identities
-        for name, array in arrays.items():
-            np.save(partial / f"{name}.npy", array)
         seen = dict(members) or {"": partial / "views" if source is None else Path(str(single))}
         facts = BatchFacts(
             n_images=views.n_images,
@@ -342,7 +340,7 @@ def write_batch(
             files=_stamps(seen),
         )
         settings: Mapping[str, Any] = msgspec.to_builtins(facts)
-        write_card(partial, "CollectionBatch", repr(views), settings, facts.models, arrays)
+        fill_arrays(partial, "CollectionBatch", repr(views), settings, arrays, facts.models)
     return Batch(place, facts)
 
 

@@ -27,7 +27,7 @@ from cdp.errors import InputError
 from cdp.files import locked, write_bytes, writing_folder
 from cdp.labeling.expectation import calibrate, expect
 from cdp.labeling.tuning import count_shared
-from cdp.store import write_card
+from cdp.store import fill_arrays
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, IntArray, LongArray
 from cdp.types.labels import number_by_first_appearance
@@ -187,10 +187,8 @@ def _write_group_files(
 ) -> None:
     arrays: dict[str, AnyArray] = {"identity": identity, "confidence": labels.confidence, "fate": labels.fate}
     with writing_folder(place, force=True) as partial:
-        for name, array in arrays.items():
-            np.save(partial / f"{name}.npy", array)
         (partial / "names.json").write_bytes(msgspec.json.encode(names))
-        write_card(partial, GROUPS_KIND, repr(labels), msgspec.to_builtins(facts), {}, arrays)
+        fill_arrays(partial, GROUPS_KIND, repr(labels), msgspec.to_builtins(facts), arrays)
 
 
 def _group_images(

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from cdp.consensus.grouping import at_bar
 from cdp.consensus.mediator import Mediator
@@ -20,7 +19,7 @@ from cdp.files import write_json, writing_folder
 from cdp.labeling.fused_graph import search_fused
 from cdp.labeling.judged import Judged
 from cdp.labeling.workspace import Workspace, find_graphs
-from cdp.store import fill, load, read_array, read_card, read_json, read_settings, write_card
+from cdp.store import fill, fill_arrays, load, read_array, read_card, read_json, read_settings
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.run_record import PartRecord, Results
@@ -67,8 +66,6 @@ def write_scored(
         arrays |= {"ids": judged.scored.ids, "doubt": judged.scored.doubt}
     base = next(iter(judged.graphs.values()))
     with writing_folder(place, force=True) as folder:
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", array)
         fill(folder / "base_graph", base.nearest(judged.k))
         if with_graphs:
             graphs = {str(number): graph for number, graph in enumerate(judged.graphs.values())}
@@ -91,7 +88,7 @@ def write_scored(
             share=judged.share,
         )
         summary = f"{len(arrays['ids']):,} pairs of {facts.n_nodes:,} images"
-        write_card(folder, KIND, summary, msgspec.to_builtins(facts), {}, arrays)
+        fill_arrays(folder, KIND, summary, msgspec.to_builtins(facts), arrays)
 
 
 def read_judged(
