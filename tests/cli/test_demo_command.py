@@ -96,3 +96,12 @@ def test_a_plan_clears_nothing(tmp_path):
     result = CliRunner().invoke(app, ["demo", "--plan", "--force", "--out", str(tmp_path / "demo")])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "demo" / "report.html").read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_without_torch_the_demo_labels_embeddings(tmp_path, monkeypatch):
+    monkeypatch.setattr("cdp.cli.train_commands._has_torch", lambda: False)
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo"), "--quiet"])
+    assert result.exit_code == 0, result.output
+    assert "PyTorch is not installed" in result.stderr
+    assert (tmp_path / "demo" / "faces" / "labels.csv").is_file()

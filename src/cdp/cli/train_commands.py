@@ -28,7 +28,7 @@ from cdp.cli.image_options import ManifestArgument, ManifestOptions
 from cdp.cli.recipe_options import with_recipe
 from cdp.cli.signals import resumable
 from cdp.engine import ON_RAY, Engine
-from cdp.errors import InputError
+from cdp.errors import InputError, install_command
 from cdp.nets.recipe import JointLoss, Recipe
 from cdp.settings import setting
 
@@ -112,6 +112,13 @@ def demo(
     from cdp.progress import progress_bars
     from cdp_lab.demo import Size, demo_recipe, draw_demo_faces, plan_demo
 
+    if not embeddings and not plan and not _has_torch():
+        typer.echo(
+            "PyTorch is not installed, so no networks are trained: this labels made-up embeddings only. For the whole paper: "
+            f"{install_command('demo')}.",
+            err=True,
+        )
+        embeddings, overrides = True, {key: value for key, value in overrides.items() if key == "seed"}
     if embeddings:
         _demo_embeddings(out, overrides, force=force, quiet=quiet)
         return
@@ -127,6 +134,12 @@ def demo(
     with resumable(), progress_bars(not (quiet or as_json)) as progress:
         draw_demo_faces(out, recipe, size, progress=progress)
     run_or_plan(recipe, out, plan=False, quiet=quiet, as_json=as_json)
+
+
+def _has_torch() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("torch") is not None
 
 
 def _demo_embeddings(out: Path, overrides: Given, *, force: bool, quiet: bool) -> None:
