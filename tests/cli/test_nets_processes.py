@@ -52,7 +52,10 @@ def train_as_two(out, pictures, *more):
     cdp = str(Path(sys.executable).parent / "cdp")
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
     command = [sys.executable, *start, cdp, "train", str(pictures), "--out", str(out), *COMMON, *more]
-    subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True, capture_output=True)
+    done = subprocess.run(
+        command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
     return read(out)
 
 

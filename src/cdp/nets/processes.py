@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,8 +55,11 @@ def joined_world(device: str = "auto") -> Iterator[World]:
         distributed.init_process_group("nccl" if own.type == "cuda" else "gloo")
     try:
         yield World(distributed.get_rank(), n_processes, own)
+        # Whoever left first would take the connections away that others still answer on, and abort them.
+        distributed.barrier()
     finally:
         if opened_here:
+            gc.collect()
             distributed.destroy_process_group()
 
 
