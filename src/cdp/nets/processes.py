@@ -56,7 +56,8 @@ def joined_world(device: str = "auto") -> Iterator[World]:
     try:
         yield World(distributed.get_rank(), n_processes, own)
         # Whoever left first would take the connections away that others still answer on, and abort them.
-        distributed.barrier()
+        if opened_here and distributed.is_initialized():
+            distributed.barrier()
     finally:
         if opened_here:
             gc.collect()
