@@ -21,13 +21,13 @@ import numpy as np
 from benchmarks.presets import made_up_crowd
 from benchmarks.unsupervised import real_sets
 from cdp import Views, measure_labels
-from cdp.consensus.grouping import group
-from cdp.consensus.settings import ConsensusSettings
-from cdp.consensus.standard_similarity import similarity_to_itself
-from cdp.engine import Engine
-from cdp.labeling.halves import compare_pairs
-from cdp.labeling.unsupervised import choose_bar
+from cdp.grouping.group import group
+from cdp.labeling.split_half import compare_pairs
+from cdp.labeling.unsupervised_threshold import choose_bar
 from cdp.labeling.workspace import Workspace
+from cdp.runtime.engine import Engine
+from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.zscore import similarity_to_itself
 from cdp.types.arrays import LongArray
 
 SIZES = (100, 200, 500, 1000, 2000)

@@ -20,8 +20,9 @@ from cdp.collection.collection_folder import Parts, numbered, write_batch
 from cdp.collection.creation import create_collection
 from cdp.collection.regrouping import write_groups
 from cdp.collection.scored_files import Measured, write_scored
-from cdp.consensus.settings import ConsensusSettings, plain
-from cdp.labeling.judged import Judged
+from cdp.labeling.result import Judged
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import plain
 from cdp.types import ConsensusGraph, KnnGraph
 from cdp.types.run_record import LabelFigures, Results
 from cdp.web.review.server import serve

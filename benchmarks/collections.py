@@ -26,7 +26,7 @@ from cdp import Labels, Views, measure_labels
 from cdp.collection.collection import Collection
 from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
-from cdp.consensus.settings import ConsensusSettings
+from cdp.scoring.settings import ConsensusSettings
 
 N_BATCHES = 10
 ORDERS = ("random", "by person", "rare first")

@@ -67,10 +67,10 @@ def _best(n_people: int) -> dict[str, Any]:
     """CPU time of `best` on a made-up crowd; known images are put among the others, so the graphs are of both."""
     from benchmarks.presets import made_up_crowd
     from cdp import measure_labels
-    from cdp.consensus.settings import ConsensusSettings
-    from cdp.engine import Engine
     from cdp.labeling.pipeline import label
     from cdp.labeling.workspace import Workspace
+    from cdp.runtime.engine import Engine
+    from cdp.scoring.settings import ConsensusSettings
 
     class CpuWorkspace(Workspace):
         @contextmanager

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from benchmarks.scale import Meter, watching
 
 if TYPE_CHECKING:
-    from cdp.consensus.sharded_components import Batch
-    from cdp.scratch import Scratch
+    from cdp.grouping.components import Batch
+    from cdp.runtime.spill import Scratch
 
 
 def measure(*, quick: bool = False) -> dict[str, object]:
@@ -39,12 +39,12 @@ def measure(*, quick: bool = False) -> dict[str, object]:
 def _group(way: str, n_images: int) -> dict[str, float]:
     import numpy as np
 
-    from cdp.consensus.agglomeration import agglomerate, agglomerate_at
-    from cdp.consensus.propagation import propagate
-    from cdp.consensus.sharded_components import Batch, _reduce_shard, group_batches
-    from cdp.engine import Engine
+    from cdp.grouping.average_linkage import agglomerate, agglomerate_at
+    from cdp.grouping.components import Batch, _reduce_shard, group_batches
+    from cdp.grouping.propagation import propagate
     from cdp.labeling.tuning import BARS
-    from cdp.scratch import Scratch
+    from cdp.runtime.engine import Engine
+    from cdp.runtime.spill import Scratch
     from cdp.types import ConsensusGraph
 
     def make(size: int) -> ConsensusGraph:

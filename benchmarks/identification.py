@@ -96,8 +96,9 @@ def _own_memory() -> int:
 
 
 def _bare_product(vectors: Any, distractors: Any, rows: Any) -> None:
+    from cdp.blocks import spans
     from cdp.evaluate.rank_kernels import DISTRACTOR_ROWS, PROBE_ROWS
-    from cdp.parallel import map_blocks, spans
+    from cdp.runtime.parallel import map_blocks
 
     def multiply(span: tuple[int, int]) -> None:
         gallery = distractors.source[rows[0] + span[0] : rows[0] + span[1]]

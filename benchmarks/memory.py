@@ -66,9 +66,9 @@ def child(home: str, preset: str, budget: str) -> dict[str, Any]:
 def label(folder: Path, preset: str, budget: str) -> None:
     """`cdp label` of a folder's views, on one thread."""
     from cdp.cli.label_command import Files, Labeling, label_embeddings
-    from cdp.consensus.settings import ConsensusSettings
-    from cdp.engine import Engine
-    from cdp.progress import no_progress
+    from cdp.runtime.engine import Engine
+    from cdp.runtime.progress import no_progress
+    from cdp.scoring.settings import ConsensusSettings
 
     files = Files(str(folder / "unlabeled"), folder / "labeled")
     how = Labeling(folder / "faces", ConsensusSettings.of(preset), force=True, quiet=True)

@@ -16,12 +16,12 @@ import numpy as np
 from benchmarks.data import data_folder
 from benchmarks.unsupervised import at_most
 from cdp import Views, measure_labels
-from cdp.consensus.grouping import group
-from cdp.consensus.settings import ConsensusSettings
-from cdp.engine import Engine
-from cdp.labeling.halves import compare_pairs
-from cdp.labeling.unsupervised import choose_bar
+from cdp.grouping.group import group
+from cdp.labeling.split_half import compare_pairs
+from cdp.labeling.unsupervised_threshold import choose_bar
 from cdp.labeling.workspace import Workspace
+from cdp.runtime.engine import Engine
+from cdp.scoring.settings import ConsensusSettings
 
 BARS = (1.0, 1.3, 1.4, 1.6, 2.0, 2.5, 2.8, 3.1, 3.4, 3.7)
 

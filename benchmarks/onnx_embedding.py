@@ -20,7 +20,7 @@ from PIL import Image
 
 from cdp.nets.embed_images import embed_images
 from cdp.nets.onnx_models import open_models
-from cdp.parallel import count_threads
+from cdp.runtime.parallel import count_threads
 from cdp.types.manifest import Manifest
 
 _BATCH = 16

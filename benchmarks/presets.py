@@ -24,16 +24,16 @@ import numpy as np
 from benchmarks.data import data_folder
 from benchmarks.lfw import split_faces
 from cdp import Views, measure_labels
-from cdp.consensus.settings import ConsensusSettings
-from cdp.graph.search import knn_graph
 from cdp.input_blocks import EVIDENCE, PAPER_INPUTS
-from cdp.labeling.cache import Cache
-from cdp.labeling.judged import Labeling
+from cdp.knn.search import knn_graph
 from cdp.labeling.pipeline import label
+from cdp.labeling.result import Labeling
 from cdp.labeling.workspace import Workspace
 from cdp.nets.ensemble import ensemble
 from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
-from cdp.store import read_run_record
+from cdp.runtime.step_cache import Cache
+from cdp.scoring.settings import ConsensusSettings
+from cdp.storage.artifacts import read_run_record
 from cdp.types.arrays import LongArray
 from cdp_lab.baselines.methods import make_baselines, tune
 

@@ -79,11 +79,11 @@ def _run(home: str, engine: str) -> dict[str, Any]:
 
 def _label(home: Path, engine_name: str) -> dict[str, Any]:
     from benchmarks.scale import MeteredWorkspace
-    from cdp.consensus.settings import ConsensusSettings
     from cdp.data.views import read_views
-    from cdp.engine import Engine
     from cdp.labeling.pipeline import label
     from cdp.labeling.workspace import Workspace
+    from cdp.runtime.engine import Engine
+    from cdp.scoring.settings import ConsensusSettings
     from cdp_lab.synthetic import synthetic_views
 
     labeled, unlabeled = read_views(home / "labeled"), read_views(home / "unlabeled")

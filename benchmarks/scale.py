@@ -39,7 +39,7 @@ import numpy as np
 from benchmarks.clock import in_own_process
 from benchmarks.data import write_made_up_views
 from cdp.labeling.workspace import Workspace
-from cdp.progress import Progress
+from cdp.runtime.progress import Progress
 
 SIZES = (50_000, 100_000, 200_000, 500_000, 1_000_000)
 _FOLDER = Path(__file__).resolve().parents[1] / "docs" / "results"
@@ -115,12 +115,12 @@ def child(folder: str, recall: float, recall_of: str, memory: str) -> dict[str, 
     from cdp.collection.collection import open_collection
     from cdp.collection.creation import Origin, keep_labeling
     from cdp.collection.outputs import write_outputs
-    from cdp.consensus.settings import ConsensusSettings
     from cdp.data.views import read_views
-    from cdp.engine import Engine
-    from cdp.labeling.cache import Cache
     from cdp.labeling.figures import measure_labeling
     from cdp.labeling.pipeline import label
+    from cdp.runtime.engine import Engine
+    from cdp.runtime.step_cache import Cache
+    from cdp.scoring.settings import ConsensusSettings
 
     unlabeled, labeled = (read_views(Path(folder) / part) for part in ("unlabeled", "labeled"))
     # Graphs that a run which was stopped had finished are not made again; their time is then not in the figures.

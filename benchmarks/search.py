@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.clock import in_own_process
 from benchmarks.data import write_made_up_views
 from cdp import Embeddings, KnnGraph, knn_graph
-from cdp.graph.recall import measure_same_identity_recall
+from cdp.knn.recall import measure_same_identity_recall
 from cdp.types.arrays import FloatArray, LongArray
 
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ from cdp.collection.creation import create_collection
 from cdp.collection.questions import Questions, rank_questions
 from cdp.collection.regrouping import regroup
 from cdp.collection.retraining import retrain
-from cdp.consensus.settings import ConsensusSettings
+from cdp.scoring.settings import ConsensusSettings
 
 ROUND = 50
 RETRAIN_EVERY = 250

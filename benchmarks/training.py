@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from cdp.blocks import spans
 from cdp.nets.extract import embed_block
 from cdp.nets.label_spaces import Batch, LabelSpace, Plan
 from cdp.nets.loop import make_optimizer, prepare_model, train_step
@@ -28,7 +29,6 @@ from cdp.nets.pixels import PixelFormat, stream_pixels
 from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe
 from cdp.nets.weights import TrainedNetwork
-from cdp.parallel import spans
 from cdp.types.manifest import Manifest
 
 NETWORKS = ("small_resnet", "small_inception", "small_vgg")

@@ -18,15 +18,15 @@ import numpy as np
 from benchmarks.data import data_folder
 from benchmarks.presets import made_up_crowd
 from cdp import Views, measure_labels
-from cdp.consensus.grouping import group
-from cdp.consensus.settings import ConsensusSettings
 from cdp.data.views import read_views
-from cdp.engine import Engine
-from cdp.labeling.halves import compare_pairs
-from cdp.labeling.unsupervised import choose_bar
+from cdp.grouping.group import group
+from cdp.labeling.split_half import compare_pairs
+from cdp.labeling.unsupervised_threshold import choose_bar
 from cdp.labeling.workspace import Workspace
 from cdp.run.labeling import LabelSettings, Round, read_part
-from cdp.store import read_run_record
+from cdp.runtime.engine import Engine
+from cdp.scoring.settings import ConsensusSettings
+from cdp.storage.artifacts import read_run_record
 from cdp.types.arrays import LongArray
 from cdp.types.run_record import Score
 

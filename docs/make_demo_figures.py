@@ -23,7 +23,7 @@ from PIL import Image, ImageChops
 from cdp.config.reading import recipe_from
 from cdp.config.sections import DataSection
 from cdp.config.writing import write_recipe
-from cdp.store import read_run_record
+from cdp.storage.artifacts import read_run_record
 from cdp.types.run_record import RunRecord
 
 DOCS = Path(__file__).resolve().parent

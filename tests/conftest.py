@@ -10,8 +10,9 @@ import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
 
-from cdp.consensus import boosted_trees, mlp
-from cdp.store import read_run_record
+from cdp.scoring import boosting as boosted_trees
+from cdp.scoring import mlp
+from cdp.storage.artifacts import read_run_record
 from cdp.types import Views
 from cdp.types.run_record import RunRecord
 

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdp.config.reading import read_recipe
-from cdp.consensus.mediator import Mediator
 from cdp.data.images import open_images
 from cdp.data.knn_files import read_knn
 from cdp.data.lfw_pairs import read_pairs
@@ -33,8 +32,9 @@ from cdp.data.split import split_by_identity
 from cdp.data.verification_packs import read_verification_pack
 from cdp.data.views import read_identities, read_views
 from cdp.errors import CdpError
-from cdp.graph.search import knn_graph
-from cdp.store import load, read_card, read_run_record
+from cdp.knn.search import knn_graph
+from cdp.scoring.mediator import Mediator
+from cdp.storage.artifacts import load, read_card, read_run_record
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Manifest, Views
 from image_layouts import insightface, picture, write_records, write_tar, write_zip
 

@@ -53,8 +53,8 @@ def kill_at(words: Sequence[str], moment: int) -> bool:
 
 
 def _run_until(words: Sequence[str], moment: int) -> None:
-    from cdp import progress
     from cdp.cli.main import app
+    from cdp.runtime import progress
 
     moments = itertools.count(1)
 

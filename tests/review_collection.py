@@ -11,7 +11,7 @@ from PIL import Image
 
 from cdp.collection.collection import Collection
 from cdp.collection.creation import create_collection
-from cdp.consensus.settings import ConsensusSettings
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import Views
 
 TOKEN = "secret"

@@ -9,10 +9,10 @@ from PIL import Image
 from cdp.collection.collection import open_collection
 from cdp.collection.outputs import report_artifacts
 from cdp.config.reading import recipe_from
-from cdp.consensus.group_ties import tie_groups
+from cdp.grouping.cohesion import tie_groups
 from cdp.run.run_recipe import run_recipe
 from cdp.types.run_record import RunRecord
-from cdp.web.report.artifacts import Artifacts
+from cdp.web.report.report_inputs import Artifacts
 
 _TRAINING = {"epochs": 10, "batch": 32, "size": 16, "dimensions": 16, "rate": 0.05}
 RECIPE = {

@@ -24,23 +24,23 @@ _HOMES = {
     "KnnGraph": "cdp.types",
     "Labels": "cdp.types",
     "Manifest": "cdp.types",
-    "Mediator": "cdp.consensus.mediator",
+    "Mediator": "cdp.scoring.mediator",
     "Opinions": "cdp.types",
     "Pairs": "cdp.types",
-    "PaperMLP": "cdp.consensus.mlp",
+    "PaperMLP": "cdp.scoring.mlp",
     "Views": "cdp.types",
-    "agglomerate": "cdp.consensus.agglomeration",
+    "agglomerate": "cdp.grouping.average_linkage",
     "append_corrections": "cdp.collection.corrections",
-    "candidate_pairs": "cdp.consensus.pairs",
-    "collect_opinions": "cdp.consensus.pair_features",
+    "candidate_pairs": "cdp.scoring.pairs",
+    "collect_opinions": "cdp.scoring.paper_features",
     "create_collection": "cdp.collection.creation",
-    "diffuse": "cdp.consensus.soft_labels",
+    "diffuse": "cdp.grouping.soft_labels",
     "extend": "cdp.collection.extension",
-    "knn_graph": "cdp.graph.search",
+    "knn_graph": "cdp.knn.search",
     "measure_labels": "cdp.evaluate.label_figures",
     "measure_pairs": "cdp.evaluate.label_figures",
     "open_collection": "cdp.collection.collection",
-    "propagate": "cdp.consensus.propagation",
+    "propagate": "cdp.grouping.propagation",
     "read_manifest": "cdp.data.manifests",
     "regroup": "cdp.collection.regrouping",
     "retrain": "cdp.collection.retraining",
@@ -57,21 +57,21 @@ if TYPE_CHECKING:
     from cdp.collection.extension import extend as extend
     from cdp.collection.regrouping import regroup as regroup
     from cdp.collection.retraining import retrain as retrain
-    from cdp.consensus.agglomeration import agglomerate as agglomerate
-    from cdp.consensus.mediator import Mediator as Mediator
-    from cdp.consensus.mlp import PaperMLP as PaperMLP
-    from cdp.consensus.pair_features import collect_opinions as collect_opinions
-    from cdp.consensus.pairs import candidate_pairs as candidate_pairs
-    from cdp.consensus.propagation import propagate as propagate
-    from cdp.consensus.soft_labels import diffuse as diffuse
     from cdp.data.manifests import read_manifest as read_manifest
     from cdp.data.split import split_by_identity as split_by_identity
     from cdp.errors import CdpError as CdpError
     from cdp.errors import InputError as InputError
     from cdp.evaluate.label_figures import measure_labels as measure_labels
     from cdp.evaluate.label_figures import measure_pairs as measure_pairs
-    from cdp.graph.search import knn_graph as knn_graph
+    from cdp.grouping.average_linkage import agglomerate as agglomerate
+    from cdp.grouping.propagation import propagate as propagate
+    from cdp.grouping.soft_labels import diffuse as diffuse
+    from cdp.knn.search import knn_graph as knn_graph
     from cdp.labeling.estimator import CDP as CDP
+    from cdp.scoring.mediator import Mediator as Mediator
+    from cdp.scoring.mlp import PaperMLP as PaperMLP
+    from cdp.scoring.pairs import candidate_pairs as candidate_pairs
+    from cdp.scoring.paper_features import collect_opinions as collect_opinions
     from cdp.types import ConsensusGraph as ConsensusGraph
     from cdp.types import Embeddings as Embeddings
     from cdp.types import Fate as Fate

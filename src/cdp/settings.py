@@ -6,13 +6,15 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from cdp.errors import InputError
+
+Slice = TypeVar("Slice")
 
 T = TypeVar("T")
 
@@ -265,3 +267,16 @@ def _read_annotation(hint: Any) -> tuple[type, bool, tuple[str, ...]]:
     if hint not in KINDS:
         raise TypeError(f"a setting is bool, int, float, str or a tuple of these, not {hint}")
     return hint, False, ()
+
+
+def slice_of(settings: Any, kind: type[Slice]) -> Slice:
+    """Only the settings of one class: what a step may depend on, and so its key."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: getattr(settings, name) for name in names})
+
+
+def plain(settings: Any) -> dict[str, Any]:
+    """Settings as JSON holds them: lists for tuples."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(settings).items()
+    }

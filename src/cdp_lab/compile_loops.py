@@ -7,16 +7,16 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from cdp.consensus.settings import ConsensusSettings
 from cdp.data.views import read_views
-from cdp.graph.neighbor_passes import improve
-from cdp.graph.pair_similarity import similarities
-from cdp.graph.projection import Projected
-from cdp.graph.search import knn_graph
+from cdp.knn.nn_descent import improve
+from cdp.knn.pair_similarity import similarities
+from cdp.knn.pca import Projected
+from cdp.knn.search import knn_graph
 from cdp.labeling.figures import measure_labeling
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
-from cdp.progress import Progress, no_progress
+from cdp.runtime.progress import Progress, no_progress
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, FloatArray
 from cdp_lab.synthetic import synthetic_views

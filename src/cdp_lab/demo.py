@@ -15,14 +15,14 @@ from cdp.config.reading import read_recipe
 from cdp.config.sections import DataSection, RunRecipe
 from cdp.errors import InputError
 from cdp.evaluate.label_figures import measure_labels
-from cdp.files import write_json
 from cdp.labeling.estimator import CDP
-from cdp.progress import Progress, no_progress
 from cdp.run.plan import make_stages
 from cdp.run.run_recipe import RUN, plan_recipe, refuse_other_folder, run_folder
 from cdp.run.runner import Planned, plan_stages
 from cdp.run.sources import Facts, settle
 from cdp.run.stages import Ledger
+from cdp.runtime.progress import Progress, no_progress
+from cdp.storage.files import write_json
 from cdp.types import Views
 from cdp.types.run_record import TrueFigures
 from cdp_lab.drawn_faces import FaceSettings, write_faces

@@ -10,9 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from cdp.consensus.pairs import candidate_pairs
 from cdp.errors import InputError
-from cdp.files import write_json, writing_folder
 from cdp.labeling.figures import measure_label_figures
 from cdp.labeling.output import label_table, write_tables
 from cdp.labeling.pipeline import label
@@ -28,7 +26,9 @@ from cdp.run.labeling import (
 from cdp.run.plan import Labeler, label_stage
 from cdp.run.stages import Context, Stage, version
 from cdp.run.training import part
-from cdp.store import fill, read_json
+from cdp.scoring.pairs import candidate_pairs
+from cdp.storage.artifacts import fill, read_json
+from cdp.storage.files import write_json, writing_folder
 from cdp.types import ConsensusGraph, Fate, Labels, Pairs, Views
 from cdp.types.arrays import BoolArray, IntArray, LongArray
 from cdp.types.labels import number_by_first_appearance

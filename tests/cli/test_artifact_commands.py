@@ -94,7 +94,7 @@ def test_show_takes_no_text_of_a_card_for_markup(cdp, tmp_path):
 
 def test_a_traceback_is_printed_only_when_it_is_asked_for(cdp, tmp_path, monkeypatch):
     Labels.from_array([0, 0, -1]).save(tmp_path / "labels")
-    monkeypatch.setattr("cdp.store.hash_array", lambda array: 1 // 0)
+    monkeypatch.setattr("cdp.storage.artifacts.hash_array", lambda array: 1 // 0)
     words = ("eval", "labels", "labels", "--identities", "labels.txt")
     sentence = (
         "Error: labels: cannot be read (ZeroDivisionError: integer division or modulo by zero); it is damaged, or holds what "

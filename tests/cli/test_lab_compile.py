@@ -13,11 +13,11 @@ LOOK = """
 import importlib, json, pkgutil
 from numba.core.dispatcher import Dispatcher
 from typer.testing import CliRunner
-import cdp.graph
+import cdp.knn
 from cdp_lab.cli.lab_main import app
 
 result = CliRunner().invoke(app, ["compile"])
-modules = [importlib.import_module(f"cdp.graph.{found.name}") for found in pkgutil.iter_modules(cdp.graph.__path__)]
+modules = [importlib.import_module(f"cdp.knn.{found.name}") for found in pkgutil.iter_modules(cdp.knn.__path__)]
 loops = {
     name: len(loop.signatures)
     for module in modules

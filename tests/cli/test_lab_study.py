@@ -12,7 +12,7 @@ from tests.drawn_images import draw_patterns
 from tests.killed_commands import kill_when
 from typer.testing import CliRunner
 
-from cdp.store import read_json
+from cdp.storage.artifacts import read_json
 from cdp.types import Labels
 from cdp.types.run_record import Results
 from cdp_lab.cli.lab_main import app

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdp import knn_graph
-from cdp.store import read_json
+from cdp.storage.artifacts import read_json
 from cdp.types import Labels, Views
 from cdp.types.manifest import Manifest
 from cdp.types.run_record import Results

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from cdp import CDP, KnnGraph, Mediator, Views, knn_graph
 from cdp.cli.main import app
 from cdp.collection.collection import open_collection
-from cdp.consensus.grouping import accepted_pairs
+from cdp.grouping.group import accepted_pairs
 from cdp_lab.synthetic import synthetic_views
 
 

@@ -12,10 +12,10 @@ from cdp.cli.main import app
 from cdp.config.reading import recipe_from
 from cdp.config.sections import ConsensusSection, EngineSection, RunRecipe
 from cdp.config.writing import settings_table, write_recipe
-from cdp.consensus.settings import PRESETS, ConsensusSettings, slice_of
-from cdp.engine import Engine
 from cdp.errors import InputError
-from cdp.settings import settings_of
+from cdp.runtime.engine import Engine
+from cdp.scoring.settings import PRESETS, ConsensusSettings
+from cdp.settings import settings_of, slice_of
 
 SETTINGS = {
     name: one

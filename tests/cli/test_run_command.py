@@ -20,7 +20,7 @@ from cdp.collection.collection import open_collection
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.run.run_recipe import run_recipe
 from cdp.run.runner import alone_in
-from cdp.store import read_json, read_run_record, write_run_record
+from cdp.storage.artifacts import read_json, read_run_record, write_run_record
 from cdp.types import Labels
 from cdp.types.run_record import Results
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from cdp.cli.main import app
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.labeling import fitting, workspace
-from cdp.store import read_run_record
+from cdp.storage.artifacts import read_run_record
 from cdp.types import Labels, Views
 from cdp.types.run_record import RunRecord
 from cdp_lab.synthetic import synthetic_views

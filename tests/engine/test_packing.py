@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.refusals import refuses
 
-from cdp.packing import pack, unpack
+from cdp.runtime.packing import pack, unpack
 from cdp.types import Embeddings, Views
 
 

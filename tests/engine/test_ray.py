@@ -16,18 +16,14 @@ import pytest
 from tests.refusals import refuses
 from typer.testing import CliRunner
 
-from cdp import ray_pool
 from cdp.cli.main import app
-from cdp.consensus.agglomeration import agglomerate_at
-from cdp.consensus.propagation import propagate
-from cdp.consensus.settings import ConsensusSettings
-from cdp.consensus.sharded_components import find_components
-from cdp.engine import Engine
 from cdp.errors import CdpError, InputError, MissingExtraError
-from cdp.graph.exact import extend_graph
-from cdp.graph.search import knn_graph
-from cdp.labeling.cache import Cache
-from cdp.labeling.graphs_on_machines import (
+from cdp.grouping.average_linkage import agglomerate_at
+from cdp.grouping.components import find_components
+from cdp.grouping.propagation import propagate
+from cdp.knn.exact import extend_graph
+from cdp.knn.search import knn_graph
+from cdp.labeling.distributed_graphs import (
     GraphOptions,
     GraphTask,
     find_machines,
@@ -35,10 +31,14 @@ from cdp.labeling.graphs_on_machines import (
 )
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace, find_graphs
-from cdp.parallel import map_shared
-from cdp.ray_pool import RayPool
-from cdp.scratch import Scratch
-from cdp.store import save
+from cdp.runtime import ray_pool
+from cdp.runtime.engine import Engine
+from cdp.runtime.parallel import map_shared
+from cdp.runtime.ray_pool import RayPool
+from cdp.runtime.spill import Scratch
+from cdp.runtime.step_cache import Cache
+from cdp.scoring.settings import ConsensusSettings
+from cdp.storage.artifacts import save
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Views
 
 pytestmark = [
@@ -261,7 +261,7 @@ def test_every_gpu_of_one_machine_gets_a_process(cluster, monkeypatch):
 
     node = ray.nodes()[0]
     monkeypatch.setattr(ray, "nodes", lambda: [node])
-    monkeypatch.setattr("cdp.devices.count_gpus", lambda: 2)
+    monkeypatch.setattr("cdp.runtime.devices.count_gpus", lambda: 2)
     assert RAY.embedders == RAY._pool.with_gpus()
     assert replace(RAY, device="cpu").embedders == 0
 

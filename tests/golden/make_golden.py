@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from cdp import CDP, knn_graph
-from cdp.store import FORMAT
+from cdp.storage.artifacts import FORMAT
 from cdp_lab.synthetic import synthetic_views
 
 

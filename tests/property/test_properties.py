@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from cdp.consensus.agglomeration import agglomerate
-from cdp.consensus.pair_features import collect_opinions
-from cdp.consensus.pairs import candidate_pairs
-from cdp.consensus.propagation import propagate
-from cdp.consensus.soft_labels import diffuse
-from cdp.consensus.vote import vote
-from cdp.graph.exact import exact_graph
-from cdp.graph.search import knn_graphs
+from cdp.grouping.average_linkage import agglomerate
+from cdp.grouping.propagation import propagate
+from cdp.grouping.soft_labels import diffuse
+from cdp.knn.exact import exact_graph
+from cdp.knn.search import knn_graphs
+from cdp.scoring.pairs import candidate_pairs
+from cdp.scoring.paper_features import collect_opinions
+from cdp.scoring.vote import vote
 from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Labels, Views
 
 often = settings(max_examples=60)

@@ -22,7 +22,7 @@ from cdp.errors import (
 )
 from cdp.faces.align_photos import NoFacesError
 from cdp.faces.face import Face
-from cdp.files import disk_errors
+from cdp.storage.files import disk_errors
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -17,9 +17,9 @@ from typer.main import get_current_context  # type: ignore[attr-defined]  # of t
 from cdp import __version__
 from cdp.cli.help_pages import Group
 from cdp.cli.signals import raised_signals, stop_sentence
-from cdp.engine import MOST_THREADS
 from cdp.errors import CdpError
-from cdp.memory import check_address_space, is_memory_error
+from cdp.runtime.engine import MOST_THREADS
+from cdp.runtime.memory import check_address_space, is_memory_error
 from cdp.settings import listed
 
 if TYPE_CHECKING:

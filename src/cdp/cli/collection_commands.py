@@ -19,10 +19,10 @@ from cdp.cli.image_options import ManifestOptions
 from cdp.cli.input_kinds import InputKindOption, find_kind
 from cdp.cli.label_command import BaseOption, CorrectionsOption, DetectorOption, ModelsOption
 from cdp.collection.collection_settings import GrowthSettings
-from cdp.consensus.settings import GroupingSettings
-from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.faces.align_settings import AlignSettings
+from cdp.runtime.engine import Engine
+from cdp.scoring.settings import GroupingSettings
 from cdp.settings import settings_of
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def add(
     from cdp.cli.terminal import print_changes, print_photos
     from cdp.collection.collection import open_collection
     from cdp.collection.extension import extend
-    from cdp.labeling.cache import Cache
     from cdp.labeling.workspace import Workspace
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
+    from cdp.runtime.step_cache import Cache
 
     open_collection(collection)
     kind = find_kind(source, input_kind, quiet=quiet)
@@ -138,7 +138,7 @@ def _copy(collection: Path, out: Path | None, source: str, *, force: bool) -> Pa
     if out is None:
         return collection
     from cdp.collection.collection_folder import KIND, copy_collection
-    from cdp.files import writing_folder
+    from cdp.storage.files import writing_folder
 
     with writing_folder(out, force=force, kind=KIND, inputs=[collection, source]) as partial_folder:
         copy_collection(collection, partial_folder, out)
@@ -202,7 +202,7 @@ def regroup(
     from cdp.collection.regrouping import regroup as make_groups
     from cdp.collection.retraining import retrain as retrain_trees
     from cdp.labeling.workspace import Workspace
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
 
     opened = open_collection(collection)
     if (plan or reject_missing) and folders is None:
@@ -260,7 +260,7 @@ def show(
     force: Annotated[bool, Option("--force", help="Replace the file at --report if it exists.")] = False,
 ) -> None:
     """Show what a folder is, how it was made, and what to do next."""
-    from cdp.files import artifact_kind
+    from cdp.storage.files import artifact_kind
 
     if artifact_kind(folder) == "Collection":
         from cdp.cli.terminal import print_collection
@@ -282,7 +282,7 @@ def show(
             folder=folder,
         )
     from cdp.cli.terminal import print_card
-    from cdp.store import read_card
+    from cdp.storage.artifacts import read_card
 
     if artifact_kind(folder) == "run":
         is_finished = artifact_kind(folder.absolute().parent) == "Collection"
@@ -301,7 +301,7 @@ def show(
 
 
 def _copy_report(page: Path, out: Path, *, force: bool) -> None:
-    from cdp.files import check_output, write_bytes
+    from cdp.storage.files import check_output, write_bytes
 
     check_output(out, force=force, inputs=[page.parent])
     write_bytes(out, page.read_bytes())
@@ -363,8 +363,8 @@ def export(
     """Write groups for other programs: a folder per person, tables, record files, WebDataset shards, lists."""
     from cdp.export.export_formats import ExportOptions, export_images
     from cdp.export.grouped_images import read_grouped_images
-    from cdp.files import check_output
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
+    from cdp.storage.files import check_output
     from cdp.web.words import counted
 
     kind = "" if form in ("csv", "parquet") else "Export"

@@ -25,9 +25,9 @@ from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.help_pages import Command, help_page, refuse_option_as_file
 from cdp.cli.image_options import ManifestArgument, ManifestOptions, ProcessesOption, RootOption
 from cdp.cli.recipe_options import with_recipe
-from cdp.engine import Engine
 from cdp.errors import InputError, install_command
 from cdp.faces.align_settings import AlignSettings
+from cdp.runtime.engine import Engine
 
 if TYPE_CHECKING:
     from cdp.config.sections import RunRecipe
@@ -68,8 +68,8 @@ def split(
     from cdp.data.check import Unreadable, check_images, write_unreadable
     from cdp.data.manifests import read_manifest, without_unreadable
     from cdp.data.split import rotated, split_by_identity
-    from cdp.files import writing_folder
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
+    from cdp.storage.files import writing_folder
 
     if table not in ("csv", "parquet"):
         raise InputError(
@@ -139,8 +139,8 @@ def check(
     """Decode every image and list those that cannot be read; the exit code is 2 if there are any."""
     from cdp.data.check import check_images, write_unreadable
     from cdp.data.manifests import read_manifest
-    from cdp.files import check_output
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
+    from cdp.storage.files import check_output
 
     if list_file is not None:
         check_output(list_file, force=force, inputs=[manifest])
@@ -208,7 +208,7 @@ def align(
     OUT/different.csv pairs of faces that are on one photo and so are two people.
     """
     from cdp.faces.align_photos import align_faces
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
 
     options, engine = settings_from(ManifestOptions, given), settings_from(Engine, given)
     with progress_bars(not quiet) as progress:
@@ -275,8 +275,8 @@ def recipe(
         return
     from cdp.config.reading import recipe_from
     from cdp.config.writing import write_recipe
-    from cdp.files import check_output, write_text
     from cdp.run.sources import source_names, source_paths
+    from cdp.storage.files import check_output, write_text
 
     made = recipe_from({}, overrides)
     text = write_recipe(made, commented=not bare, template=not bare)

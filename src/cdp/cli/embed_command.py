@@ -18,12 +18,12 @@ from cdp.cli.help_pages import Command, help_page
 from cdp.cli.image_options import ManifestArgument
 from cdp.cli.signals import resumable
 from cdp.cli.train_commands import RunOptions, torch_ready
-from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
+from cdp.runtime.engine import ON_RAY, Engine
 
 if TYPE_CHECKING:
     from cdp.nets.embed_images import Embedded, Embedder
-    from cdp.progress import Progress
+    from cdp.runtime.progress import Progress
 
 
 @app.command(cls=Command)
@@ -133,8 +133,8 @@ def embed_images(
     quiet: bool = False,
 ) -> Embedded:
     """Views of a manifest's images; `given` are settings of Engine and RunOptions, `skip` is for unreadable images."""
-    from cdp.files import check_output
     from cdp.nets.embed_images import embed_images as embed
+    from cdp.storage.files import check_output
 
     options, engine = settings_from(RunOptions, given), settings_from(Engine, given)
     inputs = [manifest, options.skip, models.networks, *models.files]
@@ -157,7 +157,7 @@ def embed_images(
 @contextmanager
 def _embedding_tools(models: Models, options: RunOptions, engine: Engine, quiet: bool) -> Iterator[Progress]:
     """Progress bars, and torch where a network needs it."""
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
 
     if models.networks is None:
         with resumable(), progress_bars(not quiet) as progress:

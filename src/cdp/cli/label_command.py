@@ -14,15 +14,15 @@ from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.help_pages import Command, help_page
 from cdp.cli.image_options import ManifestOptions
 from cdp.cli.input_kinds import InputKindOption, find_kind
-from cdp.consensus.settings import ConsensusSettings
-from cdp.engine import Engine
 from cdp.errors import InputError, OutputExistsError
 from cdp.faces.align_settings import AlignSettings
+from cdp.runtime.engine import Engine
+from cdp.scoring.settings import ConsensusSettings
 
 if TYPE_CHECKING:
     from cdp.collection.corrections import Correction
     from cdp.labeling.workspace import Workspace
-    from cdp.progress import Progress
+    from cdp.runtime.progress import Progress
     from cdp.types import KnnGraph, Manifest, Views
 
 ModelsOption = Annotated[
@@ -151,7 +151,7 @@ def label(
     Without --labeled nobody is known, and the threshold is estimated.
     """
     from cdp.cli.terminal import plain_warnings
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
 
     settings = settings_from(ConsensusSettings, given, ConsensusSettings.of)
     kind = find_kind(source, input_kind, quiet=quiet)
@@ -182,9 +182,9 @@ class Labeling:
 
     def open_workspace(self, engine: Engine, progress: Progress) -> Workspace:
         """Temporary files are stored beside the output, on storage that all nodes of a cluster see."""
-        from cdp.labeling.cache import Cache
         from cdp.labeling.workspace import Workspace
-        from cdp.memory import return_freed_memory
+        from cdp.runtime.memory import return_freed_memory
+        from cdp.runtime.step_cache import Cache
 
         return_freed_memory()
         return Workspace(engine, Cache(self.cache), progress, folder=self.out.absolute().parent)
@@ -209,8 +209,8 @@ def label_photos(
 
     from cdp.cli.signals import resumable
     from cdp.cli.terminal import print_photos
-    from cdp.files import artifact_kind, check_output
     from cdp.run.photo_collection import add_photos, open_photo_models
+    from cdp.storage.files import artifact_kind, check_output
 
     (source, models, detector, base), out = given, how.out
     refuse_output_among(source, out)
@@ -364,9 +364,9 @@ def label_embeddings(files: Files, how: Labeling, work: Workspace) -> None:
     from cdp.collection.collection_folder import KIND
     from cdp.collection.creation import Origin, label_into
     from cdp.collection.outputs import write_outputs
-    from cdp.consensus.mediator import Mediator
-    from cdp.files import writing_folder
     from cdp.labeling.fitting import Fitted
+    from cdp.scoring.mediator import Mediator
+    from cdp.storage.files import writing_folder
 
     if files.labeled is None and files.mediator is None and how.settings.mediator == "mlp":
         raise InputError(

@@ -50,7 +50,7 @@ def _read_labels(path: Path) -> Labels:
 
     if not path.is_dir():
         return Labels.from_array(read_label_numbers(path))
-    from cdp.files import artifact_kind
+    from cdp.storage.files import artifact_kind
 
     if artifact_kind(path) == "Labels":
         return Labels.load(path)

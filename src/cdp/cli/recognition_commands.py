@@ -15,8 +15,8 @@ from typer import Option
 from cdp.cli.app import evaluation, plain_errors, print_table
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.help_pages import Command
-from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
+from cdp.runtime.engine import ON_RAY, Engine
 from cdp.settings import setting
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class EvaluationOptions:
 
     def measure(self, figures: Callable[..., Figures], engine: Engine, *given: Any, **more: Any) -> Figures:
         """Figures of what is given, with progress bars."""
-        from cdp.progress import progress_bars
+        from cdp.runtime.progress import progress_bars
 
         options = {"replicates": self.replicates, "seed": self.seed, "threads": engine.threads}
         with progress_bars(not (self.quiet or self.json)) as progress:

@@ -24,10 +24,10 @@ from cdp.cli.app import print_table
 from cdp.collection.collection import Collection
 from cdp.collection.corrections import read_journal
 from cdp.collection.numbering import Changes
-from cdp.progress import make_bars
 from cdp.run.runner import Listener
 from cdp.run.stages import Record, Stage
-from cdp.store import Card, read_json
+from cdp.runtime.progress import make_bars
+from cdp.storage.artifacts import Card, read_json
 from cdp.types import Fate
 from cdp.types.run_record import Figure, Headline, Results, RunRecord, Score, TrueFigures
 from cdp.web import words

@@ -27,16 +27,16 @@ from cdp.cli.help_pages import Command, help_page
 from cdp.cli.image_options import ManifestArgument, ManifestOptions
 from cdp.cli.recipe_options import with_recipe
 from cdp.cli.signals import resumable
-from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError, install_command
 from cdp.nets.recipe import JointLoss, Recipe
+from cdp.runtime.engine import ON_RAY, Engine
 from cdp.settings import setting
 
 if TYPE_CHECKING:
     from cdp.config.sections import RunRecipe
     from cdp.nets.processes import World
-    from cdp.progress import Progress
     from cdp.run.runner import Planned
+    from cdp.runtime.progress import Progress
     from cdp.types.manifest import Manifest
 
 
@@ -109,7 +109,7 @@ def demo(
     as_json: LinesOption = False,
 ) -> None:
     """Show the whole paper on drawn faces, without downloads or a GPU; ends with a page to look at."""
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
     from cdp_lab.demo import Size, demo_recipe, draw_demo_faces, plan_demo
 
     if not embeddings and not plan and not _has_torch():
@@ -146,11 +146,11 @@ def _demo_embeddings(out: Path, overrides: Given, *, force: bool, quiet: bool) -
     """Made-up embeddings labeled four ways, and the last one's collection."""
     from cdp.cli.label_command import Files, Labeling, label_embeddings
     from cdp.cli.terminal import print_example
-    from cdp.consensus.settings import ConsensusSettings
-    from cdp.files import writing_folder
     from cdp.labeling.workspace import Workspace
-    from cdp.progress import progress_bars
-    from cdp.store import fill, write_card
+    from cdp.runtime.progress import progress_bars
+    from cdp.scoring.settings import ConsensusSettings
+    from cdp.storage.artifacts import fill, write_card
+    from cdp.storage.files import writing_folder
     from cdp_lab.demo import compare_ways
     from cdp_lab.synthetic import synthetic_views
 
@@ -492,7 +492,7 @@ def torch_ready(trunks: str, engine: Engine, quiet: bool) -> Iterator[tuple[Worl
     torch = require("torch")
     from cdp.nets.processes import joined_world
     from cdp.nets.trunks import load_trunks
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
 
     if engine.threads:
         torch.set_num_threads(engine.threads)

@@ -24,11 +24,11 @@ from cdp.collection.collection_folder import Batch, Chain, Parts, numbered, open
 from cdp.collection.corrections import Correction, applicable, read_corrections, to_constraints
 from cdp.collection.numbering import Event
 from cdp.collection.scored_files import read_known, read_scored
-from cdp.consensus.constraints import Constraints
-from cdp.consensus.settings import ConsensusSettings
-from cdp.store import read_array, read_card, read_settings
+from cdp.scoring.settings import ConsensusSettings
+from cdp.storage.artifacts import read_array, read_card, read_settings
 from cdp.types import ConsensusGraph, Labels, Views
 from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
+from cdp.types.constraints import Constraints
 from cdp.types.labels import number_by_first_appearance
 from cdp.types.run_record import Expectation
 

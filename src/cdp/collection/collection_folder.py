@@ -24,12 +24,12 @@ import msgspec
 import numpy as np
 
 from cdp.collection.collection_settings import GrowthSettings
-from cdp.data.array_files import open_npy
 from cdp.data.views import read_views
 from cdp.errors import InputError
-from cdp.files import write_json, writing_folder
 from cdp.settings import settings_of
-from cdp.store import fill, fill_arrays, hash_views, read_card, read_settings, write_card
+from cdp.storage.array_files import open_npy
+from cdp.storage.artifacts import fill, fill_arrays, hash_views, read_card, read_settings, write_card
+from cdp.storage.files import write_json, writing_folder
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, LongArray
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from cdp.collection.corrections import Correction, different, named, rejected, same
-from cdp.data.array_files import refuse_repeats
 from cdp.data.manifest_tables import Columns, read_some_columns, write_csv
 from cdp.errors import InputError
-from cdp.files import writing_file
+from cdp.storage.array_files import refuse_repeats
+from cdp.storage.files import writing_file
 
 KINDS = ("same", "different", "name", "reject")
 

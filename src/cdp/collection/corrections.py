@@ -23,9 +23,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from cdp.consensus.constraints import Constraints
 from cdp.errors import InputError, StoreError
-from cdp.files import disk_errors
+from cdp.storage.files import disk_errors
+from cdp.types.constraints import Constraints
 
 JOURNAL = "corrections.jsonl"
 

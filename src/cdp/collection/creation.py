@@ -15,13 +15,14 @@ from cdp.collection.corrections import Correction, append_unsaid, to_constraints
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
 from cdp.collection.scored_files import Measured, write_scored
-from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.data.views import read_views
-from cdp.files import writing_folder
 from cdp.labeling.figures import measure_labeling
-from cdp.labeling.judged import Labeling
 from cdp.labeling.pipeline import label
+from cdp.labeling.result import Labeling
 from cdp.labeling.workspace import Workspace
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import plain
+from cdp.storage.files import writing_folder
 from cdp.types import Views
 from cdp.types.run_record import PartRecord, Results
 

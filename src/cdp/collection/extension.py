@@ -18,31 +18,32 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from cdp.collection.all_views import read_all_views
 from cdp.collection.collection import Collection, ViewsSource, open_collection
 from cdp.collection.collection_folder import Parts, numbered, write_batch
 from cdp.collection.collection_settings import GrowthSettings
+from cdp.collection.combined_views import read_all_views
 from cdp.collection.corrections import Correction, append_unsaid
-from cdp.collection.longer_lists import changed_rows, search_new, search_together_again
+from cdp.collection.incremental_knn import changed_rows, search_new, search_together_again
 from cdp.collection.numbering import Changes
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
 from cdp.collection.retraining import as_judged, train_anew, with_new_bar
 from cdp.collection.scored_files import read_judged, read_measured, read_share, write_scored
-from cdp.consensus.mediator import Mediator
-from cdp.consensus.pair_features import prepare_features
-from cdp.consensus.pairs import candidate_pairs
-from cdp.consensus.scoring import score_pairs
-from cdp.consensus.settings import ConsensusSettings, GroupingSettings, plain, slice_of
-from cdp.consensus.trees import TreeAnswers
 from cdp.data.views import read_views
-from cdp.files import locked
-from cdp.labeling.cache import Cache, step_key
-from cdp.labeling.judged import Judged
+from cdp.labeling.result import Judged
 from cdp.labeling.tree_scoring import ask_trees
-from cdp.labeling.unsupervised import judge_by_similarity, with_chosen_bar
+from cdp.labeling.unsupervised_threshold import judge_by_similarity, with_chosen_bar
 from cdp.labeling.workspace import Workspace
-from cdp.store import hash_array
+from cdp.runtime.step_cache import Cache, step_key
+from cdp.scoring.mediator import Mediator
+from cdp.scoring.pairs import candidate_pairs
+from cdp.scoring.paper_features import prepare_features
+from cdp.scoring.score_pairs import score_pairs
+from cdp.scoring.settings import ConsensusSettings, GroupingSettings
+from cdp.scoring.trees import TreeAnswers
+from cdp.settings import plain, slice_of
+from cdp.storage.artifacts import hash_array
+from cdp.storage.files import locked
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 

@@ -13,10 +13,10 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from cdp.consensus.constraints import Constraints
-from cdp.consensus.group_ties import tie_groups
+from cdp.grouping.cohesion import tie_groups
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import IntArray, LongArray
+from cdp.types.constraints import Constraints
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -24,22 +24,22 @@ from cdp import __version__
 from cdp.collection.collection import Collection, open_collection, read_groups_facts
 from cdp.collection.image_root import find_image_root
 from cdp.collection.scored_files import Measured, read_known, read_measured
-from cdp.consensus.group_ties import GroupTies
-from cdp.consensus.grouping import accepted_pairs
-from cdp.consensus.mediator import Mediator
-from cdp.consensus.settings import plain
-from cdp.consensus.soft_labels import diffuse, likely_pairs
 from cdp.data.manifest_tables import read_some_columns, read_table
-from cdp.files import write_json, write_text
+from cdp.grouping.cohesion import GroupTies
+from cdp.grouping.group import accepted_pairs
+from cdp.grouping.soft_labels import diffuse, likely_pairs
 from cdp.labeling.figures import measure_label_figures
 from cdp.labeling.output import SOFT_LABELS, label_table, write_doubts, write_soft_labels, write_tables
-from cdp.store import load, read_run_record
+from cdp.scoring.mediator import Mediator
+from cdp.settings import plain
+from cdp.storage.artifacts import load, read_run_record
+from cdp.storage.files import write_json, write_text
 from cdp.types import KnnGraph, Labels, Manifest
 from cdp.types.arrays import LongArray
 from cdp.types.run_record import PartRecord, Results, RunRecord, StageRecord
 
 if TYPE_CHECKING:
-    from cdp.web.report.artifacts import Artifacts
+    from cdp.web.report.report_inputs import Artifacts
 
 FACES, REPORT, METRICS = "faces.csv", "report.html", "metrics.json"
 _STAMP = ".outputs"
@@ -162,7 +162,7 @@ def _write_report(
 
 def report_artifacts(collection: Collection, labels: Labels, ties: GroupTies) -> Artifacts:
     """What a report shows beside figures: groups, pairs, pictures, weights, and pairs of groups that are likely one."""
-    from cdp.web.report.artifacts import SPLITS_SHOWN, Artifacts, SplitGroups, first_layer
+    from cdp.web.report.report_inputs import SPLITS_SHOWN, Artifacts, SplitGroups, first_layer
 
     place = collection.scored_place
     mediator = load(place / "mediator", Mediator) if (place / "mediator").is_dir() else None

@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cdp.consensus.constraints import Constraints, are_among, confirm, join_certain
-from cdp.consensus.group_ties import GroupTies, as_probability, tie_groups
-from cdp.consensus.grouping import group
-from cdp.consensus.settings import ConsensusSettings
+from cdp.grouping.cohesion import GroupTies, as_probability, tie_groups
+from cdp.grouping.group import group
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
+from cdp.types.constraints import Constraints, are_among, confirm, join_certain
 from cdp.types.labels import number_by_first_appearance
 
 KINDS = ("mixed", "doubtful", "split", "lone")

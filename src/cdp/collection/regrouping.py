@@ -15,21 +15,22 @@ from cdp.collection.collection import GROUPS_KIND, Collection, GroupsFacts, Name
 from cdp.collection.collection_folder import Parts, numbered, switch_to
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.corrections import active_corrections, applicable, read_journal, to_constraints
-from cdp.collection.holding import Evidence, hold_identities, let_small_groups_wait
-from cdp.collection.known_people import look_up_people
+from cdp.collection.id_stability import Evidence, hold_identities, let_small_groups_wait
+from cdp.collection.labeled_identities import look_up_people
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
 from cdp.collection.outputs import write_outputs
 from cdp.collection.scored_files import read_known, read_scored
-from cdp.consensus.constraints import Constraints, check_constraints
-from cdp.consensus.grouping import group
-from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.errors import InputError
-from cdp.files import locked, write_bytes, writing_folder
+from cdp.grouping.group import group
 from cdp.labeling.expectation import calibrate, expect
 from cdp.labeling.tuning import count_shared
-from cdp.store import fill_arrays
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import plain
+from cdp.storage.artifacts import fill_arrays
+from cdp.storage.files import locked, write_bytes, writing_folder
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, IntArray, LongArray
+from cdp.types.constraints import Constraints, check_constraints
 from cdp.types.labels import number_by_first_appearance
 from cdp.types.run_record import Expectation
 

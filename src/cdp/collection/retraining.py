@@ -8,25 +8,26 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from cdp.collection.all_views import read_all_views, read_known_views
 from cdp.collection.collection import Collection, as_settings, open_collection
 from cdp.collection.collection_folder import Parts, numbered
-from cdp.collection.longer_lists import search_new, search_together_again
+from cdp.collection.combined_views import read_all_views, read_known_views
+from cdp.collection.incremental_knn import search_new, search_together_again
 from cdp.collection.numbering import Changes
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
 from cdp.collection.scored_files import read_judged, read_measured, read_share, write_scored
-from cdp.consensus.mediator import is_more_probable
-from cdp.consensus.pairs import candidate_pairs
-from cdp.consensus.settings import ConsensusSettings, plain
-from cdp.consensus.trees import TreeAnswers
 from cdp.errors import InputError
-from cdp.files import locked
-from cdp.labeling.judged import Judged
-from cdp.labeling.known_density import matching_share, order_of_use
+from cdp.labeling.density_matching import matching_share, order_of_use
+from cdp.labeling.result import Judged
 from cdp.labeling.tree_scoring import ask_trees
 from cdp.labeling.tuning import count_shared, tune, with_bar
 from cdp.labeling.workspace import Workspace
+from cdp.scoring.mediator import is_more_probable
+from cdp.scoring.pairs import candidate_pairs
+from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.trees import TreeAnswers
+from cdp.settings import plain
+from cdp.storage.files import locked
 from cdp.types import ConsensusGraph, Pairs, Views
 from cdp.types.arrays import LongArray
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from cdp.consensus.grouping import at_bar
-from cdp.consensus.mediator import Mediator
-from cdp.consensus.settings import ConsensusSettings
-from cdp.consensus.trees import TreeAnswers
-from cdp.files import write_json, writing_folder
+from cdp.grouping.group import at_bar
 from cdp.labeling.fused_graph import search_fused
-from cdp.labeling.judged import Judged
+from cdp.labeling.result import Judged
 from cdp.labeling.workspace import Workspace, find_graphs
-from cdp.store import fill, fill_arrays, load, read_array, read_card, read_json, read_settings
+from cdp.scoring.mediator import Mediator
+from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.trees import TreeAnswers
+from cdp.storage.artifacts import fill, fill_arrays, load, read_array, read_card, read_json, read_settings
+from cdp.storage.files import write_json, writing_folder
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.run_record import PartRecord, Results

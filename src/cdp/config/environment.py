@@ -9,8 +9,8 @@ from typing import Literal
 from cdp.config.checks import check_without_images, frozen_file, member_names
 from cdp.config.sections import RunRecipe
 from cdp.data.views import looks_like_views
-from cdp.devices import find_accelerator
 from cdp.errors import InputError
+from cdp.runtime.devices import find_accelerator
 
 
 def check_environment(recipe: RunRecipe) -> bool:

@@ -12,10 +12,10 @@ from typing import Any
 
 from cdp.config.checks import FROZEN, frozen_file
 from cdp.config.sections import SECTIONS, DataSection, RunRecipe
-from cdp.consensus.settings import with_preset
-from cdp.data.array_files import read_bytes, reading
 from cdp.errors import InputError
+from cdp.scoring.settings import with_preset
 from cdp.settings import did_you_mean, listed, settings_of, shown, word_for
+from cdp.storage.array_files import read_bytes, reading
 
 PATH_KEYS = tuple(name for name, one in settings_of(DataSection).items() if one.kind is str and not one.many)
 """The keys of [data] that are one path; `unlabeled` is a list of them."""

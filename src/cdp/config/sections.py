@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from cdp.consensus.settings import ConsensusSettings, plain
-from cdp.engine import Engine
 from cdp.errors import InputError
 from cdp.nets.recipe import JointLoss, TrainingSettings
-from cdp.settings import check_settings, setting, setting_like, share
+from cdp.runtime.engine import Engine
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import check_settings, plain, setting, setting_like, share
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from cdp.config.sections import SECTIONS, RunRecipe, TrainSection
-from cdp.consensus.settings import PRESETS, ConsensusSettings, default_of
-from cdp.engine import Engine
+from cdp.runtime.engine import Engine
+from cdp.scoring.settings import PRESETS, ConsensusSettings, default_of
 from cdp.settings import Setting, settings_of
 
 _WIDTH = 100

@@ -11,8 +11,8 @@ import zlib
 from pathlib import Path
 from typing import Protocol
 
-from cdp.data.array_files import brief, regular_size
 from cdp.errors import InputError
+from cdp.storage.array_files import brief, regular_size
 
 _IN_ARCHIVE = re.compile(r"(.+?\.(?:zip|tar|rec))!(.+)", re.IGNORECASE | re.DOTALL)
 _TAR_BLOCK = 512

@@ -11,12 +11,13 @@ from pathlib import Path
 from queue import Queue
 from typing import Any, NamedTuple
 
+from cdp.blocks import spans
 from cdp.data.images import Source, decode
 from cdp.data.manifest_tables import locations_from, write_csv
 from cdp.errors import InputError
-from cdp.files import writing_file
-from cdp.parallel import count_threads, map_blocks, spans
-from cdp.progress import Progress, no_progress
+from cdp.runtime.parallel import count_threads, map_blocks
+from cdp.runtime.progress import Progress, no_progress
+from cdp.storage.files import writing_file
 from cdp.types.manifest import Manifest
 
 _PICTURES_PER_BLOCK = 256

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import read_csv_rows, read_lines, read_npz, reading
 from cdp.data.image_names import ImageNames
 from cdp.data.lfw_pairs import check_pairs
 from cdp.errors import InputError
+from cdp.storage.array_files import read_csv_rows, read_lines, read_npz, reading
 from cdp.types.arrays import BoolArray, DoubleArray, LongArray, read_only
 
 _IJBA_COLUMNS = ("TEMPLATE_ID", "SUBJECT_ID", "FILE", "MEDIA_ID", "SIGHTING_ID")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from cdp.data.array_files import read_lines
 from cdp.errors import InputError
+from cdp.storage.array_files import read_lines
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cdp.data.archives import Archive, open_archive, refuse_many_bytes, refuse_many_pixels, split_location
-from cdp.data.array_files import brief, naming, reading, regular_size
 from cdp.errors import InputError
+from cdp.storage.array_files import brief, naming, reading, regular_size
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cdp.data.array_files import open_npy, read_npz, reading
 from cdp.errors import InputError
+from cdp.storage.array_files import open_npy, read_npz, reading
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -62,7 +62,7 @@ def _read_artifact(folder: Path, embeddings: Embeddings | None) -> KnnGraph:
             code="card-missing",
             folder=folder,
         )
-    from cdp.store import load
+    from cdp.storage.artifacts import load
 
     graph = load(folder, KnnGraph)
     if embeddings is None:
@@ -178,8 +178,8 @@ def _check_ids(file: Path, ids: AnyArray) -> IntArray:
 
 def _measure(file: Path, neighbors: IntArray, numbers: AnyArray | None, embeddings: Embeddings) -> KnnGraph:
     """The graph of these ids with similarities measured here, after a look at the numbers in the file."""
-    from cdp.graph.exact import graph_from_neighbors
-    from cdp.graph.pair_similarity import similarities
+    from cdp.knn.exact import graph_from_neighbors
+    from cdp.knn.pair_similarity import similarities
 
     if numbers is not None:
         rows = np.unique(np.linspace(0, len(neighbors) - 1, _SAMPLE_ROWS).astype(np.int64))
@@ -244,7 +244,7 @@ def _meanings(neighbors: IntArray, numbers: AnyArray, present: BoolArray) -> set
 
 def _arrange(neighbors: IntArray, similarity: FloatArray) -> KnnGraph:
     """Best first with ties by id; the image itself and second mentions dropped, pads at the end."""
-    from cdp.graph.neighbor_lists import drop_repeats, sort_rows
+    from cdp.knn.topk import drop_repeats, sort_rows
 
     ids, values = neighbors.copy(), similarity.copy()
     values[ids < 0] = -np.inf

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cdp.data.array_files import naming, read_csv_rows, read_lines, reading
 from cdp.data.image_names import ImageNames
 from cdp.errors import InputError
+from cdp.storage.array_files import naming, read_csv_rows, read_lines, reading
 from cdp.types.arrays import AnyArray, BoolArray, LongArray, read_only
 
 N_FOLDS = 10

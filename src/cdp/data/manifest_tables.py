@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import open_parquet, reading, refuse_nested, refuse_repeats, regular_size
 from cdp.errors import InputError
-from cdp.files import writing_file
+from cdp.storage.array_files import open_parquet, reading, refuse_nested, refuse_repeats, regular_size
+from cdp.storage.files import writing_file
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.manifest import Manifest
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from cdp.data.archives import ZipArchive, split_location
-from cdp.data.array_files import read_lines, reading
 from cdp.data.image_folders import from_folders, read_image_folders
 from cdp.data.manifest_tables import TABLE_SUFFIXES, read_columns, read_table
 from cdp.data.record_files import RecordFile
 from cdp.data.views import read_identities
 from cdp.data.webdataset import has_pattern, read_shards, shards_of
 from cdp.errors import InputError
+from cdp.storage.array_files import read_lines, reading
 from cdp.types.arrays import ByteArray, LongArray
 from cdp.types.manifest import Manifest
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import naming, read_bytes, read_lines, reading
 from cdp.data.image_names import ending_parts, name_some, repeated
 from cdp.errors import InputError
+from cdp.storage.array_files import naming, read_bytes, read_lines, reading
 from cdp.types import Embeddings
 from cdp.types.arrays import BoolArray, FloatArray
 

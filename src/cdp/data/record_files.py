@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from cdp.data.archives import RandomFile
-from cdp.data.array_files import read_bytes, reading
 from cdp.errors import InputError
+from cdp.storage.array_files import read_bytes, reading
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray
 
 MAGIC = 0xCED7230A

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cdp.data.manifest_tables import TABLE_SUFFIXES
 from cdp.errors import InputError, StoreError, name_rows
-from cdp.files import writing_folder
+from cdp.storage.files import writing_folder
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 
@@ -67,7 +67,7 @@ class Split:
 
     def fill(self, folder: Path, suffix: str = ".csv") -> None:
         """Write the tables and the card into a folder that is being written."""
-        from cdp.store import write_card
+        from cdp.storage.artifacts import write_card
 
         if suffix not in TABLE_SUFFIXES:
             raise InputError(
@@ -86,7 +86,7 @@ class Split:
     @classmethod
     def load(cls, path: str | Path) -> Split:
         """The parts from a folder that `save` wrote."""
-        from cdp.store import read_card, read_settings
+        from cdp.storage.artifacts import read_card, read_settings
 
         folder = Path(path)
         card = read_card(folder, "Split")

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from cdp.data.array_files import naming, read_bytes, reading
 from cdp.data.images import decode
 from cdp.data.lfw_pairs import N_FOLDS, contiguous_folds
 from cdp.errors import InputError
+from cdp.storage.array_files import naming, read_bytes, reading
 from cdp.types.arrays import BoolArray, ByteArray, LongArray, read_only
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cdp.data.array_files import (
+from cdp.data.manifest_tables import number_identities
+from cdp.errors import InputError, StoreError
+from cdp.storage.array_files import (
     file_size,
     naming,
     open_npy,
@@ -21,8 +23,6 @@ from cdp.data.array_files import (
     reading,
     refuse_nested,
 )
-from cdp.data.manifest_tables import number_identities
-from cdp.errors import InputError, StoreError
 from cdp.types import Views
 from cdp.types.arrays import AnyArray
 
@@ -211,7 +211,7 @@ def _model_files(folder: Path) -> dict[str, Path]:
 
 def _in_card_order(folder: Path, members: Mapping[str, Path]) -> dict[str, Path]:
     """The members as the card lists them, then those it does not know; sorted by name without a card."""
-    from cdp.store import read_card, read_settings
+    from cdp.storage.artifacts import read_card, read_settings
 
     card_file = folder / "card.json"
     if not os.path.lexists(card_file):

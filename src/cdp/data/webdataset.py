@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from cdp.data.archives import TarArchive
-from cdp.data.array_files import naming
 from cdp.data.image_folders import from_folders, is_image
 from cdp.data.manifest_tables import number_identities
 from cdp.errors import InputError
+from cdp.storage.array_files import naming
 from cdp.types.manifest import Manifest
 
 _BRACES = re.compile(r"\{([^{}]*)\}")

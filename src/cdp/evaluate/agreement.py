@@ -7,10 +7,10 @@ from itertools import combinations
 
 import numpy as np
 
-from cdp.consensus.pairs import candidate_pairs
 from cdp.errors import InputError
-from cdp.kernels import kernel
-from cdp.scratch import Scratch
+from cdp.runtime.kernels import kernel
+from cdp.runtime.spill import Scratch
+from cdp.scoring.pairs import candidate_pairs
 from cdp.types import KnnGraph
 from cdp.types.arrays import DoubleArray, IntArray
 

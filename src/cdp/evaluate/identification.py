@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cdp.blocks import spans
 from cdp.errors import InputError, name_rows
 from cdp.evaluate.bootstrap import (
     LEVEL,
@@ -22,8 +23,7 @@ from cdp.evaluate.bootstrap import (
     number_by_appearance,
 )
 from cdp.evaluate.rank_kernels import MatePairs, count_better
-from cdp.parallel import spans
-from cdp.progress import Progress, no_progress
+from cdp.runtime.progress import Progress, no_progress
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, LongArray, read_only
 

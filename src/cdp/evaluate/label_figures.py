@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.errors import InputError
-from cdp.parallel import spans
 from cdp.types import ConsensusGraph, Labels, Pairs
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 from cdp.types.run_record import GroupScores, PairScores, Score, TrueFigures
-
-_PAIRS_PER_BLOCK = 65_536
 
 
 def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) -> TrueFigures:
@@ -118,7 +116,7 @@ def measure_pairs(graph: ConsensusGraph, candidates: Pairs, identities: npt.Arra
 
 def _count(ids: IntArray, identities: LongArray) -> tuple[int, int]:
     n_known, n_same = 0, 0
-    for start, stop in spans(len(ids), _PAIRS_PER_BLOCK):
+    for start, stop in spans(len(ids), PAIRS_PER_BLOCK):
         first, second = identities[ids[start:stop, 0]], identities[ids[start:stop, 1]]
         known: BoolArray = (first >= 0) & (second >= 0)
         n_known += int(known.sum())

@@ -11,7 +11,7 @@ import numpy as np
 from cdp.errors import InputError, MissingExtraError, install_command
 from cdp.evaluate.identification import Identification
 from cdp.evaluate.verification import Verification
-from cdp.files import check_output, replacing
+from cdp.storage.files import check_output, replacing
 
 _KINDS = (".png", ".svg", ".pdf")
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from cdp.blocks import spans
 from cdp.errors import InputError
-from cdp.kernels import kernel
-from cdp.parallel import map_blocks, spans
-from cdp.progress import Progress, no_progress
+from cdp.runtime.kernels import kernel
+from cdp.runtime.parallel import map_blocks
+from cdp.runtime.progress import Progress, no_progress
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, LongArray, read_only
 

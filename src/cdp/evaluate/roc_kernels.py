@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.kernels import kernel
+from cdp.runtime.kernels import kernel
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, LongArray
 
 # The thresholds the field chooses from, since the first published script: squared distances 0, 0.01 ... 3.99 of

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from cdp.blocks import spans
 from cdp.data.ijb import TemplateProtocol
 from cdp.errors import InputError
 from cdp.evaluate.verification import ScoredPairs, score_pairs
-from cdp.parallel import spans
 from cdp.types import Embeddings
 from cdp.types.arrays import DoubleArray, FloatArray, LongArray
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cdp.blocks import spans
 from cdp.errors import InputError
 from cdp.evaluate.bootstrap import (
     Comparison,
@@ -29,9 +30,9 @@ from cdp.evaluate.roc_kernels import (
     order_pairs,
     walk,
 )
-from cdp.graph.pair_similarity import similarities
-from cdp.parallel import map_blocks, spans
-from cdp.progress import Progress, no_progress
+from cdp.knn.pair_similarity import similarities
+from cdp.runtime.parallel import map_blocks
+from cdp.runtime.progress import Progress, no_progress
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, LongArray, read_only
 

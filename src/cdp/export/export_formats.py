@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cdp.errors import InputError
 from cdp.export.grouped_images import GroupedImages
-from cdp.files import writing_file, writing_folder
-from cdp.progress import Progress, no_progress
+from cdp.runtime.progress import Progress, no_progress
+from cdp.storage.files import writing_file, writing_folder
 
 FORMATS = {
     "folders": "a folder per person, with links to the images",
@@ -122,7 +122,7 @@ def _fill(
 def _write_card(
     folder: Path, grouped: GroupedImages, form: str, chosen: ExportOptions, n_images: int
 ) -> None:
-    from cdp.store import write_card
+    from cdp.storage.artifacts import write_card
 
     summary = f"{n_images:,} images of {len(grouped.people):,} people as {form}"
     settings = {"format": form, "copies": chosen.copies, "discarded": chosen.discarded}

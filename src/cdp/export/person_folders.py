@@ -17,7 +17,7 @@ from cdp.errors import InputError
 from cdp.export.grouped_images import GroupedImages
 from cdp.export.image_kinds import image_suffix
 from cdp.export.safe_names import UniqueNames, safe_name
-from cdp.progress import Progress, no_progress
+from cdp.runtime.progress import Progress, no_progress
 from cdp.types import Manifest
 
 TABLE = "exported.csv"

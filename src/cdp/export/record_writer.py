@@ -24,7 +24,7 @@ from cdp.data.record_files import (
 from cdp.errors import InputError
 from cdp.export.grouped_images import GroupedImages
 from cdp.export.label_lists import write_class_table
-from cdp.progress import Progress, no_progress
+from cdp.runtime.progress import Progress, no_progress
 
 
 def write_record_files(folder: Path, grouped: GroupedImages, progress: Progress = no_progress) -> int:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdp.collection.corrections import Correction, different, named, rejected, same
-from cdp.data.array_files import reading
 from cdp.data.image_folders import is_image
 from cdp.errors import InputError
 from cdp.export.person_folders import DISCARDED, ROW_IN_NAME, TABLE
+from cdp.storage.array_files import reading
 from cdp.web.words import counted
 
 _ANCHORS = 3
@@ -260,7 +260,7 @@ def import_folders(
     """
     from cdp.collection.collection import open_collection
     from cdp.collection.corrections import append_corrections, read_corrections, to_constraints
-    from cdp.consensus.constraints import check_constraints
+    from cdp.types.constraints import check_constraints
 
     opened, place = open_collection(collection), Path(folder)
     exported = read_export_table(place)

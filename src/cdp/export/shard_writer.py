@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from cdp.blocks import spans
 from cdp.data.images import open_images
 from cdp.export.grouped_images import GroupedImages
 from cdp.export.image_kinds import image_suffix
 from cdp.export.label_lists import write_class_table
-from cdp.parallel import spans
-from cdp.progress import Progress, no_progress
+from cdp.runtime.progress import Progress, no_progress
 
 
 def write_shards(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cdp.faces.face import Face
-from cdp.files import close_work, open_work
+from cdp.storage.files import close_work, open_work
 
 _LOG = "done.jsonl"
 

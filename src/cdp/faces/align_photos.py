@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from cdp.blocks import spans
 from cdp.data.images import ImageReader, open_images
 from cdp.data.manifest_tables import Columns, locations_from, write_csv
 from cdp.errors import InputError
@@ -24,12 +25,11 @@ from cdp.faces.alignment import CROP_SIZE, crop_face, similarity_transform
 from cdp.faces.detectors import Detector
 from cdp.faces.face import Face
 from cdp.faces.quality import face_size, head_pose, sharpness
-from cdp.files import check_output, disk_errors, flush_files, put_in_place, refuse_link, sweep
-from cdp.hashes import hash_values
 from cdp.nets.pixels import stream_blocks
-from cdp.parallel import spans
-from cdp.progress import Progress, no_progress
-from cdp.store import write_card
+from cdp.runtime.progress import Progress, no_progress
+from cdp.storage.artifacts import write_card
+from cdp.storage.files import check_output, disk_errors, flush_files, put_in_place, refuse_link, sweep
+from cdp.storage.hashes import hash_values
 from cdp.types.arrays import AnyArray, ByteArray, LongArray, read_only
 from cdp.types.manifest import Manifest
 

@@ -13,22 +13,22 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from cdp.consensus.constraints import Constraints
-from cdp.consensus.mediator import Mediator, PairClassifier
-from cdp.consensus.settings import ConsensusSettings
-from cdp.engine import Engine
 from cdp.errors import InputError, NotFittedError
-from cdp.labeling.cache import Cache
 from cdp.labeling.figures import measure_labeling
 from cdp.labeling.fitting import Fitted, fit
-from cdp.labeling.judged import Labeling
-from cdp.labeling.known_images import replace_identities
+from cdp.labeling.joined_views import replace_identities
 from cdp.labeling.pipeline import label
+from cdp.labeling.result import Labeling
 from cdp.labeling.workspace import Graphs, Workspace
-from cdp.progress import Progress, progress_bars
+from cdp.runtime.engine import Engine
+from cdp.runtime.progress import Progress, progress_bars
+from cdp.runtime.step_cache import Cache
+from cdp.scoring.mediator import Mediator, PairClassifier
+from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import did_you_mean, settings_of
 from cdp.types import Embeddings, Labels, Views
 from cdp.types.arrays import BoolArray
+from cdp.types.constraints import Constraints
 
 if TYPE_CHECKING:
     from cdp.collection.collection import Collection
@@ -223,7 +223,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         from cdp.collection.collection_folder import KIND
         from cdp.collection.creation import Origin, keep_labeling
         from cdp.collection.outputs import write_outputs
-        from cdp.files import writing_folder
+        from cdp.storage.files import writing_folder
 
         labeling: Labeling | None = getattr(self, "labeling_", None)
         if labeling is None:

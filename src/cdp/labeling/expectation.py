@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from cdp.consensus.group_ties import group_sizes, tie_to_group
+from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.evaluate.bootstrap import draw_identities, interval
-from cdp.parallel import spans
+from cdp.grouping.cohesion import group_sizes, tie_to_group
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, DoubleArray, LongArray
 from cdp.types.run_record import CalibrationBin, Expectation, Figure
@@ -23,7 +23,6 @@ FEWEST_IMAGES = 50
 
 _REPLICATES = 1000
 _N_BINS = 10
-_PAIRS_PER_BLOCK = 65_536
 
 
 def expect(labels: Labels, identities: LongArray, seed: int = 0, *, disjoint: bool = True) -> Expectation:
@@ -126,7 +125,7 @@ def measure_calibration(
         disjoint: a pair of a known and an unknown image is of two identities; else such pairs do not count.
     """
     pairs, total, right = np.zeros(_N_BINS, np.int64), np.zeros(_N_BINS), np.zeros(_N_BINS)
-    for start, stop in spans(len(scored), _PAIRS_PER_BLOCK):
+    for start, stop in spans(len(scored), PAIRS_PER_BLOCK):
         ends = identities[scored.ids[start:stop]]
         counts = (ends >= 0).any(axis=1) if disjoint else (ends >= 0).all(axis=1)
         same: BoolArray = (ends[:, 0] == ends[:, 1])[counts]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from cdp.consensus.pair_features import extract_features, prepare_features
-from cdp.consensus.pairs import candidate_pairs
+from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
 from cdp.evaluate.label_figures import measure_labels, measure_pairs
-from cdp.labeling.judged import Labeling
-from cdp.parallel import spans
-from cdp.scratch import Scratch
+from cdp.labeling.result import Labeling
+from cdp.runtime.spill import Scratch
+from cdp.scoring.pairs import candidate_pairs
+from cdp.scoring.paper_features import extract_features, prepare_features
 from cdp.types import Fate, KnnGraph, Labels, Views
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.opinions import block_columns
@@ -28,7 +28,6 @@ from cdp.types.run_record import (
 
 _MOST_JUDGED = 20_000
 _ROWS_PER_BLOCK = 8192
-_PAIRS_PER_BLOCK = 65_536
 
 
 def measure_labeling(
@@ -128,7 +127,7 @@ def _mediator(
         return None
     graphs = list(labeling.graphs.values())
     ids = candidate_pairs(graphs[0], scratch).ids
-    blocks = spans(len(ids), _PAIRS_PER_BLOCK)
+    blocks = spans(len(ids), PAIRS_PER_BLOCK)
     known = [start + np.flatnonzero((identities[ids[start:stop]] >= 0).all(axis=1)) for start, stop in blocks]
     rows = np.concatenate([np.empty(0, np.int64), *known])
     n_same = sum(int((identities[ids[part, 0]] == identities[ids[part, 1]]).sum()) for part in known)

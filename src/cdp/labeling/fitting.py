@@ -7,12 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cdp.consensus.mediator import Mediator, PairClassifier, select_training_pairs, train_mediator
-from cdp.consensus.pair_features import prepare_features
-from cdp.consensus.pairs import candidate_pairs
-from cdp.consensus.settings import ConsensusSettings, MediatorSettings, slice_of
 from cdp.errors import InputError
-from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.tuning import (
     FEWEST_IDENTITIES,
     count_shared,
@@ -23,6 +18,12 @@ from cdp.labeling.view_checks import (
     check_labeled,
 )
 from cdp.labeling.workspace import Graphs, Workspace, concatenate, find_graphs, search_inputs
+from cdp.runtime.step_cache import Cache, step_key
+from cdp.scoring.mediator import Mediator, PairClassifier, select_training_pairs, train_mediator
+from cdp.scoring.pairs import candidate_pairs
+from cdp.scoring.paper_features import prepare_features
+from cdp.scoring.settings import ConsensusSettings, MediatorSettings
+from cdp.settings import slice_of
 from cdp.types import Views
 from cdp.types.arrays import BoolArray
 

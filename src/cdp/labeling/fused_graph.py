@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cdp.consensus.evidence import search_together
-from cdp.graph.checkpoint import ListCheckpoint
-from cdp.labeling.cache import Cache, step_key
 from cdp.labeling.workspace import Workspace
+from cdp.runtime.checkpoint import ListCheckpoint
+from cdp.runtime.step_cache import Cache, step_key
+from cdp.scoring.tree_features import search_together
 from cdp.types import KnnGraph, Views
 from cdp.types.graphs import UnfinishedLists
 

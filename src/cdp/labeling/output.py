@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from cdp.consensus.group_ties import GroupTies, tie_groups
-from cdp.consensus.settings import plain
-from cdp.files import replacing, write_json
-from cdp.labeling.judged import Labeling
-from cdp.store import fill
+from cdp.grouping.cohesion import GroupTies, tie_groups
+from cdp.labeling.result import Labeling
+from cdp.settings import plain
+from cdp.storage.artifacts import fill
+from cdp.storage.files import replacing, write_json
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import IntArray, LongArray
 from cdp.types.run_record import Results

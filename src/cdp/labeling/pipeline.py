@@ -7,15 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cdp.consensus.constraints import Constraints, check_constraints
-from cdp.consensus.grouping import accepted_pairs, at_bar, group
-from cdp.consensus.mediator import Mediator
-from cdp.consensus.pair_features import prepare_features
-from cdp.consensus.pairs import candidate_pairs
-from cdp.consensus.scoring import score_pairs
-from cdp.consensus.settings import ConsensusSettings, GroupingSettings, slice_of
-from cdp.consensus.soft_labels import diffuse, likely_pairs
 from cdp.errors import InputError
+from cdp.grouping.group import accepted_pairs, at_bar, group
+from cdp.grouping.soft_labels import diffuse, likely_pairs
+from cdp.labeling.density_matching import MOST_ROUNDS, is_as_dense, matching_share, use_share
 from cdp.labeling.expectation import calibrate, expect, measure_calibration
 from cdp.labeling.fitting import (
     Fitted,
@@ -24,9 +19,8 @@ from cdp.labeling.fitting import (
     judges_by_trees,
     without_labels,
 )
-from cdp.labeling.judged import Judged, Labeling
-from cdp.labeling.known_density import MOST_ROUNDS, is_as_dense, matching_share, use_share
-from cdp.labeling.known_images import keep_first, put_among
+from cdp.labeling.joined_views import keep_first, put_among
+from cdp.labeling.result import Judged, Labeling
 from cdp.labeling.tree_scoring import score_by_trees
 from cdp.labeling.tuning import (
     FEWEST_IDENTITIES,
@@ -36,7 +30,7 @@ from cdp.labeling.tuning import (
     tune,
     with_bar,
 )
-from cdp.labeling.unsupervised import judge_by_similarity, with_chosen_bar
+from cdp.labeling.unsupervised_threshold import judge_by_similarity, with_chosen_bar
 from cdp.labeling.view_checks import (
     check_mask,
     check_mediator,
@@ -44,8 +38,15 @@ from cdp.labeling.view_checks import (
     check_views,
 )
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs
+from cdp.scoring.mediator import Mediator
+from cdp.scoring.pairs import candidate_pairs
+from cdp.scoring.paper_features import prepare_features
+from cdp.scoring.score_pairs import score_pairs
+from cdp.scoring.settings import ConsensusSettings, GroupingSettings
+from cdp.settings import slice_of
 from cdp.types import Views
 from cdp.types.arrays import BoolArray, LongArray
+from cdp.types.constraints import Constraints, check_constraints
 from cdp.types.run_record import Expectation
 
 _GRAPHS_NOT_USED = "The given k-NN graphs were not used: they do not have the known images, which are put among the unlabeled ones."

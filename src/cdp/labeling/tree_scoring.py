@@ -9,20 +9,21 @@ from functools import partial
 
 import numpy as np
 
-from cdp.consensus.constraints import Constraints
-from cdp.consensus.evidence import prepare_evidence
-from cdp.consensus.mediator import is_more_probable
-from cdp.consensus.pairs import candidate_pairs, keep_pairs
-from cdp.consensus.settings import ConsensusSettings, MediatorSettings, slice_of
-from cdp.consensus.trees import TreeAnswers, UnfinishedAnswers, estimate_probabilities, known_pairs
-from cdp.graph.checkpoint import Checkpoint
-from cdp.labeling.cache import Cache, step_key
+from cdp.blocks import spans
 from cdp.labeling.fused_graph import search_fused
-from cdp.labeling.judged import Judged
+from cdp.labeling.result import Judged
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs, graph_keys
-from cdp.parallel import spans
+from cdp.runtime.checkpoint import Checkpoint
+from cdp.runtime.step_cache import Cache, step_key
+from cdp.scoring.mediator import is_more_probable
+from cdp.scoring.pairs import candidate_pairs, keep_pairs
+from cdp.scoring.settings import ConsensusSettings, MediatorSettings
+from cdp.scoring.tree_features import prepare_evidence
+from cdp.scoring.trees import TreeAnswers, UnfinishedAnswers, estimate_probabilities, known_pairs
+from cdp.settings import slice_of
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
+from cdp.types.constraints import Constraints
 
 _FEWEST_STRANGERS = 200
 _FEWEST_KNOWN = 20

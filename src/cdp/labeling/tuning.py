@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from cdp.consensus.agglomeration import agglomerate_at
-from cdp.consensus.grouping import at_bar, group
-from cdp.consensus.settings import ConsensusSettings
-from cdp.consensus.sharded_components import BYTES_PER_PAIR
-from cdp.engine import Engine
 from cdp.evaluate.label_figures import pair_score
+from cdp.grouping.average_linkage import agglomerate_at
+from cdp.grouping.components import BYTES_PER_PAIR
+from cdp.grouping.group import at_bar, group
 from cdp.labeling.expectation import count_by_identity
-from cdp.parallel import map_shared
-from cdp.progress import Progress, no_progress
-from cdp.scratch import Scratch
+from cdp.runtime.engine import Engine
+from cdp.runtime.parallel import map_shared
+from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.spill import Scratch
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.run_record import Tuning, TuningPoint

@@ -8,15 +8,15 @@ from itertools import combinations
 
 import numpy as np
 
-from cdp.consensus.mediator import Mediator
-from cdp.consensus.settings import ConsensusSettings
-from cdp.consensus.vote import check_quorum
-from cdp.engine import Engine
 from cdp.errors import InputError, name_rows
-from cdp.graph.exact import BLOCK_ROWS
-from cdp.graph.search import check_k
-from cdp.memory import parse_bytes
-from cdp.parallel import count_threads
+from cdp.knn.exact import BLOCK_ROWS
+from cdp.knn.search import check_k
+from cdp.runtime.engine import Engine
+from cdp.runtime.memory import parse_bytes
+from cdp.runtime.parallel import count_threads
+from cdp.scoring.mediator import Mediator
+from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.vote import check_quorum
 from cdp.types import Embeddings, Views
 from cdp.types.arrays import BoolArray
 

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from cdp.consensus.settings import SearchSettings
-from cdp.engine import Engine
 from cdp.errors import InputError
-from cdp.graph.approximate import APPROXIMATE_VERSION
-from cdp.graph.checkpoint import ListCheckpoint
-from cdp.graph.exact import BLOCK_ROWS
-from cdp.graph.recall import measure_same_identity_recall
-from cdp.graph.search import choose_method, each_knn_graph, warn_of_recall
-from cdp.labeling.cache import Cache, step_key
-from cdp.labeling.graphs_on_machines import GraphOptions, GraphTask, find_machines, search_on_machines
-from cdp.memory import give_back
-from cdp.progress import Progress, no_progress
-from cdp.scratch import Scratch
+from cdp.knn.exact import BLOCK_ROWS
+from cdp.knn.ivf_search import APPROXIMATE_VERSION
+from cdp.knn.recall import measure_same_identity_recall
+from cdp.knn.search import choose_method, each_knn_graph, warn_of_recall
+from cdp.labeling.distributed_graphs import GraphOptions, GraphTask, find_machines, search_on_machines
+from cdp.runtime.checkpoint import ListCheckpoint
+from cdp.runtime.engine import Engine
+from cdp.runtime.memory import give_back
+from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.spill import Scratch
+from cdp.runtime.step_cache import Cache, step_key
+from cdp.scoring.settings import SearchSettings
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import LongArray
 from cdp.types.graphs import UnfinishedLists

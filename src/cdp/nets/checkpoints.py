@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from cdp.errors import InputError
-from cdp.files import replacing, write_text
 from cdp.nets.objective import Objective
 from cdp.nets.torchvision_guard import require
 from cdp.nets.weights import load_strictly, read_tensors, write_tensors
+from cdp.storage.files import replacing, write_text
 
 CHECKPOINT = "checkpoint.safetensors"
 PREVIOUS = "checkpoint.previous.safetensors"

@@ -13,11 +13,17 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from cdp.blocks import spans
 from cdp.data.check import Unreadable, write_unreadable
 from cdp.data.images import open_images
 from cdp.data.manifests import without_unreadable
 from cdp.errors import InputError
-from cdp.files import (
+from cdp.nets.embedding_checks import odd_embeddings
+from cdp.nets.pixels import PixelFormat, check_free_space, decode_rows, stream_blocks
+from cdp.runtime.parallel import Workers, map_shared
+from cdp.runtime.progress import Progress, no_progress
+from cdp.storage.artifacts import write_card
+from cdp.storage.files import (
     check_output,
     close_work,
     disk_errors,
@@ -27,12 +33,7 @@ from cdp.files import (
     sweep,
     write_text,
 )
-from cdp.hashes import hash_values
-from cdp.nets.embedding_checks import odd_embeddings
-from cdp.nets.pixels import PixelFormat, check_free_space, decode_rows, stream_blocks
-from cdp.parallel import Workers, map_shared, spans
-from cdp.progress import Progress, no_progress
-from cdp.store import write_card
+from cdp.storage.hashes import hash_values
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, FloatArray
 from cdp.types.manifest import Manifest

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cdp.blocks import spans
 from cdp.errors import InputError
-from cdp.parallel import spans
 from cdp.types import Views
 from cdp.types.arrays import FloatArray
 

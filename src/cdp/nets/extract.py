@@ -9,15 +9,15 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-from cdp.devices import resolve_device
 from cdp.errors import InputError
-from cdp.files import check_output
 from cdp.nets.augment import center_crop
 from cdp.nets.embed_images import embed_images
 from cdp.nets.pixels import PixelFormat
 from cdp.nets.weights import TrainedNetwork, load_network
-from cdp.parallel import Workers
-from cdp.progress import Progress, no_progress
+from cdp.runtime.devices import resolve_device
+from cdp.runtime.parallel import Workers
+from cdp.runtime.progress import Progress, no_progress
+from cdp.storage.files import check_output
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, FloatArray
 from cdp.types.manifest import Manifest

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from cdp.data.array_files import reading
 from cdp.data.manifests import merge_manifests
 from cdp.data.views import read_label_numbers
 from cdp.errors import InputError
@@ -19,6 +18,7 @@ from cdp.nets.loop import LoopOptions
 from cdp.nets.losses import check_classes
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import Member, labeled_space, train_members
+from cdp.storage.array_files import reading
 from cdp.types import Labels, Views
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest

@@ -15,12 +15,12 @@ import torch
 from scipy import sparse
 
 from cdp.errors import InputError
-from cdp.hashes import hash_values
 from cdp.nets.augment import augment, draw_numbers
 from cdp.nets.losses import SoftTargets, Targets, teacher_rows
 from cdp.nets.processes import World
 from cdp.nets.recipe import Recipe, seed_for
-from cdp.store import hash_array, hash_views
+from cdp.storage.artifacts import hash_array, hash_views
+from cdp.storage.hashes import hash_values
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, LongArray
 

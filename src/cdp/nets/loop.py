@@ -17,8 +17,6 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from cdp.errors import CdpError, InputError
-from cdp.files import check_output, disk_errors, refuse_link
-from cdp.hashes import hash_values
 from cdp.nets.checkpoints import (
     RunKey,
     TrainingLog,
@@ -41,8 +39,10 @@ from cdp.nets.weights import (
     read_start,
     write_tensors,
 )
-from cdp.progress import Progress, no_progress
-from cdp.store import write_card
+from cdp.runtime.progress import Progress, no_progress
+from cdp.storage.artifacts import write_card
+from cdp.storage.files import check_output, disk_errors, refuse_link
+from cdp.storage.hashes import hash_values
 
 
 @dataclass(frozen=True)

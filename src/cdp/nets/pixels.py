@@ -13,14 +13,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from cdp.blocks import spans
 from cdp.data.images import ImageReader, image_size, open_images
 from cdp.errors import InputError, StoreError
-from cdp.files import replacing
-from cdp.hashes import hash_values
-from cdp.memory import parse_bytes
 from cdp.nets.recipe import Recipe
-from cdp.parallel import count_threads, spans
-from cdp.progress import Progress, no_progress
+from cdp.runtime.memory import parse_bytes
+from cdp.runtime.parallel import count_threads
+from cdp.runtime.progress import Progress, no_progress
+from cdp.storage.files import replacing
+from cdp.storage.hashes import hash_values
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
 

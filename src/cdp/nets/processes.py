@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from cdp.devices import resolve_device
 from cdp.errors import InputError
+from cdp.runtime.devices import resolve_device
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from cdp.errors import InputError, StoreError
-from cdp.files import replacing
 from cdp.nets.backbones import TimmTrunk
 from cdp.nets.embedding import EmbeddingNetwork, build_network
 from cdp.nets.recipe import Recipe
 from cdp.nets.torchvision_guard import import_timm, require
-from cdp.store import read_card, read_settings
+from cdp.storage.artifacts import read_card, read_settings
+from cdp.storage.files import replacing
 
 WEIGHTS = "weights.safetensors"
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from cdp.errors import InputError
-from cdp.files import write_text
+from cdp.storage.files import write_text
 from cdp.types.manifest import Manifest
 
 # Cards say when and how, logs how fast, tables of labels where images lie: none is what a later stage reads.

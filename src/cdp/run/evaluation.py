@@ -16,12 +16,12 @@ from cdp.evaluate.bootstrap import interval
 from cdp.evaluate.identification import measure_identification
 from cdp.evaluate.templates import score_templates
 from cdp.evaluate.verification import ScoredPairs, measure_verification, score_pairs
-from cdp.files import write_json
 from cdp.run.labeling import embeddings
 from cdp.run.sources import PROBE_PARTS, TEMPLATES
 from cdp.run.stages import Context, version
 from cdp.run.training import part
-from cdp.store import read_facts
+from cdp.storage.artifacts import read_facts
+from cdp.storage.files import write_json
 from cdp.types import Embeddings, Labels, Views
 from cdp.types.arrays import BoolArray, DoubleArray, LongArray
 from cdp.types.run_record import (

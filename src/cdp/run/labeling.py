@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from cdp.collection.scored_files import Measured, write_scored
-from cdp.consensus.settings import ConsensusSettings
-from cdp.files import writing_folder
-from cdp.labeling.cache import Cache
 from cdp.labeling.figures import measure_labeling
-from cdp.labeling.judged import Labeling
 from cdp.labeling.output import write_labeling
 from cdp.labeling.pipeline import label
+from cdp.labeling.result import Labeling
 from cdp.labeling.workspace import Workspace
 from cdp.run.stages import Context, version
 from cdp.run.training import part
-from cdp.store import fill, hash_views, read_facts, read_json
+from cdp.runtime.step_cache import Cache
+from cdp.scoring.settings import ConsensusSettings
+from cdp.storage.artifacts import fill, hash_views, read_facts, read_json
+from cdp.storage.files import writing_folder
 from cdp.types import Embeddings, Views
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.run_record import Results

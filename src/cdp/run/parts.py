@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.config.sections import SplitSection
-from cdp.data.array_files import naming
 from cdp.data.manifests import merge_manifests
 from cdp.data.split import families, rotated, split_by_identity
 from cdp.errors import InputError
 from cdp.evaluate.identification import check_distractors, mate_pairs
+from cdp.storage.array_files import naming
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest
 

@@ -28,7 +28,6 @@ from cdp.collection.creation import Origin, label_into
 from cdp.collection.extension import extend
 from cdp.collection.numbering import Changes
 from cdp.collection.outputs import write_outputs
-from cdp.consensus.settings import ConsensusSettings
 from cdp.data.manifest_tables import locations_from, read_some_columns, write_csv
 from cdp.data.manifests import read_manifest
 from cdp.data.views import read_views
@@ -37,12 +36,13 @@ from cdp.faces.align_photos import DIFFERENT, DROPPED, FACES, NoFacesError, alig
 from cdp.faces.align_settings import AlignSettings
 from cdp.faces.detectors import Detector
 from cdp.faces.face import Face
-from cdp.files import artifact_kind, replacing
 from cdp.labeling.workspace import Workspace
 from cdp.nets.embed_images import Embedder, embed_images
 from cdp.nets.onnx_models import open_onnx_model
 from cdp.nets.onnx_sessions import open_session
-from cdp.store import read_card, read_settings
+from cdp.scoring.settings import ConsensusSettings
+from cdp.storage.artifacts import read_card, read_settings
+from cdp.storage.files import artifact_kind, replacing
 from cdp.types.manifest import Manifest
 
 NOT_EMBEDDINGS = ("1k3d68", "2d106det", "genderage")

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from cdp.config.checks import folder_name, frozen_file, member_names, network_names
 from cdp.config.sections import JointSection, MeasureSettings, TrainSection
-from cdp.consensus.settings import ConsensusSettings, slice_of
 from cdp.nets.recipe import TrainingSettings
 from cdp.run import evaluation, training
 from cdp.run.labeling import LabelSettings, Round, label_images, tell_expectation
 from cdp.run.parts import TEST_SOURCES, SplitSettings
 from cdp.run.sources import START, TEMPLATES, Settled, model_source, source_names
 from cdp.run.stages import Body, Stage
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import slice_of
 
 _TRAINED_ON = ("labeled", "unlabeled")
 

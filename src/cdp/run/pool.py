@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cdp.errors import OutputExistsError
-from cdp.files import link_tree, sweep, write_json, writing_folder
 from cdp.run.stages import Ledger, Record, Stage, read_record, remove
+from cdp.storage.files import link_tree, sweep, write_json, writing_folder
 
 _RECORD = "record.json"
 

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from cdp import __version__
 from cdp.config.writing import differences, write_recipe
-from cdp.devices import find_accelerator
 from cdp.run.runner import Ran
 from cdp.run.sources import Settled
 from cdp.run.stages import Stage
-from cdp.store import read_facts, read_json
+from cdp.runtime.devices import find_accelerator
+from cdp.storage.artifacts import read_facts, read_json
 from cdp.types.run_record import Committee, Headline, PartRecord, Results, RunRecord, StageRecord
 
 _LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pillow", "torch", "timm")

@@ -17,11 +17,12 @@ from cdp.collection.collection_folder import Parts, numbered, write_batch
 from cdp.collection.corrections import JOURNAL, read_corrections
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
-from cdp.consensus.settings import ConsensusSettings, plain
-from cdp.files import artifact_kind, link_tree, locked
 from cdp.run.contents import ContentHashes
 from cdp.run.labeling import LabelSettings, read_part, stored_views
-from cdp.store import read_card, read_facts, read_json, read_settings
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import plain
+from cdp.storage.artifacts import read_card, read_facts, read_json, read_settings
+from cdp.storage.files import artifact_kind, link_tree, locked
 from cdp.types import Labels, Views
 from cdp.types.run_record import Results, RunRecord
 

@@ -14,8 +14,6 @@ from cdp.config.checks import frozen_file, member_names
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
-from cdp.files import disk_errors, refuse_link, write_text
-from cdp.hashes import hash_values
 from cdp.run.plan import make_stages
 from cdp.run.pool import Pool
 from cdp.run.record import make_record, now
@@ -31,7 +29,9 @@ from cdp.run.sources import (
     source_paths,
 )
 from cdp.run.stages import Ledger, Stage, only
-from cdp.store import write_run_record
+from cdp.storage.artifacts import write_run_record
+from cdp.storage.files import disk_errors, refuse_link, write_text
+from cdp.storage.hashes import hash_values
 from cdp.types.run_record import RunRecord
 
 RUN = "run"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from cdp.config.sections import EngineSection
 from cdp.errors import InputError, StoreError
-from cdp.files import disk_errors, locked
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.pool import Pool
 from cdp.run.sources import Sources
 from cdp.run.stages import Context, Ledger, Record, Stage
-from cdp.store import read_facts
+from cdp.storage.artifacts import read_facts
+from cdp.storage.files import disk_errors, locked
 
 
 class Listener:

@@ -14,12 +14,12 @@ import numpy as np
 from cdp.config.checks import check_recipe, folder_name, frozen_file, network_names, trained_members
 from cdp.config.environment import check_environment, source_kind
 from cdp.config.sections import RunRecipe
-from cdp.data.array_files import naming, open_npy
 from cdp.data.ijb import TemplateProtocol, read_templates
 from cdp.data.image_names import ImageNames
 from cdp.data.manifests import merge_manifests, read_manifest
 from cdp.data.views import looks_like_views, read_identity_names, read_views
 from cdp.errors import InputError
+from cdp.storage.array_files import naming, open_npy
 from cdp.types import Views
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest

@@ -13,11 +13,11 @@ import msgspec
 
 from cdp.config.sections import EngineSection
 from cdp.errors import InputError, StoreError
-from cdp.files import sweep, write_json
-from cdp.hashes import hash_values
-from cdp.progress import Progress
 from cdp.run.contents import ContentHashes, flatten
 from cdp.run.sources import Sources
+from cdp.runtime.progress import Progress
+from cdp.storage.files import sweep, write_json
+from cdp.storage.hashes import hash_values
 
 FORMAT = 2
 Body = Callable[[Any, "Context"], None]

@@ -14,13 +14,13 @@ import numpy as np
 from cdp.data.ijb import TemplateProtocol, save_templates
 from cdp.data.manifests import merge_manifests
 from cdp.errors import InputError
-from cdp.files import write_json, writing_folder
 from cdp.nets.recipe import Recipe, TrainingSettings
-from cdp.progress import Progress
 from cdp.run.parts import SplitSettings, make_parts
 from cdp.run.sources import TEMPLATE_IMAGES, TEMPLATES, rows_of_part
 from cdp.run.stages import Body, Context, remove, version
-from cdp.store import fill
+from cdp.runtime.progress import Progress
+from cdp.storage.artifacts import fill
+from cdp.storage.files import write_json, writing_folder
 from cdp.types import Labels, Views
 from cdp.types.arrays import LongArray
 from cdp.types.manifest import Manifest

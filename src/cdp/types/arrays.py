@@ -29,13 +29,13 @@ class Artifact:
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write it as an artifact folder, without pickle."""
-        from cdp.store import save
+        from cdp.storage.artifacts import save
 
         save(self, path, force=force)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """From an artifact folder."""
-        from cdp.store import load
+        from cdp.storage.artifacts import load
 
         return load(path, cls)

@@ -75,7 +75,7 @@ class Baseline(ABC):
     def graph_of(self, embeddings: Embeddings, graph: KnnGraph | None) -> KnnGraph:
         """The given graph if it is about these images, else a search for 20 neighbors."""
         if graph is None:
-            from cdp.graph.search import knn_graph
+            from cdp.knn.search import knn_graph
 
             if embeddings.n_images < 2:
                 raise InputError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.errors import MissingExtraError, install_command
-from cdp.kernels import kernel
+from cdp.runtime.kernels import kernel
 from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray

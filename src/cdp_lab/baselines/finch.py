@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.graph.search import knn_graph
+from cdp.knn.search import knn_graph
 from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray, IntArray, LongArray

@@ -9,9 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cdp.kernels import kernel
-from cdp.memory import parse_bytes
-from cdp.parallel import on_one_thread, spans
+from cdp.blocks import spans
+from cdp.runtime.kernels import kernel
+from cdp.runtime.memory import parse_bytes
+from cdp.runtime.parallel import on_one_thread
 from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, IntArray

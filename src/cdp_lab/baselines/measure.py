@@ -13,19 +13,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cdp.consensus.mediator import Mediator
-from cdp.consensus.settings import ConsensusSettings, plain
 from cdp.data.views import read_views
 from cdp.errors import CdpError, InputError
 from cdp.evaluate.label_figures import measure_labels
-from cdp.files import write_json
-from cdp.graph.search import knn_graph
+from cdp.knn.search import knn_graph
 from cdp.labeling.fitting import Fitted
-from cdp.labeling.judged import Labeling
-from cdp.labeling.known_images import replace_identities
+from cdp.labeling.joined_views import replace_identities
 from cdp.labeling.pipeline import label
-from cdp.progress import Progress, no_progress
-from cdp.store import load, save
+from cdp.labeling.result import Labeling
+from cdp.runtime.progress import Progress, no_progress
+from cdp.scoring.mediator import Mediator
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import plain
+from cdp.storage.artifacts import load, save
+from cdp.storage.files import write_json
 from cdp.types import Embeddings, KnnGraph, Labels, Views
 from cdp.types.arrays import AnyArray, LongArray
 from cdp_lab.baselines.baseline import DEFAULT_K, Baseline

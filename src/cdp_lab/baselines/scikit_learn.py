@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from cdp.memory import parse_bytes
+from cdp.runtime.memory import parse_bytes
 from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
 from cdp_lab.baselines.baseline import Baseline, labels_of, links_of

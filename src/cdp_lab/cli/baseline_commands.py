@@ -15,14 +15,14 @@ from typer import Argument, Option
 from cdp.cli.app import QuietOption, SeedOption, by_commas, plain_errors, print_table
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.help_pages import Command
-from cdp.consensus.settings import PRESETS, ConsensusSettings, SearchSettings
-from cdp.engine import ON_RAY, Engine
 from cdp.errors import InputError
+from cdp.runtime.engine import ON_RAY, Engine
+from cdp.scoring.settings import PRESETS, ConsensusSettings, SearchSettings
 from cdp_lab.cli.lab_app import app
 
 if TYPE_CHECKING:
     from cdp.labeling.workspace import Workspace
-    from cdp.progress import Progress
+    from cdp.runtime.progress import Progress
     from cdp.types import Embeddings, KnnGraph, Views
     from cdp.types.arrays import LongArray
     from cdp_lab.baselines.baseline import Baseline
@@ -63,10 +63,10 @@ def baselines(
 ) -> None:
     """Label by other clustering methods, tuned, beside CDP: quality, seconds and memory on the same embeddings."""
     from cdp import __version__
-    from cdp.files import write_json, writing_file
     from cdp.labeling.workspace import Workspace
-    from cdp.parallel import count_threads
-    from cdp.progress import progress_bars
+    from cdp.runtime.parallel import count_threads
+    from cdp.runtime.progress import progress_bars
+    from cdp.storage.files import write_json, writing_file
 
     search, engine = settings_from(SearchSettings, given), settings_from(Engine, given)
     prepared = _prepare_methods(methods, engine.memory_budget, seed)

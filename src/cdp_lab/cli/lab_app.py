@@ -33,7 +33,7 @@ def faces(
 ) -> None:
     """Draw faces of people who do not exist, a folder per person in one .zip file, and the truth beside it."""
     from cdp.data.manifests import read_manifest
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
     from cdp_lab.drawn_faces import write_faces
     from cdp_lab.drawn_faces.sheet import write_sheet
 
@@ -63,7 +63,7 @@ def ensemble(
     """Concatenate the embeddings of several models into one: the paper's ensemble baseline."""
     from cdp.data.views import read_views
     from cdp.nets.ensemble import ensemble as concatenate
-    from cdp.store import save
+    from cdp.storage.artifacts import save
 
     made = concatenate(read_views(views), by_commas(models) or ())
     save(made, out, force=force, inputs=[views])
@@ -75,7 +75,7 @@ def ensemble(
 @plain_errors()
 def compile_command(quiet: QuietOption = False) -> None:
     """Compile all loops now, in about half a minute, so that no later command waits for it."""
-    from cdp.progress import progress_bars
+    from cdp.runtime.progress import progress_bars
     from cdp_lab.compile_loops import compile_loops
 
     with progress_bars(not quiet) as progress:

@@ -57,7 +57,7 @@ def page(
 
     A file remarks.md in a study's folder is set below its tables; one beside the page opens it.
     """
-    from cdp.files import check_output, write_text
+    from cdp.storage.files import check_output, write_text
     from cdp_lab.study.study_page import comparison_page, read_chapters, read_remarks
 
     check_output(out, force=force, inputs=folders)

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from cdp.blocks import spans
 from cdp.data.manifest_tables import Columns, write_csv
 from cdp.errors import InputError
-from cdp.files import writing_file
-from cdp.parallel import map_blocks, spans
-from cdp.progress import Progress, no_progress
+from cdp.runtime.parallel import map_blocks
+from cdp.runtime.progress import Progress, no_progress
+from cdp.storage.files import writing_file
 from cdp.types.arrays import AnyArray, ByteArray, LongArray
 from cdp_lab.drawn_faces.moments import make_moments, spoil
 from cdp_lab.drawn_faces.people import make_people, make_strangers

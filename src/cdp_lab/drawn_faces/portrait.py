@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cdp.kernels import pixel_kernel
+from cdp.runtime.kernels import pixel_kernel
 from cdp.types.arrays import AnyArray, ByteArray, FloatArray
 
 Lens = tuple[float, float, float, float, float, float]

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from cdp.errors import InputError
-from cdp.files import writing_file
+from cdp.storage.files import writing_file
 from cdp.types.arrays import LongArray
 from cdp_lab.drawn_faces.album import draw_faces, person_name
 from cdp_lab.drawn_faces.roster import JUNK, Roster, find_families, make_roster

@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 
 from cdp.config.sections import RunRecipe
-from cdp.consensus.settings import ConsensusSettings, slice_of
 from cdp.errors import InputError
-from cdp.files import write_json
-from cdp.labeling.cache import Cache
 from cdp.labeling.fitting import fit
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
@@ -23,7 +20,11 @@ from cdp.run.peak_memory import PeakMemory
 from cdp.run.plan import label_stage, make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Context, Stage, version
-from cdp.store import read_json
+from cdp.runtime.step_cache import Cache
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import slice_of
+from cdp.storage.artifacts import read_json
+from cdp.storage.files import write_json
 from cdp.types import Views
 from cdp_lab.baselines.measure import measure_baselines, measure_cdp
 from cdp_lab.baselines.methods import BASELINES, make_baselines, tune

@@ -15,13 +15,13 @@ from cdp.config.reading import PATH_KEYS, recipe_from
 from cdp.config.sections import RunRecipe
 from cdp.data.views import looks_like_views
 from cdp.errors import InputError
-from cdp.files import write_json
 from cdp.run.pool import Pool
 from cdp.run.record import commit, now, versions
 from cdp.run.run_recipe import refuse_other_folder, run_part, sources_for
 from cdp.run.runner import Listener, Ran, alone_in, plan_stages
 from cdp.run.sources import Facts, Settled, look_at, settle, settle_shares
 from cdp.run.stages import Ledger, Stage, only, signatures
+from cdp.storage.files import write_json
 from cdp_lab.study.design import Finished, Measure, Options, Study, Variant
 from cdp_lab.study.result_tables import results_of
 from cdp_lab.study.study_page import write_pages

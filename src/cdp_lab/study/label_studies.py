@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from cdp.config.sections import RunRecipe
-from cdp.consensus.mediator import Mediator
 from cdp.errors import InputError
 from cdp.run.plan import make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Stage
+from cdp.scoring.mediator import Mediator
 from cdp.types import ALL_INPUTS
 from cdp.types.arrays import FloatArray
 from cdp.types.run_record import MediatorFigures
-from cdp.web.report.artifacts import first_layer
+from cdp.web.report.report_inputs import first_layer
 from cdp_lab.labelers import at_pair_recall, clustering
 from cdp_lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
 from cdp_lab.study.paper_numbers import COMMITTEE_SIZE, HETEROGENEITY, MEDIATOR_INPUTS, MEDIATOR_WEIGHTS, K

@@ -13,7 +13,7 @@ from cdp.errors import InputError
 from cdp.run.plan import make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Stage
-from cdp.store import read_json
+from cdp.storage.artifacts import read_json
 from cdp.types.run_record import Committee
 from cdp_lab.labelers import Mistakes, oracle
 from cdp_lab.study.design import Column, Figures, Finished, Measure, Options, Plot, Study, Variant

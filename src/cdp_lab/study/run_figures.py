@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cdp.config.sections import RunRecipe
-from cdp.store import read_json
+from cdp.storage.artifacts import read_json
 from cdp.types.run_record import Headline, PartRecord, RecognitionFigures, Results
 from cdp_lab.study.design import Column, Figures, Finished, Measure
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from cdp.config.writing import markdown_table
 from cdp.errors import InputError
-from cdp.files import write_text
+from cdp.storage.files import write_text
 from cdp.web.page_views import Html
 from cdp.web.study_parts import (
     figure,

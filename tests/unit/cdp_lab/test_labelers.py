@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refuses
 
-from cdp.consensus.grouping import at_bar
-from cdp.consensus.settings import ConsensusSettings
+from cdp.grouping.group import at_bar
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Pairs
 from cdp_lab.labelers import bar_at_recall
 

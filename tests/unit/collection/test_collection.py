@@ -8,9 +8,9 @@ from tests.refusals import refuses
 
 from cdp import CDP, Views, measure_labels
 from cdp.collection import extension
-from cdp.collection.all_views import read_all_views
 from cdp.collection.collection import open_collection
 from cdp.collection.collection_settings import GrowthSettings
+from cdp.collection.combined_views import read_all_views
 from cdp.collection.corrections import append_corrections, different, named, rejected, same, undo_corrections
 from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
@@ -20,15 +20,15 @@ from cdp.collection.regrouping import regroup
 from cdp.collection.retraining import retrain
 from cdp.collection.scored_files import read_judged as read_stored
 from cdp.collection.scored_files import read_share
-from cdp.consensus.constraints import said_of_pairs
-from cdp.consensus.settings import ConsensusSettings
-from cdp.consensus.trees import TreeAnswers
 from cdp.errors import BusyError, InputError
-from cdp.files import locked
-from cdp.graph.exact import exact_graph, extend_graph
+from cdp.knn.exact import exact_graph, extend_graph
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
+from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.trees import TreeAnswers
+from cdp.storage.files import locked
 from cdp.types import Fate, Labels
+from cdp.types.constraints import said_of_pairs
 
 SETTINGS = ConsensusSettings.of(k=8)
 

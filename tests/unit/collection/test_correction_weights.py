@@ -5,9 +5,9 @@ from tests.refusals import refuses
 
 from cdp.collection.correction_tables import read_name_table
 from cdp.collection.corrections import named
-from cdp.consensus.constraints import Constraints, said_of_pairs
-from cdp.consensus.trees import known_pairs
+from cdp.scoring.trees import known_pairs
 from cdp.types import Pairs
+from cdp.types.constraints import Constraints, said_of_pairs
 
 ALL = np.array([(one, other) for one in range(7) for other in range(one + 1, 7)], np.int32)
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdp.collection.numbering import carry_numbers, describe_changes
-from cdp.consensus.constraints import Constraints
 from cdp.types import ConsensusGraph
+from cdp.types.constraints import Constraints
 from cdp.types.labels import number_by_first_appearance
 
 

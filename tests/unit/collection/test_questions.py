@@ -3,9 +3,9 @@
 import numpy as np
 
 from cdp.collection.questions import rank_questions
-from cdp.consensus.constraints import Constraints
-from cdp.consensus.settings import ConsensusSettings
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph
+from cdp.types.constraints import Constraints
 
 SETTINGS = ConsensusSettings.of(join_above=0.3, k=4, tune=False)
 

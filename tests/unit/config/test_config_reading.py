@@ -8,7 +8,7 @@ from tests.refusals import refuses
 from cdp.config.environment import check_paths
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import ConsensusSection, RunRecipe
-from cdp.consensus.settings import default_of
+from cdp.scoring.settings import default_of
 from cdp.settings import settings_of
 
 

@@ -15,10 +15,10 @@ from cdp.config.sections import (
     RunRecipe,
     TrainSection,
 )
-from cdp.consensus.settings import ConsensusSettings, slice_of
-from cdp.engine import Engine
 from cdp.nets.recipe import Recipe, TrainingSettings
-from cdp.settings import settings_of
+from cdp.runtime.engine import Engine
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import settings_of, slice_of
 
 
 def test_every_field_is_a_setting_with_a_sentence():

@@ -11,8 +11,8 @@ import pytest
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import SECTIONS, RunRecipe
 from cdp.config.writing import differences, reference_table, settings_table, to_toml, write_recipe
-from cdp.consensus.settings import ConsensusSettings
-from cdp.engine import Engine
+from cdp.runtime.engine import Engine
+from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import settings_of
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

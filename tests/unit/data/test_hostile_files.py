@@ -17,7 +17,6 @@ from PIL import Image
 from tests.refusals import refuses
 
 from cdp.config.reading import read_recipe
-from cdp.data.array_files import reading
 from cdp.data.images import decode, open_images
 from cdp.data.knn_files import read_knn
 from cdp.data.lfw_pairs import read_pairs
@@ -28,6 +27,7 @@ from cdp.data.verification_packs import read_verification_pack
 from cdp.data.views import read_identities, read_views
 from cdp.data.webdataset import shards_of
 from cdp.errors import InputError
+from cdp.storage.array_files import reading
 from cdp.types import Embeddings, Manifest, Views
 from image_layouts import picture, write_zip
 

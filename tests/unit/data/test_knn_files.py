@@ -7,7 +7,7 @@ import pytest
 from tests.refusals import refuses
 
 from cdp.data.knn_files import read_knn
-from cdp.graph.exact import exact_graph
+from cdp.knn.exact import exact_graph
 from cdp.types import Embeddings, KnnGraph, Labels
 
 N, K = 40, 5

@@ -10,7 +10,7 @@ import pytest
 from tests.refusals import refuses
 
 from cdp.data.views import read_identities, read_identity_names, read_views
-from cdp.store import write_card
+from cdp.storage.artifacts import write_card
 from cdp.types import Embeddings, Views
 
 N = 6

@@ -8,7 +8,7 @@ import reference
 from cdp import CDP, KnnGraph, candidate_pairs, collect_opinions
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
-from cdp.graph.search import knn_graphs
+from cdp.knn.search import knn_graphs
 from cdp.types import column_names
 from cdp.types.opinions import ALL_INPUTS, block_columns
 from cdp.types.run_record import Importance

@@ -19,7 +19,7 @@ from cdp import (
     measure_labels,
     propagate,
 )
-from cdp.consensus.agglomeration import agglomerate
+from cdp.grouping.average_linkage import agglomerate
 from cdp.types import ALL_INPUTS
 
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdp.consensus.group_ties import tie_groups, tie_to_group
-from cdp.consensus.settings import ConsensusSettings
+from cdp.grouping.cohesion import tie_groups, tie_to_group
 from cdp.labeling.expectation import calibrate, count_by_identity, expect, measure_calibration
 from cdp.labeling.output import rank_mixed_groups
 from cdp.labeling.pipeline import label
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Labels
 from cdp_lab.synthetic import synthetic_views
 

@@ -9,11 +9,11 @@ import pytest
 from scipy import sparse
 
 from cdp import Labels, Mediator, Views, measure_labels
-from cdp.consensus.settings import ConsensusSettings
-from cdp.graph import cluster_plan
+from cdp.knn import autotune as cluster_plan
 from cdp.labeling.figures import measure_labeling
 from cdp.labeling.output import write_labeling
 from cdp.labeling.pipeline import label
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ALL_INPUTS
 from cdp.types.run_record import Results
 

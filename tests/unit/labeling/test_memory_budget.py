@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from cdp.graph import cluster_plan
-from cdp.graph.approximate import approximate_graph
-from cdp.graph.search import knn_graph
+from cdp.knn import autotune as cluster_plan
+from cdp.knn.ivf_search import approximate_graph
+from cdp.knn.search import knn_graph
 from cdp.types import Embeddings, Views
 from cdp_lab.synthetic import synthetic_views
 
@@ -17,9 +17,9 @@ LABEL = """
 import ctypes, resource, sys
 from pathlib import Path
 from cdp.cli.label_command import Files, Labeling, label_embeddings
-from cdp.consensus.settings import ConsensusSettings
-from cdp.engine import Engine
-from cdp.progress import no_progress
+from cdp.scoring.settings import ConsensusSettings
+from cdp.runtime.engine import Engine
+from cdp.runtime.progress import no_progress
 
 def label(folder, budget):
     files = Files(str(folder / "unlabeled"), folder / "labeled")
@@ -61,7 +61,7 @@ SEARCH = """
 import resource, sys
 import numpy as np
 from cdp.data.views import read_views
-from cdp.graph.search import knn_graph
+from cdp.knn.search import knn_graph
 from cdp.types import Embeddings
 
 knn_graph(np.eye(30, dtype=np.float16), 3, threads=1)
@@ -90,9 +90,9 @@ def test_float16_files_larger_than_memory_are_read_block_by_block(tmp_path):
 APPROXIMATE = """
 import resource, sys
 import numpy as np
-from cdp.graph import cluster_plan
-from cdp.graph.approximate import approximate_graph
-from cdp.scratch import Scratch
+from cdp.knn import autotune as cluster_plan
+from cdp.knn.ivf_search import approximate_graph
+from cdp.runtime.spill import Scratch
 from cdp.types import Embeddings
 
 cluster_plan._exact_cost = lambda _: np.inf

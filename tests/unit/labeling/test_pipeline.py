@@ -7,13 +7,13 @@ import pytest
 from tests.refusals import refuses
 
 from cdp import Views, candidate_pairs, knn_graph, measure_labels
-from cdp.consensus.mediator import _PAIRS_PER_BLOCK, select_training_pairs, train_mediator
-from cdp.consensus.pair_features import prepare_features
-from cdp.consensus.settings import ConsensusSettings
-from cdp.engine import Engine
 from cdp.labeling.fitting import fit
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
+from cdp.runtime.engine import Engine
+from cdp.scoring.mediator import _PAIRS_PER_BLOCK, select_training_pairs, train_mediator
+from cdp.scoring.paper_features import prepare_features
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import Fate, KnnGraph
 
 BEST = ConsensusSettings.of(k=10, mediator="mlp")

@@ -8,11 +8,11 @@ from tests.refusals import refuses
 
 import reference
 from cdp import Views, knn_graph
-from cdp.consensus.grouping import at_bar, group
-from cdp.consensus.settings import ConsensusSettings
+from cdp.grouping.group import at_bar, group
 from cdp.labeling.fitting import Fitted, fit
 from cdp.labeling.pipeline import label
 from cdp.labeling.tuning import BARS, FEWEST_IDENTITIES, best_of, count_shared, hold_out, tune, with_bar
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph
 from cdp.types.run_record import TuningPoint
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tests.refusals import refuses
 
-from cdp.consensus.settings import ConsensusSettings
 from cdp.labeling.view_checks import check_views
+from cdp.scoring.settings import ConsensusSettings
 from cdp.types import Views
 
 BASE = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)

@@ -12,7 +12,6 @@ import torch
 from scipy import sparse
 from tests.refusals import refuses
 
-from cdp import devices
 from cdp.nets import extract, loop, processes
 from cdp.nets.extract import extract_views
 from cdp.nets.joint import PseudoPart, train_joint
@@ -22,6 +21,7 @@ from cdp.nets.processes import joined_world
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised
 from cdp.nets.trunks import register_trunk
+from cdp.runtime import devices
 from cdp.types import Labels
 
 META = torch.device("meta")

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from tests.refusals import refuses
 
 from cdp.config.sections import EngineSection
-from cdp.files import partial_beside
 from cdp.run.pool import Pool
 from cdp.run.runner import Listener, Ran, run_stages
 from cdp.run.stages import Context, Ledger, Stage, only, signatures
+from cdp.storage.files import partial_beside
 
 
 @dataclass(frozen=True)

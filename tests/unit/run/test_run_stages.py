@@ -19,10 +19,10 @@ from tests.refusals import refuses
 
 from cdp.config.sections import EngineSection
 from cdp.errors import BusyError, StoreError
-from cdp.files import partial_beside
 from cdp.run.contents import ContentHashes, flatten
 from cdp.run.runner import Listener, alone_in, plan_stages, run_stages
 from cdp.run.stages import Body, Context, Ledger, Stage, remove, version
+from cdp.storage.files import partial_beside
 from cdp.types.manifest import Manifest
 
 ENGINE = EngineSection(threads=1)

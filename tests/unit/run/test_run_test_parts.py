@@ -13,15 +13,15 @@ from cdp.config.environment import check_environment
 from cdp.config.reading import recipe_from
 from cdp.config.sections import EngineSection, MeasureSettings
 from cdp.data.ijb import save_templates
-from cdp.files import write_json
-from cdp.progress import no_progress
 from cdp.run.evaluation import RecognitionSettings, measure_recognition, recognize
 from cdp.run.parts import SplitSettings, make_parts
 from cdp.run.plan import make_stages
 from cdp.run.run_recipe import hash_sources
 from cdp.run.sources import Facts, prepare, read_template_images, settle
 from cdp.run.stages import Context, Ledger
-from cdp.store import read_json
+from cdp.runtime.progress import no_progress
+from cdp.storage.artifacts import read_json
+from cdp.storage.files import write_json
 from cdp.types import Embeddings, Fate, Labels, Views
 from cdp.types.manifest import Manifest
 from cdp.types.run_record import Headline

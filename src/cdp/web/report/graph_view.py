@@ -9,11 +9,11 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
-from cdp.kernels import kernel
+from cdp.runtime.kernels import kernel
 from cdp.types import ConsensusGraph, KnnGraph
 from cdp.types.arrays import BoolArray, DoubleArray, IntArray, LongArray
 from cdp.web.page_views import Chart, Html, Swatch
-from cdp.web.report.artifacts import Artifacts
+from cdp.web.report.report_inputs import Artifacts
 from cdp.web.report.report_views import Section
 from cdp.web.report.survey import Survey
 from cdp.web.svg import dot, line, picture

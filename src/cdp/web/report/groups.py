@@ -10,7 +10,7 @@ import numpy as np
 from cdp.types import Fate
 from cdp.types.arrays import LongArray
 from cdp.web.page_views import Swatch
-from cdp.web.report.artifacts import Artifacts, Thumbnail, thumbnails
+from cdp.web.report.report_inputs import Artifacts, Thumbnail, thumbnails
 from cdp.web.report.report_views import Box, Gallery, GalleryRow, Run, Section
 from cdp.web.report.survey import Survey
 from cdp.web.words import counted, decimals, percent

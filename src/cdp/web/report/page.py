@@ -6,16 +6,16 @@ from itertools import pairwise
 
 from cdp.types.run_record import PartRecord, RunRecord
 from cdp.web.rendering import packaged, render
-from cdp.web.report.artifacts import Artifacts
 from cdp.web.report.committee import committee_section
 from cdp.web.report.graph_view import graph_section
 from cdp.web.report.groups import groups_section
 from cdp.web.report.headline import headline_section
 from cdp.web.report.label_section import labels_section
 from cdp.web.report.mediator_section import mediator_section
+from cdp.web.report.report_inputs import Artifacts
 from cdp.web.report.report_views import ReportPage
-from cdp.web.report.runtime import recipe_section, runtime_section
 from cdp.web.report.survey import survey_groups
+from cdp.web.report.timings_section import recipe_section, runtime_section
 from cdp.web.words import counted
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cdp.web.page_views import Chart, Swatch, Table, Tile
-from cdp.web.report.artifacts import SIDE
+from cdp.web.report.report_inputs import SIDE
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cdp.files import write_text
+from cdp.storage.files import write_text
 from cdp.types.run_record import RunRecord
-from cdp.web.report.artifacts import Artifacts
 from cdp.web.report.page import build_page
+from cdp.web.report.report_inputs import Artifacts
 
 
 def write_page(record: RunRecord, artifacts: Artifacts, file: Path, title: str = "") -> None:

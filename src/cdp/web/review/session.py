@@ -246,7 +246,7 @@ def refuse_contradictions(collection: Collection, corrections: Sequence[Correcti
         InputError: see above.
     """
     from cdp.collection.corrections import to_constraints
-    from cdp.consensus.constraints import check_constraints
+    from cdp.types.constraints import check_constraints
 
     constraints = to_constraints(corrections, collection.n_images)
     check_constraints(constraints, collection.settings.max_size, collection.describe)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cdp.data.images import Source, decode
 from cdp.errors import InputError
-from cdp.files import write_bytes
+from cdp.storage.files import write_bytes
 
 THUMBNAIL = 96
 LARGE = 1400

@@ -10,8 +10,8 @@ import numpy as np
 from cdp.collection.collection import Collection
 from cdp.collection.corrections import Correction, to_constraints
 from cdp.collection.questions import KINDS, Questions, questions_left, rank_questions
-from cdp.consensus.constraints import constrain_parts, join_certain, said_of_pairs
 from cdp.types.arrays import BoolArray
+from cdp.types.constraints import constrain_parts, join_certain, said_of_pairs
 from cdp.web.review.group_index import GroupIndex
 from cdp.web.review.review_views import Asked
 from cdp.web.words import counted

@@ -12,8 +12,8 @@ import pytest
 from tests.refusals import refuses
 
 from cdp import ConsensusGraph, Labels
-from cdp.consensus.mediator import Mediator
 from cdp.errors import StoreError
+from cdp.scoring.mediator import Mediator
 from cdp.types import Fate, Manifest
 from cdp.types.run_record import (
     Committee,
@@ -28,15 +28,15 @@ from cdp.types.run_record import (
     RunRecord,
     StageRecord,
 )
-from cdp.web.report.artifacts import (
+from cdp.web.report.graph_view import MOST_NODES
+from cdp.web.report.headline import verdict
+from cdp.web.report.page import build_page
+from cdp.web.report.report_inputs import (
     Artifacts,
     SplitGroups,
     first_layer,
     thumbnails,
 )
-from cdp.web.report.graph_view import MOST_NODES
-from cdp.web.report.headline import verdict
-from cdp.web.report.page import build_page
 from cdp.web.report.survey import survey_groups
 from cdp.web.report.write import write_page
 from cdp.web.words import counted

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cdp.errors import CdpError, InputError, StoreError
-from cdp.store import read_run_record, write_run_record
+from cdp.storage.artifacts import read_run_record, write_run_record
 from cdp.types.run_record import (
     RUN_FORMAT,
     Agreement,
@@ -18,8 +18,8 @@ from cdp.types.run_record import (
     RunRecord,
     StageRecord,
 )
-from cdp.web.report.artifacts import Artifacts
 from cdp.web.report.page import build_page
+from cdp.web.report.report_inputs import Artifacts
 
 OLD = Path(__file__).with_name("run_format1.json")
 LABELS = LabelFigures(coverage=0.5, identities_found=3)

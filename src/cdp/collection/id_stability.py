@@ -1,0 +1,198 @@
+"""Identities that have numbers are held: no more of them lose theirs in a step than is allowed, and those first where it helps most.
+
+Groups are made freely. An identity is broken if less than half of its images are still under its number: it went up in another one,
+fell apart, or its images are in no group any more. Where more are broken than may be, those are let go that put the most pairs of
+images right, as far as the probabilities say. Of each of the others the largest parts, half of its images at least, get their number
+back and are a group of their own again; everything else stays as it was made. So an identity that is held against the evidence gets no
+new images: they are with the one that it would have gone up in, so that all of them are in one place. It is left to a later step, or to a
+person, who is asked about it among the first.
+
+Most identities that are broken are pieces of others: small groups of images that were not recognized at first. So where identities have
+numbers already, a new group that is small beside the others waits until it is sure or larger: to join an identity later costs no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cdp.collection.numbering import Cells, count_cells, find_broken
+from cdp.grouping.cohesion import as_probability, tie_groups, tie_to_group
+from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types.arrays import BoolArray, IntArray, LongArray
+from cdp.types.constraints import Constraints, what_is_said
+from cdp.types.labels import number_by_first_appearance
+
+_ROUNDS = 4
+_LARGE = 2 / 3
+_SURE = 0.7
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What says whether identities are right: the pairs of the images, the corrections, neighbors per image, the bar, the largest size."""
+
+    scored: ConsensusGraph
+    constraints: Constraints
+    k: int
+    bar: float
+    max_size: int
+
+
+def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, keep_numbers: float) -> IntArray:
+    """The identity of every image, int32 (n,), such that identities with numbers last.
+
+    What corrections break is broken, whatever is to be kept.
+
+    Args:
+        before: int32 (n,), the identity of every image before; -1 = none, or new.
+        after: int32 (n,), the same after groups were made freely.
+        evidence: what they were made from.
+        keep_numbers: share of the identities that keep their numbers at least; 0 = all may lose them.
+    """
+    allowed = int((1 - keep_numbers) * len(np.unique(before[before >= 0])) + 1e-9)
+    let_go: set[int] = set()
+    held = np.array(after)
+    for _ in range(_ROUNDS if keep_numbers else 0):
+        breaks = [one for one in _find_breaks(before, held, evidence) if one.identity not in let_go]
+        breaks.sort(key=lambda one: (-one.value, one.identity))
+        n_free = max(0, allowed - len(let_go))
+        let_go |= {one.identity for one in breaks[:n_free]}
+        if len(breaks) <= n_free:
+            break
+        for one in breaks[n_free:]:
+            held[one.rows] = one.identity
+        held = _without_lone_images(held, evidence.constraints)
+    return held
+
+
+def let_small_groups_wait(is_new: BoolArray, labels: Labels, evidence: Evidence) -> Labels:
+    """The labels without new groups that are neither large enough nor sure; their images have no group.
+
+    What splits off an identity is new, too. A group is large enough with two thirds of the images that half of all groups have at
+    least, three or more, and sure if its images' mean tie is 0.7 of the way from the bar to 1. Groups that somebody spoke of do not wait.
+
+    Args:
+        is_new: bool (n,), which images are in groups that would get new numbers.
+        labels: groups that were made freely.
+        evidence: what they were made from.
+    """
+    found, constraints = labels.labels, evidence.constraints
+    if not is_new.any():
+        return labels
+    grouped = found >= 0
+    sizes = np.bincount(found[grouped], minlength=labels.n_identities)
+    tie = tie_to_group(evidence.scored, labels, evidence.k)
+    mean = np.bincount(found[grouped], tie[grouped], labels.n_identities) / np.maximum(sizes, 1)
+    waits = (sizes < max(3.0, _LARGE * float(np.median(sizes)))) & (
+        mean <= evidence.bar + _SURE * (1 - evidence.bar)
+    )
+    pairs = (constraints.links.ravel(), constraints.cannot.ravel())
+    spoken = np.concatenate([*pairs, [*constraints.named]]).astype(np.int64)
+    waits[found[spoken][found[spoken] >= 0]] = False
+    alone = grouped & is_new & waits[np.maximum(found, 0)]
+    if not alone.any():
+        return labels
+    number, fate, confidence = np.array(found), np.array(labels.fate), np.array(labels.confidence)
+    number[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
+    return Labels(number_by_first_appearance(number), fate, confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class _Break:
+    """A broken identity, the pairs of images that breaking it is expected to put right, and the images that would hold it."""
+
+    identity: int
+    value: float
+    rows: LongArray
+
+
+def _find_breaks(before: IntArray, after: IntArray, evidence: Evidence) -> list[_Break]:
+    """The broken identities, but for those that corrections break."""
+    gone = find_broken(before, after)
+    if not len(gone):
+        return []
+    cells = count_cells(before, after)
+    rows_of, tie, contradicts = (
+        _rows_of(cells),
+        _ties(cells, evidence),
+        _contradicted_by(evidence.constraints),
+    )
+    by_old: dict[int, list[int]] = {}
+    for cell in np.flatnonzero(np.isin(cells.old, gone)).tolist():
+        by_old.setdefault(int(cells.old[cell]), []).append(cell)
+    home = {int(cells.new[cell]): cell for cell in np.flatnonzero(cells.old == cells.new).tolist()}
+    breaks = []
+    for old, parts in by_old.items():
+        own, whole = home.get(old), int(cells.images[parts].sum())
+        parts.sort(key=lambda cell: (cell != own, -int(cells.images[cell]), cell))
+        held: list[int] = []
+        value, n_held = 0.0, 0
+        for cell in parts:
+            images, other = int(cells.images[cell]), home.get(int(cells.new[cell]))
+            value += sum((1 - tie(cell, one)) * images * cells.images[one] for one in held)
+            if other is not None and other != cell:
+                value += tie(cell, other) * images * cells.images[other]
+            held, n_held = [*held, cell], n_held + images
+            if n_held >= max(2, whole / 2):
+                break
+        rows = np.concatenate([rows_of(cell) for cell in held])
+        there = np.flatnonzero(after == old)
+        if len(there) + len(rows) <= evidence.max_size and not contradicts(rows, there):
+            breaks.append(_Break(old, float(value), rows))
+    return breaks
+
+
+def _rows_of(cells: Cells) -> Callable[[int], LongArray]:
+    order = np.argsort(cells.cell_of, kind="stable")
+    bounds = np.searchsorted(cells.cell_of[order], np.arange(len(cells.old) + 1))
+    return lambda cell: order[bounds[cell] : bounds[cell + 1]]
+
+
+def _ties(cells: Cells, evidence: Evidence) -> Callable[[int, int], float]:
+    """How probable it is that two cells are one identity."""
+    labels = Labels.from_array(cells.cell_of)
+    number = np.full(len(cells.old), -1, np.int64)
+    number[cells.cell_of[cells.cell_of >= 0]] = labels.labels[cells.cell_of >= 0]
+    ties = tie_groups(evidence.scored, labels, evidence.k)
+    probability = as_probability(ties.probability, evidence.bar)
+    mean = dict(zip(map(tuple, ties.ids.tolist()), probability.tolist(), strict=True))
+
+    def between(one: int, other: int) -> float:
+        low, high = sorted((int(number[one]), int(number[other])))
+        return float(mean.get((low, high), 0.0))
+
+    return between
+
+
+def _contradicted_by(constraints: Constraints) -> Callable[[LongArray, LongArray], bool]:
+    """Whether corrections say otherwise than that images are together, and apart from everybody else."""
+    if not len(constraints):
+        return lambda rows, others: False
+    say = what_is_said(constraints)
+    spoken, rejected = (np.zeros(constraints.n_images, np.bool_) for _ in range(2))
+    spoken[[*constraints.links.ravel(), *constraints.cannot.ravel(), *constraints.named]] = True
+    rejected[constraints.rejected] = True
+    links = constraints.links
+
+    def is_contradicted(rows: LongArray, others: LongArray) -> bool:
+        together = np.union1d(rows, others)
+        some = together[spoken[together]]
+        if rejected[rows].any() or not len(some):
+            return bool(rejected[rows].any())
+        first, second = np.triu_indices(len(some), 1)
+        if (say(np.stack([some[first], some[second]], axis=1).astype(np.int32)) < 0).any():
+            return True
+        return bool((np.isin(links, rows).any(axis=1) & ~np.isin(links, together).all(axis=1)).any())
+
+    return is_contradicted
+
+
+def _without_lone_images(after: IntArray, constraints: Constraints) -> IntArray:
+    """Identities of one image that is not named are none."""
+    sizes = np.bincount(after[after >= 0], minlength=1)
+    alone = (after >= 0) & (sizes[np.maximum(after, 0)] < 2)
+    alone[list(constraints.named)] = False
+    return np.where(alone, np.int32(-1), after)

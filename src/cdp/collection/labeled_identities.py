@@ -1,0 +1,117 @@
+"""Known people among the images: which group shows whom, with a probability, or nobody known.
+
+A group and a known person are tied as two groups are: by the mean probability of the pairs between them. How high a tie must be is
+chosen on the known people: their images are cut in halves, and one half is looked up among the other halves. The best tie to
+somebody else is what a person who is not known would get, so the bar is where no more than a given share of these would be named.
+There may be many more people who are not known, and groups of several of them, so it is higher still: halfway to where the same
+share of the known ones would be missed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cdp.grouping.cohesion import tie_groups
+from cdp.types import ConsensusGraph, Labels
+from cdp.types.arrays import DoubleArray, IntArray, LongArray
+
+FALSE_NAMES = 0.01
+FEWEST_PEOPLE = 20
+"""Known people with two images or more, below which no group is named."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """Who each group shows.
+
+    Attributes:
+        person: int64 (groups,), the known identity; -1 = nobody known.
+        probability: float64 (groups,), that the name is right; 0 where there is none.
+        bar: ties above it are named.
+    """
+
+    person: LongArray
+    probability: DoubleArray
+    bar: float
+
+
+def look_up_people(
+    scored: ConsensusGraph,
+    labels: IntArray,
+    known: LongArray,
+    k: int,
+    *,
+    false_names: float = FALSE_NAMES,
+    seed: int = 0,
+) -> Lookup:
+    """Which known person each group shows.
+
+    Args:
+        scored: pairs of all images, known ones after the others, as judged.
+        labels: int32 (n,), groups 0, 1, … of the images; -1 = none.
+        known: int64 (n + known ones,), identities of the known ones; -1 = unknown.
+        k: neighbors per image.
+        false_names: greatest share of people that are not known that may get a name, on known people held out.
+        seed: of the halves.
+    """
+    n_groups, n_images = int(labels.max(initial=-1)) + 1, len(labels)
+    nobody = Lookup(np.full(n_groups, -1, np.int64), np.zeros(n_groups), 1.0)
+    people, person = np.unique(known[known >= 0], return_inverse=True)
+    rows = np.flatnonzero(known >= 0)
+    half = _halves(person, seed)
+    if len(np.unique(person[half == 1])) < FEWEST_PEOPLE or not n_groups:
+        return nobody
+    cell = np.full(len(known), -1, np.int64)
+    cell[rows] = np.where(half == 1, person, len(people) + person)
+    who, tie = _best(scored, cell, len(people), k)
+    shown = np.unique(person[half == 1])
+    right = who[shown] == shown
+    other = _best(scored, cell, len(people), k, without_own=True)[1][shown]
+    bar = float(np.quantile(other, 1 - false_names, method="higher"))
+    if right.any():
+        lowest = float(np.quantile(tie[shown][right], false_names, method="lower"))
+        bar = max(bar, (bar + lowest) / 2)
+    from sklearn.isotonic import IsotonicRegression
+
+    ties = np.concatenate([tie[shown][right], other])
+    truth = np.concatenate([np.ones(right.sum()), np.zeros(len(other))])
+    rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(ties, truth)
+    cell = np.full(len(known), -1, np.int64)
+    cell[:n_images] = labels
+    cell[rows] = n_groups + person
+    who, tie = _best(scored, cell, n_groups, k)
+    is_named = (tie > bar) & (who >= 0)
+    return Lookup(
+        np.where(is_named, people[np.maximum(who, 0)], -1), np.where(is_named, rising.predict(tie), 0.0), bar
+    )
+
+
+def _halves(person: LongArray, seed: int) -> IntArray:
+    """0 or 1 per known image: every second of a person's images, in random order, is 1."""
+    order = np.random.default_rng([seed, 8]).permutation(len(person))
+    order = order[np.argsort(person[order], kind="stable")]
+    starts = np.concatenate([[True], np.diff(person[order]) > 0])
+    place = np.arange(len(order)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
+    half = np.empty(len(person), np.int32)
+    half[order] = place % 2
+    return half
+
+
+def _best(
+    scored: ConsensusGraph, cell: LongArray, n_asked: int, k: int, *, without_own: bool = False
+) -> tuple[LongArray, DoubleArray]:
+    """For each of the first cells the best tied of the others, counted from 0, and the tie; -1 and 0 where there is none."""
+    labels = Labels.from_array(cell)
+    cell_of = np.full(labels.n_identities, -1, np.int64)
+    cell_of[labels.labels[cell >= 0]] = cell[cell >= 0]
+    ties = tie_groups(scored, labels, k)
+    ends = np.sort(cell_of[ties.ids], axis=1)
+    across = (ends[:, 0] < n_asked) & (ends[:, 1] >= n_asked)
+    if without_own:
+        across &= ends[:, 1] - n_asked != ends[:, 0]
+    asked, first = np.unique(ends[across, 0], return_index=True)  # the best tied come first
+    who, tie = np.full(n_asked, -1, np.int64), np.zeros(n_asked)
+    who[asked], tie[asked] = ends[across, 1][first] - n_asked, ties.probability[across][first]
+    return who, tie

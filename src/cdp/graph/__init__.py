@@ -1,1 +1,0 @@
-"""Embeddings -> KnnGraph: exact and approximate search, by cosine similarity."""

@@ -1,0 +1,1 @@
+"""From scored pairs to groups: Algorithm 1, or average linkage."""

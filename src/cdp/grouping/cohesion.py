@@ -1,0 +1,94 @@
+"""What the judged pairs say about finished groups: how well an image is tied to its own, and two groups to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cdp.blocks import PAIRS_PER_BLOCK, spans
+from cdp.runtime.kernels import kernel
+from cdp.types import ConsensusGraph, Labels
+from cdp.types.arrays import AnyArray, DoubleArray, IntArray, LongArray
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTies:
+    """Pairs of groups that judged pairs of images lie between, the most probable first.
+
+    Attributes:
+        ids: int32 (m, 2), two labels, the smaller first.
+        probability: float64 (m,), mean over the pairs between them that a k-NN graph can hold, as in `agglomerate`.
+    """
+
+    ids: IntArray
+    probability: DoubleArray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def tie_to_group(scored: ConsensusGraph, labels: Labels, k: int) -> DoubleArray:
+    """The mean probability of every image's pairs with the rest of its group, over those a k-NN graph can hold, float64 (n,).
+
+    A pair that was not judged, or found improbable, counts as 0, as in `agglomerate`; so do images without a group.
+    """
+    total, present = np.zeros(labels.n_images), np.zeros(labels.n_images, np.int64)
+    _add_up(scored.ids, scored.doubt, labels.labels, total, present)
+    possible = np.minimum(group_sizes(labels) - 1, k)
+    tie: DoubleArray = total / np.maximum(np.maximum(present, possible), 1)
+    return tie
+
+
+@kernel
+def _add_up(ids: IntArray, doubt: AnyArray, labels: IntArray, total: DoubleArray, present: LongArray) -> None:
+    """Of every image, the probabilities of its pairs inside its group, and how many there are."""
+    for row in range(len(ids)):
+        if labels[ids[row, 0]] >= 0 and labels[ids[row, 0]] == labels[ids[row, 1]]:
+            for image in ids[row]:
+                total[image] += 1.0 - np.float64(doubt[row])
+                present[image] += 1
+
+
+def tie_groups(scored: ConsensusGraph, labels: Labels, k: int) -> GroupTies:
+    """How probable it is, pair by pair, that two groups are one identity."""
+    n_groups = max(1, labels.n_identities)
+    keys = [np.empty(0, np.int64)]
+    for ends, _ in _between(scored, labels):
+        keys.append(np.unique(ends.min(axis=1) * n_groups + ends.max(axis=1)))
+    key = np.unique(np.concatenate(keys))
+    del keys
+    total, present = np.zeros(len(key)), np.zeros(len(key), np.int64)
+    for ends, probability in _between(scored, labels):
+        position = np.searchsorted(key, ends.min(axis=1) * n_groups + ends.max(axis=1))
+        np.add.at(total, position, probability)
+        np.add.at(present, position, 1)
+    ids = np.stack([key // n_groups, key % n_groups], axis=1)
+    sizes = np.bincount(labels.labels[labels.labels >= 0], minlength=n_groups).astype(np.float64)[ids]
+    possible = sizes.prod(axis=1) * np.minimum(1, k / np.maximum(sizes.sum(axis=1) - 1, 1))
+    mean = total / np.maximum(possible, present)
+    order = np.argsort(-mean, kind="stable")
+    return GroupTies(ids[order].astype(np.int32), mean[order])
+
+
+def as_probability(tie: DoubleArray, bar: float) -> DoubleArray:
+    """The probability that two groups are one identity: even where their tie is the bar, which was chosen so, 0 and 1 at the ends."""
+    below, above = tie / (2 * bar), 0.5 + (tie - bar) / (2 * (1 - bar))
+    probability: DoubleArray = np.clip(np.where(tie < bar, below, above), 0, 1)
+    return probability
+
+
+def _between(scored: ConsensusGraph, labels: Labels) -> Iterator[tuple[LongArray, DoubleArray]]:
+    """Labels and probabilities of the pairs between two groups, block by block."""
+    for start, stop in spans(len(scored), PAIRS_PER_BLOCK):
+        ends = labels.labels[scored.ids[start:stop]].astype(np.int64)
+        between = (ends >= 0).all(axis=1) & (ends[:, 0] != ends[:, 1])
+        yield ends[between], 1 - scored.doubt[start:stop][between].astype(np.float64)
+
+
+def group_sizes(labels: Labels) -> LongArray:
+    """How many images the group of every image has; 1 for an image without one."""
+    found = labels.labels
+    sizes = np.bincount(found[found >= 0], minlength=1)
+    return np.where(found >= 0, sizes[np.maximum(found, 0)], 1)

@@ -1,0 +1,267 @@
+"""Connected components of pairs that need not fit into memory, and components handed out as tasks.
+
+No pair between two components ever joins anything, so components are grouped one by one, in batches, wherever there is room: on
+threads of this process, or on Ray. Pairs lie in a file that all workers map; a shard is a piece of it.
+
+- Every shard is reduced to a spanning forest, which has the same components and at most one edge per image; the forests are
+  joined here. What is held is one number per image, whatever the number of pairs.
+- A component is named after its smallest image, so the order of shards and batches does not matter.
+- Pairs are laid out batch by batch, those of a component in the order that they came in; so a batch gives, bit for bit, what all
+  pairs at once would give.
+- A component that does not fit into memory is grouped by the process that was started, in temporary files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from cdp.blocks import spans
+from cdp.runtime.engine import Engine
+from cdp.runtime.kernels import kernel
+from cdp.runtime.parallel import map_shared
+from cdp.runtime.spill import Scratch
+from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
+
+Settings = TypeVar("Settings")
+Answer = TypeVar("Answer")
+
+BYTES_PER_PAIR = 96
+"""What grouping takes per pair at most, the pair and what is known of it included (`python -m benchmarks grouping_memory`)."""
+_FEWEST_PAIRS = 4096
+_PAIRS_PER_SHARD = 2**20
+_ALL: BoolArray = np.empty(0, np.bool_)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Pairs of some images.
+
+    Attributes:
+        images: int32, the images in them, ascending; None = all images.
+        ids: int32 (m, 2), the pairs, in numbers that count those images only.
+        columns: what is known of every pair, (m,) each.
+        n_images: how many images there are.
+    """
+
+    images: IntArray | None
+    ids: IntArray
+    columns: tuple[AnyArray, ...]
+    n_images: int
+
+
+def group_batches(
+    function: Callable[[Settings, Batch, Scratch], Answer],
+    settings: Settings,
+    pairs: Batch,
+    joins: BoolArray | None = None,
+    *,
+    engine: Engine | None = None,
+    scratch: Scratch | None = None,
+    most_pairs: int | None = None,
+) -> Iterator[tuple[IntArray | None, Answer]]:
+    """Batches of components and function(settings, batch, scratch) for each of them.
+
+    Images without a pair are in none. All pairs are one batch where they fit into a share of the memory budget.
+
+    Args:
+        function: groups one batch.
+        settings: what all batches need.
+        pairs: of all images.
+        joins: bool (m,), the pairs that join components; others inside them stay. None = all pairs join.
+        engine: workers and memory.
+        scratch: where pairs lie while they are handed out.
+        most_pairs: in a batch that has more than one component; fewer where the memory budget says so.
+    """
+    engine, scratch = engine or Engine(), scratch or Scratch()
+    fitting = max(_FEWEST_PAIRS, engine.share // BYTES_PER_PAIR)
+    most_pairs = fitting if most_pairs is None else min(most_pairs, fitting)
+    if joins is None and len(pairs.ids) <= most_pairs:
+        yield None, function(settings, pairs, scratch)
+        return
+    component = find_components(pairs.ids, pairs.n_images, joins, engine=engine)
+    batch_of, sizes = _fill_batches(pairs, component, most_pairs)
+    ids, *columns = _lay_out(pairs, component, batch_of, sizes, scratch)
+    ends = np.cumsum(sizes)
+    cut = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    # Of components that are larger than a batch by themselves, fewer are under way.
+    for some in (sizes <= most_pairs, (sizes > most_pairs) & (sizes <= fitting)):
+        if some.any():
+            workers = engine.workers_for(BYTES_PER_PAIR * int(sizes[some].max()))
+            pieces = (
+                (ids[cut[number]], *(column[cut[number]] for column in columns))
+                for number in np.flatnonzero(some)
+            )
+            yield from map_shared(_group_batch, (function, settings), pieces, workers)
+    for number in np.flatnonzero(sizes > fitting):
+        large = Batch(
+            None, ids[cut[number]], tuple(column[cut[number]] for column in columns), pairs.n_images
+        )
+        batch = _count_own_images(large, scratch)
+        yield batch.images, function(settings, batch, scratch)
+
+
+def _group_batch(
+    shared: tuple[Callable[[Settings, Batch, Scratch], Answer], Settings], piece: tuple[AnyArray, ...]
+) -> tuple[IntArray | None, Answer]:
+    function, settings = shared
+    ids, *columns = piece
+    images, local = np.unique(ids, return_inverse=True)
+    batch = Batch(images, local.reshape(ids.shape).astype(np.int32), tuple(columns), len(images))
+    del local
+    return images, function(settings, batch, Scratch())
+
+
+def _count_own_images(batch: Batch, scratch: Scratch) -> Batch:
+    """The same pairs in numbers that count their images only; where there are many, this takes less memory than sorting."""
+    number = np.zeros(batch.n_images, np.int32)
+    for start, stop in spans(len(batch.ids), _PAIRS_PER_SHARD):
+        number[batch.ids[start:stop]] = 1
+    images = np.flatnonzero(number).astype(np.int32)
+    number[images] = np.arange(len(images), dtype=np.int32)
+    ids = scratch.empty(batch.ids.shape, np.int32)
+    for start, stop in spans(len(ids), _PAIRS_PER_SHARD):
+        ids[start:stop] = number[batch.ids[start:stop]]
+    return Batch(images, ids, batch.columns, len(images))
+
+
+def find_components(
+    ids: IntArray,
+    n_images: int,
+    joins: BoolArray | None = None,
+    *,
+    engine: Engine | None = None,
+    pairs_per_shard: int = _PAIRS_PER_SHARD,
+) -> IntArray:
+    """The smallest image of every image's component, int32 (n,).
+
+    Args:
+        ids: int32 (m, 2), the pairs.
+        n_images: how many images there are.
+        joins: bool (m,), the pairs that join; None = all.
+        engine: shards are reduced on its workers, if they are a pool; on threads one pass over the pairs is faster.
+        pairs_per_shard: how many pairs a task takes.
+    """
+    parent = np.arange(n_images, dtype=np.int32)
+    workers = (engine or Engine()).workers
+    shards = (
+        (ids[start:stop], _ALL if joins is None else joins[start:stop])
+        for start, stop in spans(len(ids), pairs_per_shard)
+    )
+    if isinstance(workers, int):
+        for shard in shards:
+            _join(*shard, parent)
+    else:
+        for forest in map_shared(_reduce_shard, None, shards, workers):
+            _join(forest, _ALL, parent)
+    _point_to_smallest(parent)
+    return parent
+
+
+def _reduce_shard(_: None, shard: tuple[IntArray, BoolArray]) -> IntArray:
+    """A spanning forest of the shard's pairs that join."""
+    ids, joins = shard
+    images, local = np.unique(ids, return_inverse=True)
+    is_used = _join(local.reshape(ids.shape).astype(np.int32), joins, np.arange(len(images), dtype=np.int32))
+    forest: IntArray = ids[is_used]
+    return forest
+
+
+@kernel
+def _join(ids: IntArray, joins: BoolArray, parent: IntArray) -> BoolArray:
+    """Union-find (Rem's algorithm) with the pairs that join, all if none is marked: which of them joined two components.
+
+    A parent is never larger than its child.
+    """
+    is_used = np.zeros(len(ids), np.bool_)
+    for row in range(len(ids)):
+        if len(joins) > 0 and not joins[row]:
+            continue
+        one = ids[row, 0]
+        other = ids[row, 1]
+        while parent[one] != parent[other]:
+            if parent[one] < parent[other]:
+                one, other = other, one
+            if parent[one] == one:
+                parent[one] = parent[other]
+                is_used[row] = True
+                break
+            above = parent[one]
+            parent[one] = parent[other]
+            one = above
+    return is_used
+
+
+@kernel
+def _point_to_smallest(parent: IntArray) -> None:
+    for node in range(len(parent)):
+        parent[node] = parent[parent[node]]
+
+
+def _fill_batches(pairs: Batch, component: IntArray, most_pairs: int) -> tuple[IntArray, LongArray]:
+    """The batch of every component, by its smallest image, and how many pairs each batch has."""
+    counts = np.zeros(pairs.n_images, np.int64)
+    _count_pairs(pairs.ids, component, counts)
+    batch_of = np.full(pairs.n_images, -1, np.int32)
+    n_batches = _fill(counts, most_pairs, batch_of)
+    has_pairs = np.flatnonzero(counts)
+    sizes = np.zeros(n_batches, np.int64)
+    np.add.at(sizes, batch_of[has_pairs], counts[has_pairs])
+    return batch_of, sizes
+
+
+@kernel
+def _count_pairs(ids: IntArray, component: IntArray, counts: LongArray) -> None:
+    """Of every component, the pairs inside it."""
+    for row in range(len(ids)):
+        if component[ids[row, 0]] == component[ids[row, 1]]:
+            counts[component[ids[row, 0]]] += 1
+
+
+@kernel
+def _fill(counts: LongArray, most: int, batch_of: IntArray) -> int:
+    """Put components into batches of at most so many pairs, in order; one that is larger is a batch of its own."""
+    batch, n_pairs = -1, 0
+    for component in range(len(counts)):
+        if counts[component] > 0:
+            if batch < 0 or n_pairs + counts[component] > most:
+                batch += 1
+                n_pairs = 0
+            batch_of[component] = batch
+            n_pairs += counts[component]
+    return batch + 1
+
+
+def _lay_out(
+    pairs: Batch, component: IntArray, batch_of: IntArray, sizes: LongArray, scratch: Scratch
+) -> list[AnyArray]:
+    """The pairs inside components batch by batch, and what is known of them."""
+    n_pairs = int(sizes.sum())
+    starts = np.cumsum(sizes) - sizes
+    laid_out = []
+    # Each pair is moved as one number.
+    for column in (np.ascontiguousarray(pairs.ids).view(np.int64).ravel(), *pairs.columns):
+        placed = scratch.empty(n_pairs, column.dtype)
+        _place(pairs.ids, component, batch_of, starts.copy(), column, placed)
+        laid_out.append(scratch.done(placed))
+    laid_out[0] = laid_out[0].view(np.int32).reshape(-1, 2)
+    return laid_out
+
+
+@kernel
+def _place(
+    ids: IntArray,
+    component: IntArray,
+    batch_of: IntArray,
+    free: LongArray,
+    column: AnyArray,
+    placed: AnyArray,
+) -> None:
+    for row in range(len(ids)):
+        one = component[ids[row, 0]]
+        if one == component[ids[row, 1]]:
+            placed[free[batch_of[one]]] = column[row]
+            free[batch_of[one]] += 1

@@ -1,0 +1,99 @@
+"""From scored pairs to groups: one way in for Algorithm 1 and average linkage, and one definition of an accepted pair."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cdp.grouping.average_linkage import agglomerate
+from cdp.grouping.propagation import propagate
+from cdp.runtime.engine import Engine
+from cdp.runtime.spill import Scratch
+from cdp.scoring.mediator import is_more_probable
+from cdp.scoring.pairs import keep_pairs
+from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.vote import is_more_similar
+from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types.arrays import AnyArray, BoolArray, IntArray
+from cdp.types.constraints import Constraints, check_constraints
+from cdp.types.labels import number_by_first_appearance
+
+
+def group(
+    scored: ConsensusGraph,
+    settings: ConsensusSettings,
+    constraints: Constraints | None = None,
+    *,
+    engine: Engine | None = None,
+    scratch: Scratch | None = None,
+) -> Labels:
+    """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them.
+
+    Under constraints a named image that nobody joins is a group of its own, and a rejected one has that fate.
+    """
+    if constraints is not None:
+        check_constraints(constraints, settings.max_size)
+    if settings.grouping == "average":
+        labels = agglomerate(
+            scored,
+            settings.k,
+            settings.join_above,
+            settings.max_size,
+            constraints,
+            engine=engine,
+            scratch=scratch,
+        )
+    else:
+        labels = propagate(
+            scored, settings.max_size, settings.step, constraints, engine=engine, scratch=scratch
+        )
+    return labels if constraints is None else _with_lone_images(labels, constraints)
+
+
+def _with_lone_images(labels: Labels, constraints: Constraints) -> Labels:
+    number, fate, confidence = np.array(labels.labels), np.array(labels.fate), np.array(labels.confidence)
+    named = np.fromiter(constraints.named, np.int64, len(constraints.named))
+    alone = named[number[named] < 0]
+    number[alone] = labels.n_identities + np.arange(len(alone))
+    fate[alone], confidence[alone] = Fate.LABELED, 1
+    fate[constraints.rejected] = Fate.REJECTED
+    return replace(labels, labels=number_by_first_appearance(number), fate=fate, confidence=confidence)
+
+
+def accepted_pairs(
+    scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings, scratch: Scratch | None = None
+) -> ConsensusGraph:
+    """The pairs that consensus was found on.
+
+    Connected components join whatever has a pair above the bar, so there these are the accepted ones, also inside a
+    component that was split later, as in the paper. Average linkage has no bar for a single pair: there a pair is
+    accepted if its two images were joined.
+    """
+    if settings.grouping == "components":
+        return scored
+
+    def is_inside(ids: IntArray, _: AnyArray) -> BoolArray:
+        ends = labels.labels[ids]
+        inside: BoolArray = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
+        return inside
+
+    return keep_pairs(scored, is_inside, scratch)
+
+
+def at_bar(
+    scored: ConsensusGraph, settings: ConsensusSettings, scratch: Scratch | None = None
+) -> ConsensusGraph:
+    """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own.
+
+    Average linkage keeps the same pairs whatever the bar.
+    """
+    if settings.grouping == "average":
+        return scored
+
+    def is_kept(_: IntArray, doubt: AnyArray) -> BoolArray:
+        if settings.mediator == "vote":
+            return is_more_similar(doubt, settings.vote_threshold)
+        return is_more_probable(doubt, settings.kept_above)
+
+    return keep_pairs(scored, is_kept, scratch)

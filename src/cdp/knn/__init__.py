@@ -1,0 +1,1 @@
+"""Embeddings to k-NN graphs: exact search, and IVF-Flat over PCA-reduced vectors."""

@@ -1,0 +1,96 @@
+"""Blocks of work on threads or on other workers. Blocks do not depend on the number of workers, so neither do results."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+from threadpoolctl import ThreadpoolController
+
+from cdp.errors import InputError
+
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Pool(Protocol):
+    """Workers that share no memory with this process, such as those of a cluster."""
+
+    def map(
+        self, function: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
+    ) -> Iterator[Result]:
+        """function(shared, item) for every item, in order."""
+
+
+Workers: TypeAlias = int | Pool
+"""What blocks run on: so many threads of this process (0 = all cores), or a pool."""
+
+
+def count_threads(threads: Workers = 0) -> int:
+    """Number of threads to use here: so many; with 0 or beside a pool as many as this process may run on."""
+    if not isinstance(threads, int) or threads == 0:
+        affinity = getattr(os, "sched_getaffinity", None)
+        return len(affinity(0)) if affinity else (os.cpu_count() or 1)
+    if threads < 0:
+        raise InputError(
+            f"threads={threads}: give a number of threads, or 0 for all cores.",
+            code="threads-negative",
+            value=threads,
+        )
+    return threads
+
+
+def on_one_thread(kind: str) -> AbstractContextManager[Any]:
+    """While it lasts, libraries compute on one thread: those of matrix products (`blas`), or those that use `openmp`."""
+    limit = _find_libraries(len(sys.modules)).limit(limits=1, user_api=kind)
+    return cast(AbstractContextManager[Any], limit)
+
+
+@lru_cache(maxsize=1)
+def _find_libraries(n_modules: int) -> ThreadpoolController:  # noqa: ARG001
+    """The libraries of this process; looked for again, which takes milliseconds, after other modules were loaded."""
+    return ThreadpoolController()
+
+
+def map_shared(
+    function: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item], workers: Workers
+) -> Iterator[Result]:
+    """function(shared, item) for every item, in order, on whatever workers there are.
+
+    `shared` is what all items need and nobody changes; it is sent to other processes once. An item holds what it alone
+    needs. Items are taken from their iterator as workers become free, so a late item may depend on early results where
+    that changes nothing but the time it takes. The function is one of a module, not a closure.
+    """
+    if isinstance(workers, int):
+        return map_blocks(partial(function, shared), items, workers)
+    return workers.map(function, shared, items)
+
+
+def map_blocks(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int = 0
+) -> Iterator[Result]:
+    """function(item) for every item, in order, on threads.
+
+    Matrix products inside run on one thread each: their rounding then depends on the block alone. At most two
+    items per thread are under way, so memory stays bounded however many there are.
+    """
+    n_threads = count_threads(threads)
+    waiting = iter(items)
+    with on_one_thread("blas"), ThreadPoolExecutor(n_threads) as pool:
+        running: list[Future[Result]] = [
+            pool.submit(function, item) for item in islice(waiting, 2 * n_threads)
+        ]
+        try:
+            while running:
+                yield running.pop(0).result()
+                running.extend(pool.submit(function, item) for item in islice(waiting, 1))
+        finally:
+            for future in running:
+                future.cancel()

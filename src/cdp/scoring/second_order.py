@@ -1,0 +1,109 @@
+"""Second-order evidence: what the probabilities of other pairs say about a pair.
+
+If two images are both probably the same as a third, they are probably one person; if one is tied to many that are
+candidates of the other and improbable there, they are probably not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cdp.runtime.kernels import kernel
+from cdp.runtime.spill import Scratch
+from cdp.types.arrays import FloatArray, IntArray, LongArray
+
+COLUMNS = (
+    "probability", "common support", "strongest path", "contradiction", "agreed neighbors", "smaller total",
+    "larger total", "share of the smaller", "share of both", "smaller rest", "larger rest",
+)  # fmt: skip
+
+
+def weighted_adjacency(
+    ids: IntArray, probability: FloatArray, n_images: int, scratch: Scratch | None = None
+) -> tuple[LongArray, IntArray, FloatArray]:
+    """Every image's candidates and their probabilities: those of i are at starts[i]:starts[i + 1]."""
+    scratch = scratch or Scratch()
+    starts = np.zeros(n_images + 1, np.int64)
+    _count_ends(ids, starts[1:])
+    np.cumsum(starts, out=starts)
+    neighbors = scratch.empty(2 * len(ids), np.int32)
+    weights = scratch.empty(2 * len(ids), np.float32)
+    _fill_adjacency(ids, probability, starts[:-1].copy(), neighbors, weights)
+    return starts, scratch.done(neighbors), scratch.done(weights)
+
+
+@kernel
+def _count_ends(ids: IntArray, counts: LongArray) -> None:
+    for row in range(len(ids)):
+        counts[ids[row, 0]] += 1
+        counts[ids[row, 1]] += 1
+
+
+@kernel
+def _fill_adjacency(
+    ids: IntArray, probability: FloatArray, free: LongArray, neighbors: IntArray, weights: FloatArray
+) -> None:
+    for row in range(len(ids)):
+        for end in range(2):
+            image = ids[row, end]
+            neighbors[free[image]] = ids[row, 1 - end]
+            weights[free[image]] = probability[row]
+            free[image] += 1
+
+
+@kernel
+def second_order(
+    ids: IntArray,
+    probability: FloatArray,
+    starts: LongArray,
+    neighbors: IntArray,
+    weights: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Write the columns of `COLUMNS` about every pair into `out` (m, 11).
+
+    With p(i, c) the probabilities of the candidates, over the common candidates c of i and j other than themselves:
+    common support = sum p(i, c) p(j, c); strongest path = max min; contradiction = sum of the larger times one minus the
+    smaller; a total is the sum of all p of an image, a rest the part of it that the other image has no candidate for.
+    """
+    seen = np.full(len(starts) - 1, np.float32(-1))
+    for row in range(len(ids)):
+        one = ids[row, 0]
+        other = ids[row, 1]
+        total_one = 0.0
+        for at in range(starts[one], starts[one + 1]):
+            seen[neighbors[at]] = weights[at]
+            total_one += weights[at]
+        total_other, both, strongest, against, agreed, rest_other = 0.0, 0.0, 0.0, 0.0, 0, 0.0
+        rest_one = total_one
+        for at in range(starts[other], starts[other + 1]):
+            third = neighbors[at]
+            mine = weights[at]
+            total_other += mine
+            theirs = seen[third]
+            if theirs >= 0:
+                rest_one -= theirs
+            if third == one:
+                continue
+            if theirs >= 0:
+                both += mine * theirs
+                least = min(mine, theirs)
+                strongest = max(strongest, least)
+                against += max(mine, theirs) * (1 - least)
+                if least > 0.5:
+                    agreed += 1
+            else:
+                rest_other += mine
+        for at in range(starts[one], starts[one + 1]):
+            seen[neighbors[at]] = np.float32(-1)
+        out[row, 0] = probability[row]
+        out[row, 1] = both
+        out[row, 2] = strongest
+        out[row, 3] = against
+        out[row, 4] = agreed
+        out[row, 5] = min(total_one, total_other)
+        out[row, 6] = max(total_one, total_other)
+        out[row, 7] = both / (min(total_one, total_other) + 1e-3)
+        out[row, 8] = both / (total_one + total_other - both + 1e-3)
+        out[row, 9] = min(rest_one, rest_other)
+        out[row, 10] = max(rest_one, rest_other)

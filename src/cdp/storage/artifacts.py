@@ -1,0 +1,438 @@
+"""Nouns to folders and back: one `.npy` per array, a typed card, nothing ever half-written, nothing pickled; and `run.json`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from cdp import __version__
+from cdp.blocks import spans
+from cdp.errors import InputError, StoreError, install_command
+from cdp.storage.array_files import naming, open_npy, read_bytes, reading
+from cdp.storage.files import write_bytes, write_json, writing_folder
+from cdp.types import Views
+from cdp.types.arrays import AnyArray
+from cdp.types.run_record import RUN_FORMAT, RunRecord
+
+FORMAT = 1
+CARD = "card.json"
+_DEEPEST = 50
+_AGAIN = "run the recipe again, finished stages are kept"
+_KINDS = {
+    "object": "a table",
+    "array": "a list",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+}
+Noun = TypeVar("Noun")
+Settings = TypeVar("Settings")
+
+
+class ArrayCard(msgspec.Struct, frozen=True):
+    """What a card says about one `.npy` file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """What an artifact folder says about itself, in `card.json`.
+
+    Attributes:
+        format: version of the layout of such folders.
+        settings: plain values; loaders read theirs through `read_settings`.
+        made_from: name of every input -> its hash.
+        arrays: file name without `.npy` -> what is in it.
+    """
+
+    kind: str
+    format: int
+    cdp: str = "?"
+    summary: str = ""
+    settings: dict[str, Any]
+    made_from: dict[str, str]
+    arrays: dict[str, ArrayCard]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as they stand in the file."""
+        arrays = {name: msgspec.structs.asdict(array) for name, array in self.arrays.items()}
+        return {**msgspec.structs.asdict(self), "arrays": arrays}
+
+
+class _Version(msgspec.Struct):
+    """The part of a card that every format has."""
+
+    format: Annotated[int, msgspec.Meta(ge=1)]
+    cdp: str = "?"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What of a noun goes to disk: arrays by file name (without `.npy`), texts by file name, settings."""
+
+    arrays: Mapping[str, AnyArray]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+def save(
+    noun: Any,
+    path: str | Path,
+    *,
+    force: bool = False,
+    inputs: Iterable[str | Path | None] = (),
+    settings: Mapping[str, Any] | None = None,
+    made_from: Mapping[str, str] | None = None,
+) -> None:
+    """Write a noun as an artifact folder, whole or not at all; `force` replaces one of the same kind, but no input."""
+    with writing_folder(path, force=force, kind=type(noun).__name__, inputs=inputs) as folder:
+        fill(folder, noun, settings=settings, made_from=made_from)
+
+
+def fill(
+    folder: Path,
+    noun: Any,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    made_from: Mapping[str, str] | None = None,
+) -> None:
+    """Write a noun's files and card into a folder that is being written."""
+    contents = _contents(noun)
+    more = {**contents.settings, **(settings or {})}
+    fill_arrays(folder, type(noun).__name__, repr(noun), more, contents.arrays, made_from)
+    for name, text in contents.texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def fill_arrays(
+    folder: Path,
+    kind: str,
+    summary: str,
+    settings: Mapping[str, Any],
+    arrays: Mapping[str, AnyArray],
+    made_from: Mapping[str, str] | None = None,
+) -> None:
+    """Write arrays and the card that describes them into a folder that is being written: what every artifact is on disk."""
+    folder.mkdir(exist_ok=True)
+    for name, array in arrays.items():
+        file = folder / f"{name}.npy"
+        file.parent.mkdir(exist_ok=True)
+        np.save(file, array, allow_pickle=False)
+    write_card(folder, kind, summary, settings, made_from or {}, arrays)
+
+
+def write_card(
+    folder: Path,
+    kind: str,
+    summary: str,
+    settings: Mapping[str, Any],
+    made_from: Mapping[str, str],
+    arrays: Mapping[str, AnyArray] | None = None,
+) -> None:
+    """Write the card of a folder whose other files are there.
+
+    Args:
+        made_from: name of every input -> its hash.
+        arrays: what was written as `.npy` files, by file name.
+    """
+    described = {
+        name: ArrayCard(str(array.dtype), tuple(array.shape), hash_array(array))
+        for name, array in (arrays or {}).items()
+    }
+    card = Card(
+        kind=kind,
+        format=FORMAT,
+        cdp=__version__,
+        summary=summary,
+        settings=dict(settings),
+        made_from=dict(made_from),
+        arrays=described,
+    )
+    write_json(folder / CARD, card.as_dict())
+
+
+def load(path: str | Path, kind: type[Noun]) -> Noun:
+    """A noun from its artifact folder; arrays are checked against the card's shapes and hashes."""
+    folder = Path(path)
+    with reading(folder):
+        card = read_card(folder, kind.__name__)
+        maker: Any = kind
+        names, form = _PLAIN.get(kind.__name__) or (None, maker.Kept)
+        settings = read_settings(folder, card, form)
+        arrays = {name: read_array(folder, name, card) for name in names or settings.arrays}
+        with naming(folder, folder=folder):
+            plain = msgspec.structs.asdict(settings)
+            noun: Noun = settings.restore(arrays) if names is None else maker(**arrays, **plain)
+    return noun
+
+
+def read_card(folder: str | Path, kind: str | None = None) -> Card:
+    """What an artifact folder says about itself.
+
+    Raises:
+        StoreError: the card is damaged.
+    """
+    file = Path(folder) / CARD
+    with reading(file):
+        if not file.is_file():
+            if os.path.lexists(file):
+                raise StoreError(
+                    f"{file} is a folder, a pipe or a broken link, not a file; make {folder} again.",
+                    code="card-not-a-file",
+                    file=file,
+                )
+            is_there = Path(folder).exists()
+            raise InputError(
+                f"{folder} is not a cdp folder (no card.json)." if is_there else f"{folder}: no such folder.",
+                code="card-missing" if is_there else "path-missing",
+                folder=folder,
+            )
+        text = read_bytes(file)
+    try:
+        version = msgspec.json.decode(text, type=_Version)
+        if version.format > FORMAT:
+            raise InputError(
+                f"{folder} was written by a newer cdp ({version.cdp}); fetch the newer source and run {install_command()}.",
+                code="card-newer",
+                folder=folder,
+                version=version.cdp,
+            )
+        card = msgspec.json.decode(text, type=Card)
+        if _depth(card.settings) > _DEEPEST:
+            raise RecursionError("settings nested too deeply")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(
+            f"{file} is damaged ({error}); make this folder again.", code="card-damaged", file=file
+        ) from None
+    if kind not in (None, card.kind):
+        raise InputError(
+            f"{folder}: this folder holds {card.kind}, not {kind}.",
+            code="artifact-kind-differs",
+            folder=folder,
+            expected=kind,
+            found=card.kind,
+        )
+    return card
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, inner), default=0)
+
+
+def read_settings(folder: str | Path, card: Card, into: type[Settings]) -> Settings:
+    """The settings of a card as a typed object; those that it has no field for are left out.
+
+    Raises:
+        StoreError: a setting is missing or of another type.
+    """
+    try:
+        return msgspec.convert(card.settings, into)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise StoreError(
+            f"{Path(folder) / CARD}: its settings are damaged ({error}); make this folder again.",
+            code="card-settings-damaged",
+            file=Path(folder) / CARD,
+        ) from None
+
+
+def read_array(folder: Path, name: str, card: Card, *, check: bool = True) -> AnyArray:
+    """An array of an artifact folder, memory-mapped; without `check` its shape is compared with the card's, but not its hash."""
+    file = folder / f"{name}.npy"
+    if name not in card.arrays:
+        raise StoreError(
+            f"{folder / CARD} is damaged (no array {name!r}); make this folder again.",
+            code="card-array-missing",
+            file=folder / CARD,
+            array=name,
+        )
+    described = card.arrays[name]
+    with reading(file):
+        array = open_npy(file, may_be_empty=True)
+    if array.shape != described.shape or str(array.dtype) != described.dtype:
+        raise StoreError(
+            f"{file} has {array.dtype} {list(array.shape)}, its card says {described.dtype} "
+            f"{list(described.shape)}; make this folder again.",
+            code="array-differs-from-card",
+            file=file,
+            expected=(described.dtype, tuple(described.shape)),
+            found=(str(array.dtype), array.shape),
+        )
+    if check and hash_array(array) != described.sha256:
+        raise StoreError(
+            f"{file} is not what its card describes; make this folder again.",
+            code="array-checksum-differs",
+            file=file,
+        )
+    return array
+
+
+def hash_array(array: AnyArray) -> str:
+    """SHA-256 of dtype, shape and contents, read in blocks."""
+    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    rows = max(1, 2**26 // max(1, array[:1].nbytes))
+    for start, stop in spans(len(array), rows):
+        digest.update(np.ascontiguousarray(array[start:stop]).data)
+    return digest.hexdigest()
+
+
+def hash_views(views: Views) -> dict[str, str]:
+    """The hash of every model's embeddings, for the record of what something was made from."""
+    return {name: hash_array(model.source) for name, model in zip(views.names, views, strict=True)}
+
+
+class CardFacts(msgspec.Struct):
+    """What runs read of the cards of several nouns: seconds of inner steps, notes, size of a network."""
+
+    seconds: dict[str, float] = {}
+    notes: list[str] = []
+    parameters: int | None = None
+
+
+def read_facts(folder: str | Path) -> CardFacts:
+    """What the card of a folder says that a run passes on."""
+    return read_settings(folder, read_card(folder), CardFacts)
+
+
+class _NoSettings(msgspec.Struct):
+    """A noun that needs none."""
+
+
+class _KnnGraphSettings(msgspec.Struct):
+    method: str
+    recall: float | None
+
+
+class _UnfinishedListsSettings(msgspec.Struct):
+    done: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _ConsensusGraphSettings(msgspec.Struct):
+    n_images: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _BoostedTreesSettings(msgspec.Struct):
+    prior: float
+
+
+_PLAIN: dict[str, tuple[tuple[str, ...], type[msgspec.Struct]]] = {
+    "KnnGraph": (("neighbors", "similarity"), _KnnGraphSettings),
+    "UnfinishedLists": (("neighbors", "similarity"), _UnfinishedListsSettings),
+    "UnfinishedAnswers": (("probability",), _NoSettings),
+    "ConsensusGraph": (("ids", "doubt"), _ConsensusGraphSettings),
+    "Labels": (("labels", "fate", "confidence"), _NoSettings),
+    "BoostedTrees": (("column", "value", "left", "right", "roots"), _BoostedTreesSettings),
+}
+"""Nouns that are some arrays and plain values: the names of both are those of their fields."""
+
+
+def _contents(noun: Any) -> Contents:
+    kind = type(noun).__name__
+    if kind in _PLAIN:
+        arrays, settings = _PLAIN[kind]
+        fields = settings.__struct_fields__
+        return Contents(*({name: getattr(noun, name) for name in names} for names in (arrays, fields)))
+    if isinstance(noun, Views):
+        models = {"base": noun.base.source}
+        models |= {f"committee/{name}": member.source for name, member in noun.committee.items()}
+        if noun.identities is not None:
+            models["identities"] = noun.identities
+        texts = {} if noun.paths is None else {"paths.txt": "".join(f"{path}\n" for path in noun.paths)}
+        return Contents(models, {"committee": list(noun.committee)}, texts)
+    if not hasattr(noun, "Kept"):
+        raise StoreError(f"{kind} cannot be saved.", code="artifact-not-savable", kind=kind)
+    return Contents(*noun.Kept.of(noun))
+
+
+def read_run_record(file: str | Path) -> RunRecord:
+    """The record in a `run.json`; one that is damaged is a StoreError that names the key that is wrong."""
+    path = Path(file)
+    with reading(path):
+        if not path.exists() and not path.is_symlink():
+            raise InputError(
+                f"{path.parent}: no {path.name} there; give the folder that `cdp run --out` wrote.",
+                code="run-record-missing",
+                folder=path.parent,
+            )
+        text = read_bytes(path)
+    heading = _decode(path, text, _Heading)
+    if heading.kind != "Run" or not isinstance(heading.format, int):
+        raise InputError(
+            f"{path}: not written by `cdp run`; give the folder that `cdp run --out` wrote.",
+            code="run-record-foreign",
+            file=path,
+        )
+    if heading.format > RUN_FORMAT:
+        raise InputError(
+            f"{path} was written by a newer cdp ({heading.cdp}); open it with that version.",
+            code="run-record-newer",
+            file=path,
+            version=heading.cdp,
+        )
+    return _decode(path, text, RunRecord)
+
+
+class _Heading(msgspec.Struct):
+    kind: Any = None
+    format: Any = None
+    cdp: Any = None
+
+
+def write_run_record(file: str | Path, record: RunRecord) -> None:
+    """Write a `run.json`, whole or not at all, and never one that could not be read again."""
+    # NumPy's numbers as Python's, and anything else, such as a path, as text.
+    text = msgspec.json.encode(
+        record, enc_hook=lambda value: value.item() if hasattr(value, "item") else str(value)
+    )
+    try:
+        msgspec.json.decode(text, type=RunRecord)
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f"{file}: {_problem(error)}; nothing was written.", code="run-record-invalid", file=file
+        ) from None
+    write_bytes(file, msgspec.json.format(text, indent=2) + b"\n")
+
+
+def read_json(file: Path, kind: Any) -> Any:
+    """A JSON file of typed figures that a stage of a run wrote; one that is damaged or missing is a StoreError."""
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"{file}: cannot be read ({error.strerror}); {_AGAIN}.", code="json-unreadable", file=file
+        ) from None
+    return _decode(file, text, kind)
+
+
+def _decode(path: Path, text: bytes, kind: type[Settings]) -> Settings:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"{path}: {_problem(error)}; {_AGAIN}.", code="json-key-wrong", file=path) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise StoreError(f"{path} is damaged; {_AGAIN}.", code="json-damaged", file=path) from None
+
+
+def _problem(error: msgspec.ValidationError) -> str:
+    """`results.labels is text where a table belongs`, from the decoder's message."""
+    what, _, where = str(error).partition(" - at ")
+    key = where.strip("`").removeprefix("$").removeprefix(".") or "the record"
+    if types := re.fullmatch(r"Expected `(.+)`, got `(.+)`", what):
+        wanted, found = (
+            " or ".join(_KINDS.get(kind, kind) for kind in one.split(" | ")) for one in types.groups()
+        )
+        return f"{key} is {found} where {wanted} belongs"
+    if missing := re.fullmatch(r"Object missing required field `(.+)`", what):
+        return f"{key} lacks {missing[1]}"
+    return f"{key} is wrong ({what})"

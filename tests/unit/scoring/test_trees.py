@@ -1,0 +1,301 @@
+"""Evidence, second-order evidence and boosted trees, against slow twins written from their definitions."""
+
+import numpy as np
+import pytest
+from tests.refusals import refuses
+
+from cdp import CDP, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
+from cdp.input_blocks import EVIDENCE
+from cdp.labeling.pipeline import label
+from cdp.labeling.tree_scoring import known_among_strangers, seem_to_overlap, seem_unlike
+from cdp.labeling.workspace import Workspace
+from cdp.runtime.engine import Engine
+from cdp.scoring import boosting as boosted_trees
+from cdp.scoring.boosting import grow_trees
+from cdp.scoring.second_order import COLUMNS, second_order, weighted_adjacency
+from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.tree_features import BLOCKS, extract_evidence, prepare_evidence, search_together
+from cdp.scoring.trees import known_pairs
+from cdp_lab.synthetic import synthetic_views
+
+
+@pytest.fixture(scope="module")
+def split():
+    return synthetic_views(110, 7, labeled=0.4, members=1, dimensions=16, noise=0.6, seed=2)
+
+
+@pytest.fixture(scope="module")
+def few():
+    return synthetic_views(12, 6, members=1, dimensions=8).unlabeled
+
+
+def slow_evidence(vectors, graph, one, other):
+    """The ten columns of one model about a pair, from the lists themselves."""
+    lists = [[int(image) for image in graph.neighbors[end] if image >= 0] for end in (one, other)]
+    half = graph.k // 2
+    near = [graph.similarity[end, :half].astype(np.float64) for end in (one, other)]
+    cosine = float(vectors[one] @ vectors[other])
+    ranks = [
+        lists[0].index(other) if other in lists[0] else graph.k,
+        lists[1].index(one) if one in lists[1] else graph.k,
+    ]
+    shared = set(lists[0]) & set(lists[1])
+    places = [(lists[0].index(image), lists[1].index(image)) for image in shared]
+    tenth = min(9, graph.k - 1)
+    return [
+        cosine,
+        cosine - 0.5 * (near[0].mean() + near[1].mean()),
+        cosine - max(graph.similarity[one, tenth], graph.similarity[other, tenth]),
+        min(ranks),
+        max(ranks),
+        sum(a < half and b < half for a, b in places),
+        len(shared),
+        sum(1 / (1 + a + b) for a, b in places),
+        min(near[0].mean(), near[1].mean()),
+        max(near[0].std(), near[1].std()),
+    ]
+
+
+def test_evidence_is_what_its_definition_says(few):
+    graphs = [knn_graph(model, 12) for model in few]
+    together = search_together(few, graphs, 12)
+    source = prepare_evidence(few, graphs, together)
+    joined = np.concatenate([model.vectors for model in few], axis=1) / np.sqrt(len(few))
+    vectors, graphs = [*(model.vectors for model in few), joined], [*graphs, together]
+    pairs = candidate_pairs(graphs[-1]).ids[::7]
+    matrix = extract_evidence(source, pairs)
+    assert matrix.shape[1] == len(source.columns) == 10 * 3
+    some = prepare_evidence(few, graphs[:-1], together, ("similarity", "common_neighbors"))
+    rows = [at for at, name in enumerate(source.columns) if name in some.columns]
+    assert len(rows) == 6 * 3
+    np.testing.assert_array_equal(extract_evidence(some, pairs), matrix[:, rows])
+    for row, (one, other) in enumerate(pairs):
+        for number, (model, graph) in enumerate(zip(vectors, graphs, strict=True)):
+            expected = slow_evidence(model, graph, one, other)
+            np.testing.assert_allclose(matrix[row, 10 * number : 10 * (number + 1)], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        extract_evidence(source, pairs[:, ::-1].copy()),
+        matrix,
+        atol=1e-6,
+        err_msg="a pair has no first image",
+    )
+
+
+def test_neighbors_in_all_models_together_are_those_of_the_mean_similarity(few):
+    graphs = [knn_graph(model, 30) for model in few]
+    mean = np.mean([model.vectors @ model.vectors.T for model in few], axis=0)
+    np.fill_diagonal(mean, -2)
+    together = search_together(few, graphs, 8, threads=2)
+    expected = np.argsort(-mean, axis=1, kind="stable")[:, :8]
+    np.testing.assert_array_equal(together.neighbors, expected)
+    np.testing.assert_allclose(together.similarity, np.take_along_axis(mean, expected, axis=1), atol=1e-5)
+    short = search_together(few, [graph.nearest(2) for graph in graphs], 8)
+    assert (short.neighbors[:, 4:] == -1).all(), "two lists of two have four neighbors at most"
+    assert search_together(Views(few.base), graphs[:1], 8).k == 8
+
+
+@pytest.mark.parametrize("n_rows", [60, 3000])
+def test_walked_trees_say_what_the_library_says(n_rows):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    generator = np.random.default_rng(4)
+    matrix = generator.normal(size=(n_rows, 6)).astype(np.float32)
+    same = matrix[:, 0] + matrix[:, 1] ** 2 + 0.3 * generator.normal(size=n_rows) > 1
+    found = grow_trees(matrix, same, seed=3).log_odds(matrix)
+    library = HistGradientBoostingClassifier(
+        max_iter=15,
+        learning_rate=boosted_trees.RATE,
+        max_leaf_nodes=boosted_trees.N_LEAVES,
+        max_bins=boosted_trees.N_BINS,
+        l2_regularization=1.0,
+        early_stopping=False,
+        random_state=3,
+    ).fit(matrix, same)
+    np.testing.assert_allclose(1 / (1 + np.exp(-found)), library.predict_proba(matrix)[:, 1], rtol=1e-6)
+
+
+def test_trees_without_two_classes_know_the_share_only():
+    matrix = np.zeros((5, 2), np.float32)
+    assert (grow_trees(matrix, np.ones(5, bool), 0).log_odds(matrix) > 5).all()
+    assert (grow_trees(matrix, np.zeros(5, bool), 0).log_odds(matrix) < -5).all()
+
+
+def test_only_one_thread_at_a_time_is_where_the_library_changes_the_warning_filters(monkeypatch):
+    """Without the lock another thread finds the list empty now and then, and warns."""
+    from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
+
+    seen, fit = [], _BinMapper.fit
+
+    def look(*positional, **named):
+        seen.append(boosted_trees._BINNING.locked())
+        return fit(*positional, **named)
+
+    monkeypatch.setattr(_BinMapper, "fit", look)
+    matrix = np.random.default_rng(0).random((60, 2)).astype(np.float32)
+    grow_trees(matrix, matrix[:, 0] > 0.5, 0)
+    assert seen == [True]
+
+
+def slow_second_order(table, one, other):
+    """The columns of a pair from a dictionary of dictionaries of probabilities."""
+    mine, theirs = table[one], table[other]
+    common = [image for image in mine if image in theirs and image not in (one, other)]
+    totals = sum(mine.values()), sum(theirs.values())
+    both = sum(mine[image] * theirs[image] for image in common)
+    least = [min(mine[image], theirs[image]) for image in common]
+    rests = (
+        sum(value for image, value in mine.items() if image not in theirs),
+        sum(value for image, value in theirs.items() if image not in mine and image != one),
+    )
+    return [
+        mine[other],
+        both,
+        max(least, default=0),
+        sum(max(mine[image], theirs[image]) * (1 - min(mine[image], theirs[image])) for image in common),
+        sum(value > 0.5 for value in least),
+        min(totals),
+        max(totals),
+        both / (min(totals) + 1e-3),
+        both / (sum(totals) - both + 1e-3),
+        min(rests),
+        max(rests),
+    ]
+
+
+def test_second_order_evidence_is_what_its_definition_says(few):
+    pairs = candidate_pairs(knn_graph(few.base, 8))
+    probability = np.random.default_rng(3).random(len(pairs)).astype(np.float32)
+    table = {image: {} for image in range(pairs.n_images)}
+    for (one, other), value in zip(pairs.ids.tolist(), probability.tolist(), strict=True):
+        table[one][other] = table[other][one] = value
+    found = np.empty((len(pairs), len(COLUMNS)), np.float32)
+    second_order(pairs.ids, probability, *weighted_adjacency(pairs.ids, probability, pairs.n_images), found)
+    for row, (one, other) in enumerate(pairs.ids.tolist()):
+        np.testing.assert_allclose(found[row], slow_second_order(table, one, other), rtol=1e-4, atol=1e-4)
+
+
+def test_training_pairs_depend_on_whether_known_and_unknown_are_disjoint(few):
+    pairs = candidate_pairs(knn_graph(few.base, 5))
+    identities = np.where(np.arange(few.n_images) % 2, few.identities, -1)
+    known = identities[pairs.ids] >= 0
+    complete = known_pairs(pairs, identities, complete=True, seed=0)
+    np.testing.assert_array_equal(complete.is_training, known.any(axis=1))
+    np.testing.assert_array_equal(
+        known_pairs(pairs, identities, complete=False, seed=0).is_training, known.all(axis=1)
+    )
+    assert not complete.same[~known.all(axis=1)].any()
+    people = {}
+    for row, ends in enumerate(pairs.ids):
+        for image, fold in zip(ends, (complete.first[row], complete.second[row]), strict=True):
+            assert people.setdefault(int(identities[image]), fold) == fold, "a person is in one fold"
+
+
+@pytest.mark.slow
+def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
+    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=2)
+    found = label(split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(Engine(threads=1)))
+    again = label(split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(Engine(threads=3)))
+    np.testing.assert_array_equal(found.labels.labels, again.labels.labels)
+    np.testing.assert_array_equal(found.labels.confidence, again.labels.confidence)
+    paper = label(split.unlabeled, ConsensusSettings.of("paper", k=10), labeled=[split.labeled])
+    truth = split.unlabeled.identities
+    scores = [measure_labels(one.labels, truth).discards_kept.pairwise.f for one in (found, paper)]
+    assert scores[0] > scores[1] + 0.02
+    assert found.labels.n_images == split.unlabeled.n_images == found.candidates.n_images
+    assert found.mediator is None
+    assert all(graph.k == 10 for graph in found.graphs.values())
+
+
+@pytest.mark.slow
+def test_trees_take_known_rows_in_the_midst_and_look_at_no_others(split):
+    views = Views.concatenate([split.unlabeled, split.labeled])
+    mask = np.arange(views.n_images) >= split.unlabeled.n_images
+    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=1)
+    seen = label(views, chosen, validation=mask)
+    blind = Views(views.base, views.committee, np.where(mask, views.identities, -1))
+    np.testing.assert_array_equal(label(blind, chosen, validation=mask).labels.labels, seen.labels.labels)
+    apart = label(split.unlabeled, chosen, labeled=[split.labeled])
+    assert (apart.labels.labels >= 0).mean() == pytest.approx(
+        (seen.labels.labels[~mask] >= 0).mean(), abs=0.05
+    )
+
+
+def test_with_too_few_known_identities_the_papers_mediator_is_trained(split):
+    one = np.unique(split.labeled.identities)[:5]
+    few = split.labeled.take(np.isin(split.labeled.identities, one))
+    settings = ConsensusSettings.of(mediator="trees", k=10)
+    found = label(split.unlabeled, settings, labeled=[few])
+    assert found.mediator is not None
+    assert any('mediator = "mlp" instead of "trees"' in note for note in found.notes)
+    model = CDP(mediator="trees", k=10).fit(few)
+    np.testing.assert_array_equal(model.predict(split.unlabeled).labels, found.labels.labels)
+    graphs = [knn_graph(model, 20) for model in split.unlabeled]
+    given = label(split.unlabeled, settings, labeled=[split.labeled], graphs=graphs)
+    assert any("given k-NN graphs do not have the known images" in note for note in given.notes)
+
+
+def test_given_lists_are_used_as_they_are(split):
+    views = Views.concatenate([split.unlabeled, split.labeled])
+    mask = np.arange(views.n_images) >= split.unlabeled.n_images
+    graphs = {name: knn_graph(model, 12) for name, model in zip(views.names, views, strict=True)}
+    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=1)
+    found = label(views, chosen, validation=mask, graphs=graphs)
+    assert isinstance(found.graphs["base"], KnnGraph)
+    assert found.graphs["base"].k == 10
+
+
+def test_blocks_are_named():
+    assert [len(columns) for columns in BLOCKS.values()] == [3, 2, 3, 2]
+    assert tuple(BLOCKS) == EVIDENCE
+    with refuses("setting-empty", key="evidence"):
+        ConsensusSettings.of(evidence=())
+
+
+def test_known_people_among_the_unknown_images_are_noticed(split):
+    views = Views.concatenate([split.unlabeled, split.labeled])
+    identities, n_images = views.identities, views.n_images
+    candidates = knn_graph(views.base, 10)
+    by_identity = np.where(np.arange(n_images) >= split.unlabeled.n_images, identities, -1)
+    by_image = np.where(np.random.default_rng(0).random(n_images) < 0.5, identities, -1)
+    assert not seem_to_overlap(candidates, by_identity)
+    assert seem_to_overlap(candidates, by_image)
+    assert not seem_to_overlap(candidates, np.where(np.arange(n_images) < 20, identities, -1)), (
+        "too few to say"
+    )
+    model = CDP(k=10, passes=1)
+    model.fit_predict(views, by_image)
+    assert any("set disjoint = false" in note for note in model.labeling_.notes)
+    model = CDP(k=10, passes=1, disjoint=False)
+    model.fit_predict(views, by_image)
+    assert not any("disjoint" in note for note in model.labeling_.notes)
+
+
+def test_unlabeled_images_that_look_unlike_the_known_ones_are_noticed(split):
+    views = Views.concatenate([split.unlabeled, split.labeled])
+    known = np.where(np.arange(views.n_images) >= split.unlabeled.n_images, views.identities, -1)
+    candidates = knn_graph(views.base, 10)
+    twin = _known_among_strangers_twin(candidates, known)
+    assert known_among_strangers(candidates, known) == pytest.approx(twin)
+    assert not seem_unlike(*twin)
+    moved = [_moved(model) for model in split.unlabeled]
+    elsewhere = Views(moved[0], dict(zip(split.unlabeled.names[1:], moved[1:], strict=True)))
+    found = label(elsewhere, ConsensusSettings.of(k=10, passes=1), labeled=[split.labeled])
+    assert any("look unlike the known ones" in note for note in found.notes)
+    few = np.where(np.arange(views.n_images) < 20, views.identities, -1)
+    assert known_among_strangers(candidates, few) is None, "too few to say"
+
+
+def _moved(model):
+    vectors = model.take(np.arange(model.n_images))
+    return vectors + 1.0 / np.sqrt(vectors.shape[1])
+
+
+def _known_among_strangers_twin(candidates, known):
+    found, chance, n_strangers = 0, 0.0, 0
+    for image in np.flatnonzero(known >= 0):
+        strangers = [other for other in candidates.neighbors[image] if known[other] != known[image]]
+        n_same = int((known == known[image]).sum())
+        n_strangers += len(strangers)
+        found += sum(known[other] >= 0 for other in strangers)
+        chance += len(strangers) * ((known >= 0).sum() - n_same) / (len(known) - n_same)
+    return found / n_strangers, chance / n_strangers
