@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 from tests import reference
 from tests.refusals import refuses
-from tests.unit.consensus.test_standard_similarity import make_views
+from tests.unit.scoring.test_zscore import make_views
 
 from cdp import CDP, Labels, Views, measure_labels
 from cdp.evaluate.label_figures import measure_agreement

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from scipy.stats import beta, norm
-from tests.unit.consensus.test_null_distribution import compare_all
-from tests.unit.consensus.test_standard_similarity import make_views
+from tests.unit.scoring.test_null_distribution import compare_all
+from tests.unit.scoring.test_zscore import make_views
 
 from cdp.scoring.mixture import estimate_bars_of_few, fit_mixture
 from cdp.scoring.null_distribution import N_BINS, SimilarityCounts, count_similarities

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.unit.consensus.test_standard_similarity import make_views
+from tests.unit.scoring.test_zscore import make_views
 
 from cdp import Views
 from cdp.scoring.null_distribution import (

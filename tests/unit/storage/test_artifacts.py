@@ -293,7 +293,7 @@ def test_a_card_that_may_not_be_read_is_named(tmp_path, labels, monkeypatch):
     ],
 )
 def test_settings_of_other_types_are_damaged(tmp_path, noun, change, code):
-    folder = shutil.copytree(Path(__file__).parents[1] / "golden" / "format1" / noun, tmp_path / noun)
+    folder = shutil.copytree(Path(__file__).parents[2] / "golden" / "format1" / noun, tmp_path / noun)
     card = json.loads((folder / "card.json").read_text())
     card["settings"] |= change
     (folder / "card.json").write_text(json.dumps(card))
@@ -303,7 +303,7 @@ def test_settings_of_other_types_are_damaged(tmp_path, noun, change, code):
 
 
 def test_what_does_not_fit_together_names_its_folder(tmp_path):
-    folder = shutil.copytree(Path(__file__).parents[1] / "golden" / "format1" / "mediator", tmp_path / "m")
+    folder = shutil.copytree(Path(__file__).parents[2] / "golden" / "format1" / "mediator", tmp_path / "m")
     card = json.loads((folder / "card.json").read_text())
     card["settings"]["inputs"] = ["tea leaves"]
     (folder / "card.json").write_text(json.dumps(card))
@@ -351,7 +351,7 @@ def test_what_a_run_reads_of_cards_is_checked(tmp_path, labels):
 
 
 def test_a_mediator_whose_arrays_do_not_fit_its_card_is_refused(tmp_path):
-    shutil.copytree(Path(__file__).parents[1] / "golden" / "format1" / "mediator", tmp_path / "mediator")
+    shutil.copytree(Path(__file__).parents[2] / "golden" / "format1" / "mediator", tmp_path / "mediator")
     file = tmp_path / "mediator" / "card.json"
     card = json.loads(file.read_text())
     card["settings"]["committee"].append("third")
