@@ -25,7 +25,7 @@ from cdp.grouping.group import group
 from cdp.labeling.split_half import compare_pairs
 from cdp.labeling.unsupervised_threshold import choose_bar
 from cdp.labeling.workspace import Workspace
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.zscore import similarity_to_itself
 from cdp.types.arrays import LongArray
@@ -120,7 +120,7 @@ def measure_album(views: Views, *, joined: bool) -> dict[str, Any]:
     """The chosen bar and the best one; or, where nobody is there twice, the share of images that are joined."""
     assert views.identities is not None
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=min(20, views.n_images - 1))
-    identities, work = views.identities, Workspace(Engine(threads=1))
+    identities, work = views.identities, Workspace(RuntimeSettings(threads=1))
     hidden = Views(views.base, views.committee)
     compared = compare_pairs(hidden, settings, work=work)
     found = choose_bar(hidden, compared, settings, work=work)

@@ -69,7 +69,7 @@ def _best(n_people: int) -> dict[str, Any]:
     from cdp import measure_labels
     from cdp.labeling.pipeline import label
     from cdp.labeling.workspace import Workspace
-    from cdp.runtime.engine import Engine
+    from cdp.runtime.settings import RuntimeSettings
     from cdp.scoring.settings import ConsensusSettings
 
     class CpuWorkspace(Workspace):
@@ -79,7 +79,7 @@ def _best(n_people: int) -> dict[str, Any]:
             yield
             self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
 
-    settings, engine = ConsensusSettings.of(method="exact"), Engine(threads=1)
+    settings, engine = ConsensusSettings.of(method="exact"), RuntimeSettings(threads=1)
     known, unlabeled = made_up_crowd(60, 0)
     label(unlabeled, settings, labeled=[known], workspace=Workspace(engine))  # compile
     known, unlabeled = made_up_crowd(n_people, 0)

@@ -18,7 +18,7 @@ from benchmarks.scale import Meter, watching
 
 if TYPE_CHECKING:
     from cdp.grouping.components import Batch
-    from cdp.runtime.spill import Scratch
+    from cdp.runtime.spill import SpillFiles
 
 
 def measure(*, quick: bool = False) -> dict[str, object]:
@@ -43,8 +43,8 @@ def _group(way: str, n_images: int) -> dict[str, float]:
     from cdp.grouping.components import Batch, _reduce_shard, group_batches
     from cdp.grouping.propagation import propagate
     from cdp.labeling.tuning import BARS
-    from cdp.runtime.engine import Engine
-    from cdp.runtime.spill import Scratch
+    from cdp.runtime.settings import RuntimeSettings
+    from cdp.runtime.spill import SpillFiles
     from cdp.types import ConsensusGraph
 
     def make(size: int) -> ConsensusGraph:
@@ -70,9 +70,9 @@ def _group(way: str, n_images: int) -> dict[str, float]:
         if way == "average":
             return agglomerate(graph, 20)
         if way == "tuning":
-            engine = Engine(memory_budget="6GB")
+            engine = RuntimeSettings(memory_budget="6GB")
             bars = BARS["join_above"]
-            found = agglomerate_at(graph, 20, bars, engine=engine, scratch=Scratch(engine.share))
+            found = agglomerate_at(graph, 20, bars, engine=engine, scratch=SpillFiles(engine.share))
             return [labels.n_identities for labels in found]
         if way == "reducing":
             return _reduce_shard(None, (graph.ids, graph.doubt < 0.7))
@@ -101,7 +101,7 @@ def _group(way: str, n_images: int) -> dict[str, float]:
     }
 
 
-def _look_at(_: None, batch: Batch, scratch: Scratch) -> int:  # noqa: ARG001
+def _look_at(_: None, batch: Batch, scratch: SpillFiles) -> int:  # noqa: ARG001
     return len(batch.ids)
 
 

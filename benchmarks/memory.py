@@ -66,13 +66,13 @@ def child(home: str, preset: str, budget: str) -> dict[str, Any]:
 def label(folder: Path, preset: str, budget: str) -> None:
     """`cdp label` of a folder's views, on one thread."""
     from cdp.cli.label_command import Files, Labeling, label_embeddings
-    from cdp.runtime.engine import Engine
     from cdp.runtime.progress import no_progress
+    from cdp.runtime.settings import RuntimeSettings
     from cdp.scoring.settings import ConsensusSettings
 
     files = Files(str(folder / "unlabeled"), folder / "labeled")
     how = Labeling(folder / "faces", ConsensusSettings.of(preset), force=True, quiet=True)
-    engine = Engine(memory_budget=budget, threads=1, device="cpu")
+    engine = RuntimeSettings(memory_budget=budget, threads=1, device="cpu")
     label_embeddings(files, how, how.open_workspace(engine, no_progress))
 
 

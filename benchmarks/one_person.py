@@ -20,7 +20,7 @@ from cdp.grouping.group import group
 from cdp.labeling.split_half import compare_pairs
 from cdp.labeling.unsupervised_threshold import choose_bar
 from cdp.labeling.workspace import Workspace
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 
 BARS = (1.0, 1.3, 1.4, 1.6, 2.0, 2.5, 2.8, 3.1, 3.4, 3.7)
@@ -54,7 +54,7 @@ def walk(views: Views, limit: int, largest: int, name: str) -> dict[str, Any]:
     assert views.identities is not None
     identities = views.identities
     settings = ConsensusSettings.of(mediator="similarity", method="exact", max_size=limit)
-    work, hidden = Workspace(Engine(threads=1)), Views(views.base)
+    work, hidden = Workspace(RuntimeSettings(threads=1)), Views(views.base)
     compared = compare_pairs(hidden, settings, work=work)
     chosen = choose_bar(hidden, compared, settings, work=work).chosen
     rows: dict[str, Any] = {"chosen": chosen}

@@ -31,7 +31,7 @@ from cdp.labeling.result import Labeling
 from cdp.labeling.workspace import Workspace
 from cdp.nets.ensemble import ensemble
 from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
-from cdp.runtime.step_cache import Cache
+from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_run_record
 from cdp.types.arrays import LongArray
@@ -107,7 +107,7 @@ def with_base(views: Views, base: str) -> Views:
 def _label_all(parts: Sequence[tuple[Views, Views]]) -> dict[str, list[Outcome]]:
     """The labels of unlabeled parts, by every way; graphs are searched once."""
     with tempfile.TemporaryDirectory() as steps:
-        work = Workspace(cache=Cache(Path(steps)))
+        work = Workspace(cache=StepCache(Path(steps)))
         found = {way: [_label(way, *part, work) for part in parts] for way in WAYS}
     others = [_other_methods(*put_together(*part)) for part in parts]
     return found | {name: [one[name] for one in others] for name in OTHER_METHODS}
@@ -168,7 +168,7 @@ def _label_run_all(folder: Path, n_seeds: int) -> dict[str, list[Outcome]]:
     assert unlabeled.identities is not None
     identities = unlabeled.identities
     counted = identities if rows is None else np.where(rows, -1, identities)
-    work = Workspace(cache=Cache(run / "steps"))
+    work = Workspace(cache=StepCache(run / "steps"))
     options: dict[str, Any] = {
         "labeled": [labeled],
         "validation": rows,

@@ -82,12 +82,12 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     from cdp.data.views import read_views
     from cdp.labeling.pipeline import label
     from cdp.labeling.workspace import Workspace
-    from cdp.runtime.engine import Engine
+    from cdp.runtime.settings import RuntimeSettings
     from cdp.scoring.settings import ConsensusSettings
     from cdp_lab.synthetic import synthetic_views
 
     labeled, unlabeled = read_views(home / "labeled"), read_views(home / "unlabeled")
-    engine = Engine(engine="threads" if engine_name == "threads" else "ray", device="cpu")
+    engine = RuntimeSettings(engine="threads" if engine_name == "threads" else "ray", device="cpu")
     start = time.perf_counter()
     if engine_name == _TWO_NODES:
         _start_two_nodes()

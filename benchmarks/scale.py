@@ -118,15 +118,15 @@ def child(folder: str, recall: float, recall_of: str, memory: str) -> dict[str, 
     from cdp.data.views import read_views
     from cdp.labeling.figures import measure_labeling
     from cdp.labeling.pipeline import label
-    from cdp.runtime.engine import Engine
-    from cdp.runtime.step_cache import Cache
+    from cdp.runtime.settings import RuntimeSettings
+    from cdp.runtime.step_cache import StepCache
     from cdp.scoring.settings import ConsensusSettings
 
     unlabeled, labeled = (read_views(Path(folder) / part) for part in ("unlabeled", "labeled"))
     # Graphs that a run which was stopped had finished are not made again; their time is then not in the figures.
-    cache = Cache(Path(folder) / "cache")
+    cache = StepCache(Path(folder) / "cache")
     is_resumed = Path(folder, "cache").exists()
-    work = MeteredWorkspace(Engine(memory_budget=memory), cache, log_steps())
+    work = MeteredWorkspace(RuntimeSettings(memory_budget=memory), cache, log_steps())
     warned: list[str] = []
     with watching(work.meter), gathering_warnings(warned):
         begun = time.process_time()

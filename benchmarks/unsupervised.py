@@ -24,7 +24,7 @@ from cdp.labeling.split_half import compare_pairs
 from cdp.labeling.unsupervised_threshold import choose_bar
 from cdp.labeling.workspace import Workspace
 from cdp.run.labeling import LabelSettings, Round, read_part
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_run_record
 from cdp.types.arrays import LongArray
@@ -51,7 +51,7 @@ def measure_bar(views: Views, k: int) -> dict[str, Any]:
     """The chosen bar and the best one."""
     assert views.identities is not None
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=k)
-    work = Workspace(Engine(threads=1))
+    work = Workspace(RuntimeSettings(threads=1))
     hidden = Views(views.base, views.committee)
     compared = compare_pairs(hidden, settings, work=work)
     found = choose_bar(hidden, compared, settings, work=work)

@@ -13,13 +13,13 @@ from cdp.config.reading import recipe_from
 from cdp.config.sections import ConsensusSection, EngineSection, RunRecipe
 from cdp.config.writing import settings_table, write_recipe
 from cdp.errors import InputError
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import PRESETS, ConsensusSettings
 from cdp.settings import settings_of, slice_of
 
 SETTINGS = {
     name: one
-    for name, one in {**settings_of(ConsensusSettings), **settings_of(Engine)}.items()
+    for name, one in {**settings_of(ConsensusSettings), **settings_of(RuntimeSettings)}.items()
     if name != "preset"
 }
 
@@ -92,8 +92,8 @@ def test_all_three_resolve_to_the_same_values(preset, monkeypatch):
     words = ["label", "x", "--input", "embeddings", "--out", "y", "--preset", preset]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    assert seen == [(expected, Engine())]
-    assert CDP(preset).engine_settings == slice_of(recipe.engine, Engine) == Engine()
+    assert seen == [(expected, RuntimeSettings())]
+    assert CDP(preset).engine_settings == slice_of(recipe.engine, RuntimeSettings) == RuntimeSettings()
 
 
 def test_a_written_recipe_says_the_same_too():

@@ -32,11 +32,11 @@ from cdp.labeling.distributed_graphs import (
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace, find_graphs
 from cdp.runtime import ray_pool
-from cdp.runtime.engine import Engine
 from cdp.runtime.parallel import map_shared
 from cdp.runtime.ray_pool import RayPool
-from cdp.runtime.spill import Scratch
-from cdp.runtime.step_cache import Cache
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.spill import SpillFiles
+from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import save
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Views
@@ -46,7 +46,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),  # Ray's own
     pytest.mark.xdist_group("ray"),
 ]
-RAY = Engine(engine="ray")
+RAY = RuntimeSettings(engine="ray")
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +155,8 @@ def test_storage_that_a_node_does_not_see_is_named(cluster, tmp_path):
 
 @pytest.mark.parametrize("name", ["trees", "paper"])
 def test_threads_and_ray_give_the_same_bytes(cluster, small_views, name):
-    expected = label_small(small_views, name, Engine(threads=1))
-    assert label_small(small_views, name, Engine(threads=4)) == expected
+    expected = label_small(small_views, name, RuntimeSettings(threads=1))
+    assert label_small(small_views, name, RuntimeSettings(threads=4)) == expected
     assert label_small(small_views, name, RAY) == expected
 
 
@@ -177,12 +177,12 @@ def test_components_are_grouped_on_the_nodes_with_the_same_bytes(cluster, tmp_pa
     key = np.unique(np.minimum(one, other) * 4000 + np.maximum(one, other))
     ids = np.stack([key // 4000, key % 4000], axis=1).astype(np.int32)
     ids = ids[ids[:, 0] < ids[:, 1]]
-    scratch = Scratch(0, tmp_path, is_shared=True)
+    scratch = SpillFiles(0, tmp_path, is_shared=True)
     lists = (
         scratch.done(scratch.copy(array)) for array in (ids, generator.random(len(ids)).astype(np.float32))
     )
     graph = ConsensusGraph(*lists, 4000)
-    tight = Engine(engine="ray", memory_budget="1MB")
+    tight = RuntimeSettings(engine="ray", memory_budget="1MB")
     assert len(graph) > 2 * 4096, "more than one batch"
     for joins in (None, graph.doubt < 0.1):
         found = find_components(graph.ids, 4000, joins, engine=tight, pairs_per_shard=2000)
@@ -262,7 +262,7 @@ def test_every_gpu_of_one_machine_gets_a_process(cluster, monkeypatch):
     node = ray.nodes()[0]
     monkeypatch.setattr(ray, "nodes", lambda: [node])
     monkeypatch.setattr("cdp.runtime.devices.count_gpus", lambda: 2)
-    assert RAY.embedders == RAY._pool.with_gpus()
+    assert RAY.embedders == RAY.ray_pool().with_gpus()
     assert replace(RAY, device="cpu").embedders == 0
 
 
@@ -298,11 +298,11 @@ def test_graphs_of_several_models_are_searched_on_a_machine_each(
     settings = replace(SETTINGS["paper"], recall=0.8)
     # Workers were started in another folder than that.
     monkeypatch.chdir(tmp_path)
-    steps, cache = set(), Cache(Path("cache")) if keeps else Cache()
+    steps, cache = set(), StepCache(Path("cache")) if keeps else StepCache()
     about = {"cache": cache, "progress": lambda step, *_: steps.add(step), "folder": Path("files")}
     there = find_graphs(crowded_views, settings, work=Workspace(engine=RAY, **about))
     assert steps == {"k-NN graphs"}
-    here = find_graphs(crowded_views, settings, work=Workspace(engine=Engine(threads=2)))
+    here = find_graphs(crowded_views, settings, work=Workspace(engine=RuntimeSettings(threads=2)))
     for name, graph in here.items():
         assert graph.method == "approximate"
         np.testing.assert_array_equal(graph.neighbors, there[name].neighbors)
@@ -329,7 +329,7 @@ def test_a_low_recall_that_another_machine_reached_is_said_here(tmp_path):
     graph = KnnGraph(np.array([[1], [0]]), np.ones((2, 1), np.float32), "approximate", 0.7)
     save(graph, tmp_path / "graph")
     task = GraphTask("k-NN graph base", Embeddings(np.eye(2)), "", tmp_path / "graph")
-    options = GraphOptions(SETTINGS["paper"], None, 0, 1, 2**20, None, Cache())
+    options = GraphOptions(SETTINGS["paper"], None, 0, 1, 2**20, None, StepCache())
     with pytest.warns(
         UserWarning, match="^k-NN graph base: the approximate search found 70.0% of the nearest"
     ):
@@ -362,7 +362,7 @@ def test_a_killed_node_is_done_without(cluster, small_views):
             cluster.remove_node(node, allow_graceful=False)
             seen.append(node)
 
-    expected = label_small(small_views, "trees", Engine(threads=1))
+    expected = label_small(small_views, "trees", RuntimeSettings(threads=1))
     assert label_small(small_views, "trees", RAY, progress=progress) == expected
     assert seen
 

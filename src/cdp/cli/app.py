@@ -18,8 +18,8 @@ from cdp import __version__
 from cdp.cli.help_pages import Group
 from cdp.cli.signals import raised_signals, stop_sentence
 from cdp.errors import CdpError
-from cdp.runtime.engine import MOST_THREADS
 from cdp.runtime.memory import check_address_space, is_memory_error
+from cdp.runtime.settings import MOST_THREADS
 from cdp.settings import listed
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from cdp.cli.label_command import BaseOption, CorrectionsOption, DetectorOption,
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.errors import InputError
 from cdp.faces.align_settings import AlignSettings
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import GroupingSettings
 from cdp.settings import settings_of
 
@@ -37,7 +37,7 @@ CollectionArgument = Annotated[
 
 
 @app.command(cls=Command)
-@with_settings(GrowthSettings, Engine, AlignSettings, ManifestOptions, defaults=False)
+@with_settings(GrowthSettings, RuntimeSettings, AlignSettings, ManifestOptions, defaults=False)
 @help_page(
     "cdp add album new_photos",
     "cdp add faces new_embeddings --out faces2",
@@ -76,7 +76,7 @@ def add(
     from cdp.collection.extension import extend
     from cdp.labeling.workspace import Workspace
     from cdp.runtime.progress import progress_bars
-    from cdp.runtime.step_cache import Cache
+    from cdp.runtime.step_cache import StepCache
 
     open_collection(collection)
     kind = find_kind(source, input_kind, quiet=quiet)
@@ -84,7 +84,7 @@ def add(
     opened = open_collection(target)
     growth = settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings))
     with progress_bars(not quiet) as progress:
-        work = Workspace(settings_from(Engine, given), Cache(), progress)
+        work = Workspace(settings_from(RuntimeSettings, given), StepCache(), progress)
         if kind != "embeddings":
             more = (models, detector, base)
             added = _add_photos(source, opened, more, _align(opened, kind, given), given, growth, work)

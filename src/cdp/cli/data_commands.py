@@ -27,7 +27,7 @@ from cdp.cli.image_options import ManifestArgument, ManifestOptions, ProcessesOp
 from cdp.cli.recipe_options import with_recipe
 from cdp.errors import InputError, install_command
 from cdp.faces.align_settings import AlignSettings
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 
 if TYPE_CHECKING:
     from cdp.config.sections import RunRecipe
@@ -181,7 +181,7 @@ def check(
 @data.command(cls=Command)
 @with_settings(
     AlignSettings,
-    Engine,
+    RuntimeSettings,
     ManifestOptions,
     only=(*AlignSettings.__dataclass_fields__, "device", "threads", "root", "skip"),
 )
@@ -210,7 +210,7 @@ def align(
     from cdp.faces.align_photos import align_faces
     from cdp.runtime.progress import progress_bars
 
-    options, engine = settings_from(ManifestOptions, given), settings_from(Engine, given)
+    options, engine = settings_from(ManifestOptions, given), settings_from(RuntimeSettings, given)
     with progress_bars(not quiet) as progress:
         made = align_faces(
             options.read(photos),

@@ -35,7 +35,7 @@ PANELS = {
     "TrainingSettings": "Training",
     "Recipe": "Training",
     "JointLoss": "Pseudo-labels",
-    "Engine": "Machine",
+    "RuntimeSettings": "Machine",
 }
 """The title that the settings of a class have in the help."""
 

@@ -19,7 +19,7 @@ from cdp.cli.image_options import ManifestArgument
 from cdp.cli.signals import resumable
 from cdp.cli.train_commands import RunOptions, torch_ready
 from cdp.errors import InputError
-from cdp.runtime.engine import ON_RAY, Engine
+from cdp.runtime.settings import ON_RAY, RuntimeSettings
 
 if TYPE_CHECKING:
     from cdp.nets.embed_images import Embedded, Embedder
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @app.command(cls=Command)
-@with_settings(Engine, RunOptions, only=("device", "threads", *ON_RAY, "root", "skip", "trunks"))
+@with_settings(RuntimeSettings, RunOptions, only=("device", "threads", *ON_RAY, "root", "skip", "trunks"))
 @help_page(
     "cdp embed faces --model model.onnx --out embeddings",
     "cdp embed images --networks networks --base small_resnet --out embeddings",
@@ -132,11 +132,11 @@ def embed_images(
     force: bool = False,
     quiet: bool = False,
 ) -> Embedded:
-    """Views of a manifest's images; `given` are settings of Engine and RunOptions, `skip` is for unreadable images."""
+    """Views of a manifest's images; `given` are settings of RuntimeSettings and RunOptions, `skip` is for unreadable images."""
     from cdp.nets.embed_images import embed_images as embed
     from cdp.storage.files import check_output
 
-    options, engine = settings_from(RunOptions, given), settings_from(Engine, given)
+    options, engine = settings_from(RunOptions, given), settings_from(RuntimeSettings, given)
     inputs = [manifest, options.skip, models.networks, *models.files]
     check_output(out, force=force, kind="Views", inputs=inputs)
     with _embedding_tools(models, options, engine, quiet) as progress:
@@ -155,7 +155,9 @@ def embed_images(
 
 
 @contextmanager
-def _embedding_tools(models: Models, options: RunOptions, engine: Engine, quiet: bool) -> Iterator[Progress]:
+def _embedding_tools(
+    models: Models, options: RunOptions, engine: RuntimeSettings, quiet: bool
+) -> Iterator[Progress]:
     """Progress bars, and torch where a network needs it."""
     from cdp.runtime.progress import progress_bars
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from cdp.runtime.engine import MOST_THREADS
+from cdp.runtime.settings import MOST_THREADS
 from cdp.settings import setting
 
 if TYPE_CHECKING:

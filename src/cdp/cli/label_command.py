@@ -16,7 +16,7 @@ from cdp.cli.image_options import ManifestOptions
 from cdp.cli.input_kinds import InputKindOption, find_kind
 from cdp.errors import InputError, OutputExistsError
 from cdp.faces.align_settings import AlignSettings
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ SourceArgument = Annotated[
 
 
 @app.command(cls=Command)
-@with_settings(ConsensusSettings, Engine, AlignSettings, ManifestOptions)
+@with_settings(ConsensusSettings, RuntimeSettings, AlignSettings, ManifestOptions)
 @help_page(
     "cdp label photos --models models --out album",
     "cdp label unlabeled --labeled labeled --out faces",
@@ -158,7 +158,7 @@ def label(
     files = Files(source, labeled, validation, trained_mediator, knn or (), base, dim, corrections, names)
     how = Labeling(out, settings, seed, cache, quote_formulas, force, quiet)
     with progress_bars(not quiet) as progress, plain_warnings():
-        work = how.open_workspace(settings_from(Engine, given), progress)
+        work = how.open_workspace(settings_from(RuntimeSettings, given), progress)
         if kind == "embeddings":
             label_embeddings(files, how, work)
         else:
@@ -180,14 +180,14 @@ class Labeling:
     force: bool = False
     quiet: bool = False
 
-    def open_workspace(self, engine: Engine, progress: Progress) -> Workspace:
+    def open_workspace(self, engine: RuntimeSettings, progress: Progress) -> Workspace:
         """Temporary files are stored beside the output, on storage that all nodes of a cluster see."""
         from cdp.labeling.workspace import Workspace
         from cdp.runtime.memory import return_freed_memory
-        from cdp.runtime.step_cache import Cache
+        from cdp.runtime.step_cache import StepCache
 
         return_freed_memory()
-        return Workspace(engine, Cache(self.cache), progress, folder=self.out.absolute().parent)
+        return Workspace(engine, StepCache(self.cache), progress, folder=self.out.absolute().parent)
 
 
 def _aligning(kind: str) -> Any:

@@ -16,7 +16,7 @@ from cdp.cli.app import evaluation, plain_errors, print_table
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.help_pages import Command
 from cdp.errors import InputError
-from cdp.runtime.engine import ON_RAY, Engine
+from cdp.runtime.settings import ON_RAY, RuntimeSettings
 from cdp.settings import setting
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class EvaluationOptions:
 
     @contextmanager
     def embedded(
-        self, engine: Engine, images: Sequence[Path], own: Sequence[Any], other: Sequence[Any]
+        self, engine: RuntimeSettings, images: Sequence[Path], own: Sequence[Any], other: Sequence[Any]
     ) -> Iterator[dict[str, Sequence[Any]]]:
         """What is measured, by title; where a network is given, its embeddings of the images come first instead."""
         from cdp.cli.embed_command import embedding
@@ -84,7 +84,9 @@ class EvaluationOptions:
                     found[f"{before}{network or given[0]}"] = [*made, *given[len(made) :]]
             yield found
 
-    def measure(self, figures: Callable[..., Figures], engine: Engine, *given: Any, **more: Any) -> Figures:
+    def measure(
+        self, figures: Callable[..., Figures], engine: RuntimeSettings, *given: Any, **more: Any
+    ) -> Figures:
         """Figures of what is given, with progress bars."""
         from cdp.runtime.progress import progress_bars
 
@@ -106,7 +108,9 @@ class EvaluationOptions:
             _print_figures(measured, compare, print_one, as_json=self.json)
 
 
-with_evaluation = with_settings(EvaluationOptions, Engine, without=["memory_budget", *ON_RAY], flags=_FLAGS)
+with_evaluation = with_settings(
+    EvaluationOptions, RuntimeSettings, without=["memory_budget", *ON_RAY], flags=_FLAGS
+)
 
 
 @evaluation.command("verification", cls=Command)
@@ -140,7 +144,7 @@ def eval_verification(
     from cdp.evaluate.pictures import draw_roc
     from cdp.evaluate.verification import compare_verification, measure_verification
 
-    options, engine = settings_from(EvaluationOptions, given), settings_from(Engine, given)
+    options, engine = settings_from(EvaluationOptions, given), settings_from(RuntimeSettings, given)
     pictures = [path for path in (images or pack,) if path is not None]
     refuse(
         (
@@ -200,7 +204,7 @@ def eval_identification(
     from cdp.evaluate.identification import compare_identification, measure_identification
     from cdp.evaluate.pictures import draw_cmc
 
-    options, engine = settings_from(EvaluationOptions, given), settings_from(Engine, given)
+    options, engine = settings_from(EvaluationOptions, given), settings_from(RuntimeSettings, given)
     _check_probes(options.network, probe_list, bool(identities or sizes), (against, against_distractors))
     options.check_picture(
         *(probes, distractors, against, against_distractors, identities, probe_list), *(distractor_list or [])

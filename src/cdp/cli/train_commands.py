@@ -29,7 +29,7 @@ from cdp.cli.recipe_options import with_recipe
 from cdp.cli.signals import resumable
 from cdp.errors import InputError, install_command
 from cdp.nets.recipe import JointLoss, Recipe
-from cdp.runtime.engine import ON_RAY, Engine
+from cdp.runtime.settings import ON_RAY, RuntimeSettings
 from cdp.settings import setting
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ ClassesOption = Annotated[
 
 
 @app.command(cls=Command)
-@with_settings(Recipe, JointLoss, Engine, RunOptions, without=ON_RAY, flags=FLAGS)
+@with_settings(Recipe, JointLoss, RuntimeSettings, RunOptions, without=ON_RAY, flags=FLAGS)
 @help_page(
     "cdp train labeled --network small_resnet --network small_vgg --out networks",
     "cdp train labeled --network small_resnet --unlabeled unlabeled --labels faces --out joint",
@@ -458,7 +458,7 @@ def _training(
     given: Given, force: bool, inputs: Sequence[str | Path], quiet: bool
 ) -> Iterator[tuple[RunOptions, dict[str, Any], Callable[[Sequence[Path]], None]]]:
     """The options, what every training function takes, and what prints the trained networks."""
-    recipe, engine = settings_from(Recipe, given), settings_from(Engine, given)
+    recipe, engine = settings_from(Recipe, given), settings_from(RuntimeSettings, given)
     options = settings_from(RunOptions, given)
     with torch_ready(options.trunks, engine, quiet) as (world, progress):
         from cdp.nets.loop import LoopOptions
@@ -485,7 +485,7 @@ def _training(
 
 
 @contextmanager
-def torch_ready(trunks: str, engine: Engine, quiet: bool) -> Iterator[tuple[World, Progress]]:
+def torch_ready(trunks: str, engine: RuntimeSettings, quiet: bool) -> Iterator[tuple[World, Progress]]:
     """Torch with its threads, the processes that torchrun started, the user's trunks and the progress bars."""
     from cdp.nets.torchvision_guard import require
 

@@ -34,7 +34,7 @@ from cdp.labeling.result import Judged
 from cdp.labeling.tree_scoring import ask_trees
 from cdp.labeling.unsupervised_threshold import judge_by_similarity, with_chosen_bar
 from cdp.labeling.workspace import Workspace
-from cdp.runtime.step_cache import Cache, step_key
+from cdp.runtime.step_cache import StepCache, step_key
 from cdp.scoring.mediator import Mediator
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import prepare_features
@@ -88,7 +88,7 @@ def extend(
         measured, share = read_measured(place), read_share(place)
         n_images = now.n_images + new.n_images
         retrain = n_images / parts.n_trained >= parts.growth_settings.retrain_after
-        steps = replace(work, cache=Cache(folder / _STEPS))
+        steps = replace(work, cache=StepCache(folder / _STEPS))
         chooses = retrain and parts.bar_is_chosen
         with read_all_views(now, new, work, share) as whole:
             write_batch(folder, number, new, None if isinstance(views, Views) else Path(views), images)

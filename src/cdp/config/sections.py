@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from cdp.errors import InputError
 from cdp.nets.recipe import JointLoss, TrainingSettings
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import check_settings, plain, setting, setting_like, share
 
@@ -223,7 +223,7 @@ class EvaluationSection(_Section, MeasureSettings):
 
 
 @dataclass(frozen=True)
-class EngineSection(Engine):
+class EngineSection(RuntimeSettings):
     """What a run may take of the machine; with other threads or another device, trained networks round differently."""
 
     section: ClassVar[str] = "engine"

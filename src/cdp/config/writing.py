@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from cdp.config.sections import SECTIONS, RunRecipe, TrainSection
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import PRESETS, ConsensusSettings, default_of
 from cdp.settings import Setting, settings_of
 
@@ -108,7 +108,7 @@ def settings_table() -> str:
 
 
 def _tabled() -> dict[str, Setting]:
-    known = {**settings_of(ConsensusSettings), **settings_of(Engine)}
+    known = {**settings_of(ConsensusSettings), **settings_of(RuntimeSettings)}
     del known["preset"]
     return known
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from cdp.errors import InputError
 from cdp.runtime.kernels import kernel
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.scoring.pairs import candidate_pairs
 from cdp.types import KnnGraph
 from cdp.types.arrays import DoubleArray, IntArray
 
 
-def agreement(graphs: Sequence[KnnGraph], scratch: Scratch | None = None) -> DoubleArray:
+def agreement(graphs: Sequence[KnnGraph], scratch: SpillFiles | None = None) -> DoubleArray:
     """The share of the row graph's edges that are also edges of the column's graph.
 
     An edge is an unordered pair, in a graph if either image is among the other's neighbors, as for candidate pairs.

@@ -30,9 +30,9 @@ from cdp.grouping.components import Batch, group_batches
 from cdp.grouping.links import Links, join_groups, link_groups, link_images, may_lead_above
 from cdp.grouping.propagation import measure_ties, number_groups
 from cdp.grouping.union_find import Separation, point_to_roots, separate, unite
-from cdp.runtime.engine import Engine
 from cdp.runtime.kernels import kernel
-from cdp.runtime.spill import Scratch
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray
 from cdp.types.constraints import Constraints, confirm, leave_out
@@ -51,8 +51,8 @@ def agglomerate(
     max_size: int = 600,
     constraints: Constraints | None = None,
     *,
-    engine: Engine | None = None,
-    scratch: Scratch | None = None,
+    engine: RuntimeSettings | None = None,
+    scratch: SpillFiles | None = None,
 ) -> Labels:
     """Pseudo-identities: the groups with the most probable pairs between them are joined, the best two first.
 
@@ -88,8 +88,8 @@ def agglomerate_at(
     max_size: int = 600,
     constraints: Constraints | None = None,
     *,
-    engine: Engine | None = None,
-    scratch: Scratch | None = None,
+    engine: RuntimeSettings | None = None,
+    scratch: SpillFiles | None = None,
 ) -> Iterator[Labels]:
     """`agglomerate` with each bar as `join_above`, from the highest to the lowest, at the price of the lowest alone.
 
@@ -112,7 +112,7 @@ def agglomerate_at(
         raise InputError(
             f"agglomerate(k={k}): at least 1 neighbor per image is needed.", code="k-too-small", value=k
         )
-    scratch = scratch or Scratch()
+    scratch = scratch or SpillFiles()
     falling = sorted(bars, reverse=True)
     stages = _stages(falling)
     if constraints is not None:
@@ -166,7 +166,7 @@ Joins = tuple[IntArray, IntArray]
 
 
 def _find_all_joins(
-    links: Links, settings: _Settings, engine: Engine | None, scratch: Scratch
+    links: Links, settings: _Settings, engine: RuntimeSettings | None, scratch: SpillFiles
 ) -> list[Joins]:
     """For every bar, the joins that it allows after the one before."""
     pairs = Batch(None, links.ids, (links.total, links.present), len(settings.size))
@@ -192,7 +192,7 @@ def _find_all_joins(
     ]
 
 
-def _find_joins(settings: _Settings, batch: Batch, scratch: Scratch) -> list[Joins]:
+def _find_joins(settings: _Settings, batch: Batch, scratch: SpillFiles) -> list[Joins]:
     """The joins of one batch."""
     state = separate(batch.n_images, settings.constraints)
     if settings.constraints is None:

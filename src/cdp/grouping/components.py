@@ -20,10 +20,10 @@ from typing import TypeVar
 import numpy as np
 
 from cdp.blocks import spans
-from cdp.runtime.engine import Engine
 from cdp.runtime.kernels import kernel
 from cdp.runtime.parallel import map_shared
-from cdp.runtime.spill import Scratch
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.spill import SpillFiles
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 
 Settings = TypeVar("Settings")
@@ -54,13 +54,13 @@ class Batch:
 
 
 def group_batches(
-    function: Callable[[Settings, Batch, Scratch], Answer],
+    function: Callable[[Settings, Batch, SpillFiles], Answer],
     settings: Settings,
     pairs: Batch,
     joins: BoolArray | None = None,
     *,
-    engine: Engine | None = None,
-    scratch: Scratch | None = None,
+    engine: RuntimeSettings | None = None,
+    scratch: SpillFiles | None = None,
     most_pairs: int | None = None,
 ) -> Iterator[tuple[IntArray | None, Answer]]:
     """Batches of components and function(settings, batch, scratch) for each of them.
@@ -76,7 +76,7 @@ def group_batches(
         scratch: where pairs lie while they are handed out.
         most_pairs: in a batch that has more than one component; fewer where the memory budget says so.
     """
-    engine, scratch = engine or Engine(), scratch or Scratch()
+    engine, scratch = engine or RuntimeSettings(), scratch or SpillFiles()
     fitting = max(_FEWEST_PAIRS, engine.share // BYTES_PER_PAIR)
     most_pairs = fitting if most_pairs is None else min(most_pairs, fitting)
     if joins is None and len(pairs.ids) <= most_pairs:
@@ -105,17 +105,17 @@ def group_batches(
 
 
 def _group_batch(
-    shared: tuple[Callable[[Settings, Batch, Scratch], Answer], Settings], piece: tuple[AnyArray, ...]
+    shared: tuple[Callable[[Settings, Batch, SpillFiles], Answer], Settings], piece: tuple[AnyArray, ...]
 ) -> tuple[IntArray | None, Answer]:
     function, settings = shared
     ids, *columns = piece
     images, local = np.unique(ids, return_inverse=True)
     batch = Batch(images, local.reshape(ids.shape).astype(np.int32), tuple(columns), len(images))
     del local
-    return images, function(settings, batch, Scratch())
+    return images, function(settings, batch, SpillFiles())
 
 
-def _count_own_images(batch: Batch, scratch: Scratch) -> Batch:
+def _count_own_images(batch: Batch, scratch: SpillFiles) -> Batch:
     """The same pairs in numbers that count their images only; where there are many, this takes less memory than sorting."""
     number = np.zeros(batch.n_images, np.int32)
     for start, stop in spans(len(batch.ids), _PAIRS_PER_SHARD):
@@ -133,7 +133,7 @@ def find_components(
     n_images: int,
     joins: BoolArray | None = None,
     *,
-    engine: Engine | None = None,
+    engine: RuntimeSettings | None = None,
     pairs_per_shard: int = _PAIRS_PER_SHARD,
 ) -> IntArray:
     """The smallest image of every image's component, int32 (n,).
@@ -146,7 +146,7 @@ def find_components(
         pairs_per_shard: how many pairs a task takes.
     """
     parent = np.arange(n_images, dtype=np.int32)
-    workers = (engine or Engine()).workers
+    workers = (engine or RuntimeSettings()).workers
     shards = (
         (ids[start:stop], _ALL if joins is None else joins[start:stop])
         for start, stop in spans(len(ids), pairs_per_shard)
@@ -236,7 +236,7 @@ def _fill(counts: LongArray, most: int, batch_of: IntArray) -> int:
 
 
 def _lay_out(
-    pairs: Batch, component: IntArray, batch_of: IntArray, sizes: LongArray, scratch: Scratch
+    pairs: Batch, component: IntArray, batch_of: IntArray, sizes: LongArray, scratch: SpillFiles
 ) -> list[AnyArray]:
     """The pairs inside components batch by batch, and what is known of them."""
     n_pairs = int(sizes.sum())

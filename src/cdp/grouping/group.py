@@ -8,8 +8,8 @@ import numpy as np
 
 from cdp.grouping.average_linkage import agglomerate
 from cdp.grouping.propagation import propagate
-from cdp.runtime.engine import Engine
-from cdp.runtime.spill import Scratch
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.spill import SpillFiles
 from cdp.scoring.mediator import is_more_probable
 from cdp.scoring.pairs import keep_pairs
 from cdp.scoring.settings import ConsensusSettings
@@ -25,8 +25,8 @@ def group(
     settings: ConsensusSettings,
     constraints: Constraints | None = None,
     *,
-    engine: Engine | None = None,
-    scratch: Scratch | None = None,
+    engine: RuntimeSettings | None = None,
+    scratch: SpillFiles | None = None,
 ) -> Labels:
     """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them.
 
@@ -62,7 +62,7 @@ def _with_lone_images(labels: Labels, constraints: Constraints) -> Labels:
 
 
 def accepted_pairs(
-    scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings, scratch: Scratch | None = None
+    scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings, scratch: SpillFiles | None = None
 ) -> ConsensusGraph:
     """The pairs that consensus was found on.
 
@@ -82,7 +82,7 @@ def accepted_pairs(
 
 
 def at_bar(
-    scored: ConsensusGraph, settings: ConsensusSettings, scratch: Scratch | None = None
+    scored: ConsensusGraph, settings: ConsensusSettings, scratch: SpillFiles | None = None
 ) -> ConsensusGraph:
     """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own.
 

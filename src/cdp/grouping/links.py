@@ -15,7 +15,7 @@ from cdp.blocks import spans
 from cdp.grouping.indexed_heap import LinkHeap, heap_of, pop, put, take_out
 from cdp.grouping.union_find import Separation, may_unite, unite
 from cdp.runtime.kernels import kernel
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, LongArray
 
@@ -31,7 +31,7 @@ class Links(NamedTuple):
     present: IntArray  # how many they are
 
 
-def link_images(graph: ConsensusGraph, scratch: Scratch) -> Links:
+def link_images(graph: ConsensusGraph, scratch: SpillFiles) -> Links:
     """Every pair as a link of two images, each a group of its own."""
     total, present = scratch.empty(len(graph), np.float64), scratch.full(len(graph), 1, np.int32)
     for start, stop in spans(len(graph), _ROWS):
@@ -40,7 +40,7 @@ def link_images(graph: ConsensusGraph, scratch: Scratch) -> Links:
     return Links(graph.ids, scratch.done(total), scratch.done(present))
 
 
-def link_groups(links: Links, group: IntArray, scratch: Scratch) -> Links:
+def link_groups(links: Links, group: IntArray, scratch: SpillFiles) -> Links:
     """The links that are left between groups; links between the same two are one.
 
     Args:
@@ -61,7 +61,7 @@ def link_groups(links: Links, group: IntArray, scratch: Scratch) -> Links:
     return Links(*(scratch.done(scratch.copy(column[:n_links])) for column in kept))
 
 
-def may_lead_above(bar: float, links: Links, scratch: Scratch) -> BoolArray:
+def may_lead_above(bar: float, links: Links, scratch: SpillFiles) -> BoolArray:
     """Whether every link can ever be a part of one with a mean above the bar: a mean over several is at most that of the best of them."""
     found: BoolArray = scratch.empty(len(links.ids), np.bool_)
     for start, stop in spans(len(links.ids), _ROWS):
@@ -76,7 +76,7 @@ def join_groups(
     k: int,
     bars: DoubleArray,
     max_size: int,
-    scratch: Scratch,
+    scratch: SpillFiles,
 ) -> tuple[IntArray, IntArray, LongArray]:
     """Which group is gone in every join and which is kept, each called after an image; and how many joins each falling bar allows.
 

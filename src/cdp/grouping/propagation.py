@@ -23,9 +23,9 @@ import numpy as np
 from cdp.errors import InputError
 from cdp.grouping.components import Batch, find_components, group_batches
 from cdp.grouping.union_find import Separation, find_root, may_unite, point_to_roots, separate, unite
-from cdp.runtime.engine import Engine
 from cdp.runtime.kernels import kernel
-from cdp.runtime.spill import Scratch
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, ByteArray, DoubleArray, FloatArray, IntArray, LongArray
 from cdp.types.constraints import Constraints, confirm
@@ -37,8 +37,8 @@ def propagate(
     step: float = 0.1,
     constraints: Constraints | None = None,
     *,
-    engine: Engine | None = None,
-    scratch: Scratch | None = None,
+    engine: RuntimeSettings | None = None,
+    scratch: SpillFiles | None = None,
 ) -> Labels:
     """Pseudo-identities: connected components, split where they are larger than `max_size`.
 
@@ -88,7 +88,7 @@ def propagate(
 
 
 def _split_batch(
-    settings: tuple[int, float], batch: Batch, _: Scratch
+    settings: tuple[int, float], batch: Batch, _: SpillFiles
 ) -> tuple[IntArray, ByteArray, DoubleArray]:
     """Groups of some components, each called after an image, fates, and the doubt that pairs of an image's group lie below."""
     graph = ConsensusGraph(batch.ids, batch.columns[0], batch.n_images)

@@ -14,7 +14,7 @@ from cdp.knn.pca import Vectors
 from cdp.knn.recall import TrueNeighbors
 from cdp.runtime.kernels import kernel
 from cdp.runtime.parallel import Workers
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray
 
@@ -62,7 +62,7 @@ def choose_plan(
     *,
     seed: int,
     threads: Workers,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
 ) -> Plan | None:
     """The cheapest plan that reaches the recall on a sample; None if exact search is cheaper than all that do.
 

@@ -22,7 +22,7 @@ from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.devices import find_accelerator
 from cdp.runtime.parallel import Workers, map_shared
 from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
@@ -50,7 +50,7 @@ def exact_graph(
     device: str = "auto",
     progress: Progress = no_progress,
     step: str = "k-NN graph",
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
     checkpoint: ListCheckpoint | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix.
@@ -58,7 +58,7 @@ def exact_graph(
     The similarity of a pair is computed once and used for both images. Lists are kept by the `checkpoint`, but for those on a GPU.
     """
     n_images = embeddings.n_images
-    scratch = scratch or Scratch()
+    scratch = scratch or SpillFiles()
     keep = min(k + _SPARE, n_images - 1)
     best = scratch.full((n_images, keep), -np.inf, np.float32)
     ids = scratch.full((n_images, keep), -1, np.int32)

@@ -16,7 +16,7 @@ from cdp.knn.pca import Vectors
 from cdp.knn.topk import best_columns, roughly_best_columns
 from cdp.runtime.kernels import kernel
 from cdp.runtime.parallel import Workers, map_shared
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
 
 # The cluster that an image is at home in is looked for in so many cells; twice as many find hardly more.
@@ -60,7 +60,7 @@ class Centroids:
 
 
 def find_near(
-    vectors: FloatArray, cells: FloatArray, ends: LongArray, threads: Workers, scratch: Scratch
+    vectors: FloatArray, cells: FloatArray, ends: LongArray, threads: Workers, scratch: SpillFiles
 ) -> IntArray:
     """The clusters nearest to every cluster, for `Centroids`; looked for in the nearest cells where there are very many."""
     fewest, most = _NEAR_HOME
@@ -157,7 +157,7 @@ def nearest_clusters(
     *,
     rows: Rows | None = None,
     threads: Workers = 0,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
 ) -> IntArray:
     """The clusters with the most similar centers to each image, or to some of them: the most similar first, (n, count).
 
@@ -166,7 +166,7 @@ def nearest_clusters(
     """
     n_rows = vectors.n_images if rows is None else len(rows)
     kind = np.int16 if len(centroids) < 2**15 else np.int32
-    nearest = (scratch or Scratch()).full((n_rows, count), -1, kind)
+    nearest = (scratch or SpillFiles()).full((n_rows, count), -1, kind)
     shared = (vectors, centroids, count)
     if centroids.near is None:
         cut = spans(n_rows, _TILES_AT_ONCE * _rows_per_tile(centroids))
@@ -244,12 +244,14 @@ def group(labels: IntArray, n_groups: int) -> tuple[IntArray, LongArray]:
     return group_rows(labels[:, None], n_groups)
 
 
-def group_rows(labels: AnyArray, n_groups: int, scratch: Scratch | None = None) -> tuple[IntArray, LongArray]:
+def group_rows(
+    labels: AnyArray, n_groups: int, scratch: SpillFiles | None = None
+) -> tuple[IntArray, LongArray]:
     """Rows of a table by the labels in them, ascending inside each, and where each label's begin; labels below 0 are left out."""
     bounds = np.zeros(n_groups + 1, np.int64)
     _count_labels(labels, bounds)
     np.cumsum(bounds, out=bounds)
-    rows = (scratch or Scratch()).empty(int(bounds[-1]), np.int32)
+    rows = (scratch or SpillFiles()).empty(int(bounds[-1]), np.int32)
     _place_rows(labels, bounds[:-1].copy(), rows)
     return rows, bounds
 
@@ -271,7 +273,7 @@ def _place_rows(labels: AnyArray, ends: LongArray, rows: IntArray) -> None:
                 ends[label] += 1
 
 
-def in_order(rows: AnyArray, order: IntArray, scratch: Scratch) -> AnyArray:
+def in_order(rows: AnyArray, order: IntArray, scratch: SpillFiles) -> AnyArray:
     """The same rows in another order."""
     moved = scratch.empty(rows.shape, rows.dtype)
     for start, stop in spans(len(order), _BLOCK_ROWS):

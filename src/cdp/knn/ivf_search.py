@@ -19,7 +19,7 @@ from cdp.knn.recall import TrueNeighbors, find_same_identity_neighbors, find_tru
 from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.parallel import Workers, map_shared, on_one_thread
 from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 
@@ -47,7 +47,7 @@ def approximate_graph(
     device: str = "auto",
     progress: Progress = no_progress,
     step: str = "k-NN graph",
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
     identities: LongArray | None = None,
     checkpoint: ListCheckpoint | None = None,
 ) -> KnnGraph:
@@ -58,7 +58,7 @@ def approximate_graph(
     decide what is compared with what. All that grows with their number lies in `scratch`. Where `identities` are known (0 or more),
     the recall asked for is that among neighbors of the same identity. Lists are kept by the `checkpoint` while clusters are looked into.
     """
-    scratch, checkpoint = scratch or Scratch(), checkpoint or ListCheckpoint()
+    scratch, checkpoint = scratch or SpillFiles(), checkpoint or ListCheckpoint()
     progress(step, 0, 0)
     truth = find_true_neighbors(embeddings, k, seed=seed, threads=threads, device=device)
     same = find_same_identity_neighbors(embeddings, k, identities, seed=seed, threads=threads, device=device)
@@ -106,7 +106,7 @@ class _Search:
         recall: float,
         threads: Workers,
         device: str,
-        scratch: Scratch,
+        scratch: SpillFiles,
         checkpoint: ListCheckpoint,
     ) -> None:
         self.embeddings, self.vectors, self.truth, self.plan = embeddings, vectors, truth, plan

@@ -12,7 +12,7 @@ from cdp.knn.pca import Vectors
 from cdp.knn.topk import best_columns
 from cdp.runtime.kernels import kernel
 from cdp.runtime.parallel import Workers, map_shared
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 _SAMPLE_PER_CLUSTER = 32
@@ -30,10 +30,10 @@ def find_centroids(
     among_all: bool = False,
     seed: int,
     threads: Workers,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
 ) -> Centroids:
     """About n_clusters centers of clusters of similar size: k-means on a sample, in cells and then inside each."""
-    scratch = scratch or Scratch()
+    scratch = scratch or SpillFiles()
     generator = np.random.default_rng(seed)
     n_sample = min(vectors.n_images, _SAMPLE_PER_CLUSTER * n_clusters)
     drawn = np.sort(generator.choice(vectors.n_images, n_sample, replace=False))

@@ -10,7 +10,7 @@ from cdp.knn.pca import Vectors
 from cdp.knn.topk import insert_in_order
 from cdp.runtime.kernels import kernel, sum_kernel
 from cdp.runtime.parallel import Workers, map_shared
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
 _BLOCK_ROWS = 1024
@@ -27,7 +27,7 @@ def improve(
     nearest: IntArray,
     width: int,
     threads: Workers,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """The lists after one pass, and which of their entries are new.
 
@@ -46,7 +46,7 @@ def improve(
         threads: 0 = all cores; or a pool.
         scratch: where the lists lie.
     """
-    scratch = scratch or Scratch()
+    scratch = scratch or SpillFiles()
     near = scratch.full((len(ids), 2 * width), -1, np.int32)
     is_fresh = scratch.full(near.shape, 0, np.bool_)
     _both_directions(ids, fresh, near, is_fresh)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from cdp.blocks import spans
 from cdp.knn.recall import Gap
 from cdp.runtime.parallel import Workers, map_shared
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types import Embeddings
 from cdp.types.arrays import DoubleArray, FloatArray
 
@@ -76,7 +76,7 @@ class Projected:
         # Rows are there, so nothing is clipped; but without it, NumPy would not write to `out` directly.
         return np.take(self.source, rows, axis=0, out=out, mode="raise" if out is None else "clip")
 
-    def reorder(self, order: npt.NDArray[np.integer[Any]], scratch: Scratch) -> Projected:
+    def reorder(self, order: npt.NDArray[np.integer[Any]], scratch: SpillFiles) -> Projected:
         """The same rows in another order."""
         source = scratch.empty(self.source.shape, np.float32)
         for start, stop in spans(len(order), _BLOCK_ROWS):
@@ -95,7 +95,7 @@ def project(
     *,
     seed: int,
     threads: Workers,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
 ) -> Vectors:
     """The embeddings along so few principal directions that the k nearest neighbors just stay in longer lists, or as they are.
 
@@ -108,7 +108,7 @@ def project(
         threads: 0 = all cores; or a pool.
         scratch: where the embeddings along fewer directions lie.
     """
-    scratch = scratch or Scratch()
+    scratch = scratch or SpillFiles()
     size = min(_SAMPLE_ROWS, embeddings.n_images)
     drawn = np.random.default_rng(seed).choice(embeddings.n_images, size, replace=False)
     values, directions = np.linalg.eigh(_second_moments(embeddings, np.sort(drawn)))

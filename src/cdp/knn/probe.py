@@ -16,7 +16,7 @@ from cdp.knn.pca import Projected, Vectors
 from cdp.knn.topk import best_of_rows, find_hits_of_tile, insert_hits
 from cdp.runtime.devices import find_accelerator
 from cdp.runtime.parallel import Workers, map_blocks, map_shared
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types.arrays import ByteArray, FloatArray, IntArray
 
 # Pairs that are compared before what was found is handed over.
@@ -77,7 +77,7 @@ class Cluster:
 
 
 def group_by_cluster(
-    nearest: IntArray, first: int, last: int, n_clusters: int, scratch: Scratch
+    nearest: IntArray, first: int, last: int, n_clusters: int, scratch: SpillFiles
 ) -> Iterator[Cluster]:
     """Every cluster, with those that look into it as their first-th to last-th nearest."""
     home, home_bounds = group_rows(nearest[:, :1], n_clusters, scratch)

@@ -15,7 +15,7 @@ from cdp.knn.ivf_search import approximate_graph
 from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.parallel import Workers
 from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import LongArray
 
@@ -73,7 +73,7 @@ def each_knn_graph(
     threads: Workers = 0,
     device: str = "auto",
     progress: Progress = no_progress,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
     identities: LongArray | None = None,
     checkpoints: Sequence[ListCheckpoint] = (),
 ) -> Iterator[KnnGraph]:

@@ -10,8 +10,8 @@ from cdp.knn.search import each_knn_graph, warn_of_recall
 from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.progress import Progress
 from cdp.runtime.ray_pool import RayPool
-from cdp.runtime.spill import Scratch
-from cdp.runtime.step_cache import Cache
+from cdp.runtime.spill import SpillFiles
+from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import SearchSettings
 from cdp.storage.artifacts import load, save
 from cdp.types import Embeddings, KnnGraph
@@ -60,7 +60,7 @@ class GraphOptions:
     cores: int
     room: int
     folder: Path | None
-    cache: Cache
+    cache: StepCache
 
 
 def find_machines(workers: int | RayPool, n_graphs: int) -> RayPool | None:
@@ -104,7 +104,7 @@ def _search(options: GraphOptions, task: GraphTask) -> None:
         seed=options.seed,
         threads=options.cores,
         device="cpu",
-        scratch=Scratch(options.room, options.folder),
+        scratch=SpillFiles(options.room, options.folder),
         identities=options.identities,
         checkpoints=[ListCheckpoint(*options.cache.keeping("lists", task.key, UnfinishedLists))],
     )

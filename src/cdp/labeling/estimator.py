@@ -20,9 +20,9 @@ from cdp.labeling.joined_views import replace_identities
 from cdp.labeling.pipeline import label
 from cdp.labeling.result import Labeling
 from cdp.labeling.workspace import Graphs, Workspace
-from cdp.runtime.engine import Engine
 from cdp.runtime.progress import Progress, progress_bars
-from cdp.runtime.step_cache import Cache
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.step_cache import StepCache
 from cdp.scoring.mediator import Mediator, PairClassifier
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import did_you_mean, settings_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Corrections = Constraints | Iterable[Correction]
 
 _SETTINGS = {name: one for name, one in settings_of(ConsensusSettings).items() if name != "preset"}
-_ENGINE = settings_of(Engine)
+_ENGINE = settings_of(RuntimeSettings)
 
 
 class CDP(BaseEstimator):  # type: ignore[misc]
@@ -54,7 +54,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             that has been trained already.
         seed: of everything random.
         verbose: draw progress bars on standard error.
-        settings: of `ConsensusSettings` and `Engine`, by the names that the command line and recipes have; None = the
+        settings: of `ConsensusSettings` and `RuntimeSettings`, by the names that the command line and recipes have; None = the
             preset's. docs/settings.md lists them.
 
     Attributes:
@@ -103,9 +103,11 @@ class CDP(BaseEstimator):  # type: ignore[misc]
         return ConsensusSettings.of(self.preset, **given)
 
     @property
-    def engine_settings(self) -> Engine:
+    def engine_settings(self) -> RuntimeSettings:
         """Device, threads, memory and Ray."""
-        return Engine(**{name: value for name in _ENGINE if (value := getattr(self, name)) is not None})
+        return RuntimeSettings(
+            **{name: value for name in _ENGINE if (value := getattr(self, name)) is not None}
+        )
 
     def fit(
         self,
@@ -261,7 +263,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
 
         labeled: Views | None = getattr(self, "_labeled", None)
         with self._progress(progress) as shown:
-            work = Workspace(self.engine_settings, Cache(), shown)
+            work = Workspace(self.engine_settings, StepCache(), shown)
             if Path(folder).exists():
                 return extend(open_collection(folder), new, workspace=work)[0]
             parts = [] if labeled is None else [labeled]
@@ -290,7 +292,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
                 graphs=graphs,
                 classifier=None if isinstance(classifier, str) else classifier,
                 seed=self.seed,
-                workspace=Workspace(self.engine_settings, Cache(), progress),
+                workspace=Workspace(self.engine_settings, StepCache(), progress),
             )
         else:
             raise InputError(
@@ -329,7 +331,7 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             constraints=corrections,
             keep_judged=True,
             seed=self.seed,
-            workspace=Workspace(self.engine_settings, Cache(), progress),
+            workspace=Workspace(self.engine_settings, StepCache(), progress),
         )
         return self.labeling_.labels
 

@@ -10,7 +10,7 @@ from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
 from cdp.evaluate.label_figures import measure_labels, measure_pairs
 from cdp.labeling.result import Labeling
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import extract_features, prepare_features
 from cdp.types import Fate, KnnGraph, Labels, Views
@@ -36,7 +36,7 @@ def measure_labeling(
     *,
     names: list[str] | None = None,
     seed: int = 0,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
 ) -> Results:
     """All figures of labels, mediator and graphs; those that need true identities are None without them.
 
@@ -106,7 +106,7 @@ def _identities_to_count(labeling: Labeling, views: Views) -> LongArray:
     return counted
 
 
-def _pairs(labeling: Labeling, counted: LongArray, scratch: Scratch | None) -> PairScores | None:
+def _pairs(labeling: Labeling, counted: LongArray, scratch: SpillFiles | None) -> PairScores | None:
     if not (counted >= 0).any():
         return None
     base = labeling.candidates
@@ -120,7 +120,7 @@ def _sizes(numbers: AnyArray) -> list[int]:
 
 
 def _mediator(
-    labeling: Labeling, views: Views, identities: LongArray, seed: int, scratch: Scratch | None
+    labeling: Labeling, views: Views, identities: LongArray, seed: int, scratch: SpillFiles | None
 ) -> MediatorFigures | None:
     mediator = labeling.mediator
     if mediator is None:

@@ -18,7 +18,7 @@ from cdp.labeling.view_checks import (
     check_labeled,
 )
 from cdp.labeling.workspace import Graphs, Workspace, concatenate, find_graphs, search_inputs
-from cdp.runtime.step_cache import Cache, step_key
+from cdp.runtime.step_cache import StepCache, step_key
 from cdp.scoring.mediator import Mediator, PairClassifier, select_training_pairs, train_mediator
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import prepare_features
@@ -188,7 +188,7 @@ def _train(
     work: Workspace,
 ) -> Mediator:
     # Given graphs and classifiers have no key.
-    cache = work.cache if classifier is None and graphs is None else Cache()
+    cache = work.cache if classifier is None and graphs is None else StepCache()
     inputs = [
         [cache.hash_views(views), cache.hash(views.identities), search_inputs(settings, views.n_images, seed)]
         for views in parts

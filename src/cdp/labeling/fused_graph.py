@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cdp.labeling.workspace import Workspace
 from cdp.runtime.checkpoint import ListCheckpoint
-from cdp.runtime.step_cache import Cache, step_key
+from cdp.runtime.step_cache import StepCache, step_key
 from cdp.scoring.tree_features import search_together
 from cdp.types import KnnGraph, Views
 from cdp.types.graphs import UnfinishedLists
@@ -18,7 +18,9 @@ def search_fused(
     """The neighbors in all models together: from the cache, or searched now; kept where the models' graphs are, by their keys."""
     if len(graphs) == 1:
         return graphs[0].nearest(k)
-    cache, key = (work.cache, step_key("together", 1, None, list(keys.items()), k)) if keys else (Cache(), "")
+    cache, key = (
+        (work.cache, step_key("together", 1, None, list(keys.items()), k)) if keys else (StepCache(), "")
+    )
     kept = cache.get("together", key, KnnGraph)
     if kept is not None:
         return kept

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from cdp.labeling.result import Labeling
 from cdp.labeling.workspace import Workspace, concatenate
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.scoring.pairs import keep_pairs
 from cdp.types import ConsensusGraph, Labels, Views
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
@@ -29,7 +29,7 @@ def replace_identities(views: Views, identities: LongArray | None) -> Views:
     return Views(views.base, views.committee, identities, views.paths)
 
 
-def keep_first(whole: Labeling, n_images: int, scratch: Scratch) -> Labeling:
+def keep_first(whole: Labeling, n_images: int, scratch: SpillFiles) -> Labeling:
     """The first images of a labeling; an image that is left alone in its group is discarded."""
     labels = first_rows(whole.labels, n_images)
     soft = whole.soft_labels
@@ -45,7 +45,7 @@ def keep_first(whole: Labeling, n_images: int, scratch: Scratch) -> Labeling:
     )
 
 
-def _first_pairs(pairs: ConsensusGraph, n_images: int, scratch: Scratch) -> ConsensusGraph:
+def _first_pairs(pairs: ConsensusGraph, n_images: int, scratch: SpillFiles) -> ConsensusGraph:
     def is_first(ids: IntArray, _: AnyArray) -> BoolArray:
         # The second id is the larger one.
         return np.asarray(ids[:, 1] < n_images)

@@ -14,7 +14,7 @@ from cdp.labeling.fused_graph import search_fused
 from cdp.labeling.result import Judged
 from cdp.labeling.workspace import Graphs, Workspace, find_graphs, graph_keys
 from cdp.runtime.checkpoint import Checkpoint
-from cdp.runtime.step_cache import Cache, step_key
+from cdp.runtime.step_cache import StepCache, step_key
 from cdp.scoring.mediator import is_more_probable
 from cdp.scoring.pairs import candidate_pairs, keep_pairs
 from cdp.scoring.settings import ConsensusSettings, MediatorSettings
@@ -133,7 +133,7 @@ def ask_trees(
 
     With a `key` of all that they depend on, answers are kept in the cache as they come.
     """
-    cache = work.cache if key else Cache()
+    cache = work.cache if key else StepCache()
     with work.step("consensus"):
         return estimate_probabilities(
             prepare_evidence(views, list(graphs.values()), together, settings.evidence),

@@ -13,10 +13,10 @@ from cdp.grouping.average_linkage import agglomerate_at
 from cdp.grouping.components import BYTES_PER_PAIR
 from cdp.grouping.group import at_bar, group
 from cdp.labeling.expectation import count_by_identity
-from cdp.runtime.engine import Engine
 from cdp.runtime.parallel import map_shared
 from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import Scratch
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.spill import SpillFiles
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, LongArray
@@ -60,8 +60,8 @@ def tune(
     identities: LongArray,
     settings: ConsensusSettings,
     progress: Progress = no_progress,
-    engine: Engine | None = None,
-    scratch: Scratch | None = None,
+    engine: RuntimeSettings | None = None,
+    scratch: SpillFiles | None = None,
 ) -> Tuning:
     """The bar with the best pairwise F (by the weight of recall) on the known images, and the whole curve.
 
@@ -77,7 +77,7 @@ def tune(
             through all bars at once.
         scratch: where pairs lie meanwhile.
     """
-    engine, scratch = engine or Engine(), scratch or Scratch()
+    engine, scratch = engine or RuntimeSettings(), scratch or SpillFiles()
     bars = BARS[settings.bar_key]
     measure = _measure_joins if settings.grouping == "average" else _measure_components
     points = measure(scored, identities, settings, bars, engine, scratch)
@@ -94,8 +94,8 @@ def _measure_joins(
     identities: LongArray,
     settings: ConsensusSettings,
     bars: Sequence[float],
-    engine: Engine,
-    scratch: Scratch,
+    engine: RuntimeSettings,
+    scratch: SpillFiles,
 ) -> Iterator[TuningPoint]:
     labels_at = agglomerate_at(scored, settings.k, bars, settings.max_size, engine=engine, scratch=scratch)
     for bar, labels in zip(sorted(bars, reverse=True), labels_at, strict=True):
@@ -107,8 +107,8 @@ def _measure_components(
     identities: LongArray,
     settings: ConsensusSettings,
     bars: Sequence[float],
-    engine: Engine,
-    scratch: Scratch,
+    engine: RuntimeSettings,
+    scratch: SpillFiles,
 ) -> Iterator[TuningPoint]:
     size = BYTES_PER_PAIR * len(scored)
     if size <= engine.share:
@@ -119,8 +119,8 @@ def _measure_components(
 def _measure_bar(
     shared: tuple[ConsensusGraph, LongArray, ConsensusSettings],
     bar: float,
-    engine: Engine | None = None,
-    scratch: Scratch | None = None,
+    engine: RuntimeSettings | None = None,
+    scratch: SpillFiles | None = None,
 ) -> TuningPoint:
     scored, identities, settings = shared
     tried = with_bar(settings, bar)

@@ -11,9 +11,9 @@ import numpy as np
 from cdp.errors import InputError, name_rows
 from cdp.knn.exact import BLOCK_ROWS
 from cdp.knn.search import check_k
-from cdp.runtime.engine import Engine
 from cdp.runtime.memory import parse_bytes
 from cdp.runtime.parallel import count_threads
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.mediator import Mediator
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.vote import check_quorum
@@ -32,7 +32,7 @@ def check_views(
     settings: ConsensusSettings,
     views: Views,
     others: Sequence[Views | BoolArray | None] = (),
-    engine: Engine | None = None,
+    engine: RuntimeSettings | None = None,
 ) -> None:
     """Refuse settings that these images or this committee cannot meet; warn where memory is too little for them and the others."""
     if engine is not None:
@@ -78,7 +78,7 @@ def check_mask(mask: BoolArray | None, views: Views) -> BoolArray | None:
     return mask if mask.any() else None
 
 
-def check_memory(parts: Sequence[Views | BoolArray | None], engine: Engine) -> None:
+def check_memory(parts: Sequence[Views | BoolArray | None], engine: RuntimeSettings) -> None:
     """Warn of a memory budget that the images of these parts do not fit into: the promise is not silently broken."""
     views, *others = [part for part in parts if isinstance(part, Views)]
     n_images = views.n_images + sum(part.n_images for part in others)

@@ -18,11 +18,11 @@ from cdp.knn.recall import measure_same_identity_recall
 from cdp.knn.search import choose_method, each_knn_graph, warn_of_recall
 from cdp.labeling.distributed_graphs import GraphOptions, GraphTask, find_machines, search_on_machines
 from cdp.runtime.checkpoint import ListCheckpoint
-from cdp.runtime.engine import Engine
 from cdp.runtime.memory import give_back
 from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import Scratch
-from cdp.runtime.step_cache import Cache, step_key
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.spill import SpillFiles
+from cdp.runtime.step_cache import StepCache, step_key
 from cdp.scoring.settings import SearchSettings
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import LongArray
@@ -51,17 +51,17 @@ class Workspace:
             where identities are known.
     """
 
-    engine: Engine = field(default_factory=Engine)
-    cache: Cache = field(default_factory=Cache)
+    engine: RuntimeSettings = field(default_factory=RuntimeSettings)
+    cache: StepCache = field(default_factory=StepCache)
     progress: Progress = no_progress
     seconds: dict[str, float] = field(default_factory=dict)
     folder: Path | None = None
     same_identity_recall: dict[str, float] = field(default_factory=dict)
-    scratch: Scratch = field(init=False, repr=False)
+    scratch: SpillFiles = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         is_shared = not isinstance(self.engine.workers, int)
-        self.scratch = Scratch(self.engine.share, self.cache.folder or self.folder, is_shared=is_shared)
+        self.scratch = SpillFiles(self.engine.share, self.cache.folder or self.folder, is_shared=is_shared)
         if self.engine.engine == "ray" and not is_shared:
             warnings.warn(_ALONE, stacklevel=3)
 
@@ -184,7 +184,7 @@ def graph_keys(
     known: LongArray | None,
     *,
     seed: int,
-    cache: Cache,
+    cache: StepCache,
     given: Collection[str] = (),
 ) -> dict[str, str]:
     """Under which key the graph of every model is kept, but for those that are given; none where nothing is kept."""

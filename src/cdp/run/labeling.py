@@ -16,7 +16,7 @@ from cdp.labeling.result import Labeling
 from cdp.labeling.workspace import Workspace
 from cdp.run.stages import Context, version
 from cdp.run.training import part
-from cdp.runtime.step_cache import Cache
+from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import fill, hash_views, read_facts, read_json
 from cdp.storage.files import writing_folder
@@ -174,7 +174,7 @@ def _suit_small_parts(
 
 def workspace(context: Context) -> Workspace:
     """How a stage labels: with the engine of the run, and a cache of steps."""
-    return Workspace(context.engine, Cache(context.cache), context.progress)
+    return Workspace(context.engine, StepCache(context.cache), context.progress)
 
 
 def read_part(settings: LabelSettings, folder: Path, name: str, networks: str = "networks") -> Views:

@@ -27,7 +27,7 @@ _ZEROS = bytes(2**20)
 _NAME = "cdp-scratch"
 
 
-class Scratch:
+class SpillFiles:
     """Where arrays lie that grow with the number of images; results do not depend on it.
 
     Files are removed when their array is no longer used, and all of them when the scratch is not. What a killed process left is

@@ -17,7 +17,7 @@ Noun = TypeVar("Noun")
 
 
 @dataclass(frozen=True)
-class Cache:
+class StepCache:
     """A folder of artifacts, each under a name that all it depends on was hashed into; without a folder nothing is kept.
 
     A killed run loses a minute, or one of the short steps, and a changed setting makes anew only what depends on it.
@@ -25,9 +25,9 @@ class Cache:
 
     folder: Path | None = None
 
-    def absolute(self) -> Cache:
+    def absolute(self) -> StepCache:
         """The same for a process that works in another folder."""
-        return Cache(self.folder and self.folder.absolute())
+        return StepCache(self.folder and self.folder.absolute())
 
     def get(self, name: str, key: str, kind: type[Noun]) -> Noun | None:
         """The artifact of a key, or None if it has not been made."""

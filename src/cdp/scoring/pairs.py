@@ -8,12 +8,12 @@ import numpy as np
 
 from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.runtime.kernels import kernel
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph, KnnGraph, Pairs
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 
 
-def candidate_pairs(graph: KnnGraph, scratch: Scratch | None = None) -> Pairs:
+def candidate_pairs(graph: KnnGraph, scratch: SpillFiles | None = None) -> Pairs:
     """Every edge of the base graph as an unordered pair, once.
 
     "Each edge in the k-NN graph defines a pair, and all the pairs from the base model's graph form candidates."
@@ -24,7 +24,7 @@ def candidate_pairs(graph: KnnGraph, scratch: Scratch | None = None) -> Pairs:
         graph: the base model's.
         scratch: where the pairs lie.
     """
-    scratch = scratch or Scratch()
+    scratch = scratch or SpillFiles()
     counts = np.zeros(graph.n_images + 1, np.int64)
     _count_pairs(graph.neighbors, counts)
     starts: LongArray = np.cumsum(counts)
@@ -34,7 +34,9 @@ def candidate_pairs(graph: KnnGraph, scratch: Scratch | None = None) -> Pairs:
 
 
 def keep_pairs(
-    graph: ConsensusGraph, is_kept: Callable[[IntArray, AnyArray], BoolArray], scratch: Scratch | None = None
+    graph: ConsensusGraph,
+    is_kept: Callable[[IntArray, AnyArray], BoolArray],
+    scratch: SpillFiles | None = None,
 ) -> ConsensusGraph:
     """Some of the pairs, block by block.
 
@@ -43,7 +45,7 @@ def keep_pairs(
         is_kept: from the ids and doubts of some pairs to whether each is kept.
         scratch: where the pairs lie.
     """
-    scratch = scratch or Scratch()
+    scratch = scratch or SpillFiles()
     blocks = [slice(*span) for span in spans(len(graph), PAIRS_PER_BLOCK)]
     kept = [
         np.flatnonzero(is_kept(graph.ids[block], graph.doubt[block])).astype(np.int32) for block in blocks

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from cdp.blocks import PAIRS_PER_BLOCK, spans
-from cdp.runtime.engine import Engine
 from cdp.runtime.memory import rows_within
 from cdp.runtime.parallel import map_shared
 from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import Scratch
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.spill import SpillFiles
 from cdp.scoring.mediator import Mediator, is_more_probable
 from cdp.scoring.paper_features import FeatureSource, extract_features
 from cdp.scoring.settings import GroupingSettings
@@ -26,9 +26,9 @@ def score_pairs(
     mediator: Mediator | None,
     settings: GroupingSettings,
     *,
-    engine: Engine | None = None,
+    engine: RuntimeSettings | None = None,
     progress: Progress = no_progress,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
 ) -> ConsensusGraph:
     """The pairs that groups are made from, with the doubt about each.
 
@@ -43,7 +43,7 @@ def score_pairs(
         progress: called as the work goes on.
         scratch: where the pairs lie.
     """
-    engine, scratch = engine or Engine(), scratch or Scratch()
+    engine, scratch = engine or RuntimeSettings(), scratch or SpillFiles()
     rows = min(PAIRS_PER_BLOCK, rows_within(engine.share, source.bytes_per_pair))
     workers = engine.workers_for(rows * source.bytes_per_pair)
     ids, doubts = scratch.empty((len(pairs), 2), np.int32), scratch.empty(len(pairs), np.float32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from cdp.runtime.kernels import kernel
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 COLUMNS = (
@@ -19,10 +19,10 @@ COLUMNS = (
 
 
 def weighted_adjacency(
-    ids: IntArray, probability: FloatArray, n_images: int, scratch: Scratch | None = None
+    ids: IntArray, probability: FloatArray, n_images: int, scratch: SpillFiles | None = None
 ) -> tuple[LongArray, IntArray, FloatArray]:
     """Every image's candidates and their probabilities: those of i are at starts[i]:starts[i + 1]."""
-    scratch = scratch or Scratch()
+    scratch = scratch or SpillFiles()
     starts = np.zeros(n_images + 1, np.int64)
     _count_ends(ids, starts[1:])
     np.cumsum(starts, out=starts)

@@ -26,7 +26,7 @@ from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.kernels import kernel
 from cdp.runtime.parallel import Workers, count_threads, map_shared
 from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.scoring.paper_features import neighbor_distribution
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import FloatArray, IntArray, LongArray
@@ -56,7 +56,7 @@ def search_together(
     changed: LongArray | None = None,
     threads: Workers = 0,
     progress: Progress = no_progress,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
     checkpoint: ListCheckpoint | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image in all models together, among its neighbors in the single models.
@@ -78,7 +78,7 @@ def search_together(
     n_images = views.n_images
     if len(views) == 1:
         return graphs[0].nearest(k)
-    scratch, checkpoint = scratch or Scratch(), checkpoint or ListCheckpoint()
+    scratch, checkpoint = scratch or SpillFiles(), checkpoint or ListCheckpoint()
     done = 0
     if before is None:
         neighbors = scratch.full((n_images, k), -1, np.int32)

@@ -23,11 +23,11 @@ import numpy.typing as npt
 from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.errors import InputError
 from cdp.runtime.checkpoint import Checkpoint
-from cdp.runtime.engine import Engine
 from cdp.runtime.memory import rows_within
 from cdp.runtime.parallel import map_blocks, map_shared
 from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import Scratch
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.spill import SpillFiles
 from cdp.scoring.boosting import BoostedTrees, grow_trees
 from cdp.scoring.second_order import COLUMNS, second_order, weighted_adjacency
 from cdp.scoring.tree_features import EvidenceSource, extract_evidence
@@ -69,7 +69,7 @@ def known_pairs(
     seed: int,
     constraints: Constraints | None = None,
     weight: float = 1.0,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
 ) -> KnownPairs:
     """Folds and truth of the candidate pairs.
 
@@ -82,7 +82,7 @@ def known_pairs(
         weight: for how many training pairs such a pair counts; 0 = they do not become any.
         scratch: where arrays as long as the pairs lie.
     """
-    scratch = scratch or Scratch()
+    scratch = scratch or SpillFiles()
     people = np.unique(identities[identities >= 0])
     fold_of = np.random.default_rng([seed, 6]).permutation(len(people)) % FOLDS
     fold = np.full(len(identities), -1, np.int8)
@@ -190,9 +190,9 @@ def estimate_probabilities(
     passes: int,
     earlier: TreeAnswers | None = None,
     seed: int = 0,
-    engine: Engine | None = None,
+    engine: RuntimeSettings | None = None,
     progress: Progress = no_progress,
-    scratch: Scratch | None = None,
+    scratch: SpillFiles | None = None,
     checkpoint: Checkpoint[UnfinishedAnswers] | None = None,
 ) -> TreeAnswers:
     """The probability that each candidate pair is one identity.
@@ -211,7 +211,11 @@ def estimate_probabilities(
         scratch: where answers lie.
         checkpoint: keeps answers while others are asked for; trees are grown again, as they were.
     """
-    engine, scratch, checkpoint = engine or Engine(), scratch or Scratch(), checkpoint or Checkpoint()
+    engine, scratch, checkpoint = (
+        engine or RuntimeSettings(),
+        scratch or SpillFiles(),
+        checkpoint or Checkpoint(),
+    )
     found = checkpoint.load() if earlier is None else None
     begun = () if found is None or found.probability.shape[1] != len(pairs) else found.probability
     evidence = _Evidence(source, pairs, engine, scratch, keep=earlier is None)
@@ -242,7 +246,7 @@ def estimate_probabilities(
     return TreeAnswers(tuple(answers), tuple(judges))
 
 
-def _unfinished(passes: Sequence[FloatArray], scratch: Scratch) -> UnfinishedAnswers:
+def _unfinished(passes: Sequence[FloatArray], scratch: SpillFiles) -> UnfinishedAnswers:
     table: FloatArray = scratch.empty((len(passes), len(passes[0])), np.float32)
     for number, probability in enumerate(passes):
         table[number] = probability
@@ -274,7 +278,13 @@ class _Evidence:
     """
 
     def __init__(
-        self, source: EvidenceSource, pairs: Pairs, engine: Engine, scratch: Scratch, *, keep: bool
+        self,
+        source: EvidenceSource,
+        pairs: Pairs,
+        engine: RuntimeSettings,
+        scratch: SpillFiles,
+        *,
+        keep: bool,
     ) -> None:
         self._source = source
         self._pairs = pairs
@@ -295,7 +305,7 @@ class _Evidence:
                 own[start:stop] = part
             self._own = scratch.done(own)
 
-    def add_second_order(self, probability: FloatArray, scratch: Scratch) -> None:
+    def add_second_order(self, probability: FloatArray, scratch: SpillFiles) -> None:
         """From now on rows also have what these probabilities say about their neighborhood."""
         self._probability = probability
         self._adjacency = weighted_adjacency(self._pairs.ids, probability, self._pairs.n_images, scratch)

@@ -15,7 +15,7 @@ import numpy as np
 
 from cdp.blocks import PAIRS_PER_BLOCK
 from cdp.knn.pair_similarity import similarities
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types import Embeddings, Pairs, Views
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
@@ -54,10 +54,10 @@ def measure_background(views: Views, seed: int = 0) -> Background:
 
 
 def standard_similarities(
-    views: Views, pairs: Pairs, background: Background, scratch: Scratch | None = None
+    views: Views, pairs: Pairs, background: Background, scratch: SpillFiles | None = None
 ) -> FloatArray:
     """Of every pair, in all models together, float32 (m,)."""
-    out = (scratch or Scratch()).empty(len(pairs), np.float32)
+    out = (scratch or SpillFiles()).empty(len(pairs), np.float32)
     for start in range(0, len(pairs), PAIRS_PER_BLOCK):
         rows = slice(start, start + PAIRS_PER_BLOCK)
         out[rows] = average_similarity([similarities(model, pairs.ids[rows]) for model in views], background)

@@ -16,7 +16,7 @@ from cdp.cli.app import QuietOption, SeedOption, by_commas, plain_errors, print_
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.help_pages import Command
 from cdp.errors import InputError
-from cdp.runtime.engine import ON_RAY, Engine
+from cdp.runtime.settings import ON_RAY, RuntimeSettings
 from cdp.scoring.settings import PRESETS, ConsensusSettings, SearchSettings
 from cdp_lab.cli.lab_app import app
 
@@ -36,7 +36,7 @@ FORMAT = 1
 
 
 @app.command(cls=Command)
-@with_settings(SearchSettings, Engine, without=["device", *ON_RAY])
+@with_settings(SearchSettings, RuntimeSettings, without=["device", *ON_RAY])
 @plain_errors()
 def baselines(
     unlabeled: Annotated[
@@ -68,7 +68,7 @@ def baselines(
     from cdp.runtime.progress import progress_bars
     from cdp.storage.files import write_json, writing_file
 
-    search, engine = settings_from(SearchSettings, given), settings_from(Engine, given)
+    search, engine = settings_from(SearchSettings, given), settings_from(RuntimeSettings, given)
     prepared = _prepare_methods(methods, engine.memory_budget, seed)
     about = {
         "format": FORMAT,

@@ -20,7 +20,7 @@ from cdp.run.peak_memory import PeakMemory
 from cdp.run.plan import label_stage, make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Context, Stage, version
-from cdp.runtime.step_cache import Cache
+from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import slice_of
 from cdp.storage.artifacts import read_json
@@ -97,10 +97,10 @@ def _scaling_stages(size: int, settled: Settled) -> list[Stage]:
 def label_made_up(settings: ScalingSettings, context: Context) -> None:
     """Write `step_costs.json`: seconds and memory of every step of labeling made-up embeddings."""
     consensus, seed = settings.consensus, settings.seed
-    plain = Workspace(context.engine, Cache(), context.progress)
+    plain = Workspace(context.engine, StepCache(), context.progress)
     training = _made_up(min(settings.images, _TRAINING_IMAGES), settings.members, seed + 10_000)
     fitted = fit([training], consensus, seed=seed, workspace=plain)
-    work = MeasuredWorkspace(context.engine, Cache(), context.progress)
+    work = MeasuredWorkspace(context.engine, StepCache(), context.progress)
     label(
         _made_up(settings.images, settings.members, seed), consensus, fitted=fitted, seed=seed, workspace=work
     )

@@ -16,7 +16,7 @@ from cdp.config.sections import (
     TrainSection,
 )
 from cdp.nets.recipe import Recipe, TrainingSettings
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import settings_of, slice_of
 
@@ -107,7 +107,7 @@ def test_settings_are_shared_not_copied():
     for section, owner in (
         (TrainSection, TrainingSettings),
         (ConsensusSection, ConsensusSettings),
-        (EngineSection, Engine),
+        (EngineSection, RuntimeSettings),
     ):
         assert {name: settings_of(section)[name] for name in settings_of(owner)} == dict(settings_of(owner))
     assert issubclass(Recipe, TrainingSettings)

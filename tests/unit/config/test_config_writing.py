@@ -11,7 +11,7 @@ import pytest
 from cdp.config.reading import read_recipe, recipe_from
 from cdp.config.sections import SECTIONS, RunRecipe
 from cdp.config.writing import differences, reference_table, settings_table, to_toml, write_recipe
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import settings_of
 
@@ -99,7 +99,7 @@ def test_the_table_of_settings_has_both_presets():
     rows = settings_table().splitlines()
     assert sum(row.startswith('| `grouping` | `"average"` | `"components"` |') for row in rows) == 1
     assert sum(row.startswith("| `k` | `20` |  |") for row in rows) == 1
-    assert len(rows) == 2 + len(settings_of(ConsensusSettings)) - 1 + len(settings_of(Engine))
+    assert len(rows) == 2 + len(settings_of(ConsensusSettings)) - 1 + len(settings_of(RuntimeSettings))
 
 
 def test_recipes_need_no_torch():

@@ -10,8 +10,8 @@ from cdp.grouping import components as sharded_components
 from cdp.grouping.average_linkage import agglomerate, agglomerate_at
 from cdp.grouping.components import Batch, find_components, group_batches
 from cdp.grouping.propagation import propagate
-from cdp.runtime.engine import Engine
-from cdp.runtime.spill import Scratch
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph
 
 
@@ -22,7 +22,7 @@ class InTurn:
         return (function(shared, item) for item in items)
 
 
-class Pooled(Engine):
+class Pooled(RuntimeSettings):
     @property
     def workers(self):
         return InTurn()
@@ -49,14 +49,14 @@ def joining(graph, above):
 def test_components_do_not_depend_on_shards(graph, above, pairs_per_shard):
     joins = joining(graph, above)
     expected = reference.components(graph.ids if joins is None else graph.ids[joins], graph.n_images)
-    for engine in (Engine(), Pooled()):
+    for engine in (RuntimeSettings(), Pooled()):
         found = find_components(
             graph.ids, graph.n_images, joins, engine=engine, pairs_per_shard=pairs_per_shard
         )
         assert found.tolist() == expected
 
 
-def keep(_: None, batch: Batch, scratch: Scratch) -> Batch:
+def keep(_: None, batch: Batch, scratch: SpillFiles) -> Batch:
     return batch
 
 
@@ -68,10 +68,10 @@ def test_every_component_is_in_one_batch_with_all_its_pairs(graph, above, most_p
     seen = []
     pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)
     with pytest.MonkeyPatch.context() as patch:
-        engine = Engine()
+        engine = RuntimeSettings()
         if not fits:
             patch.setattr(sharded_components, "_FEWEST_PAIRS", most_pairs)
-            engine = Engine(memory_budget="1KB")
+            engine = RuntimeSettings(memory_budget="1KB")
         for images, batch in group_batches(keep, None, pairs, joins, engine=engine, most_pairs=most_pairs):
             ids = batch.ids if images is None else images[batch.ids]
             names = component[ids[:, 0]]

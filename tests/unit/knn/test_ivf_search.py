@@ -25,7 +25,7 @@ from cdp.knn.probe import Lists, group_by_cluster, search_homes, search_visits
 from cdp.knn.recall import Gap, find_true_neighbors, measure_recall, measure_same_identity_recall
 from cdp.knn.topk import best_of_rows, roughly_best_columns
 from cdp.runtime.parallel import map_blocks
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types import Embeddings, KnnGraph
 
 K = 6
@@ -184,7 +184,7 @@ def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, mo
     looking = _looking(vectors, how)
     for first, last in rounds:
         search_round = search_homes if first == 0 else search_visits
-        clusters = list(group_by_cluster(nearest, first, last, n_clusters, Scratch()))
+        clusters = list(group_by_cluster(nearest, first, last, n_clusters, SpillFiles()))
         shares = list(search_round(looking, clusters, lists, threads=4))
         assert shares[-1] == 1
     looks = (nearest[:, :, None] == nearest[None, None, :, 0]).any(axis=1)
@@ -392,7 +392,7 @@ def test_few_directions_are_enough_where_there_are_no_more():
     )
     np.testing.assert_array_equal(projected.block(3, 7), projected.take(np.array([3, 4, 5, 6])))
     order = np.random.default_rng(1).permutation(500)
-    np.testing.assert_array_equal(projected.reorder(order, Scratch()).source, projected.source[order])
+    np.testing.assert_array_equal(projected.reorder(order, SpillFiles()).source, projected.source[order])
 
 
 def test_what_directions_leave_out_is_as_large_as_they_say():

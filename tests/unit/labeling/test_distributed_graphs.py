@@ -7,7 +7,7 @@ from cdp.knn import exact
 from cdp.knn.search import knn_graph
 from cdp.labeling.distributed_graphs import GraphOptions, GraphTask, _search
 from cdp.runtime import checkpoint
-from cdp.runtime.step_cache import Cache
+from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import load
 from cdp.types import KnnGraph
@@ -19,7 +19,7 @@ def test_a_machine_goes_on_where_a_lost_one_was(small_views, tmp_path, monkeypat
     monkeypatch.setattr(checkpoint, "_LONGEST_SHARE", np.inf)
     monkeypatch.setattr(exact, "BLOCK_ROWS", 50)
     expected = knn_graph(small_views.base, 10)
-    cache = Cache(tmp_path / "cache")
+    cache = StepCache(tmp_path / "cache")
     settings = ConsensusSettings.of(k=10)
     options = GraphOptions(settings, None, 0, 1, 2**30, tmp_path, cache)
     task = GraphTask("k-NN graph base", small_views.base, "some-key", tmp_path / "graph")

@@ -18,14 +18,14 @@ import ctypes, resource, sys
 from pathlib import Path
 from cdp.cli.label_command import Files, Labeling, label_embeddings
 from cdp.scoring.settings import ConsensusSettings
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.runtime.progress import no_progress
 
 def label(folder, budget):
     files = Files(str(folder / "unlabeled"), folder / "labeled")
     settings = ConsensusSettings.of(sys.argv[2], method="exact")
     how = Labeling(folder / "faces", settings, force=True, quiet=True)
-    label_embeddings(files, how, how.open_workspace(Engine(memory_budget=budget, threads=1), no_progress))
+    label_embeddings(files, how, how.open_workspace(RuntimeSettings(memory_budget=budget, threads=1), no_progress))
 
 home = Path(sys.argv[1])
 label(home / "few", "1GB")  # so that libraries are loaded and loops compiled
@@ -92,7 +92,7 @@ import resource, sys
 import numpy as np
 from cdp.knn import autotune as cluster_plan
 from cdp.knn.ivf_search import approximate_graph
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 from cdp.types import Embeddings
 
 cluster_plan._exact_cost = lambda _: np.inf
@@ -101,7 +101,7 @@ approximate_graph(Embeddings(vectors[:900]), 5, 0.99, threads=1)
 held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData:"))
 limit = 1024 * held + int(sys.argv[3]) + 2**23
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-graph = approximate_graph(Embeddings(vectors), 100, 0.97, threads=1, scratch=Scratch(2**20))
+graph = approximate_graph(Embeddings(vectors), 100, 0.97, threads=1, scratch=SpillFiles(2**20))
 np.save(sys.argv[2], graph.neighbors)
 """
 

@@ -10,7 +10,7 @@ from cdp import Views, candidate_pairs, knn_graph, measure_labels
 from cdp.labeling.fitting import fit
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.mediator import _PAIRS_PER_BLOCK, select_training_pairs, train_mediator
 from cdp.scoring.paper_features import prepare_features
 from cdp.scoring.settings import ConsensusSettings
@@ -206,7 +206,7 @@ def test_the_memory_budget_does_not_change_the_mediators_weights():
 @pytest.mark.slow
 def test_a_small_memory_budget_changes_no_label(large_split):
     expected = label(large_split.unlabeled, BEST, labeled=[large_split.labeled])
-    tight = Workspace(Engine(memory_budget="10KB", threads=2))
+    tight = Workspace(RuntimeSettings(memory_budget="10KB", threads=2))
     with pytest.warns(UserWarning, match="memory_budget = 10KB is too little"):
         found = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], workspace=tight)
     np.testing.assert_array_equal(found.labels.labels, expected.labels.labels)

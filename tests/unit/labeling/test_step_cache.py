@@ -12,7 +12,7 @@ from cdp.labeling import tree_scoring
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.runtime import checkpoint
-from cdp.runtime.step_cache import Cache, step_key
+from cdp.runtime.step_cache import StepCache, step_key
 from cdp.scoring import tree_features as evidence
 from cdp.scoring import trees
 from cdp.scoring.settings import ConsensusSettings, MediatorSettings, SearchSettings
@@ -36,7 +36,7 @@ class Counter:
             how.pop("unlabeled", self.split.unlabeled),
             settings,
             labeled=how.pop("labeled", [self.split.labeled]),
-            workspace=Workspace(cache=Cache(self.folder)),
+            workspace=Workspace(cache=StepCache(self.folder)),
             **how,
         )
         made = [name.partition("-")[0] for name, time in self.kept().items() if before.get(name) != time]
@@ -106,7 +106,7 @@ def test_given_graphs_are_not_kept(split, tmp_path):
 
 
 def test_without_a_folder_nothing_is_read_or_written(split):
-    cache = Cache()
+    cache = StepCache()
     assert cache.hash(split.unlabeled.base.source) == ""
     cache.put("graph", "x", object())
     assert cache.get("graph", "x", object) is None
@@ -115,12 +115,12 @@ def test_without_a_folder_nothing_is_read_or_written(split):
 def test_parts_larger_than_memory_are_joined_on_disk_in_a_cache_folder_that_is_not_there_yet(
     large_split, tmp_path
 ):
-    from cdp.runtime.engine import Engine
+    from cdp.runtime.settings import RuntimeSettings
 
     settings = ConsensusSettings.of(k=10, mediator="vote")
     expected = label(large_split.unlabeled, settings, validation=large_split.labeled)
     folder = tmp_path / "new" / "cache"
-    work = Workspace(Engine(memory_budget="1KB"), Cache(folder))
+    work = Workspace(RuntimeSettings(memory_budget="1KB"), StepCache(folder))
     with pytest.warns(
         UserWarning, match=r"memory_budget = 1KB is too little for .* images in . models: about"
     ):
@@ -154,7 +154,7 @@ def test_trees_are_not_grown_again_for_another_bar(large_split, tmp_path, monkey
         "estimate_probabilities",
         lambda *args, **named: grown.append(1) or estimate(*args, **named),
     )
-    work = Workspace(cache=Cache(tmp_path))
+    work = Workspace(cache=StepCache(tmp_path))
 
     def again(**given):
         settings = ConsensusSettings.of(k=10, passes=1, **given)
@@ -201,11 +201,11 @@ def test_a_step_that_was_stopped_goes_on_where_it_was(split, tmp_path, stopped, 
         patch.setattr(evidence, "_MOST_ROWS", 100)
         patch.setattr(trees, "_PAIRS_PER_BLOCK", 1000)
         with pytest.raises(KeyboardInterrupt):
-            run(cache=Cache(folder), progress=stop)
+            run(cache=StepCache(folder), progress=stop)
         assert len(list(folder.glob(kept))) == 1
         first = min(done for step, done in told if step == stopped and done)
         told.clear()
-        resumed = run(cache=Cache(folder), progress=tell)
+        resumed = run(cache=StepCache(folder), progress=tell)
         assert first not in {done for step, done in told if step == stopped}
         assert not [*folder.glob("lists-*"), *folder.glob("answers-*")]
     expected = run()
@@ -215,6 +215,8 @@ def test_a_step_that_was_stopped_goes_on_where_it_was(split, tmp_path, stopped, 
 
 def test_of_one_model_no_second_copy_of_its_graph_is_kept(split, tmp_path):
     one = [Views(part.base, identities=part.identities) for part in (split.unlabeled, split.labeled)]
-    label(one[0], ConsensusSettings.of(k=10), labeled=[one[1]], workspace=Workspace(cache=Cache(tmp_path)))
+    label(
+        one[0], ConsensusSettings.of(k=10), labeled=[one[1]], workspace=Workspace(cache=StepCache(tmp_path))
+    )
     assert list(tmp_path.glob("graph-*"))
     assert not list(tmp_path.glob("together-*"))

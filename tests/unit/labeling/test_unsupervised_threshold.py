@@ -15,7 +15,7 @@ from cdp.labeling.pipeline import label
 from cdp.labeling.split_half import BARS, cut_in_two, lower_end
 from cdp.labeling.unsupervised_threshold import describe_bar
 from cdp.labeling.workspace import Workspace
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 
 SETTINGS = ConsensusSettings.of(k=8)
@@ -117,7 +117,7 @@ def many():
 
 @pytest.mark.slow
 def test_of_many_images_the_bar_is_read_off_all_pairs(many):
-    one, four = (label(hide(many), SETTINGS, workspace=Workspace(Engine(threads=n))) for n in (1, 4))
+    one, four = (label(hide(many), SETTINGS, workspace=Workspace(RuntimeSettings(threads=n))) for n in (1, 4))
     assert one.unsupervised == four.unsupervised
     found = one.unsupervised
     assert 0 < found.agreement <= 1
@@ -134,7 +134,9 @@ def test_of_many_images_the_bar_is_read_off_all_pairs(many):
 
 
 def test_the_same_for_any_number_of_threads(views):
-    one, four = (label(hide(views), SETTINGS, workspace=Workspace(Engine(threads=n))) for n in (1, 4))
+    one, four = (
+        label(hide(views), SETTINGS, workspace=Workspace(RuntimeSettings(threads=n))) for n in (1, 4)
+    )
     assert one.unsupervised == four.unsupervised
     np.testing.assert_array_equal(one.labels.labels, four.labels.labels)
 

@@ -134,7 +134,7 @@ def all_keys() -> Iterator[tuple[str, Any]]:
 
 
 def test_nothing_else_in_the_recipe_makes_labels_stale():
-    """Engine, evaluation and the like change no key of a stage that they do not change."""
+    """RuntimeSettings, evaluation and the like change no key of a stage that they do not change."""
     values: dict[str, Any] = {
         "consensus.preset": "paper",
         "engine.device": "cuda:1",

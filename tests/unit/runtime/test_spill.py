@@ -7,7 +7,7 @@ from tests.refusals import refuses
 
 from cdp.errors import StoreError
 from cdp.runtime.packing import pack
-from cdp.runtime.spill import Scratch
+from cdp.runtime.spill import SpillFiles
 
 
 def is_in_file(array):
@@ -15,7 +15,7 @@ def is_in_file(array):
 
 
 def test_what_has_no_room_lies_in_a_file(tmp_path):
-    scratch = Scratch(10**6, tmp_path)
+    scratch = SpillFiles(10**6, tmp_path)
     first = scratch.full((100, 2000), 3, np.float32)
     second = scratch.copy(first)
     assert not is_in_file(first)
@@ -26,11 +26,11 @@ def test_what_has_no_room_lies_in_a_file(tmp_path):
     assert not is_in_file(scratch.empty(100, np.int8)), "not worth a file"
     del first
     assert not is_in_file(scratch.empty(200_000, np.float32)), "there is room again"
-    assert not is_in_file(Scratch().empty(10**6, np.int8)), "no bound"
+    assert not is_in_file(SpillFiles().empty(10**6, np.int8)), "no bound"
 
 
 def test_files_go_with_their_arrays_and_the_folder_with_the_scratch(tmp_path):
-    scratch = Scratch(0, tmp_path)
+    scratch = SpillFiles(0, tmp_path)
     one, other = (scratch.full(10**5, number, np.int64) for number in range(2))
     assert len(list(tmp_path.glob(".cdp-scratch.partial-*/*"))) == 2
     del one
@@ -48,14 +48,14 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     left = tmp_path / f".cdp-scratch.partial-{platform.node()}-{2**22 + 1}-00000000"
     left.mkdir()
     (left / "0").write_bytes(b"x")
-    Scratch(0, tmp_path).empty(10**5, np.int64)
+    SpillFiles(0, tmp_path).empty(10**5, np.int64)
     assert not left.exists()
 
 
 def test_a_finished_file_is_sent_by_name_where_others_read_it(tmp_path):
     array = np.arange(10**5)
     for is_shared in (True, False):
-        scratch = Scratch(0, tmp_path, is_shared=is_shared)
+        scratch = SpillFiles(0, tmp_path, is_shared=is_shared)
         made = scratch.done(scratch.copy(array))
         np.testing.assert_array_equal(made, array)
         assert (pack(made).n_bytes < 1000) == is_shared
@@ -65,4 +65,4 @@ def test_a_finished_file_is_sent_by_name_where_others_read_it(tmp_path):
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with refuses("output-unwritable", StoreError, file=tmp_path / "file/folder"):
-        Scratch(0, tmp_path / "file" / "folder").empty(10**5, np.int64)
+        SpillFiles(0, tmp_path / "file" / "folder").empty(10**5, np.int64)

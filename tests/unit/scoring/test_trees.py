@@ -9,7 +9,7 @@ from cdp.input_blocks import EVIDENCE
 from cdp.labeling.pipeline import label
 from cdp.labeling.tree_scoring import known_among_strangers, seem_to_overlap, seem_unlike
 from cdp.labeling.workspace import Workspace
-from cdp.runtime.engine import Engine
+from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring import boosting as boosted_trees
 from cdp.scoring.boosting import grow_trees
 from cdp.scoring.second_order import COLUMNS, second_order, weighted_adjacency
@@ -193,8 +193,12 @@ def test_training_pairs_depend_on_whether_known_and_unknown_are_disjoint(few):
 @pytest.mark.slow
 def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
     chosen = ConsensusSettings.of(mediator="trees", k=10, passes=2)
-    found = label(split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(Engine(threads=1)))
-    again = label(split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(Engine(threads=3)))
+    found = label(
+        split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(RuntimeSettings(threads=1))
+    )
+    again = label(
+        split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(RuntimeSettings(threads=3))
+    )
     np.testing.assert_array_equal(found.labels.labels, again.labels.labels)
     np.testing.assert_array_equal(found.labels.confidence, again.labels.confidence)
     paper = label(split.unlabeled, ConsensusSettings.of("paper", k=10), labeled=[split.labeled])

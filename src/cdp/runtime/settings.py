@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from cdp.runtime.ray_pool import RayPool
 
 ON_RAY = ("engine", "ray_address")
-"""Settings of Engine that a command has only if it gives work to Ray."""
+"""Settings of RuntimeSettings that a command has only if it gives work to Ray."""
 MOST_THREADS = 4096
 """More than any machine has cores; beyond it a number of threads is a slip."""
 
 
 @dataclass(frozen=True)
-class Engine:
+class RuntimeSettings:
     """Device, threads, memory, and whether blocks of work go to Ray."""
 
     device: str = setting(
@@ -79,18 +79,18 @@ class Engine:
             return self.workers
         from cdp.runtime.devices import count_gpus
 
-        pool = self._pool
+        pool = self.ray_pool()
         return self.threads if pool.is_this_machine and count_gpus() < 2 else pool.with_gpus()
 
     @property
     def workers(self) -> int | RayPool:
         """What blocks run on, for `cdp.runtime.parallel.map_shared`: threads too where Ray has no other machine."""
-        if self.engine == "threads" or self._pool.is_this_machine:
+        if self.engine == "threads" or self.ray_pool().is_this_machine:
             return self.threads
-        return self._pool
+        return self.ray_pool()
 
-    @property
-    def _pool(self) -> RayPool:
+    def ray_pool(self) -> RayPool:
+        """The cluster at the address."""
         from cdp.runtime.ray_pool import RayPool
 
         return RayPool(self.ray_address, self.threads, self.memory_budget)
