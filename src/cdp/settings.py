@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from numbers import Integral, Real
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from cdp.errors import InputError
@@ -36,6 +36,7 @@ class Setting:
         choices: what it (or each element) must be one of; empty = anything.
         low, high: the range, ends included; above, below: the same, ends excluded; None = no such end.
         also: a value outside the range that has a meaning of its own.
+        none: the word for None in text, such as `auto`; empty = None is not allowed.
         check: raises an InputError if a value has no meaning, where a range does not say it all.
     """
 
@@ -51,6 +52,7 @@ class Setting:
     above: float | None = None
     below: float | None = None
     also: float | None = None
+    none: str = ""
     check: Callable[[Any], Any] | None = None
 
     @property
@@ -75,20 +77,27 @@ class Setting:
 
     @property
     def limits(self) -> str:
-        """The range, and the value beside it: `0 or more, or -1`."""
-        return f"{self.range}, or {self.also:g}" if self.range and self.also is not None else self.range
+        """The range, and the value outside it: `0 or more, or -1`, `1 or more, or all`."""
+        other = self.none or (f"{self.also:g}" if self.also is not None else "")
+        return f"{self.range}, or {other}" if self.range and other else self.range or other
 
     @property
     def facts(self) -> str:
         """`1 or more; default: 20`: what help texts say after the sentence; empty when there is nothing to say."""
-        default = ",".join(map(str, self.default)) if self.many else shown(self.default).strip('"')
+        default = ",".join(map(str, self.default)) if self.many else self.shown(self.default).strip('"')
         if self.kind is bool and not self.many:
             default = "on" if self.default else "off"
         facts = (self.limits, ", ".join(self.choices), f"default: {default}" if default else "")
         return "; ".join(fact for fact in facts if fact)
 
+    def shown(self, value: Any) -> str:
+        """The value as a recipe would spell it; None by its word."""
+        return self.none if value is None else shown(value)
+
     def convert(self, value: Any, key: str) -> Any:
-        """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples."""
+        """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples, a word None."""
+        if self.none and (value is None or value == self.none):
+            return None
         if not self.many:
             return self._convert_one(value, key)
         if not isinstance(value, list | tuple):
@@ -111,7 +120,7 @@ class Setting:
         # Exact types: True is an int to Python, not to a reader of recipes.
         if not _is_exactly(value, self.kind):
             raise InputError(
-                f"{key} = {shown(given)}: {KINDS[self.kind]} is needed, not {word_for(value)}.",
+                f"{key} = {shown(given)}: {KINDS[self.kind]}{self._or_none} is needed, not {word_for(value)}.",
                 code="setting-type-wrong",
                 key=key,
                 value=given,
@@ -150,10 +159,14 @@ class Setting:
             and (self.below is None or value < self.below)
         )
 
+    @property
+    def _or_none(self) -> str:
+        return f" or {self.none}" if self.none else ""
+
     def _range_sentence(self) -> str:
         meaning = self.meaning or KINDS[self.kind]
         joint = " " if self.range.startswith("from") and "," not in meaning else ", "
-        return f"{meaning}{joint}{self.limits}" if self.range else f"{meaning} that is finite"
+        return f"{meaning}{joint}{self.limits}" if self.range else f"{meaning}{self._or_none} that is finite"
 
     def _percent_hint(self, value: float) -> str:
         is_share = self.kind is float and (self.high or self.below) == 1
@@ -165,7 +178,8 @@ class Setting:
 def setting(default: T, help: str, **known: Any) -> T:
     """A dataclass field with a default, a sentence of help and what its value may be: any other field of `Setting`.
 
-    The field's annotation says the type: bool, int, float, str, a Literal of texts, or a tuple of any of them.
+    The field's annotation says the type: bool, int, float, str, a Literal of texts, a tuple of any of them, or `… | None` together
+    with `none`, the word for None.
     """
     # The type says T, as the standard library's own `field` does: that is what the attribute will be.
     return dataclasses.field(default=default, metadata={"help": help, **known})
@@ -197,6 +211,8 @@ def _read_settings(owner: Any) -> Mapping[str, Setting]:
         if "help" in field.metadata and field.default is not MISSING:
             kind, many, literals = _read_annotation(hints[field.name])
             known: dict[str, Any] = {"choices": literals} | dict(field.metadata)
+            if bool(known.get("none")) != _is_optional(hints[field.name]):
+                raise TypeError(f"{field.name}: a setting that may be None has a word for it, and no other has one")
             found[field.name] = Setting(field.name, kind, many, field.default, **known)
     return MappingProxyType(found)
 
@@ -258,7 +274,13 @@ def _is_exactly(value: Any, kind: type) -> bool:
     return type(value) is kind
 
 
+def _is_optional(hint: Any) -> bool:
+    return NoneType in get_args(hint)
+
+
 def _read_annotation(hint: Any) -> tuple[type, bool, tuple[str, ...]]:
+    if _is_optional(hint):
+        (hint,) = (one for one in get_args(hint) if one is not NoneType)
     if get_origin(hint) is tuple:
         kind, _, literals = _read_annotation(get_args(hint)[0])
         return kind, True, literals

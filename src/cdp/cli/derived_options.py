@@ -52,7 +52,7 @@ def with_settings(
 ) -> Callable[[Command], Command]:
     """A decorator: one option per setting of the owners takes the place of the command's parameter `given`.
 
-    `max_size` becomes `--max-size`; a truth becomes `--tune/--no-tune`; a list is written with commas. The help ends
+    `max_cluster_size` becomes `--max-cluster-size`; a truth becomes `--disjoint/--no-disjoint`; a list is written with commas. The help ends
     with range, choices and default. A wrong value is an error that names the option.
 
     Args:
@@ -94,7 +94,7 @@ def settings_from(owner: type[Owner], given: Given, make: Callable[..., Owner] |
 
 
 def option_name(name: str) -> str:
-    """`--max-size` for `max_size`."""
+    """`--max-cluster-size` for `max_cluster_size`."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -102,7 +102,7 @@ def _convert(one: Setting, value: Any) -> Any:
     from cdp.config.keys import parse_value
 
     option = option_name(one.name)
-    return parse_value(one, value, option) if one.many else one.convert(value, option)
+    return parse_value(one, value, option) if one.many or one.none else one.convert(value, option)
 
 
 def _signature(
@@ -120,7 +120,7 @@ def _signature(
             parameters.append(own.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
         for name, one in known.items():
-            kind: Any = str if one.many else one.kind
+            kind: Any = str if one.many or one.none else one.kind
             names = [flags[name]] if name in flags else []
             text = described(one) if defaults else one.help
             metavar = None if one.kind is bool and not one.many else value_name(one)

@@ -28,6 +28,8 @@ def known_keys() -> dict[str, Setting]:
 
 def parse_value(one: Setting, text: str, option: str) -> Any:
     """A setting's value from text; lists are separated by commas, shares may be written `1/11`."""
+    if one.none and text.strip() == one.none:
+        return None
     # A comma inside braces belongs to a pattern of files, part-{a,b}.tar.
     parts = [part.strip() for part in re.split(r",(?![^{}]*\})", text)] if one.many else [text]
     try:

@@ -47,7 +47,8 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
             default = _default(recipe, section, name, one)
             # -0.0 equals 0.0, but is not written so.
             is_default = value == default and str(value)[:1] == str(default)[:1]
-            lines.append(f"{'#' if template and is_default else ''}{name} = {to_toml(value)}")
+            text = to_toml(one.none if value is None else value)
+            lines.append(f"{'#' if template and is_default else ''}{name} = {text}")
     return "\n".join(lines) + "\n"
 
 
@@ -88,7 +89,7 @@ def reference_table() -> str:
         about = f"{about_section(section)} {note}".strip() if section else ""
         title = f"### [{section}]\n\n{about}" if section else "### Outside the sections"
         rows = [
-            (f"`{name}`", f"`{_neat(one.default)}`", _what(one), one.help)
+            (f"`{name}`", f"`{_neat(one.default, one)}`", _what(one), one.help)
             for name, one in settings_of(type(owner)).items()
             if known.get(name) != one
         ]
@@ -101,8 +102,8 @@ def settings_table() -> str:
     rows = []
     for name, one in _tabled().items():
         papers = PRESETS["paper"].get(name, one.default)
-        other = "" if papers == one.default else f"`{_neat(papers)}`"
-        rows.append((f"`{name}`", f"`{_neat(one.default)}`", other, _what(one), one.help))
+        other = "" if papers == one.default else f"`{_neat(papers, one)}`"
+        rows.append((f"`{name}`", f"`{_neat(one.default, one)}`", other, _what(one), one.help))
     header = ("setting", "`best`", "`paper`, where it differs", "may be", "what it is")
     return markdown_table(header, rows, len(header)) + "\n"
 
@@ -152,5 +153,7 @@ def _what(one: Setting) -> str:
     return f"{one.wanted}, {one.limits}" if one.range else one.wanted
 
 
-def _neat(value: Any) -> str:
+def _neat(value: Any, one: Setting) -> str:
+    if value is None:
+        return one.none
     return f"{value:.6g}" if isinstance(value, float) else to_toml(value)

@@ -12,7 +12,7 @@ from cdp.runtime.progress import Progress
 from cdp.runtime.ray_pool import RayPool
 from cdp.runtime.spill import SpillFiles
 from cdp.runtime.step_cache import StepCache
-from cdp.scoring.settings import SearchSettings
+from cdp.knn.settings import SearchSettings
 from cdp.storage.artifacts import load, save
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import LongArray

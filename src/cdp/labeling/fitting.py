@@ -1,4 +1,8 @@
-"""What is learned before labeling: the mediator, from the labeled part, and what of it is held out to choose the bar on."""
+"""`fit`: choose the pair scorer for the labeled images at hand, and train the paper's mediator where it is the one.
+
+Gradient boosting is trained while images are labeled, because it learns among the images that it scores: `fit` only sees to it
+that the labeled images will be joined with them.
+"""
 
 from __future__ import annotations
 
@@ -8,42 +12,114 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.labeling.tuning import (
-    FEWEST_IDENTITIES,
-    count_shared,
-    hold_out,
-    not_tuned,
-)
-from cdp.labeling.view_checks import (
-    check_labeled,
-)
-from cdp.labeling.workspace import Graphs, Workspace, concatenate, find_graphs, search_inputs
+from cdp.knn.model_graphs import Graphs, find_graphs, search_inputs
+from cdp.labeling.joined_views import concatenate
+from cdp.labeling.tuning import MIN_IDENTITIES, count_shared, hold_out, not_chosen
+from cdp.labeling.view_checks import check_labeled
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.step_cache import StepCache, step_key
+from cdp.scoring.committee_scorers import MediatorScorer, VoteScorer
 from cdp.scoring.mediator import Mediator, PairClassifier, select_training_pairs, train_mediator
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import prepare_features
-from cdp.scoring.settings import ConsensusSettings, MediatorSettings
+from cdp.scoring.scored_pairs import PairScorer
+from cdp.scoring.settings import ConsensusSettings, ScoringSettings
+from cdp.scoring.similarity import SimilarityScorer
+from cdp.scoring.tree_scorer import TreeScorer
 from cdp.settings import slice_of
 from cdp.types import Views
-from cdp.types.arrays import BoolArray
+from cdp.types.arrays import BoolArray, LongArray
+from cdp.types.constraints import Constraints
 
-_NOT_IN_GRAPHS = "given k-NN graphs do not have the images to choose it on"
+_NOT_IN_GRAPHS = "the given k-NN graphs do not contain the images to choose it on"
+
+
+@dataclass(frozen=True, eq=False)
+class LabeledImages:
+    """Images whose identities may be used.
+
+    Attributes:
+        parts: to learn from, separate from the unlabeled images; several if each was embedded by networks of its own.
+        validation: to choose the threshold on, also separate.
+        unlabeled: the images to label, where `rows` of them are labeled.
+        rows: bool (n,), rows of `unlabeled` to choose the threshold on.
+    """
+
+    parts: tuple[Views, ...] = ()
+    validation: Views | None = None
+    unlabeled: Views | None = None
+    rows: BoolArray | None = None
+
+    @property
+    def separate(self) -> list[Views]:
+        """All images that are separate from the unlabeled ones."""
+        return [*self.parts, *([] if self.validation is None else [self.validation])]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is labeled."""
+        return not self.separate and self.rows is None
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether there are images to choose the threshold on."""
+        return self.validation is not None or self.rows is not None
+
+    @property
+    def identities(self) -> LongArray:
+        """Identities of all labeled images."""
+        known = [views.identities for views in self.separate if views.identities is not None]
+        if self.rows is not None and self.unlabeled is not None and self.unlabeled.identities is not None:
+            known.append(self.unlabeled.identities[self.rows])
+        return np.concatenate([np.empty(0, np.int64), *known])
+
+    def to_train_on(self) -> list[Views]:
+        """The parts to learn from, or the validation images where there are none."""
+        if self.parts or not self.has_validation:
+            return list(self.parts)
+        if self.validation is not None:
+            return [self.validation]
+        assert self.unlabeled is not None
+        assert self.rows is not None
+        return [self.unlabeled.take(self.rows)]
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What was learned from the labeled part.
+    """What was decided and learned from the labeled images.
 
     Attributes:
-        mediator: None for a vote, and for trees, which are trained in the midst of the unlabeled images.
-        validation: labeled images that are put among the unlabeled ones: to choose the bar on, or to train trees; None
-            if they are not needed.
-        notes: sentences.
+        settings: with the scorer that the labeled images allow.
+        mediator: the paper's; None for the other scorers.
+        joined: labeled images to join with the unlabeled ones: to train trees on, or to choose the threshold on.
+        notes: sentences for the user.
     """
 
-    mediator: Mediator | None
-    validation: Views | None = None
+    settings: ConsensusSettings
+    mediator: Mediator | None = None
+    joined: Views | None = None
     notes: tuple[str, ...] = ()
+
+    def scorer(self, threshold: float, seed: int, constraints: Constraints | None = None) -> PairScorer:
+        """The pair scorer; `threshold` is the lowest one that will be tried."""
+        return make_scorer(self.settings, threshold, seed, self.mediator, constraints)
+
+
+def make_scorer(
+    settings: ConsensusSettings,
+    threshold: float,
+    seed: int,
+    mediator: Mediator | None = None,
+    constraints: Constraints | None = None,
+) -> PairScorer:
+    """Create the scorer that the settings name."""
+    if mediator is not None:
+        return MediatorScorer(settings, threshold, seed, mediator)
+    if settings.mediator == "trees":
+        return TreeScorer(settings, threshold, seed, constraints)
+    if settings.mediator == "similarity":
+        return SimilarityScorer(settings, seed)
+    return VoteScorer(settings, threshold, seed)
 
 
 def is_trained_on_labeled(settings: ConsensusSettings, has_validation: bool, saw_labeled: bool) -> bool:
@@ -59,123 +135,102 @@ def is_trained_on_labeled(settings: ConsensusSettings, has_validation: bool, saw
     )
 
 
-def fit_parts(
-    unlabeled: Views,
+def fit(
+    known: LabeledImages,
     settings: ConsensusSettings,
-    labeled: Sequence[Views],
-    validation: Views | BoolArray | None,
-    graphs: Graphs | None,
-    seed: int,
-    work: Workspace,
-) -> tuple[ConsensusSettings, Fitted]:
-    """What is learned before labeling, and the settings that go with it.
+    *,
+    classifier: PairClassifier | None = None,
+    labeled_graphs: Graphs | None = None,
+    has_graphs: bool = False,
+    seed: int = 0,
+    runtime: Runtime | None = None,
+) -> Fitted:
+    """Choose the scorer, train the mediator, and set images aside to choose the threshold on.
 
-    Trees learn while labeling, from labeled and validation images among the unlabeled ones; where too little is known for
-    them, the paper's mediator is trained instead; where nothing is known, pairs are judged by their similarity.
+    Trees need a few labeled identities; with fewer the paper's mediator is trained instead, and where nobody is labeled pairs are
+    scored by similarity.
+
+    Args:
+        known: labeled images.
+        settings: of section 3.1.
+        classifier: instead of the paper's MLP, any classifier with `fit` and `predict_proba`.
+        labeled_graphs: k-NN graphs of the labeled part, if they exist already; then no identity is held out.
+        has_graphs: whether k-NN graphs of the unlabeled images are given, which labeled ones cannot be joined with.
+        seed: of everything random.
+        runtime: how it runs.
     """
-    notes: tuple[str, ...] = ()
-    if settings.mediator == "trees":
-        if not labeled and validation is None:
-            return settings, Fitted(None)
-        others = [*labeled, validation] if isinstance(validation, Views) else list(labeled)
-        known = [part.identities for part in others if part.identities is not None]
-        if not isinstance(validation, Views | None) and unlabeled.identities is not None:
-            known.append(unlabeled.identities[validation])
-        n_shared = count_shared(np.concatenate([np.empty(0, np.int64), *known]))
-        if n_shared >= FEWEST_IDENTITIES and (graphs is None or not others):
-            return settings, Fitted(None, concatenate(others, work) if others else None)
-        notes = (_no_trees(n_shared),)
+    runtime, notes = runtime or Runtime(), ()
+    if classifier is not None:
         settings = replace(settings, mediator="mlp")
-    if settings.tune and graphs is not None and isinstance(validation, Views | None):
-        # No identity is held out to choose a bar on that cannot be chosen.
-        notes += (not_tuned(settings, _NOT_IN_GRAPHS),)
-        settings = replace(settings, tune=False)
-    parts = labeled
-    if not parts and validation is not None:
-        parts = [validation if isinstance(validation, Views) else unlabeled.take(validation)]
-    fitted = fit(parts, settings, hold_out_validation=validation is None, seed=seed, workspace=work)
-    return settings, replace(fitted, notes=notes + fitted.notes)
+    if settings.mediator == "trees":
+        if known.is_empty:
+            settings = replace(_without_labels(settings), mediator="similarity", grouping="average")
+        else:
+            n_shared = count_shared(known.identities)
+            if n_shared >= MIN_IDENTITIES and not (has_graphs and known.separate):
+                joined = concatenate(known.separate, runtime) if known.separate else None
+                return Fitted(settings, joined=joined)
+            notes = (_no_trees(n_shared),)
+            settings = replace(settings, mediator="mlp")
+    if settings.mediator == "similarity":
+        return Fitted(settings, notes=notes)
+    if settings.threshold is None and has_graphs and known.rows is None:
+        # No identity is held out to choose a threshold on that cannot be chosen.
+        notes += (not_chosen(settings, _NOT_IN_GRAPHS),)
+        settings = replace(settings, threshold=settings.default_threshold)
+    elif settings.threshold is not None and known.validation is not None:
+        notes += (f"threshold = {settings.threshold:g} was given, so the validation part was not used.",)
+    parts = [
+        views for views in known.to_train_on() if settings.is_trained or views.identities is not None
+    ]
+    check_labeled(parts, settings)
+    joined = known.validation
+    if settings.threshold is None and not known.has_validation and len(parts) == 1:
+        parts[0], joined, why_not = _hold_out(parts[0], settings, labeled_graphs is not None, seed)
+        notes += why_not
+    if settings.threshold is not None:
+        joined = None
+    mediator = _train(parts, settings, labeled_graphs, classifier, seed, runtime) if settings.is_trained else None
+    return Fitted(settings, mediator, joined, notes)
 
 
-def without_labels(
-    settings: ConsensusSettings, fitted: Fitted, validation: Views | BoolArray | None
-) -> ConsensusSettings:
-    """Trees become similarity where no identity is known; nothing is tuned for similarity."""
-    if judges_by_trees(settings, fitted) and fitted.validation is None and validation is None:
-        settings = replace(settings, mediator="similarity", grouping="average")
-    return replace(settings, tune=False) if settings.mediator == "similarity" else settings
+def _without_labels(settings: ConsensusSettings) -> ConsensusSettings:
+    """Refuse a threshold that is a probability where nobody is labeled: without labels it is a z-score."""
+    if settings.threshold is not None and settings.threshold <= 1:
+        raise InputError(
+            f"threshold = {settings.threshold:g} is a probability, but nobody is labeled, and without labels the threshold is a "
+            "z-score (usually 3 to 8); leave it out to have it estimated, or label some people.",
+            code="threshold-needs-labels",
+            key="threshold",
+            value=settings.threshold,
+        )
+    return settings
 
 
 def _no_trees(n_shared: int) -> str:
-    why = "given k-NN graphs do not have the known images"
-    if n_shared < FEWEST_IDENTITIES:
-        why = f"identities with two images or more that are known: {n_shared}, and {FEWEST_IDENTITIES} at least are needed"
+    why = "the given k-NN graphs do not contain the labeled images"
+    if n_shared < MIN_IDENTITIES:
+        why = f"{n_shared} labeled identities have two images or more, and at least {MIN_IDENTITIES} are needed"
     return f'mediator = "mlp" instead of "trees": {why}.'
-
-
-def judges_by_trees(settings: ConsensusSettings, fitted: Fitted) -> bool:
-    """Whether pairs are judged by trees; a mediator that was trained before is used instead."""
-    return settings.mediator == "trees" and fitted.mediator is None
-
-
-def fit(
-    labeled: Sequence[Views],
-    settings: ConsensusSettings,
-    *,
-    graphs: Graphs | None = None,
-    classifier: PairClassifier | None = None,
-    hold_out_validation: bool = True,
-    seed: int = 0,
-    workspace: Workspace | None = None,
-) -> Fitted:
-    """Train the mediator on the labeled part; where the bar is to be tuned, some identities are held out for that.
-
-    Args:
-        labeled: views with identities; several if each was seen by networks of its own.
-        settings: of section 3.1.
-        graphs: k-NN graphs of the labeled part, if it is one and they are there already; then no identity is held out.
-        classifier: instead of the paper's MLP, anything with `fit` and `predict_proba`.
-        hold_out_validation: whether identities may be held out; not where there is a validation part.
-        seed: of everything random.
-        workspace: engine, cache and progress.
-    """
-    parts = [views for views in labeled if settings.is_trained or views.identities is not None]
-    check_labeled(parts, settings)
-    validation: Views | None = None
-    notes: tuple[str, ...] = ()
-    if settings.mediator == "trees" and classifier is None:
-        together = concatenate(parts, workspace or Workspace())
-        assert together.identities is not None
-        n_shared = count_shared(together.identities)
-        if n_shared >= FEWEST_IDENTITIES:
-            return Fitted(None, together)
-        notes = (_no_trees(n_shared),)
-    if settings.tune and settings.mediator != "similarity" and hold_out_validation and len(parts) == 1:
-        parts[0], validation, why_not = _hold_out(parts[0], settings, graphs is not None, seed)
-        notes += why_not
-    if not settings.is_trained:
-        return Fitted(None, validation, notes)
-    mediator = _train(parts, settings, graphs, classifier, seed, workspace or Workspace())
-    return Fitted(mediator, validation, notes)
 
 
 def _hold_out(
     labeled: Views, settings: ConsensusSettings, has_graphs: bool, seed: int
 ) -> tuple[Views, Views | None, tuple[str, ...]]:
-    """The images to train on, those to choose the bar on, and a note if there can be none."""
+    """The images to train on, those to choose the threshold on, and a note if there can be none."""
     assert labeled.identities is not None
     if settings.mediator == "vote":
         # It is not trained, so all labeled images can serve.
-        validation = labeled if count_shared(labeled.identities) >= FEWEST_IDENTITIES else None
+        validation = labeled if count_shared(labeled.identities) >= MIN_IDENTITIES else None
     elif has_graphs:
-        why = "given k-NN graphs are of all labeled images, so that no identity can be held out"
-        return labeled, None, (not_tuned(settings, why),)
+        why = "given k-NN graphs contain all labeled images, so that no identity can be held out"
+        return labeled, None, (not_chosen(settings, why),)
     else:
         mask = hold_out(labeled.identities, seed)
         if mask is not None and (~mask).sum() > settings.k:
             return labeled.take(~mask), labeled.take(mask), ()
         validation = None
-    too_few = not_tuned(settings, "too few labeled identities have two images or more")
+    too_few = not_chosen(settings, "too few labeled identities have two images or more")
     return labeled, validation, () if validation is not None else (too_few,)
 
 
@@ -185,29 +240,27 @@ def _train(
     graphs: Graphs | None,
     classifier: PairClassifier | None,
     seed: int,
-    work: Workspace,
+    runtime: Runtime,
 ) -> Mediator:
     # Given graphs and classifiers have no key.
-    cache = work.cache if classifier is None and graphs is None else StepCache()
+    cache = runtime.cache if classifier is None and graphs is None else StepCache()
     inputs = [
         [cache.hash_views(views), cache.hash(views.identities), search_inputs(settings, views.n_images, seed)]
         for views in parts
     ]
-    key = step_key("mediator", 1, slice_of(settings, MediatorSettings), inputs, seed)
-    known = cache.get("mediator", key, Mediator)
-    if known is not None:
-        return known
+    key = step_key("mediator", 2, slice_of(settings, ScoringSettings), inputs, seed)
+    trained = cache.get("mediator", key, Mediator)
+    if trained is not None:
+        return trained
     pairs = []
     for views in parts:
-        found = find_graphs(views, settings, graphs, seed=seed, work=work, part="labeled ")
-        with work.step("mediator"):
-            source = prepare_features(views, list(found.values()), settings.inputs)
+        found = find_graphs(views, settings, graphs, seed=seed, runtime=runtime, part="labeled ")
+        with runtime.step("mediator"):
+            source = prepare_features(views, list(found), settings.inputs)
             assert views.identities is not None
-            candidates = candidate_pairs(source.graphs[0], work.scratch)
+            candidates = candidate_pairs(found.base, runtime)
             pairs.append(select_training_pairs(source, candidates, views.identities))
-    with work.step("mediator"):
-        mediator = train_mediator(
-            pairs, classifier, memory_budget=work.engine.memory_budget, seed=seed, progress=work.progress
-        )
+    with runtime.step("mediator"):
+        mediator = train_mediator(pairs, classifier, seed=seed, runtime=runtime)
     cache.put("mediator", key, mediator)
     return mediator

@@ -1,61 +1,74 @@
-"""Known images among the unlabeled ones, so that both are labeled together, and out of the result again."""
+"""Labeled images joined with the unlabeled ones, so that both are labeled together, and left out of the result again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
 
-from cdp.labeling.result import Labeling
-from cdp.labeling.workspace import Workspace, concatenate
-from cdp.runtime.spill import SpillFiles
+from cdp.labeling.labeling import Labeling
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import keep_pairs
 from cdp.types import ConsensusGraph, Labels, Views
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 from cdp.types.labels import first_rows
 
 
-def put_among(unlabeled: Views, others: Views, mask: BoolArray | None, work: Workspace) -> Views:
-    """Both parts as one, with the identities that may be looked at."""
-    looked_at = None
-    if mask is not None and unlabeled.identities is not None:
-        looked_at = np.where(mask, unlabeled.identities, -1)
-    return concatenate([replace_identities(unlabeled, looked_at), others], work)
+def concatenate(parts: Sequence[Views], runtime: Runtime) -> Views:
+    """Concatenate the images of several parts: in memory where they fit the budget, else in spill files."""
+    if len(parts) == 1:
+        return parts[0]
+    size = sum(model.source.nbytes for views in parts for model in views)
+    if not runtime.spill.has_room(size):
+        return Views.concatenate(parts, runtime.spill.new_path())
+    whole = Views.concatenate(parts)
+    for model in whole:
+        runtime.spill.hold(model.source)
+    return whole
+
+
+def join(unlabeled: Views, labeled: Views, rows: BoolArray | None, runtime: Runtime) -> Views:
+    """Concatenate unlabeled and labeled images, with the identities that may be used: of `rows` of the unlabeled ones, if any."""
+    known = None
+    if rows is not None and unlabeled.identities is not None:
+        known = np.where(rows, unlabeled.identities, -1)
+    return concatenate([replace_identities(unlabeled, known), labeled], runtime)
 
 
 def replace_identities(views: Views, identities: LongArray | None) -> Views:
-    """The same views with other identities, or none."""
+    """Return the same views with other identities, or none."""
     return Views(views.base, views.committee, identities, views.paths)
 
 
-def keep_first(whole: Labeling, n_images: int, scratch: SpillFiles) -> Labeling:
-    """The first images of a labeling; an image that is left alone in its group is discarded."""
+def keep_first(whole: Labeling, n_images: int, runtime: Runtime) -> Labeling:
+    """Keep the first images of a labeling; an image that is left alone in its group is discarded."""
     labels = first_rows(whole.labels, n_images)
     soft = whole.soft_labels
     return replace(
         whole,
         labels=labels,
-        accepted=_first_pairs(whole.accepted, n_images, scratch),
-        scored=_first_pairs(whole.scored, n_images, scratch),
+        accepted=_first_pairs(whole.accepted, n_images, runtime),
+        scored=_first_pairs(whole.scored, n_images, runtime),
         soft_labels=None if soft is None else _first_soft_rows(soft, whole.labels, labels),
-        graphs={name: graph.first_rows(n_images, scratch.empty) for name, graph in whole.graphs.items()},
-        candidates=whole.candidates.first_rows(n_images, scratch.empty),
+        graphs={name: graph.first_rows(n_images, runtime.empty) for name, graph in whole.graphs.items()},
+        candidates=whole.candidates.first_rows(n_images, runtime.empty),
         validation=whole.validation[:n_images],
     )
 
 
-def _first_pairs(pairs: ConsensusGraph, n_images: int, scratch: SpillFiles) -> ConsensusGraph:
+def _first_pairs(pairs: ConsensusGraph, n_images: int, runtime: Runtime) -> ConsensusGraph:
     def is_first(ids: IntArray, _: AnyArray) -> BoolArray:
         # The second id is the larger one.
         return np.asarray(ids[:, 1] < n_images)
 
-    kept = keep_pairs(pairs, is_first, scratch)
+    kept = keep_pairs(pairs, is_first, runtime)
     return ConsensusGraph(kept.ids, kept.doubt, n_images)
 
 
 def _first_soft_rows(soft: sparse.csr_array, before: Labels, after: Labels) -> sparse.csr_array:
-    """Columns follow the labels; what belonged to groups that are gone is shared out by normalizing again."""
+    """Keep the columns of the groups that are left, and normalize rows again."""
     is_labeled = after.labels >= 0
     column = np.empty(after.n_identities, np.int64)
     column[after.labels[is_labeled]] = before.labels[: after.n_images][is_labeled]

@@ -1,4 +1,12 @@
-"""From views and known identities to labels, step by step: `label`, behind everything that labels images."""
+"""`label`, the one pipeline from views and labeled identities to labels, behind everything that labels images.
+
+    fit      choose the scorer; train the mediator                        cdp.labeling.fitting
+    join     labeled images among the unlabeled ones                      cdp.labeling.joined_views
+    score    k-NN graphs, candidate pairs, a score for each               cdp.scoring
+    choose   the threshold: on labeled identities, or without labels      cdp.labeling.tuning, unsupervised_threshold
+    group    pairs become groups                                          cdp.grouping
+    expect   precision and confidence, from the labeled images            cdp.labeling.expectation
+"""
 
 from __future__ import annotations
 
@@ -8,74 +16,35 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.grouping.group import accepted_pairs, at_bar, group
+from cdp.grouping.dendrogram import Dendrogram
+from cdp.grouping.group import accepted_pairs, group, pairs_at
 from cdp.grouping.soft_labels import diffuse, likely_pairs
-from cdp.labeling.density_matching import MOST_ROUNDS, is_as_dense, matching_share, use_share
+from cdp.knn.model_graphs import Graphs
+from cdp.labeling.density_matching import MAX_ROUNDS, is_as_dense, matching_share, use_share
 from cdp.labeling.expectation import calibrate, expect, measure_calibration
-from cdp.labeling.fitting import (
-    Fitted,
-    fit_parts,
-    is_trained_on_labeled,
-    judges_by_trees,
-    without_labels,
-)
-from cdp.labeling.joined_views import keep_first, put_among
-from cdp.labeling.result import Judged, Labeling
-from cdp.labeling.tree_scoring import score_by_trees
-from cdp.labeling.tuning import (
-    FEWEST_IDENTITIES,
-    count_shared,
-    lowest_bar,
-    not_tuned,
-    tune,
-    with_bar,
-)
-from cdp.labeling.unsupervised_threshold import judge_by_similarity, with_chosen_bar
-from cdp.labeling.view_checks import (
-    check_mask,
-    check_mediator,
-    check_same_committee,
-    check_views,
-)
-from cdp.labeling.workspace import Graphs, Workspace, find_graphs
-from cdp.scoring.mediator import Mediator
-from cdp.scoring.pairs import candidate_pairs
-from cdp.scoring.paper_features import prepare_features
-from cdp.scoring.score_pairs import score_pairs
-from cdp.scoring.settings import ConsensusSettings, GroupingSettings
-from cdp.settings import slice_of
-from cdp.types import Views
+from cdp.labeling.fitting import Fitted, LabeledImages, fit, is_trained_on_labeled
+from cdp.labeling.joined_views import join, keep_first
+from cdp.labeling.labeling import Labeling
+from cdp.labeling.tuning import MIN_IDENTITIES, count_shared, lowest_threshold, not_chosen, tune
+from cdp.labeling.unsupervised_threshold import describe_estimate, estimate_threshold
+from cdp.labeling.view_checks import check_mask, check_mediator, check_same_committee, check_views
+from cdp.runtime.runtime import Runtime
+from cdp.scoring.scored_pairs import ScoredPairs
+from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.zscore import ZScoredPairs
+from cdp.types import ConsensusGraph, Views
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.constraints import Constraints, check_constraints
-from cdp.types.run_record import Expectation
+from cdp.types.run_record import CalibrationBin, Expectation, ThresholdEstimate, Tuning
 
-_GRAPHS_NOT_USED = "The given k-NN graphs were not used: they do not have the known images, which are put among the unlabeled ones."
-_THINNED = (
-    "The known identities have more images each than the unlabeled ones seem to have: {:,} of {:,} known images were used, so that what is "
-    "learned on them holds for the others."
+_GRAPHS_NOT_USED = (
+    "The given k-NN graphs were not used: they do not contain the labeled images, which are joined with the unlabeled ones."
 )
-_NOT_IN_GRAPHS = "given k-NN graphs do not have the images to choose it on"
-
-
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """What all steps of a labeling share.
-
-    Attributes:
-        fitted: what was learned before.
-        constraints: what groups must keep.
-        keeps_judged: whether judged pairs are kept whole.
-        seed: of everything random.
-        work: engine, cache and progress.
-        notes: for the user; steps add to them.
-    """
-
-    fitted: Fitted
-    constraints: Constraints | None
-    keeps_judged: bool
-    seed: int
-    work: Workspace
-    notes: list[str]
+_THINNED = (
+    "The labeled identities have more images each than the unlabeled ones seem to have: {:,} of {:,} labeled images were used, so "
+    "that what is learned on them holds for the others."
+)
+_NOT_IN_GRAPHS = "the given k-NN graphs do not contain the images to choose it on"
 
 
 def label(
@@ -85,253 +54,267 @@ def label(
     labeled: Sequence[Views] = (),
     fitted: Fitted | None = None,
     validation: Views | BoolArray | None = None,
+    labeled_among: bool = False,
     networks_saw_labeled: bool = False,
     graphs: Graphs | None = None,
     constraints: Constraints | None = None,
-    keep_judged: bool = False,
+    keep_scored: bool = False,
     seed: int = 0,
-    workspace: Workspace | None = None,
+    runtime: Runtime | None = None,
 ) -> Labeling:
-    """Pseudo-identities of the unlabeled images.
+    """Label the unlabeled images with pseudo-identities.
 
-    The identities of unlabeled images are looked at where `validation` says so, and nowhere else.
+    The identities of unlabeled images are used where `validation` or `labeled_among` says so, and nowhere else.
 
     Args:
-        unlabeled: views of the images to label.
-        settings: of section 3.1.
-        labeled: views with identities that the mediator is trained on; several if each was seen by networks of its own.
-        fitted: what `fit` learned from the labeled part before, instead of `labeled`.
-        validation: images with identities to choose the bar on: rows of `unlabeled`, as a mask, which stay in the
-            result; or views of their own, which are put among the unlabeled images and left out of the result.
+        unlabeled: the images to label.
+        settings: of section 3.1; those of `fitted` count if it is given.
+        labeled: images with identities to learn from; several parts if each was embedded by networks of its own.
+        fitted: what `fit` learned from the labeled images before, instead of `labeled`.
+        validation: images with identities to choose the threshold on: rows of `unlabeled`, as a mask, which stay in the
+            result; or views of their own, which are joined with the unlabeled images and left out of the result.
+        labeled_among: the labeled images that `fitted` would join are rows of `unlabeled` already, by their identities.
         networks_saw_labeled: whether the networks were trained on the labeled part.
-        graphs: k-NN graphs of the unlabeled images that are there already, by name or base first.
-        constraints: what is known of the unlabeled images, which groups must keep.
-        keep_judged: whether the result has all judged pairs with all that judging them again would need.
+        graphs: k-NN graphs of the unlabeled images that exist already, by name or base first.
+        constraints: must-link and cannot-link pairs, names and rejected images, which groups must keep.
+        keep_scored: keep all scored pairs with what scoring more of them will need.
         seed: of everything random.
-        workspace: engine, cache and progress.
+        runtime: how it runs; results do not depend on it.
     """
-    work = workspace or Workspace()
-    check_views(settings, unlabeled, (*labeled, validation), work.engine)
+    runtime = runtime or Runtime()
+    check_views(settings, unlabeled, (*labeled, validation), runtime.settings)
     if constraints is not None:
-        check_constraints(constraints, settings.max_size)
-    validation = validation if isinstance(validation, Views) else check_mask(validation, unlabeled)
+        check_constraints(constraints, settings.max_cluster_size)
+    rows = None if isinstance(validation, Views) else check_mask(validation, unlabeled)
+    apart = validation if isinstance(validation, Views) else None
     if fitted is None:
-        if not is_trained_on_labeled(settings, validation is not None, networks_saw_labeled):
+        has_validation = rows is not None or apart is not None
+        if not is_trained_on_labeled(settings, has_validation, networks_saw_labeled):
             labeled = ()
-        settings, fitted = fit_parts(unlabeled, settings, labeled, validation, graphs, seed, work)
-    settings, notes = without_labels(settings, fitted, validation), list(fitted.notes)
+        known = LabeledImages(tuple(labeled), apart, unlabeled, rows)
+        fitted = fit(known, settings, has_graphs=graphs is not None, seed=seed, runtime=runtime)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
-    check_mediator(fitted.mediator, unlabeled, settings)
-    has_trees = judges_by_trees(settings, fitted)
-    mask = None if isinstance(validation, Views) else validation
-    others = validation if isinstance(validation, Views) and not has_trees else fitted.validation
-    if graphs is not None and others is not None and has_trees:
-        notes.append(_GRAPHS_NOT_USED)
-        graphs = None
-    elif graphs is not None and mask is None and settings.tune:
-        settings = replace(settings, tune=False)
-        notes.append(not_tuned(settings, _NOT_IN_GRAPHS))
-    elif isinstance(validation, Views) and not settings.tune:
-        notes.append(f"{settings.bar_key} was not chosen on the validation part: tune = false.")
-    job = _Job(fitted, constraints, keep_judged, seed, work, notes)
-    if others is None or not (has_trees or (settings.tune and mask is None)):
-        return _label_views(unlabeled, settings, graphs, mask, job)
-    check_same_committee(others, unlabeled)
-    return _label_among(unlabeled, others, settings, mask, job)
+    check_mediator(fitted.mediator, unlabeled, fitted.settings)
+    if labeled_among and fitted.joined is not None:
+        assert unlabeled.identities is not None
+        rows = np.isin(unlabeled.identities, fitted.joined.identities)
+        fitted = replace(fitted, joined=None)
+    fitted, graphs = _suit_graphs(fitted, graphs, rows)
+    job = _Labeling(unlabeled, fitted, rows, graphs, constraints, seed, runtime)
+    return job.run(keep_scored=keep_scored)
 
 
-def _label_among(
-    unlabeled: Views,
-    others: Views,
-    settings: ConsensusSettings,
-    mask: BoolArray | None,
-    job: _Job,
-) -> Labeling:
-    """Labels of the unlabeled images with known ones among them, which are left out of the result."""
-    settings = _with_inputs_of(settings, job.fitted.mediator)
-    views, among, judged = _judge_among(unlabeled, others, settings, mask, job)
-    known = _validation_identities(views, among, settings, job.notes)
-    labeling = _label_judged(judged, settings, (among, known), job)
-    return keep_first(labeling, unlabeled.n_images, job.work.scratch)
+def _suit_graphs(
+    fitted: Fitted, graphs: Graphs | None, rows: BoolArray | None
+) -> tuple[Fitted, Graphs | None]:
+    """Given graphs do not contain labeled images that would be joined: leave out one or the other."""
+    if graphs is None or fitted.joined is None:
+        return fitted, graphs
+    if fitted.settings.mediator == "trees":
+        return replace(fitted, notes=(*fitted.notes, _GRAPHS_NOT_USED)), None
+    settings, notes = fitted.settings, fitted.notes
+    if rows is None and settings.threshold is None:
+        notes = (*notes, not_chosen(settings, _NOT_IN_GRAPHS))
+        settings = replace(settings, threshold=settings.default_threshold)
+    return replace(fitted, settings=settings, joined=None, notes=notes), graphs
 
 
-def _judge_among(
-    unlabeled: Views,
-    others: Views,
-    settings: ConsensusSettings,
-    mask: BoolArray | None,
-    job: _Job,
-) -> tuple[Views, BoolArray, Judged]:
-    """All images, which of them are known, and the judged pairs, with as many known images as make them as dense as the others."""
-    matches = judges_by_trees(settings, job.fitted) and settings.disjoint and mask is None
-    share = 1.0
-    for left in reversed(range(MOST_ROUNDS if matches else 1)):
-        views = put_among(unlabeled, use_share(others, share, job.seed), mask, job.work)
-        known = np.ones(views.n_images, np.bool_)
-        known[: unlabeled.n_images] = False if mask is None else mask
-        said: list[str] = []
-        is_tuned = _validation_identities(views, known, settings, []) is not None
-        scoring = lowest_bar(settings) if is_tuned else settings
-        judged = _judge(views, scoring, None, known, replace(job, notes=said))
-        if not left or others.identities is None:
-            break
-        wanted = matching_share(judged.scored, judged.known, share, others.identities, job.seed)
-        if is_as_dense(share, wanted):
-            break
-        share = wanted
-    job.notes.extend(said)
-    if share < 1:
-        job.notes.append(_THINNED.format(views.n_images - unlabeled.n_images, others.n_images))
-    return views, known, replace(judged, others=others, share=share)
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """The threshold, and how it was chosen."""
+
+    threshold: float
+    tuning: Tuning | None = None
+    estimate: ThresholdEstimate | None = None
+    dendrogram: Dendrogram | None = None
+    notes: tuple[str, ...] = ()
 
 
-def _label_views(
-    views: Views,
-    settings: ConsensusSettings,
-    given: Graphs | None,
-    mask: BoolArray | None,
-    job: _Job,
-) -> Labeling:
-    """Labels of all images of the views; the bar is chosen on the masked ones."""
-    settings = _with_inputs_of(settings, job.fitted.mediator)
-    known = _validation_identities(views, mask, settings, job.notes)
-    scoring = settings if known is None else lowest_bar(settings)
-    judged = _judge(views, scoring, given, mask, job)
-    return _label_judged(judged, settings, (mask, known), job)
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """Scored pairs of all images, with the labeled ones that were joined.
+
+    Attributes:
+        views: of all images.
+        rows: bool (n,), images whose identities may be used; None if there are none.
+        known: their identities, -1 elsewhere, where the threshold is chosen on them.
+        pairs: scored pairs.
+        share: of the joined images that are used.
+        notes: sentences for the user.
+    """
+
+    views: Views
+    rows: BoolArray | None
+    known: LongArray | None
+    pairs: ScoredPairs
+    share: float = 1.0
+    notes: tuple[str, ...] = ()
 
 
-def _label_judged(
-    judged: Judged,
-    settings: ConsensusSettings,
-    validation: tuple[BoolArray | None, LongArray | None],
-    job: _Job,
-) -> Labeling:
-    """Labels of all images of judged pairs; the bar is chosen on the validation images, given as a mask and by identity."""
-    (mask, known), work = validation, job.work
-    scored, settings = judged.scored, with_chosen_bar(settings, judged.unsupervised)
-    tuning, expected, calibration = None, None, []
-    if known is not None:
-        with work.step("tuning"):
-            tuning = tune(scored, known, settings, work.progress, work.engine, work.scratch)
-        if settings.mediator != "vote":
-            calibration = measure_calibration(scored, known, disjoint=settings.disjoint)
-        settings = with_bar(settings, tuning.chosen)
-        scored = at_bar(scored, settings, work.scratch)
-    with work.step("groups"):
-        labels = group(scored, settings, job.constraints, engine=work.engine, scratch=work.scratch)
-    if known is not None:
-        expected = expect(labels, known, job.seed, disjoint=settings.disjoint)
-        job.notes.extend(_broken_promise(settings, expected))
-        if settings.grouping == "average":
-            labels = calibrate(scored, labels, known, settings.k, disjoint=settings.disjoint)
-    soft = None
-    if settings.soft_depth:
-        with work.step("soft labels"):
-            walked = likely_pairs(scored) if settings.grouping == "average" else scored
-            soft = diffuse(walked, labels, settings.soft_depth, settings.soft_decay)
-    return Labeling(
-        labels=labels,
-        accepted=accepted_pairs(scored, labels, settings, work.scratch),
-        scored=scored,
-        soft_labels=soft,
-        graphs={name: graph.nearest(settings.k) for name, graph in judged.graphs.items()},
-        mediator=job.fitted.mediator,
-        tuning=tuning,
-        expected=expected,
-        unsupervised=judged.unsupervised,
-        calibration=calibration,
-        settings=settings,
-        candidates=judged.candidates,
-        validation=np.zeros(scored.n_images, np.bool_) if mask is None else mask,
-        seconds=dict(work.seconds),
-        same_identity_recall=dict(work.same_identity_recall),
-        notes=tuple(job.notes),
-        judged=judged if job.keeps_judged else None,
-    )
+@dataclass(frozen=True, eq=False)
+class _Labeling:
+    """The steps of one labeling; every step returns what it found."""
 
+    unlabeled: Views
+    fitted: Fitted
+    rows: BoolArray | None
+    graphs: Graphs | None
+    constraints: Constraints | None
+    seed: int
+    runtime: Runtime
 
-def _judge(
-    views: Views,
-    settings: ConsensusSettings,
-    given: Graphs | None,
-    mask: BoolArray | None,
-    job: _Job,
-) -> Judged:
-    """Judged pairs, the models' graphs, and the graph whose edges are the candidates."""
-    work = job.work
-    if judges_by_trees(settings, job.fitted):
-        return score_by_trees(
-            views,
-            settings,
-            mask,
-            given,
-            seed=job.seed,
-            work=work,
-            notes=job.notes,
-            keep=job.keeps_judged,
-            constraints=job.constraints,
+    @property
+    def settings(self) -> ConsensusSettings:
+        return self.fitted.settings
+
+    def run(self, *, keep_scored: bool) -> Labeling:
+        joined = self.fitted.joined
+        if joined is None:
+            scored = self._score(self.unlabeled, self.rows, self.graphs)
+        else:
+            check_same_committee(joined, self.unlabeled)
+            scored = self._score_joined(joined)
+        if not keep_scored:
+            bare = replace(scored.pairs, candidates=None, tree_scores=None)
+            scored = replace(scored, pairs=bare)
+        labeling = self._group(scored)
+        if keep_scored:
+            kept = replace(scored.pairs, scored=labeling.scored)
+            labeling = replace(labeling, kept=kept, joined=joined, share=scored.share)
+        return labeling if joined is None else keep_first(labeling, self.unlabeled.n_images, self.runtime)
+
+    def _score(self, views: Views, rows: BoolArray | None, graphs: Graphs | None = None) -> _Scored:
+        """Score all images of the views, of which `rows` are labeled."""
+        settings = self.settings
+        known, notes = _to_choose_on(views, rows, settings)
+        given = settings.default_threshold if settings.threshold is None else settings.threshold
+        lowest = given if known is None else lowest_threshold(settings)
+        identities = np.full(views.n_images, -1, np.int64)
+        if rows is not None and views.identities is not None:
+            identities[rows] = views.identities[rows]
+        scorer = self.fitted.scorer(lowest, self.seed, self.constraints)
+        pairs = scorer.score(views, identities, self.runtime, graphs)
+        return _Scored(views, rows, known, pairs, notes=(*notes, *pairs.notes))
+
+    def _score_joined(self, joined: Views) -> _Scored:
+        """Score unlabeled and labeled images together, with as many labeled images as make them as dense as the others."""
+        matches = self.settings.mediator == "trees" and self.settings.disjoint and self.rows is None
+        share = 1.0
+        for left in reversed(range(MAX_ROUNDS if matches else 1)):
+            views = join(self.unlabeled, use_share(joined, share, self.seed), self.rows, self.runtime)
+            rows = np.ones(views.n_images, np.bool_)
+            rows[: self.unlabeled.n_images] = False if self.rows is None else self.rows
+            scored = self._score(views, rows)
+            if not left or joined.identities is None:
+                break
+            graph = scored.pairs.scored
+            assert isinstance(graph, ConsensusGraph)
+            wanted = matching_share(graph, scored.pairs.identities, share, joined.identities, self.seed)
+            if is_as_dense(share, wanted):
+                break
+            share = wanted
+        if share < 1:
+            n_used = views.n_images - self.unlabeled.n_images
+            notes = (*scored.notes, _THINNED.format(n_used, joined.n_images))
+            return replace(scored, share=share, notes=notes)
+        return scored
+
+    def _choose(self, scored: _Scored) -> _Chosen:
+        """Choose the threshold: as given, on labeled identities, or without labels."""
+        settings, pairs = self.settings, scored.pairs.scored
+        if scored.known is not None:
+            assert isinstance(pairs, ConsensusGraph)
+            with self.runtime.step("tuning"):
+                tuning, dendrogram = tune(pairs, scored.known, settings, self.runtime)
+            return _Chosen(tuning.chosen, tuning, dendrogram=dendrogram)
+        if settings.threshold is not None:
+            return _Chosen(settings.threshold)
+        if isinstance(pairs, ZScoredPairs):
+            estimate = estimate_threshold(scored.views, pairs, settings, seed=self.seed, runtime=self.runtime)
+            return _Chosen(estimate.chosen, estimate=estimate, notes=(describe_estimate(estimate),))
+        return _Chosen(settings.default_threshold)
+
+    def _group(self, scored: _Scored) -> Labeling:
+        """Group the images of scored pairs, and say what to expect of the labels."""
+        settings, runtime, known = self.settings, self.runtime, scored.known
+        chosen = self._choose(scored)
+        pairs = pairs_at(scored.pairs.scored, settings, chosen.threshold, runtime)
+        expected, calibration, notes = None, list[CalibrationBin](), chosen.notes
+        if known is not None and settings.mediator != "vote":
+            assert isinstance(scored.pairs.scored, ConsensusGraph)
+            calibration = measure_calibration(scored.pairs.scored, known, disjoint=settings.disjoint)
+        with runtime.step("groups"):
+            labels = group(
+                pairs,
+                settings,
+                chosen.threshold,
+                self.constraints,
+                dendrogram=chosen.dendrogram,
+                runtime=runtime,
+            )
+        if known is not None:
+            expected = expect(labels, known, self.seed, disjoint=settings.disjoint)
+            notes += _missed_precision(settings, chosen.threshold, expected)
+            if settings.grouping == "average":
+                labels = calibrate(pairs, labels, known, settings.k, disjoint=settings.disjoint)
+        soft = None
+        if settings.soft_depth:
+            with runtime.step("soft labels"):
+                walked = likely_pairs(pairs) if settings.grouping == "average" else pairs
+                soft = diffuse(walked, labels, settings.soft_depth, settings.soft_decay)
+        nobody = np.zeros(pairs.n_images, np.bool_)
+        return Labeling(
+            labels=labels,
+            settings=settings,
+            threshold=chosen.threshold,
+            accepted=accepted_pairs(pairs, labels, settings, runtime),
+            scored=pairs,
+            soft_labels=soft,
+            graphs={name: graph.nearest(settings.k) for name, graph in scored.pairs.graphs.items()},
+            candidates=scored.pairs.candidate_graph,
+            mediator=self.fitted.mediator,
+            tuning=chosen.tuning,
+            estimate=chosen.estimate,
+            expected=expected,
+            calibration=calibration,
+            validation=nobody if scored.rows is None else scored.rows,
+            seconds=dict(runtime.timings),
+            notes=(*self.fitted.notes, *scored.notes, *notes),
+            same_identity_recall=dict(scored.pairs.same_identity_recall),
         )
-    if settings.mediator == "similarity":
-        return judge_by_similarity(views, settings, given, seed=job.seed, work=work, notes=job.notes)
-    known = (
-        np.full(views.n_images, -1)
-        if mask is None or views.identities is None
-        else np.where(mask, views.identities, -1)
-    )
-    graphs = find_graphs(views, settings, given, seed=job.seed, work=work, known=known)
-    candidates = next(iter(graphs.values()))
-    with work.step("consensus"):
-        scored = score_pairs(
-            candidate_pairs(candidates, work.scratch),
-            prepare_features(views, list(graphs.values()), settings.inputs),
-            job.fitted.mediator,
-            slice_of(settings, GroupingSettings),
-            engine=work.engine,
-            progress=work.progress,
-            scratch=work.scratch,
-        )
-    return Judged(scored, graphs, candidates, settings.k, known)
 
 
-def _with_inputs_of(settings: ConsensusSettings, mediator: Mediator | None) -> ConsensusSettings:
-    """The settings; a trained mediator has inputs of its own."""
-    return settings if mediator is None else replace(settings, inputs=mediator.inputs)
-
-
-def _broken_promise(settings: ConsensusSettings, expected: Expectation) -> list[str]:
+def _missed_precision(
+    settings: ConsensusSettings, threshold: float, expected: Expectation
+) -> tuple[str, ...]:
     reached = expected.precision.value
-    if not settings.precision or reached is None or reached >= settings.precision:
-        return []
-    return [
-        f"precision = {settings.precision:g} is not to be had: on known identities {reached:.3f} was the most, at "
-        f"{settings.bar_key} = {settings.bar:g}. Better models or more of them would help."
-    ]
+    if settings.min_precision is None or reached is None or reached >= settings.min_precision:
+        return ()
+    return (
+        f"No threshold reaches precision {settings.min_precision:g} on the labeled identities; the best is {reached:.3f}, at "
+        f"threshold {threshold:g}. Add stronger or more models.",
+    )
 
 
-def _validation_identities(
-    views: Views, mask: BoolArray | None, settings: ConsensusSettings, notes: list[str]
-) -> LongArray | None:
-    """The identities to choose the bar by, -1 elsewhere; None if it is not to be chosen or cannot be."""
-    if not settings.tune:
-        return None
-    if mask is None:
-        if not notes:
-            notes.append(not_tuned(settings, "there are no validation images with known identities"))
-        return None
-    if views.identities is None or not (views.identities[mask] >= 0).any():
+def _to_choose_on(
+    views: Views, rows: BoolArray | None, settings: ConsensusSettings
+) -> tuple[LongArray | None, tuple[str, ...]]:
+    """The identities to choose the threshold on, -1 elsewhere, and notes; None if it is given or cannot be chosen."""
+    if settings.threshold is not None or settings.mediator == "similarity":
+        return None, ()
+    if rows is None:
+        return None, (not_chosen(settings, "no validation images are labeled"),)
+    if views.identities is None or not (views.identities[rows] >= 0).any():
         raise InputError(
-            f"The validation images have no identities, so {settings.bar_key} cannot be chosen on them; give "
-            "identities, or set tune = false.",
+            "The validation images have no identities, so the threshold cannot be chosen on them; give identities, or a threshold.",
             code="validation-identities-missing",
-            key=settings.bar_key,
+            key="threshold",
         )
-    identities: LongArray = np.where(mask, views.identities, -1)
+    identities: LongArray = np.where(rows, views.identities, -1)
     n_shared = count_shared(identities)
     if n_shared == 0:
-        notes.append(not_tuned(settings, "no validation identity has two images"))
-        return None
-    if n_shared < FEWEST_IDENTITIES:
-        notes.append(
-            f"{settings.bar_key} was chosen on {n_shared} validation identities with two images or more, which is few."
-        )
-    return identities
+        return None, (not_chosen(settings, "no validation identity has two images"),)
+    if n_shared < MIN_IDENTITIES:
+        note = f"The threshold was chosen on {n_shared} validation identities with two images or more, which is few."
+        return identities, (note,)
+    return identities, ()

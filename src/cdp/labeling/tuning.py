@@ -1,179 +1,173 @@
-"""Choosing the bar on known identities that are labeled among the unlabeled images."""
+"""The threshold with labels: chosen on labeled identities among the unlabeled images."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from cdp.evaluate.label_figures import pair_score
-from cdp.grouping.average_linkage import agglomerate_at
 from cdp.grouping.components import BYTES_PER_PAIR
-from cdp.grouping.group import at_bar, group
+from cdp.grouping.dendrogram import Dendrogram, build_dendrogram
+from cdp.grouping.group import group, pairs_at
 from cdp.labeling.expectation import count_by_identity
-from cdp.runtime.parallel import map_shared
-from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
-from cdp.runtime.spill import SpillFiles
-from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.settings import ConsensusSettings, ThresholdKind
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.run_record import Tuning, TuningPoint
 
-BARS = {
-    "threshold": (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.999),
-    "vote_threshold": tuple(round(0.05 * step, 2) for step in range(20)),
-    "join_above": (
+THRESHOLDS: dict[ThresholdKind, tuple[float, ...]] = {
+    "probability": (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 0.99, 0.995, 0.999),
+    "similarity": tuple(round(0.05 * step, 2) for step in range(20)),
+    "mean probability": (
         *(0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4),
         *(0.5, 0.6, 0.7, 0.8, 0.9),
     ),
 }
-"""What is tried for each bar, from low to high."""
+"""Thresholds that are tried, from low to high."""
 
-FEWEST_IDENTITIES = 20
+MIN_IDENTITIES = 20
 """Identities with two images or more, below which none are held out, and a choice is noted as made on few."""
 
 _HELD_OUT = 0.3
 _AS_GOOD = 0.002
 
 
-def lowest_bar(settings: ConsensusSettings) -> ConsensusSettings:
-    """The settings with the lowest bar that tuning will try."""
-    return with_bar(settings, BARS[settings.bar_key][0])
+def lowest_threshold(settings: ConsensusSettings) -> float:
+    """The lowest threshold that will be tried."""
+    return THRESHOLDS[settings.threshold_kind][0]
 
 
-def with_bar(settings: ConsensusSettings, bar: float) -> ConsensusSettings:
-    """The settings with another bar."""
-    changed: dict[str, Any] = {settings.bar_key: bar}
-    return replace(settings, **changed)
-
-
-def not_tuned(settings: ConsensusSettings, why: str) -> str:
-    """The note about a bar that stays as it is."""
-    return f"{settings.bar_key} = {settings.bar:g} was not tuned: {why}."
+def not_chosen(settings: ConsensusSettings, why: str) -> str:
+    """The note about a default threshold."""
+    return f"threshold = {settings.default_threshold:g}, the default, was not chosen on labeled identities: {why}."
 
 
 def tune(
     scored: ConsensusGraph,
     identities: LongArray,
     settings: ConsensusSettings,
-    progress: Progress = no_progress,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
-) -> Tuning:
-    """The bar with the best pairwise F (by the weight of recall) on the known images, and the whole curve.
+    runtime: Runtime | None = None,
+) -> tuple[Tuning, Dendrogram | None]:
+    """Choose the threshold with the best pairwise F-beta on the labeled images.
 
-    They are labeled among all unlabeled images, so the bar is right for as many; any other image that ends in their
-    groups counts as a mistake.
+    They are labeled among all unlabeled images, so the threshold is right for as many; any other image in their groups
+    counts as a mistake.
 
     Args:
-        scored: pairs of all images, scored at `lowest_bar`.
-        identities: int64 (n,), -1 where unknown.
-        settings: how groups are made, and the weight of recall.
-        progress: called as the work goes on.
-        engine: bars of connected components are tried on as many threads as have room for the pairs; average linkage goes
-            through all bars at once.
-        scratch: where pairs lie meanwhile.
+        scored: pairs of all images, scored at `lowest_threshold`.
+        identities: int64 (n,), -1 where unlabeled.
+        settings: how groups are made, beta and the minimum precision.
+        runtime: how it runs.
+
+    Returns:
+        The chosen threshold with the whole curve, and the dendrogram that gives the groups at any threshold; None with
+        connected components.
     """
-    engine, scratch = engine or RuntimeSettings(), scratch or SpillFiles()
-    bars = BARS[settings.bar_key]
-    measure = _measure_joins if settings.grouping == "average" else _measure_components
-    points = measure(scored, identities, settings, bars, engine, scratch)
+    runtime = runtime or Runtime()
+    thresholds = THRESHOLDS[settings.threshold_kind]
+    dendrogram = None
+    if settings.grouping == "average":
+        dendrogram = build_dendrogram(
+            scored, settings.k, thresholds[0], settings.max_cluster_size, runtime=runtime
+        )
+        points = _measure_cuts(dendrogram, identities, settings, thresholds)
+    else:
+        points = _measure_components(scored, identities, settings, thresholds, runtime)
     curve = []
     for point in points:
         curve.append(point)
-        progress("tuning", len(curve), len(bars))
+        runtime.progress("tuning", len(curve), len(thresholds))
     curve.sort(key=lambda point: point.threshold)
-    return best_of(curve, settings.bar, settings.recall_weight, settings.precision)
+    chosen = best_of(curve, settings.default_threshold, settings.beta, settings.min_precision)
+    return chosen, dendrogram
 
 
-def _measure_joins(
-    scored: ConsensusGraph,
-    identities: LongArray,
-    settings: ConsensusSettings,
-    bars: Sequence[float],
-    engine: RuntimeSettings,
-    scratch: SpillFiles,
+def _measure_cuts(
+    dendrogram: Dendrogram, identities: LongArray, settings: ConsensusSettings, thresholds: Sequence[float]
 ) -> Iterator[TuningPoint]:
-    labels_at = agglomerate_at(scored, settings.k, bars, settings.max_size, engine=engine, scratch=scratch)
-    for bar, labels in zip(sorted(bars, reverse=True), labels_at, strict=True):
-        yield measure_point(bar, labels, identities, disjoint=settings.disjoint)
+    for threshold in sorted(thresholds, reverse=True):
+        labels = dendrogram.cut(threshold)
+        yield measure_point(threshold, labels, identities, disjoint=settings.disjoint)
 
 
 def _measure_components(
     scored: ConsensusGraph,
     identities: LongArray,
     settings: ConsensusSettings,
-    bars: Sequence[float],
-    engine: RuntimeSettings,
-    scratch: SpillFiles,
+    thresholds: Sequence[float],
+    runtime: Runtime,
 ) -> Iterator[TuningPoint]:
     size = BYTES_PER_PAIR * len(scored)
-    if size <= engine.share:
-        return map_shared(_measure_bar, (scored, identities, settings), bars, engine.workers_for(size))
-    return (_measure_bar((scored, identities, settings), bar, engine, scratch) for bar in bars)
+    shared = (scored, identities, settings, runtime.here(threads=1).settings)
+    if size <= runtime.block_memory:
+        return runtime.map(_measure_threshold, shared, thresholds, block_bytes=size)
+    return (_measure_threshold(shared, threshold, runtime) for threshold in thresholds)
 
 
-def _measure_bar(
-    shared: tuple[ConsensusGraph, LongArray, ConsensusSettings],
-    bar: float,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
+def _measure_threshold(
+    shared: tuple[ConsensusGraph, LongArray, ConsensusSettings, RuntimeSettings],
+    threshold: float,
+    runtime: Runtime | None = None,
 ) -> TuningPoint:
-    scored, identities, settings = shared
-    tried = with_bar(settings, bar)
-    labels = group(at_bar(scored, tried, scratch), tried, engine=engine, scratch=scratch)
-    return measure_point(bar, labels, identities, disjoint=settings.disjoint)
+    scored, identities, settings, alone = shared
+    runtime = runtime or Runtime(alone)
+    labels = group(pairs_at(scored, settings, threshold, runtime), settings, threshold, runtime=runtime)
+    return measure_point(threshold, labels, identities, disjoint=settings.disjoint)
 
 
 def best_of(
-    curve: Sequence[TuningPoint], prior: float, recall_weight: float = 1.0, precision: float = 0.0
+    curve: Sequence[TuningPoint], prior: float, beta: float = 1.0, min_precision: float | None = None
 ) -> Tuning:
-    """The bar with the best F, recall so many times as important as precision, and the whole curve.
+    """Pick the threshold with the best F-beta.
 
-    With a precision, the bar with the greatest recall of those that keep it; if none does, the most precise one.
+    With a minimum precision, the threshold with the greatest recall of those that keep it; if none does, the most precise one.
 
-    Of bars whose F is within 0.002 of the best the one nearest to `prior`, the bar that was set. The known identities seldom
-    include the largest ones, so a high bar that splits a person of hundreds of images may look a hair better than one that
+    Of thresholds whose F is within 0.002 of the best, the one nearest to `prior`, the default. The labeled identities seldom
+    include the largest ones, so a high threshold that splits a person of hundreds of images may look slightly better than one that
     does not: LFW fell from F 0.997 to 0.50 that way.
     """
-    if precision:
-        kept = [point for point in curve if (point.precision or 0.0) >= precision]
+    if min_precision is not None:
+        kept = [point for point in curve if (point.precision or 0.0) >= min_precision]
         point = (
             max(kept, key=lambda one: one.recall or 0.0)
             if kept
             else max(curve, key=lambda one: one.precision or 0.0)
         )
-        return Tuning(
-            chosen=point.threshold, curve=list(curve), recall_weight=recall_weight, precision=precision
-        )
-    best = max(point.weighted(recall_weight) for point in curve)
-    good = [point.threshold for point in curve if point.weighted(recall_weight) >= best - _AS_GOOD]
-    chosen = min(good, key=lambda bar: abs(bar - prior))
-    return Tuning(chosen=chosen, curve=list(curve), recall_weight=recall_weight)
+        return Tuning(chosen=point.threshold, curve=list(curve), beta=beta, min_precision=min_precision)
+    best = max(point.weighted(beta) for point in curve)
+    good = [point.threshold for point in curve if point.weighted(beta) >= best - _AS_GOOD]
+    chosen = min(good, key=lambda threshold: abs(threshold - prior))
+    return Tuning(chosen=chosen, curve=list(curve), beta=beta)
 
 
-def measure_point(bar: float, labels: Labels, identities: LongArray, *, disjoint: bool = True) -> TuningPoint:
-    """What the known images let expect at one bar."""
+def measure_point(
+    threshold: float, labels: Labels, identities: LongArray, *, disjoint: bool = True
+) -> TuningPoint:
+    """Measure precision and recall on the labeled images at one threshold."""
     counts = count_by_identity(labels, identities, disjoint=disjoint)
     found, in_groups, to_find, grouped, images = counts.sum(axis=0).tolist()
     score = pair_score(found, in_groups, to_find)
     return TuningPoint(
-        threshold=bar, f=score.f, precision=score.precision, recall=score.recall, coverage=grouped / images
+        threshold=threshold,
+        f=score.f,
+        precision=score.precision,
+        recall=score.recall,
+        coverage=grouped / images,
     )
 
 
 def count_shared(identities: LongArray) -> int:
-    """Known identities with two images or more: the only ones that can be found."""
+    """Count labeled identities with two images or more: the only ones that can be found."""
     return int((np.unique(identities[identities >= 0], return_counts=True)[1] > 1).sum())
 
 
 def hold_out(identities: LongArray, seed: int) -> BoolArray | None:
-    """Which of the known images are kept from training to choose the bar on, by identity; None if there are too few."""
+    """Draw labeled identities that are kept from training to choose the threshold on; None if there are too few."""
     known = np.unique(identities[identities >= 0])
     held_out = np.random.default_rng([seed, 5]).permutation(known)[: round(_HELD_OUT * len(known))]
     mask: BoolArray = np.isin(identities, held_out)
     fewest = min(count_shared(identities[mask]), count_shared(identities[~mask]))
-    return mask if fewest >= FEWEST_IDENTITIES else None
+    return mask if fewest >= MIN_IDENTITIES else None

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from cdp.blocks import spans
 from cdp.errors import InputError
 from cdp.runtime.memory import rows_within
-from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.mlp import BATCH, PaperMLP, doubt_from_logits
 from cdp.scoring.paper_features import FeatureSource, extract_features
 from cdp.types import Pairs, column_names
@@ -22,7 +22,7 @@ from cdp.types.arrays import AnyArray, Artifact, BoolArray, FloatArray, IntArray
 from cdp.types.opinions import check_inputs
 
 # Fixed, whatever the memory budget: mini-batches and sums would otherwise depend on it.
-_PAIRS_PER_BLOCK = 256 * BATCH
+_PAIRS_PER_EPOCH_BLOCK = 256 * BATCH
 _MOST_PAIRS_AT_ONCE = 1_000_000
 
 
@@ -168,10 +168,10 @@ class Mediator(Artifact):
         return doubt
 
 
-def is_more_probable(doubt: AnyArray, bar: float) -> BoolArray:
-    """Where the probability, given as doubt, is strictly greater than the bar, as in the paper, bool (m,)."""
+def is_more_probable(doubt: AnyArray, threshold: float) -> BoolArray:
+    """Where the probability, given as doubt, is strictly greater than the threshold, as in the paper, bool (m,)."""
     # In float64, so that it is strictly greater next to certainty too.
-    probable: BoolArray = doubt.astype(np.float64) < 1 - bar
+    probable: BoolArray = doubt.astype(np.float64) < 1 - threshold
     return probable
 
 
@@ -231,11 +231,10 @@ def train_mediator(
     parts: Sequence[TrainingPairs],
     classifier: PairClassifier | None = None,
     *,
-    memory_budget: int | str = "2GB",
     seed: int = 0,
-    progress: Progress = no_progress,
+    runtime: Runtime | None = None,
 ) -> Mediator:
-    """A mediator trained on pairs whose truth is known.
+    """Train a mediator on pairs of labeled images.
 
     Several parts, each seen by networks of its own but the same committee, are learned from together: with networks
     that were trained without the images of the part, the mediator learns how they see people they do not know.
@@ -247,16 +246,16 @@ def train_mediator(
     Args:
         parts: training pairs.
         classifier: None for the paper's MLP; another one is copied, the caller's own stays as it is.
-        memory_budget: of which the opinions of all pairs may take a quarter.
         seed: of the order, of the ends' exchange and of the weights.
-        progress: called as the work goes on.
+        runtime: how it runs; opinions are kept in memory if they fit a quarter of its budget.
     """
+    runtime = runtime or Runtime()
     same = np.concatenate([part.same for part in parts])
     _require_two_classes(same)
     source = parts[0].source
-    block = _PairBlocks(parts, same, memory_budget)
+    block = _PairBlocks(parts, same, runtime)
     if classifier is None:
-        fitted: PairClassifier = PaperMLP(random_state=seed).fit_batches(block.shuffled, progress)
+        fitted: PairClassifier = PaperMLP(random_state=seed).fit_batches(block.shuffled, runtime.progress)
     else:
         fitted = clone(classifier, safe=False)
         generator = np.random.default_rng(seed)
@@ -294,11 +293,11 @@ def _require_two_classes(same: LongArray) -> None:
 class _PairBlocks:
     """The opinions about training pairs, block by block; kept if all of them fit the budget."""
 
-    def __init__(self, parts: Sequence[TrainingPairs], same: LongArray, memory_budget: int | str) -> None:
+    def __init__(self, parts: Sequence[TrainingPairs], same: LongArray, runtime: Runtime) -> None:
         self._parts = parts
         self._same = same
         self._starts = np.cumsum([0, *(len(part.ids) for part in parts)])
-        fits = 4 * len(same) <= rows_within(memory_budget, parts[0].source.bytes_per_pair)
+        fits = 4 * len(same) <= rows_within(runtime.settings.memory_budget, parts[0].source.bytes_per_pair)
         self._everything = self._extract(np.arange(len(same))) if fits else None
 
     def _extract(self, rows: LongArray) -> FloatArray:
@@ -325,5 +324,5 @@ class _PairBlocks:
     def shuffled(self, generator: np.random.Generator) -> Iterator[tuple[FloatArray, LongArray]]:
         """One pass over all pairs in random order."""
         order = generator.permutation(len(self._same))
-        for start, stop in spans(len(order), _PAIRS_PER_BLOCK):
+        for start, stop in spans(len(order), _PAIRS_PER_EPOCH_BLOCK):
             yield self.with_random_ends(order[start:stop], generator)

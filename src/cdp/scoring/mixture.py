@@ -1,14 +1,14 @@
-"""How many pairs of one identity to expect above a similarity, among few images of which nobody is known. Not in the paper.
+"""Mixture of impostors and genuine pairs: precision and recall at every threshold among few images, without labels. Not in the paper.
 
-Similarities of all pairs are two distributions on top of one another,
+The similarities of all pairs are a mixture of two distributions,
 
     density(x) = (1 - share) null(x) + share same(x),
 
-of pairs of two identities and of pairs of one. Among few images the latter are too large a share, and the former too few, to
-read the null distribution off a part of the similarities (`cdp.scoring.null_distribution`); so both are fitted to all of them at
+of impostors and of genuine pairs. Among few images the latter are too large a share, and the former too few, to
+fit the null distribution to a part of the similarities (`cdp.scoring.null_distribution`); so both are fitted to all of them at
 once, by expectation maximization. The null distribution is the exponential of a polynomial, because the bulk is skewed in one model
-and flat in another; past its mode it falls ever faster. That of pairs of one identity is a Beta distribution. Of several starts
-the most likely end is taken.
+and flat in another; past its mode it falls ever faster. That of genuine pairs is a Beta distribution. The most likely of
+several starts is taken.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from math import factorial
 
 import numpy as np
 
-from cdp.scoring.null_distribution import EstimatedBars, SimilarityCounts
+from cdp.scoring.null_distribution import EstimatedCurve, SimilarityCounts
 from cdp.types.arrays import AnyArray, DoubleArray
 
 _DEGREE = 5
 _STARTS = (0.1, 0.02, 0.005, 0.001)
-"""Shares of all pairs that are taken for one identity at first."""
+"""Initial shares of genuine pairs."""
 
 _STEPS, _CLOSE = 80, 2e-8
 _FEWEST = 3.0
-"""Pairs of one identity; of fewer nothing can be said."""
+"""Genuine pairs; fewer are not enough for an estimate."""
 
 _MOST = 0.3
-"""Of all pairs, as if one person were on more than half of the photos; a larger share is not of one identity, but of one kind."""
+"""Share of genuine pairs, as if one person were on more than half of the photos; a larger component is no identity."""
 
 _NARROWEST = 0.3
-"""Spread of pairs of one identity, in that of pairs of two."""
+"""Spread of genuine pairs, relative to that of impostors."""
 
 _LOWEST, _HIGHEST = -4.0, 4.5
-"""Where the polynomial ends, in spreads of all pairs."""
+"""Range of the polynomial, in spreads of all pairs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +44,10 @@ class Mixture:
     """Both distributions over the bins that were fitted.
 
     Attributes:
-        null: float64 (b,), of pairs of two identities; sums to 1.
-        same: float64 (b,), of pairs of one.
-        share: of all pairs, those of one identity.
-        likelihood: the logarithm of that of all pairs.
+        null: float64 (b,), of impostors; sums to 1.
+        same: float64 (b,), of genuine pairs.
+        share: of genuine pairs among all.
+        likelihood: log-likelihood of all pairs.
     """
 
     null: DoubleArray
@@ -56,10 +56,10 @@ class Mixture:
     likelihood: float
 
 
-def estimate_bars_of_few(found: SimilarityCounts) -> EstimatedBars:
-    """Precision and recall of pairs above every bar, by the mixture; zero below the mode of the null distribution.
+def estimate_curve_of_few(found: SimilarityCounts) -> EstimatedCurve:
+    """Estimate precision and recall of pairs at every threshold by the mixture; zero below the mode of the null distribution.
 
-    All zero where no pairs of one identity stick out.
+    All zero where no genuine pairs stand out.
     """
     precision, recall = np.zeros(len(found.counts)), np.zeros(len(found.counts))
     mixture = fit_mixture(found)
@@ -71,11 +71,11 @@ def estimate_bars_of_few(found: SimilarityCounts) -> EstimatedBars:
         recall[first:] = same
         mode = first + int(mixture.null.argmax())
         precision[:mode], recall[:mode] = 0, 0
-    return EstimatedBars(found.edges[:-1], precision, recall)
+    return EstimatedCurve(found.edges[:-1], precision, recall)
 
 
 def fit_mixture(found: SimilarityCounts) -> Mixture | None:
-    """The most likely mixture, over the bins from the first that is not empty; None where there is none."""
+    """Fit the most likely mixture, over the bins from the first that is not empty; None where there is none."""
     taken = np.flatnonzero(found.counts)
     if not len(taken):
         return None
@@ -92,7 +92,7 @@ def fit_mixture(found: SimilarityCounts) -> Mixture | None:
 
 
 def _climb(counts: DoubleArray, x: DoubleArray, top: float, start: float) -> Mixture | None:
-    """Where expectation maximization ends, if pairs above `start` are taken for one identity at first."""
+    """Run expectation maximization, with pairs above `start` as genuine ones at first."""
     mean, spread = _moments(counts, x)
     if not spread:
         return None
@@ -138,7 +138,7 @@ def _polynomials(u: DoubleArray) -> AnyArray:
 
 
 def _fit_null(terms: AnyArray, counts: DoubleArray, coefficients: DoubleArray, steps: int) -> DoubleArray:
-    """Closer to the coefficients under which the counts are most likely, by steps of Newton's method that are not too long."""
+    """Take damped Newton steps towards the maximum-likelihood coefficients."""
     tiny = 1e-9 * counts.sum() * np.eye(len(coefficients))
     for _ in range(steps):
         expected = np.exp(np.minimum(terms @ coefficients, 40.0))
@@ -149,7 +149,7 @@ def _fit_null(terms: AnyArray, counts: DoubleArray, coefficients: DoubleArray, s
 
 
 def _falling(logarithm: DoubleArray) -> DoubleArray:
-    """The distribution with this logarithm, which past its mode falls ever faster; sums to 1."""
+    """Exponentiate and normalize a log-density, made concave past its mode; sums to 1."""
     mode, slope = int(logarithm.argmax()), np.diff(logarithm)
     slope[mode:] = np.minimum.accumulate(slope[mode:])
     return _normalized(np.concatenate([[0.0], slope.cumsum()]))

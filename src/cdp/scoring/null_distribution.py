@@ -1,13 +1,13 @@
-"""How many pairs of two identities to expect above a similarity, where nobody is known. Not in the paper.
+"""The null distribution: how many impostors to expect above a z-score, without labels. Not in the paper.
 
-Nearly all pairs of a collection are of two identities, so the bulk of all similarities is the null distribution. Directions that
-are drawn at random have cosines with a Beta distribution, and the bulk of real embeddings follows one closely:
+Nearly all pairs of a collection are impostors, so the bulk of all similarities is the null distribution. Random directions have
+cosines with a Beta distribution, and the bulk of real embeddings follows one closely:
 
     log density(x) = a + b log(1 - x) + c log(1 + x),      x = 0 for a random pair, 1 for an image and itself.
 
-It is fitted just below the similarities where pairs of one identity begin, and extended above them. What is counted beyond it there
-are pairs of one identity: this gives precision and recall of every bar, and the bar with the best F. The fit climbs as far as the counts
-follow it: first coarsely, because in a collection of few identities each has a large share of all pairs; then carefully.
+It is fitted just below the similarities where genuine pairs begin, and extrapolated above them. Counts in excess of it are genuine
+pairs: this gives precision and recall at every threshold, and the threshold with the best F. The fit range is extended as far as the counts
+follow it: first in coarse steps, because in a collection of few identities each has a large share of all pairs; then in careful ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.runtime.progress import Progress, no_progress
-from cdp.scoring.zscore import Background, average_similarity, similarity_to_itself
+from cdp.scoring.zscore import NullStatistics, fused_z_score, max_z_score
 from cdp.types import Views
 from cdp.types.arrays import AnyArray, DoubleArray
 
@@ -44,58 +44,58 @@ _LEAST_TOP = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SimilarityCounts:
-    """All pairs of some images with all others, by their standard similarity.
+    """Histogram of the z-scores of all pairs of some images with all others.
 
     Attributes:
         counts: float64 (b,).
-        edges: float64 (b + 1,), in standard similarity; the last is that of an image and itself.
-        n_images: with how many each was compared.
+        edges: float64 (b + 1,), z-scores; the last is that of an image and itself.
+        n_images: number of images that each was compared with.
     """
 
     counts: DoubleArray
     edges: DoubleArray
     n_images: int
 
-    def share_above(self, bar: float) -> float:
-        """Of all pairs, those that are more similar."""
-        first = int(np.searchsorted(self.edges[:-1], bar))
+    def share_above(self, threshold: float) -> float:
+        """Share of all pairs with a greater z-score."""
+        first = int(np.searchsorted(self.edges[:-1], threshold))
         return float(self.counts[first:].sum() / max(1.0, self.counts.sum()))
 
 
 @dataclass(frozen=True, eq=False)
-class EstimatedBars:
-    """What is to be expected of pairs above every edge of the counts; zero below `start`, where that cannot be said.
+class EstimatedCurve:
+    """Expected precision and recall of pairs above every edge of the histogram; zero below the range of the fit.
 
     Attributes:
-        bars: float64 (b,), from low to high.
-        precision: float64 (b,), the share of pairs above that are one identity.
-        recall: float64 (b,), of such pairs, the share above.
+        thresholds: float64 (b,), from low to high.
+        precision: float64 (b,), share of the pairs above that are genuine.
+        recall: float64 (b,), share of the genuine pairs that are above.
     """
 
-    bars: DoubleArray
+    thresholds: DoubleArray
     precision: DoubleArray
     recall: DoubleArray
 
     @property
     def f(self) -> DoubleArray:
-        """The harmonic mean of both; 0 where so few pairs are right that there may be none."""
+        """Harmonic mean of both; 0 where so few pairs are genuine that there may be none."""
         total, sure = self.precision + self.recall, self.precision >= _LEAST_PRECISION
         return np.divide(2 * self.precision * self.recall, total, out=np.zeros_like(total), where=sure)
 
     @property
     def best(self) -> int:
-        """The highest bar whose F is nearly the best there is; the last where no pair is to be expected.
+        """Index of the highest threshold whose F is nearly the best; the last where no genuine pair is expected.
 
-        The highest, because this is the F of pairs: where groups are joined by them, a wrong pair brings others with it.
+        The highest, because this is the F of pairs: in groups a wrong pair brings others with it.
         """
         return int(np.flatnonzero(self.f >= _NEARLY * self.f.max())[-1])
 
 
 def count_similarities(
-    views: Views, background: Background, seed: int = 0, progress: Progress = no_progress
+    views: Views, null: NullStatistics, seed: int = 0, progress: Progress = no_progress
 ) -> SimilarityCounts:
-    """Pairs of a sample of images with all images, counted by their standard similarity."""
-    n_images, top = views.n_images, max(similarity_to_itself(background), _LEAST_TOP)
+    """Compute the histogram of z-scores between a sample of images and all images."""
+    n_images, top = views.n_images, max(max_z_score(null), _LEAST_TOP)
     n_rows = min(n_images, max(_FEWEST_ROWS, _PAIRS // n_images))
     rows = np.sort(np.random.default_rng([seed, 9]).permutation(n_images)[:n_rows])
     counts = np.zeros(N_BINS)
@@ -105,7 +105,7 @@ def count_similarities(
         for first in range(0, n_images, _COLUMNS_PER_BLOCK):
             stop = min(n_images, first + _COLUMNS_PER_BLOCK)
             cosines = [mine @ model.block(first, stop).T for mine, model in zip(seen, views, strict=True)]
-            share = average_similarity(cosines, background) / top
+            share = fused_z_score(cosines, null) / top
             place = np.clip((share + 1) * (N_BINS / 2), 0, N_BINS - 1).astype(np.int64)
             inside = (some >= first) & (some < stop)
             place[np.flatnonzero(inside), some[inside] - first] = 0  # an image and itself
@@ -115,8 +115,8 @@ def count_similarities(
     return SimilarityCounts(counts, np.linspace(-top, top, N_BINS + 1), n_images)
 
 
-def estimate_bars(found: SimilarityCounts) -> EstimatedBars:
-    """Precision and recall of pairs above every bar, by the null distribution."""
+def estimate_curve(found: SimilarityCounts) -> EstimatedCurve:
+    """Estimate precision and recall of pairs at every threshold from the null distribution."""
     expected, start = fit_null(found)
     above, false = (values[::-1].cumsum()[::-1] for values in (found.counts, expected))
     true = np.clip(above - false, 0, above)
@@ -124,11 +124,11 @@ def estimate_bars(found: SimilarityCounts) -> EstimatedBars:
     total = true.max(initial=0.0)
     precision = np.divide(true, above, out=np.zeros(len(above)), where=above > 0)
     recall = true / total if total else np.zeros(len(above))
-    return EstimatedBars(found.edges[:-1], precision, recall)
+    return EstimatedCurve(found.edges[:-1], precision, recall)
 
 
 def fit_null(found: SimilarityCounts) -> tuple[DoubleArray, int]:
-    """Expected pairs of two identities in every bin, float64 (b,), and the bin where the fit ends."""
+    """Fit the null distribution: expected impostors in every bin, float64 (b,), and the bin where the fit ends."""
     counts, n_images = found.counts, found.n_images
     above = counts[::-1].cumsum()[::-1] / max(1.0, counts.sum())
 

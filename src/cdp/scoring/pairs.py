@@ -8,13 +8,13 @@ import numpy as np
 
 from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.runtime.kernels import kernel
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types import ConsensusGraph, KnnGraph, Pairs
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 
 
-def candidate_pairs(graph: KnnGraph, scratch: SpillFiles | None = None) -> Pairs:
-    """Every edge of the base graph as an unordered pair, once.
+def candidate_pairs(graph: KnnGraph, runtime: Runtime | None = None) -> Pairs:
+    """List every edge of the base graph as an unordered pair, once.
 
     "Each edge in the k-NN graph defines a pair, and all the pairs from the base model's graph form candidates."
 
@@ -22,42 +22,42 @@ def candidate_pairs(graph: KnnGraph, scratch: SpillFiles | None = None) -> Pairs
 
     Args:
         graph: the base model's.
-        scratch: where the pairs lie.
+        runtime: memory budget and spill files.
     """
-    scratch = scratch or SpillFiles()
+    runtime = runtime or Runtime()
     counts = np.zeros(graph.n_images + 1, np.int64)
     _count_pairs(graph.neighbors, counts)
     starts: LongArray = np.cumsum(counts)
-    ids = scratch.empty((int(starts[-1]), 2), np.int32)
+    ids = runtime.empty((int(starts[-1]), 2), np.int32)
     _fill_pairs(graph.neighbors, starts, ids)
-    return Pairs(scratch.done(ids), graph.n_images)
+    return Pairs(runtime.finished(ids), graph.n_images)
 
 
 def keep_pairs(
     graph: ConsensusGraph,
     is_kept: Callable[[IntArray, AnyArray], BoolArray],
-    scratch: SpillFiles | None = None,
+    runtime: Runtime | None = None,
 ) -> ConsensusGraph:
-    """Some of the pairs, block by block.
+    """Filter pairs, block by block.
 
     Args:
         graph: all of them.
         is_kept: from the ids and doubts of some pairs to whether each is kept.
-        scratch: where the pairs lie.
+        runtime: memory budget and spill files.
     """
-    scratch = scratch or SpillFiles()
+    runtime = runtime or Runtime()
     blocks = [slice(*span) for span in spans(len(graph), PAIRS_PER_BLOCK)]
     kept = [
         np.flatnonzero(is_kept(graph.ids[block], graph.doubt[block])).astype(np.int32) for block in blocks
     ]
     n_kept = sum(map(len, kept))
-    ids, doubt = scratch.empty((n_kept, 2), np.int32), scratch.empty(n_kept, graph.doubt.dtype)
+    ids, doubt = runtime.empty((n_kept, 2), np.int32), runtime.empty(n_kept, graph.doubt.dtype)
     start = 0
     for block, rows in zip(blocks, kept, strict=True):
         stop = start + len(rows)
         ids[start:stop], doubt[start:stop] = graph.ids[block][rows], graph.doubt[block][rows]
         start = stop
-    return ConsensusGraph(scratch.done(ids), scratch.done(doubt), graph.n_images)
+    return ConsensusGraph(runtime.finished(ids), runtime.finished(doubt), graph.n_images)
 
 
 @kernel

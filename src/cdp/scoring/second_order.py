@@ -1,4 +1,4 @@
-"""Second-order evidence: what the probabilities of other pairs say about a pair.
+"""Second-order pair features: what the probabilities of other pairs say about a pair.
 
 If two images are both probably the same as a third, they are probably one person; if one is tied to many that are
 candidates of the other and improbable there, they are probably not.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from cdp.runtime.kernels import kernel
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 COLUMNS = (
@@ -19,17 +19,16 @@ COLUMNS = (
 
 
 def weighted_adjacency(
-    ids: IntArray, probability: FloatArray, n_images: int, scratch: SpillFiles | None = None
+    ids: IntArray, probability: FloatArray, n_images: int, runtime: Runtime
 ) -> tuple[LongArray, IntArray, FloatArray]:
-    """Every image's candidates and their probabilities: those of i are at starts[i]:starts[i + 1]."""
-    scratch = scratch or SpillFiles()
+    """Build the weighted adjacency in CSR form: candidates of image i and their probabilities are at starts[i]:starts[i + 1]."""
     starts = np.zeros(n_images + 1, np.int64)
     _count_ends(ids, starts[1:])
     np.cumsum(starts, out=starts)
-    neighbors = scratch.empty(2 * len(ids), np.int32)
-    weights = scratch.empty(2 * len(ids), np.float32)
+    neighbors = runtime.empty(2 * len(ids), np.int32)
+    weights = runtime.empty(2 * len(ids), np.float32)
     _fill_adjacency(ids, probability, starts[:-1].copy(), neighbors, weights)
-    return starts, scratch.done(neighbors), scratch.done(weights)
+    return starts, runtime.finished(neighbors), runtime.finished(weights)
 
 
 @kernel

@@ -12,165 +12,99 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from cdp.errors import InputError
-from cdp.input_blocks import ALL_INPUTS, EVIDENCE, PAPER_INPUTS
+from cdp.input_blocks import ALL_INPUTS, PAPER_INPUTS
+from cdp.knn.settings import SearchSettings
 from cdp.settings import check_settings, did_you_mean, setting, settings_of
 
 _NEGLIGIBLE = 0.01
 
+ThresholdKind = Literal["mean probability", "probability", "similarity", "z-score"]
+"""What a threshold is compared with: the mean probability between two groups, the probability of a pair, its cosine in the base
+model, or its similarity in standard deviations of random pairs."""
 
-@dataclass(frozen=True)
-class SearchSettings:
-    """The k-NN graphs."""
+DEFAULT_THRESHOLDS: Mapping[ThresholdKind, float] = MappingProxyType(
+    {"mean probability": 0.3, "probability": 0.96, "similarity": -1.0}
+)
+"""Thresholds where none is given and none can be chosen; a z-score can always be."""
 
-    k: int = setting(20, "Neighbors of each image in every graph.", meaning="a number of neighbors", low=1)
-    method: Literal["auto", "exact", "approximate"] = setting(
-        "auto", "How neighbors are searched; auto = exact up to 30,000 images."
-    )
-    recall: float = setting(
-        0.97,
-        "Share of the true neighbors that an approximate search shall find, on a sample, of the same identity where identities are "
-        "known; it takes the cheapest way there.",
-        meaning="a share",
-        above=0,
-        high=1,
-    )
-    recall_of: Literal["same_identity", "all"] = setting(
-        "same_identity",
-        "Which true neighbors recall is a share of: those of the same identity where identities are known, or all in any case.",
-    )
+_RANGES: Mapping[ThresholdKind, tuple[float, float]] = MappingProxyType(
+    {"mean probability": (0, 1), "probability": (0, 1), "similarity": (-1, 1), "z-score": (0, 100)}
+)
 
 
 @dataclass(frozen=True)
-class MediatorSettings:
-    """Who judges a pair, from which inputs, and what it is trained on."""
+class ScoringSettings:
+    """How pairs are scored, from which inputs, and what the scorer is trained on."""
 
     mediator: Literal["trees", "mlp", "vote", "similarity"] = setting(
         "trees",
-        "Who judges a pair: boosted trees, which are trained in the midst of the unlabeled images and see more; the paper's "
-        "network (mlp); the vote of the committee, which needs no labels; or the similarity in all models together, which needs none "
-        "either and is what trees become where nobody is known.",
+        "Pair classifier: trees (gradient boosting), mlp (the paper's mediator), vote, or similarity (needs no labels; used "
+        "instead of trees where nobody is labeled).",
     )
     inputs: tuple[str, ...] = setting(
-        ALL_INPUTS, "What the mlp is given; common_neighbors is beyond the paper.", choices=ALL_INPUTS
-    )
-    evidence: tuple[str, ...] = setting(
-        EVIDENCE, "What trees are given about a pair, of every model and of all together.", choices=EVIDENCE
+        ALL_INPUTS, "Inputs of the mlp; common_neighbors is not in the paper.", choices=ALL_INPUTS
     )
     train_on: Literal["auto", "labeled", "validation"] = setting(
         "auto",
-        "Pairs that the mediator is trained on: of the labeled part, as in the paper; of the validation part, which no "
-        "network was trained on; auto = validation where the networks were trained on the labeled part, else labeled.",
-    )
-    passes: int = setting(
-        2,
-        "With trees: how often pairs are judged; from the second time on also by what was said about their neighborhood.",
-        meaning="a number of passes",
-        low=1,
-        high=9,
+        "Images to train the mlp on; auto = validation where the networks were trained on the labeled part, else labeled.",
     )
     disjoint: bool = setting(
-        True,
-        "Known and unknown images show different people, so that a pair of both is a negative training pair of trees, and a mistake "
-        "while tuning; false = some people may be among both.",
+        True, "Labeled and unlabeled images show different people; false = some people may be among both."
     )
-    correction_weight: float = setting(
-        10.0,
-        "With trees: for how many training pairs a pair counts that corrections say is one identity or two; 0 = corrections bind "
-        "groups, and nothing is learned from them.",
-        meaning="a weight",
-        low=0,
-        high=1000,
-    )
-    similar_above: float = setting(
-        0.0,
-        "With mediator similarity: how far above random pairs a pair must be, in their standard deviations; 0 = chosen without "
-        "labels, where the best F is to be expected.",
-        meaning="a number of standard deviations",
-        low=0,
-        high=100,
+    min_votes: int | None = setting(
+        None, "With vote: committee members that must agree.", meaning="a number of members", low=0, none="all"
     )
 
     @property
     def is_trained(self) -> bool:
-        """Whether the mediator learns from known identities."""
+        """Whether the scorer learns from labeled identities."""
         return self.mediator not in ("vote", "similarity")
 
 
 @dataclass(frozen=True)
 class GroupingSettings:
-    """Which pairs are accepted, and how they become groups."""
+    """How scored pairs become groups."""
 
-    threshold: float = setting(
-        0.96,
-        "With grouping components: pairs of a greater probability are accepted.",
-        meaning="a probability",
-        low=0,
-        high=1,
-    )
-    quorum: int = setting(
-        -1, "In a vote: members that must agree; -1 = all.", meaning="a number of members", low=0, also=-1
-    )
-    vote_threshold: float = setting(
-        -1.0,
-        "In a vote: the similarity in the base model must be greater; -1 = any.",
-        meaning="a cosine similarity",
-        low=-1,
-        high=1,
-    )
     grouping: Literal["components", "average"] = setting(
         "average",
-        "How pairs become groups: the paper's connected components, or average, which joins groups by the mean "
-        "probability between them, so that one false pair does not join two people.",
+        "How pairs become groups: components (the paper's connected components) or average (average linkage).",
     )
-    join_above: float = setting(
-        0.3,
-        "With grouping average: groups are joined while the mean probability between them is greater.",
-        meaning="a probability",
-        above=0,
-        below=1,
-    )
-    max_size: int = setting(
-        600, "Most images that a pseudo-identity may have.", meaning="a number of images", low=2
+    max_cluster_size: int = setting(
+        600, "Maximum number of images per identity.", meaning="a number of images", low=2
     )
     step: float = setting(
         0.1,
-        "With grouping components: how fast the threshold rises while a group that is too large is split.",
+        "With components: relative increase of the threshold while a group that is too large is split.",
         meaning="a share",
         above=0,
         below=1,
     )
 
-    @property
-    def kept_above(self) -> float:
-        """The mediator's probability that a pair must exceed to count when groups are made.
-
-        With grouping average a pair has no bar of its own; one that is far less probable than groups must be on average
-        is as good as absent. It is the same for all bars that are tried, so that one agglomeration serves them all.
-        """
-        return min(_NEGLIGIBLE, self.join_above / 2) if self.grouping == "average" else self.threshold
-
 
 @dataclass(frozen=True)
-class TuningSettings:
-    """How the bar (threshold, vote_threshold or join_above) is chosen."""
+class ThresholdSettings:
+    """How much is joined."""
 
-    tune: bool = setting(
-        True,
-        "Choose the bar (join_above, threshold or vote_threshold) on known identities among the unlabeled images: "
-        "those of the validation part, or some held out of the labeled part.",
+    threshold: float | None = setting(
+        None,
+        "Threshold to join images: a probability with labels (mean between groups with average, of a pair with components), a "
+        "cosine with vote, a z-score without labels; auto = chosen on labeled identities, or estimated without labels.",
+        meaning="a threshold",
+        low=-1,
+        high=100,
+        none="auto",
     )
-    precision: float = setting(
-        0.0,
-        "While tuning: the share of pairs inside groups that should be right; of the bars that keep it on known identities, the "
-        "one with the greatest recall is taken. 0 = the best F instead.",
+    min_precision: float | None = setting(
+        None,
+        "Minimum precision of pairs on labeled identities: the threshold with the highest recall that keeps it; off = the best F.",
         meaning="a precision",
-        low=0,
+        above=0,
         below=1,
+        none="off",
     )
-    recall_weight: float = setting(
+    beta: float = setting(
         1.0,
-        "While tuning: how many times as important recall is as precision. 1 = pairwise F; with 2 groups mix more, "
-        "and fewer identities are split.",
+        "Weight of recall relative to precision (F-beta) when the threshold is chosen.",
         meaning="a weight",
         low=0.1,
         high=10,
@@ -179,44 +113,42 @@ class TuningSettings:
 
 @dataclass(frozen=True)
 class SoftLabelSettings:
-    """Soft labels beside the hard ones."""
+    """Soft labels, in addition to the hard ones."""
 
     soft_depth: int = setting(
-        0,
-        "Steps of diffusion that make soft labels; 0 = hard labels only.",
-        meaning="a number of steps",
-        low=0,
+        0, "Diffusion steps for soft labels; 0 = hard labels only.", meaning="a number of steps", low=0
     )
-    soft_decay: float = setting(0.2, "Factor per step of diffusion.", meaning="a share", above=0, high=1)
+    soft_decay: float = setting(0.2, "Weight of each further diffusion step.", meaning="a share", above=0, high=1)
 
 
 @dataclass(frozen=True)
 class ConsensusSettings(
-    SoftLabelSettings, TuningSettings, GroupingSettings, MediatorSettings, SearchSettings
+    SoftLabelSettings, ThresholdSettings, GroupingSettings, ScoringSettings, SearchSettings
 ):
-    """Candidate pairs, the mediator and the grouping; unless said otherwise as in the preset `best`."""
+    """Candidate pairs, their scores and the grouping; unless said otherwise as in the preset `best`."""
 
     preset: Literal["best", "paper"] = setting(
         "best",
-        "Where settings that are not given come from: best (what wins by measurement) or paper (the paper to the letter).",
+        "Default settings: best (what wins by measurement) or paper (the paper to the letter).",
     )
 
     def __post_init__(self) -> None:
         check_settings(self, getattr(self, "section", ""))
-        for key, known in (("inputs", ALL_INPUTS), ("evidence", EVIDENCE)):
-            if not getattr(self, key):
-                raise InputError(
-                    f"{key} is empty: choose at least one of {', '.join(known)}.",
-                    code="setting-empty",
-                    key=key,
-                )
-            # In one order, each once, however they were named.
-            object.__setattr__(self, key, tuple(name for name in known if name in getattr(self, key)))
+        if not self.inputs:
+            raise InputError(
+                f"inputs is empty: choose at least one of {', '.join(ALL_INPUTS)}.",
+                code="setting-empty",
+                key="inputs",
+            )
+        # In one order, each once, however they were named.
+        object.__setattr__(self, "inputs", tuple(name for name in ALL_INPUTS if name in self.inputs))
         if self.mediator == "similarity" and self.grouping != "average":
             raise InputError(
-                'mediator = "similarity" goes with grouping = "average"; change one of them.',
+                'mediator = "similarity" needs grouping = "average"; change one of them.',
                 code="grouping-needs-average",
             )
+        if self.threshold is not None:
+            check_threshold(self.threshold, self.threshold_kind, may_be_z_score=self.mediator == "trees")
 
     @classmethod
     def of(cls, preset: str = "best", **given: Any) -> ConsensusSettings:
@@ -232,16 +164,52 @@ class ConsensusSettings(
         return cls(**with_preset({"preset": preset, **given}))
 
     @property
-    def bar_key(self) -> str:
-        """The setting that decides how much is joined, which tuning chooses."""
+    def threshold_kind(self) -> ThresholdKind:
+        """What the threshold is compared with."""
+        if self.mediator == "similarity":
+            return "z-score"
         if self.grouping == "average":
-            return "join_above"
-        return "vote_threshold" if self.mediator == "vote" else "threshold"
+            return "mean probability"
+        return "similarity" if self.mediator == "vote" else "probability"
 
     @property
-    def bar(self) -> float:
-        """Its value."""
-        return float(getattr(self, self.bar_key))
+    def default_threshold(self) -> float:
+        """The threshold where none is given and none can be chosen."""
+        return DEFAULT_THRESHOLDS[self.threshold_kind]
+
+
+def linkage_threshold(settings: ConsensusSettings, threshold: float) -> float:
+    """Mean probability between two groups above which average linkage joins them.
+
+    Without labels the threshold is a z-score, where the probability of a pair is one half; the mean is compared with the default.
+    """
+    return DEFAULT_THRESHOLDS["mean probability"] if settings.mediator == "similarity" else threshold
+
+
+def kept_above(settings: ConsensusSettings, threshold: float) -> float:
+    """Probability that a pair must exceed to count when groups are made.
+
+    Average linkage has no threshold for a single pair; one that is far less probable than groups must be on average is as
+    good as absent. It is the same for all thresholds that are tried, so that one dendrogram serves them all.
+    """
+    if settings.grouping == "components":
+        return threshold
+    return min(_NEGLIGIBLE, linkage_threshold(settings, threshold) / 2)
+
+
+def check_threshold(value: float, kind: ThresholdKind, *, may_be_z_score: bool = False) -> None:
+    """Refuse a threshold that is out of range for what it is compared with."""
+    low, high = _RANGES[kind]
+    is_inside = low <= value <= high if kind in ("probability", "similarity") else low < value < high
+    if is_inside or (may_be_z_score and 1 < value <= 50):
+        return
+    hint = f" Did you mean {value / 100:g}?" if kind.endswith("probability") and 1 < value <= 100 else ""
+    raise InputError(
+        f"threshold = {value:g}: a {kind} from {low} to {high} is needed.{hint}",
+        code="threshold-out-of-range",
+        key="threshold",
+        value=value,
+    )
 
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -253,12 +221,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "inputs": PAPER_INPUTS,
                 "train_on": "labeled",
                 "grouping": "components",
-                "tune": False,
+                "threshold": 0.96,
             }
         ),
     }
 )
-"""What each preset sets otherwise than the defaults above, which are those of `best`."""
+"""The settings in which a preset differs from the defaults above, which are those of `best`."""
 
 
 def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -272,7 +240,13 @@ def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
             key="preset",
             value=preset,
         )
-    return {**PRESETS[preset], **given}
+    settings = {**PRESETS[preset], **given}
+    if preset == "paper" and "threshold" not in given:
+        # The paper's threshold is one for probabilities of pairs.
+        grouping, mediator = settings["grouping"], settings["mediator"]
+        kind = "similarity" if mediator == "vote" else "mean probability" if grouping == "average" else "probability"
+        settings["threshold"] = None if mediator == "similarity" else DEFAULT_THRESHOLDS[kind]
+    return settings
 
 
 def default_of(name: str, preset: str) -> Any:

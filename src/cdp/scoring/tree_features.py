@@ -1,35 +1,27 @@
-"""Evidence about candidate pairs beyond the paper's: ranks, shared neighbors and crowding in every model and in all together.
+"""Pair features for gradient boosting, beyond the paper's: ranks, shared neighbors and local density, in every model and fused.
 
 Four blocks of columns per model, each symmetric in the two images:
 
 - `similarity`: cosine; cosine minus the mean of both neighborhoods; cosine minus the larger of both 10th neighbors'.
-- `ranks`: the smaller and the larger rank of one image in the other's list; the length of the list if it is not there.
+- `ranks`: the smaller and the larger rank of one image in the other's list; the length of the list if it is not in it.
 - `common_neighbors`: shared neighbors among the first half of both lists, in whole lists, and weighted by their ranks.
 - `density`: the smaller mean similarity to the neighbors, and the larger spread.
 
-The models together are one more model: their unit vectors side by side, whose similarity is the mean of theirs. It is never
-built: its neighbors are found among those of the single models.
+The fused model (`cdp.scoring.fused_graph`) is one more model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.blocks import spans
-from cdp.input_blocks import EVIDENCE
 from cdp.knn.pair_similarity import in_reading_order, similarities
-from cdp.knn.topk import insert_in_order
-from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.kernels import kernel
-from cdp.runtime.parallel import Workers, count_threads, map_shared
-from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import SpillFiles
 from cdp.scoring.paper_features import neighbor_distribution
 from cdp.types import Embeddings, KnnGraph, Views
-from cdp.types.arrays import FloatArray, IntArray, LongArray
+from cdp.types.arrays import FloatArray, IntArray
 
 BLOCKS = {
     "similarity": ("similarity", "above neighborhoods", "above 10th neighbors"),
@@ -37,155 +29,15 @@ BLOCKS = {
     "common_neighbors": ("common neighbors, near", "common neighbors, all", "common neighbors, weighted"),
     "density": ("neighborhood mean", "neighborhood spread"),
 }
-TOGETHER = "all models"
-# Graphs whose similarities are what `similarities` gives.
-_MEASURED = ("exact", "approximate")
+ALL_BLOCKS = tuple(BLOCKS)
+FUSED = "all models"
+# Index of the 10th neighbor.
 _NTH = 9
-# Many rows at once, so that neighbors are read nearly one after the other; as few as there is room for.
-_MOST_ROWS = 4096
-_FEWEST_ROWS = 128
-_BYTES_PER_PAIR = 60
-
-
-def search_together(
-    views: Views,
-    graphs: Sequence[KnnGraph],
-    k: int,
-    *,
-    before: KnnGraph | None = None,
-    changed: LongArray | None = None,
-    threads: Workers = 0,
-    progress: Progress = no_progress,
-    scratch: SpillFiles | None = None,
-    checkpoint: ListCheckpoint | None = None,
-) -> KnnGraph:
-    """The k nearest neighbors of every image in all models together, among its neighbors in the single models.
-
-    An image that is near in the mean is near in one model at least: of the 20 nearest in the mean of five models on Omniglot,
-    99.97 % are among the 40 nearest of one of them. The cost is that of the lists, not of another search.
-
-    Args:
-        views: of all images.
-        graphs: of every model.
-        k: neighbors per image.
-        before: the result for earlier graphs; rows that are not `changed` are taken from it.
-        changed: int64, rows whose list changed in some model since.
-        threads: 0 = all cores.
-        progress: called as the work goes on.
-        scratch: where the lists lie.
-        checkpoint: keeps lists while others are searched; only where all are.
-    """
-    n_images = views.n_images
-    if len(views) == 1:
-        return graphs[0].nearest(k)
-    scratch, checkpoint = scratch or SpillFiles(), checkpoint or ListCheckpoint()
-    done = 0
-    if before is None:
-        neighbors = scratch.full((n_images, k), -1, np.int32)
-        similarity = scratch.full((n_images, k), -np.inf, np.float32)
-        done = checkpoint.resume(similarity, neighbors)
-    else:
-        neighbors, similarity = scratch.copy(before.neighbors), scratch.copy(before.similarity)
-    wanted = np.arange(n_images, dtype=np.int32) if changed is None else changed.astype(np.int32)
-    rows_per_block = _rows_per_block(graphs, threads, scratch.room)
-    left = wanted[done:]
-    cut = [left[start:stop] for start, stop in spans(len(left), rows_per_block)]
-    model_of_column = np.repeat(np.arange(len(graphs), dtype=np.int32), [graph.k for graph in graphs])
-    shared = (tuple(views), tuple(graphs), model_of_column, k)
-    for rows, (ids, mean) in zip(cut, map_shared(_search_block, shared, cut, threads), strict=True):
-        neighbors[rows], similarity[rows] = ids, mean
-        done += len(rows)
-        checkpoint.note(done, similarity, neighbors)
-        progress("neighbors in all models", done, len(wanted))
-    return KnnGraph(scratch.done(neighbors), scratch.done(similarity), graphs[0].method)
-
-
-def _rows_per_block(graphs: Sequence[KnnGraph], threads: Workers, room: int | None) -> int:
-    """How many rows are searched at once; what is found for each does not depend on it."""
-    if room is None:
-        return _MOST_ROWS
-    per_row = sum(graph.k for graph in graphs) * (_BYTES_PER_PAIR + 4 * len(graphs))
-    return max(_FEWEST_ROWS, min(_MOST_ROWS, room // (count_threads(threads) * per_row)))
-
-
-def _side_by_side(graphs: Sequence[KnnGraph], rows: IntArray) -> tuple[IntArray, FloatArray]:
-    """The lists of some images in all graphs, and their similarities; NaN where these were not measured by this package."""
-    lists = np.concatenate([graph.neighbors[rows] for graph in graphs], axis=1)
-    unknown = np.float32(np.nan)
-    measured = [
-        graph.similarity[rows] if graph.method in _MEASURED else np.full((len(rows), graph.k), unknown)
-        for graph in graphs
-    ]
-    return lists, np.concatenate(measured, axis=1)
-
-
-def _search_block(
-    shared: tuple[tuple[Embeddings, ...], tuple[KnnGraph, ...], IntArray, int], rows: IntArray
-) -> tuple[IntArray, FloatArray]:
-    """The nearest of some images' neighbors in all graphs."""
-    models, graphs, model_of_column, k = shared
-    lists, measured = _side_by_side(graphs, rows)
-    starts, ends, known = _unite(rows, lists, measured, model_of_column, len(models), models[0].n_images)
-    ends, origin = in_reading_order(ends, models[0].n_images)
-    total = np.zeros(len(ends), np.float32)
-    for model, similarity in zip(models, known, strict=True):
-        values = similarity[origin]
-        missing = np.flatnonzero(np.isnan(values))
-        values[missing] = similarities(model, ends[missing])
-        total += values
-    total /= np.float32(len(models))
-    best, ids = np.full((len(rows), k), -np.inf, np.float32), np.full((len(rows), k), -1, np.int32)
-    images, mean = np.empty(len(ends), np.int32), np.empty(len(ends), np.float32)
-    images[origin], mean[origin] = ends[:, 1], total
-    _keep_best(starts, images, mean, best, ids)
-    return ids, best
-
-
-@kernel
-def _unite(
-    rows: IntArray, lists: IntArray, measured: FloatArray, models: IntArray, n_models: int, n_images: int
-) -> tuple[LongArray, IntArray, FloatArray]:
-    """Every row and each image of its lists once.
-
-    Returns:
-        int64 (rows + 1,), where the pairs of every row begin;
-        int32 (m, 2), the pairs;
-        float32 (n_models, m), what is known of their similarities, else NaN.
-    """
-    starts = np.zeros(len(rows) + 1, np.int64)
-    ends = np.empty((lists.size, 2), np.int32)
-    known = np.full((n_models, lists.size), np.float32(np.nan))
-    place = np.full(n_images, -1, np.int32)
-    count = 0
-    for row in range(len(rows)):
-        for column in range(lists.shape[1]):
-            image = lists[row, column]
-            if image < 0:
-                continue
-            if place[image] < starts[row]:
-                place[image] = count
-                ends[count, 0], ends[count, 1] = rows[row], image
-                count += 1
-            known[models[column], place[image]] = measured[row, column]
-        starts[row + 1] = count
-    return starts, ends[:count], known[:, :count]
-
-
-@kernel
-def _keep_best(
-    starts: LongArray, images: IntArray, values: FloatArray, best: FloatArray, ids: IntArray
-) -> None:
-    for row in range(len(best)):
-        for pair in range(starts[row], starts[row + 1]):
-            insert_in_order(best[row], ids[row], values[pair], images[pair])
 
 
 @dataclass(frozen=True, eq=False)
-class _ModelEvidence:
-    """What is known of every image in one model; lists have 2k neighbors.
-
-    `embeddings` is None for the models together.
-    """
+class _ModelFeatures:
+    """Per-image features in one model; lists have 2k neighbors. `embeddings` is None for the fused model."""
 
     embeddings: Embeddings | None
     graph: KnnGraph
@@ -194,12 +46,12 @@ class _ModelEvidence:
 
 
 @dataclass(frozen=True, eq=False)
-class EvidenceSource:
-    """Everything that evidence is drawn from, prepared once for all pairs; `used` are the blocks that are given."""
+class TreeFeatureSource:
+    """Everything that pair features are computed from, prepared once for all pairs; `used` are the blocks that are given."""
 
-    models: tuple[_ModelEvidence, ...]
+    models: tuple[_ModelFeatures, ...]
     names: tuple[str, ...]
-    used: tuple[str, ...] = EVIDENCE
+    used: tuple[str, ...] = ALL_BLOCKS
 
     @property
     def columns(self) -> list[str]:
@@ -213,23 +65,23 @@ class EvidenceSource:
         return np.flatnonzero(np.isin(of_block, self.used)).astype(np.int32)
 
 
-def prepare_evidence(
-    views: Views, graphs: Sequence[KnnGraph], together: KnnGraph, used: tuple[str, ...] = EVIDENCE
-) -> EvidenceSource:
-    """Sum up what every pair will be asked about; one model alone is not also all models together."""
+def prepare_tree_features(
+    views: Views, graphs: Iterable[KnnGraph], fused: KnnGraph, used: tuple[str, ...] = ALL_BLOCKS
+) -> TreeFeatureSource:
+    """Compute the features of every image; a single model is not fused with anything."""
     prepared = []
     models: list[tuple[Embeddings | None, KnnGraph]] = list(zip(views, graphs, strict=True))
     if len(views) > 1:
-        models.append((None, together))
+        models.append((None, fused))
     for embeddings, graph in models:
         half = max(1, graph.k // 2)
         mean, spread = neighbor_distribution(graph, half)
-        prepared.append(_ModelEvidence(embeddings, graph, mean, spread))
-    return EvidenceSource(tuple(prepared), (*views.names, TOGETHER)[: len(prepared)], used)
+        prepared.append(_ModelFeatures(embeddings, graph, mean, spread))
+    return TreeFeatureSource(tuple(prepared), (*views.names, FUSED)[: len(prepared)], used)
 
 
-def extract_evidence(source: EvidenceSource, ids: IntArray) -> FloatArray:
-    """The blocks of all models about the given pairs (m, 2), float32 (m, columns)."""
+def extract_tree_features(source: TreeFeatureSource, ids: IntArray) -> FloatArray:
+    """Compute the features of the given pairs (m, 2) in all models, float32 (m, columns)."""
     width = sum(len(columns) for columns in BLOCKS.values())
     matrix = np.empty((len(ids), width * len(source.models)), np.float32)
     ends, origin = in_reading_order(ids, len(source.models[0].mean))
@@ -258,7 +110,7 @@ def _fill(
 ) -> None:
     k = neighbors.shape[1]
     nth = min(_NTH, k - 1)
-    # Where every image is in the list of the first of a pair; pairs come sorted, so a list serves for several.
+    # Rank of every image in the list of the pair's first image; pairs are sorted, so one list serves several pairs.
     place = np.full(len(neighbors), k, np.int32)
     listed = -1
     for row in range(len(ids)):
@@ -291,7 +143,7 @@ def _fill(
                     near += 1
         cosine = out[row, 0]
         out[row, 1] = cosine - np.float32(0.5) * (mean[one] + mean[other])
-        # Where a list is shorter, there is no 10th neighbor: it is as far as can be.
+        # A shorter list has no 10th neighbor: the lowest similarity stands for it.
         out[row, 2] = cosine - max(similarity[one, nth], similarity[other, nth], np.float32(-1))
         out[row, 3] = min(rank_one, rank_other)
         out[row, 4] = max(rank_one, rank_other)

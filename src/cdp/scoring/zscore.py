@@ -1,8 +1,8 @@
-"""Similarity on one scale for all models: how many spreads of random pairs a pair lies above them. Not in the paper.
+"""Similarity as a z-score: standard deviations above random pairs, comparable across models. Not in the paper.
 
-A cosine of 0.5 is far above chance in one model and quite common in another. Random pairs are nearly all of two identities, so
-their similarities say what chance gives. Center and spread are the median and the distance to the lower 16 % quantile: the few
-random pairs that are one identity lie above, and do not count. The models' standard similarities are averaged, and the average is
+A cosine of 0.5 is far above chance in one model and common in another. Random pairs are nearly all impostors, so their
+similarities are the null distribution. Center and spread are the median and the distance to the lower 16 % quantile: the few
+random pairs that are genuine have higher similarities and do not affect them. The z-scores of the models are averaged, and the average is
 standardized in the same way.
 """
 
@@ -13,96 +13,123 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.blocks import PAIRS_PER_BLOCK
+from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.knn.pair_similarity import similarities
-from cdp.runtime.spill import SpillFiles
-from cdp.types import Embeddings, Pairs, Views
+from cdp.runtime.runtime import Runtime
+from cdp.types import ConsensusGraph, Embeddings, Pairs, Views
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
 SOFTNESS = 0.7
-"""Standard similarity over which the doubt about a pair falls from 0.73 to 0.27, on either side of the bar.
+"""Scale of the logistic function from z-score to probability.
 
-Wide, so that the average between two groups weighs how similar their pairs are, and not only how many pass; the F of groups then
-depends less on the bar.
+Wide, so that the mean between two groups reflects how similar their pairs are, and not only how many pass the threshold; the F of
+groups then depends less on the threshold.
 """
 
-_SOFTEST = 1 / 6
-"""Of the similarity of an image and itself: wider than that, doubt would not tell copies from others."""
-
+_MAX_SOFTNESS = 1 / 6
+"""As a share of the z-score of an image and itself: a wider function would not tell copies from other pairs."""
 
 _RANDOM_PAIRS = 200_000
 _LOWER = 0.1587
-_SMALLEST_SPREAD = 1e-6
+_MIN_SPREAD = 1e-6
 
 
 @dataclass(frozen=True)
-class Background:
-    """Center and spread of random pairs: of every model, and of the models' average."""
+class NullStatistics:
+    """Center and spread of random pairs: of every model, and of the models' average z-score."""
 
     models: tuple[tuple[float, float], ...]
     average: tuple[float, float]
 
 
-def measure_background(views: Views, seed: int = 0) -> Background:
-    """How similar random pairs of images are, in every model and on average."""
+@dataclass(frozen=True, eq=False)
+class ZScoredPairs:
+    """Candidate pairs with their z-scores.
+
+    Attributes:
+        pairs: candidates.
+        z: float32 (m,).
+        null: statistics of random pairs.
+    """
+
+    pairs: Pairs
+    z: FloatArray
+    null: NullStatistics
+
+    def at(self, threshold: float, above: float) -> ConsensusGraph:
+        """Pairs with a probability greater than `above`, where a pair at the threshold has probability one half."""
+        ids, doubts = [np.empty((0, 2), np.int32)], [np.empty(0, np.float32)]
+        top = max_z_score(self.null)
+        for start, stop in spans(len(self.pairs), PAIRS_PER_BLOCK):
+            doubt = soften(self.z[start:stop], threshold, top)
+            kept = doubt < 1 - above
+            ids.append(self.pairs.ids[start:stop][kept])
+            doubts.append(doubt[kept])
+        return ConsensusGraph(np.concatenate(ids), np.concatenate(doubts), self.pairs.n_images)
+
+    def share_above(self, threshold: float) -> float:
+        """Share of the candidate pairs with a greater z-score."""
+        return float((self.z > threshold).mean()) if len(self.pairs) else 0.0
+
+
+def measure_null(views: Views, seed: int = 0) -> NullStatistics:
+    """Measure center and spread of the similarity of random pairs, in every model and on average."""
     generator = np.random.default_rng([seed, 8])
     ids = generator.integers(0, views.n_images, (_RANDOM_PAIRS, 2)).astype(np.int32)
     ids = ids[ids[:, 0] != ids[:, 1]]
-    seen = [_similarities(model, ids) for model in views]
-    models = tuple(_center_and_spread(values) for values in seen)
-    return Background(models, _center_and_spread(_average(seen, models)))
+    cosines = [_similarities(model, ids) for model in views]
+    models = tuple(_center_and_spread(values) for values in cosines)
+    return NullStatistics(models, _center_and_spread(_average(cosines, models)))
 
 
-def standard_similarities(
-    views: Views, pairs: Pairs, background: Background, scratch: SpillFiles | None = None
-) -> FloatArray:
-    """Of every pair, in all models together, float32 (m,)."""
-    out = (scratch or SpillFiles()).empty(len(pairs), np.float32)
-    for start in range(0, len(pairs), PAIRS_PER_BLOCK):
-        rows = slice(start, start + PAIRS_PER_BLOCK)
-        out[rows] = average_similarity([similarities(model, pairs.ids[rows]) for model in views], background)
-    return out
+def z_score_pairs(views: Views, pairs: Pairs, null: NullStatistics, runtime: Runtime) -> ZScoredPairs:
+    """Compute the z-score of every pair in the fused models."""
+    z = runtime.empty(len(pairs), np.float32)
+    for start, stop in spans(len(pairs), PAIRS_PER_BLOCK):
+        z[start:stop] = fused_z_score([similarities(model, pairs.ids[start:stop]) for model in views], null)
+    return ZScoredPairs(pairs, z, null)
 
 
-def average_similarity(seen: Sequence[AnyArray], background: Background) -> AnyArray:
-    """The standard similarity in all models together, of the cosines in each; arrays of one shape."""
-    center, spread = background.average
-    standard: AnyArray = (_average(seen, background.models) - center) / spread
-    return standard
+def fused_z_score(cosines: Sequence[AnyArray], null: NullStatistics) -> AnyArray:
+    """Average the z-scores of all models, given the cosines in each; arrays of one shape."""
+    center, spread = null.average
+    z: AnyArray = (_average(cosines, null.models) - center) / spread
+    return z
 
 
-def similarity_to_itself(background: Background) -> float:
-    """The standard similarity of an image and itself, the greatest there is."""
-    return float(average_similarity([np.ones(1)] * len(background.models), background)[0])
+def max_z_score(null: NullStatistics) -> float:
+    """The z-score of an image and itself, the greatest there is."""
+    return float(fused_z_score([np.ones(1)] * len(null.models), null)[0])
 
 
-def soften(standard: FloatArray, bar: float, top: float) -> FloatArray:
-    """The doubt about pairs: one half at the bar, and soon nothing above it, float32 (m,); `top` as `similarity_to_itself`.
+def soften(z: FloatArray, threshold: float, top: float) -> FloatArray:
+    """Turn z-scores into doubts: one half at the threshold, falling to 0 above it, float32 (m,); `top` is `max_z_score`.
 
-    Soft, because average linkage of a hard yes or no could not tell close groups from closer ones.
+    Soft, because average linkage of hard decisions could not tell close groups from closer ones.
     """
     with np.errstate(over="ignore"):
-        doubt = 1 / (1 + np.exp((standard.astype(np.float64) - bar) / softness(top)))
+        doubt = 1 / (1 + np.exp((z.astype(np.float64) - threshold) / softness(top)))
     return doubt.astype(np.float32)
 
 
 def softness(top: float) -> float:
     """`SOFTNESS`, or less where an image and itself are hardly more similar than random pairs."""
-    return max(min(SOFTNESS, _SOFTEST * top), _SMALLEST_SPREAD)
+    return max(min(SOFTNESS, _MAX_SOFTNESS * top), _MIN_SPREAD)
 
 
 def _similarities(model: Embeddings, ids: IntArray) -> FloatArray:
-    blocks = range(0, len(ids), PAIRS_PER_BLOCK)
-    return np.concatenate([similarities(model, ids[start : start + PAIRS_PER_BLOCK]) for start in blocks])
+    return np.concatenate(
+        [similarities(model, ids[start:stop]) for start, stop in spans(len(ids), PAIRS_PER_BLOCK)]
+    )
 
 
 def _center_and_spread(values: AnyArray) -> tuple[float, float]:
     lower, center = np.quantile(values, [_LOWER, 0.5]).tolist()
-    return center, max(center - lower, _SMALLEST_SPREAD)
+    return center, max(center - lower, _MIN_SPREAD)
 
 
-def _average(seen: Sequence[AnyArray], models: tuple[tuple[float, float], ...]) -> AnyArray:
-    total = np.zeros(seen[0].shape)
-    for values, (center, spread) in zip(seen, models, strict=True):
+def _average(cosines: Sequence[AnyArray], models: tuple[tuple[float, float], ...]) -> AnyArray:
+    total = np.zeros(cosines[0].shape)
+    for values, (center, spread) in zip(cosines, models, strict=True):
         total += (values - center) / spread
-    return total / len(seen)
+    return total / len(cosines)

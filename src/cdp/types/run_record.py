@@ -72,11 +72,11 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     recall: float | None = None
     f: float | None = None
 
-    def weighted(self, recall_weight: float) -> float:
-        """F-beta, in which recall is `recall_weight` times as important as precision; 0 where nothing was counted."""
+    def weighted(self, beta: float) -> float:
+        """F-beta; 0 where nothing was counted."""
         precision, recall = self.precision or 0.0, self.recall or 0.0
-        total = recall_weight**2 * precision + recall
-        return (1 + recall_weight**2) * precision * recall / total if total else 0.0
+        total = beta**2 * precision + recall
+        return (1 + beta**2) * precision * recall / total if total else 0.0
 
 
 class GroupScores(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,8 +142,8 @@ class LabelFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The labels of one round.
 
     Attributes:
-        setting: which setting decided how much is joined: `threshold`, `vote_threshold` or `join_above`.
-        threshold: its value, tuned or given.
+        threshold_kind: what the threshold was compared with: `mean probability`, `probability`, `similarity` or `z-score`.
+        threshold: given, chosen on labeled identities, or estimated without labels.
         coverage: share of the unlabeled images with a label.
         fates: name of a `Fate` in small letters -> number of images.
         sizes: images per pseudo-identity, in any order.
@@ -152,7 +152,7 @@ class LabelFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     coverage: float
     identities_found: int
-    setting: str = "threshold"
+    threshold_kind: str = "probability"
     threshold: float | None = None
     fates: dict[str, int] = {}
     sizes: list[int] = []
@@ -169,13 +169,13 @@ class TuningPoint(Score, frozen=True, kw_only=True):
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     """The thresholds tried and the one chosen.
 
-    By an F that counts recall `recall_weight` times, or with a `precision` by recall among those that reach it.
+    By F-beta, or with a `min_precision` by recall among those that reach it.
     """
 
     chosen: float
     curve: list[TuningPoint] = []
-    recall_weight: float = 1.0
-    precision: float = 0.0
+    beta: float = 1.0
+    min_precision: float | None = None
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,15 +191,15 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Figure = Figure()
 
 
-class BarPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be expected of one bar, where nobody is known.
+class EstimatePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What to expect at one threshold, without labels.
 
     Attributes:
-        threshold: the bar.
+        threshold: a z-score.
         agreement: pairwise F between the groups of two halves of the models; None where it was not measured.
         coverage: share of images in groups; likewise.
-        precision: the share of pairs above that are of one identity, as estimated; None where it was not.
-        recall: of the pairs of one identity, the share above; likewise.
+        precision: estimated share of the pairs above that are genuine; None where it was not estimated.
+        recall: estimated share of the genuine pairs that are above; likewise.
     """
 
     threshold: float
@@ -209,16 +209,16 @@ class BarPoint(msgspec.Struct, frozen=True, kw_only=True):
     recall: float | None = None
 
 
-class UnsupervisedBar(msgspec.Struct, frozen=True, kw_only=True):
-    """The bar that was chosen without labels, and how sure that is.
+class ThresholdEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """The threshold that was estimated without labels, and how sure that is.
 
     Attributes:
-        chosen: similar_above.
-        share_above: of all pairs of images, those that are more similar; None in records of earlier versions.
+        chosen: a z-score.
+        share_above: share of all pairs of images that are more similar; None where it was not counted.
         agreement: pairwise F between the groups of two halves of the models; None where a model cannot be cut in two.
-        precision: the share of pairs above the bar that are of one identity, as estimated; None where images are few.
-        recall: of the pairs of one identity, the share above it, as estimated; likewise.
-        curve: all bars of which something can be said.
+        precision: estimated share of the pairs above that are genuine; None where images are few.
+        recall: estimated share of the genuine pairs that are above; likewise.
+        curve: estimates at all thresholds.
     """
 
     chosen: float
@@ -226,7 +226,7 @@ class UnsupervisedBar(msgspec.Struct, frozen=True, kw_only=True):
     agreement: float | None = None
     precision: float | None = None
     recall: float | None = None
-    curve: list[BarPoint] = []
+    curve: list[EstimatePoint] = []
 
 
 class CalibrationBin(msgspec.Struct, frozen=True, kw_only=True):
@@ -327,7 +327,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     headline: Headline | None = None
     tuning: Tuning | None = None
     expected: Expectation | None = None
-    unsupervised: UnsupervisedBar | None = None
+    unsupervised: ThresholdEstimate | None = None
     calibration: list[CalibrationBin] = []
     mediator: MediatorFigures | None = None
     earlier_rounds: list[LabelFigures] = []

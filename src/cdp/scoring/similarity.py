@@ -1,0 +1,61 @@
+"""`SimilarityScorer`: candidates from all models fused, scored by their z-score; needs no labels. Not in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cdp.knn.model_graphs import Graphs, ModelGraphs, find_graphs
+from cdp.runtime.runtime import Runtime
+from cdp.scoring.fused_graph import search_fused
+from cdp.scoring.pairs import candidate_pairs
+from cdp.scoring.scored_pairs import Insertion, ScoredPairs
+from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.zscore import measure_null, z_score_pairs
+from cdp.types import Views
+from cdp.types.arrays import LongArray
+
+
+@dataclass(frozen=True, eq=False)
+class SimilarityScorer:
+    """Similarity in all models as a z-score; it becomes a probability once the threshold is known.
+
+    Attributes:
+        settings: of section 3.1.
+        seed: of random pairs and approximate searches.
+        part: precedes names of steps in progress and timings.
+    """
+
+    settings: ConsensusSettings
+    seed: int = 0
+    part: str = ""
+    needs_labels = False
+
+    def score(
+        self, views: Views, identities: LongArray, runtime: Runtime, graphs: Graphs | None = None
+    ) -> ScoredPairs:
+        """Compute the z-scores of the edges of the fused graph; identities are not used."""
+        longer = replace(self.settings, k=min(2 * self.settings.k, views.n_images - 1))
+        lists = () if graphs is None else graphs.values() if isinstance(graphs, Mapping) else graphs
+        wanted = longer if all(graph.k >= longer.k for graph in lists) else self.settings
+        found = find_graphs(views, wanted, graphs, seed=self.seed, runtime=runtime, part=self.part)
+        with runtime.step(f"{self.part}all models"):
+            fused = search_fused(views, list(found), longer.k, runtime=runtime)
+            pairs = candidate_pairs(fused.nearest(self.settings.k), runtime)
+            scored = z_score_pairs(views, pairs, measure_null(views, self.seed), runtime)
+        nobody = np.full(len(identities), -1, np.int64)
+        return ScoredPairs(scored, found.graphs, fused, self.settings.k, nobody)
+
+    def update(
+        self,
+        before: ScoredPairs,
+        views: Views,
+        identities: LongArray,
+        graphs: ModelGraphs,
+        inserted: Insertion,
+        runtime: Runtime,
+    ) -> ScoredPairs:
+        """Compute all z-scores anew, which is as cheap as finding out which of them changed."""
+        return self.score(views, identities, runtime, graphs.graphs)
