@@ -16,6 +16,7 @@ from cdp.labeling.figures import measure_labeling
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, FloatArray
@@ -63,7 +64,7 @@ def _pass_once(graph: KnnGraph) -> None:
     best, ids = np.array(graph.similarity), np.array(graph.neighbors)
     clusters: AnyArray = np.zeros((graph.n_images, 8), np.int16)
     vectors = Projected(np.ones((graph.n_images, 16), np.float32), 0.0, graph.k)
-    improve(vectors, best, ids, np.ones(ids.shape, np.bool_), clusters, graph.k // 2, 0)
+    improve(vectors, best, ids, np.ones(ids.shape, np.bool_), clusters, graph.k // 2, Runtime())
 
 
 def _along(directions: int) -> FloatArray:

@@ -13,8 +13,7 @@ from cdp.knn.kmeans import find_centroids, refine_centroids
 from cdp.knn.pca import Vectors
 from cdp.knn.recall import TrueNeighbors
 from cdp.runtime.kernels import kernel
-from cdp.runtime.parallel import Workers
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, BoolArray
 
@@ -61,8 +60,7 @@ def choose_plan(
     recall: float,
     *,
     seed: int,
-    threads: Workers,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime,
 ) -> Plan | None:
     """The cheapest plan that reaches the recall on a sample; None if exact search is cheaper than all that do.
 
@@ -72,8 +70,7 @@ def choose_plan(
         truth: the sample.
         recall: to reach.
         seed: of the clusters.
-        threads: 0 = all cores; or a pool.
-        scratch: where samples lie.
+        runtime: how the search runs.
     """
     limit, k, cheapest = _exact_cost(embeddings), truth.neighbors.shape[1], None
     for size, choice, among_all in LAYOUTS:
@@ -81,14 +78,12 @@ def choose_plan(
         counts = [count for count in choice if count <= n_clusters]
         if not counts or _cost(vectors, size, counts[0], 0, k, among_all) > limit:
             continue
-        centroids = find_centroids(
-            vectors, n_clusters, among_all=among_all, seed=seed, threads=threads, scratch=scratch
-        )
+        centroids = find_centroids(vectors, n_clusters, among_all=among_all, seed=seed, runtime=runtime)
         counts = [count for count in counts if count <= len(centroids)]
         about = (embeddings, vectors, truth)
-        if not counts or (not among_all and not _may_reach(*about, centroids, counts[-1], recall, threads)):
+        if not counts or (not among_all and not _may_reach(*about, centroids, counts[-1], recall, runtime)):
             continue
-        centroids = refine_centroids(vectors, centroids, n_clusters, seed=seed, threads=threads)
+        centroids = refine_centroids(vectors, centroids, n_clusters, seed=seed, runtime=runtime)
         before = cheapest
         for is_finer in (False, True):
             tried = _between(counts, cheapest) if is_finer else counts
@@ -99,7 +94,7 @@ def choose_plan(
                     for count in tried
                     if passes and _cost(vectors, size, count, passes[0], k, among_all) < limit
                 ]
-                for plan in _predict(*about, centroids, may_win, threads, passes):
+                for plan in _predict(*about, centroids, may_win, runtime, passes):
                     cost = _cost(vectors, size, plan.clusters, plan.passes, k, among_all)
                     if plan.recall >= recall and cost < limit:
                         limit, cheapest = cost, plan
@@ -123,13 +118,13 @@ def _may_reach(
     centroids: Centroids,
     count: int,
     recall: float,
-    threads: Workers,
+    runtime: Runtime,
 ) -> bool:
     """Whether the most clusters and passes come near the recall asked for, so that centers are worth refining; a few rows tell."""
     few = truth.first(_ROWS_TO_TELL)
     if few.n_counted == 0:
         return True
-    plans = _predict(embeddings, vectors, few, centroids, [count], threads, _PASSES)
+    plans = _predict(embeddings, vectors, few, centroids, [count], runtime, _PASSES)
     return max(plan.recall for plan in plans) >= recall - _GAINED_BY_REFINING
 
 
@@ -139,7 +134,7 @@ def _predict(
     truth: TrueNeighbors,
     centroids: Centroids,
     counts: Sequence[int],
-    threads: Workers,
+    runtime: Runtime,
     wanted: Sequence[int],
 ) -> list[Plan]:
     """All plans with so many clusters and passes, with the share of the sample's true neighbors that each would find."""
@@ -150,7 +145,7 @@ def _predict(
     n_linked = np.zeros((len(counts), wanted[-1] + 1), np.int64)
     for span in spans(len(truth.rows), max(1, _BLOCK_PAIRS // (k + 1) ** 2)):
         near, nearer, rank = _neighborhoods(
-            embeddings, vectors, truth, slice(*span), centroids, counts[-1], threads
+            embeddings, vectors, truth, slice(*span), centroids, counts[-1], runtime
         )
         for row, count in enumerate(counts):
             linked = near & ((rank < count) | (rank < count).transpose(0, 2, 1))
@@ -180,7 +175,7 @@ def _neighborhoods(
     some: slice,
     centroids: Centroids,
     count: int,
-    threads: Workers,
+    runtime: Runtime,
 ) -> tuple[BoolArray, BoolArray, AnyArray]:
     """For some images of the sample with their k neighbors: which of them are near one another, and by which cluster.
 
@@ -192,7 +187,7 @@ def _neighborhoods(
     k = truth.neighbors.shape[1]
     images = np.concatenate([truth.rows[some, None], truth.neighbors[some]], axis=1)
     rank = np.empty((*images.shape, images.shape[1]), np.int16)
-    clusters = nearest_clusters(vectors, centroids, count, rows=images.ravel(), threads=threads)
+    clusters = nearest_clusters(vectors, centroids, count, runtime=runtime, rows=images.ravel())
     _find_ranks(clusters.reshape(*images.shape, count), np.full(len(centroids), count, np.int16), rank)
     similarity = np.empty(rank.shape, np.float32)
     for row in range(len(images)):

@@ -9,8 +9,7 @@ from cdp.knn.ivf import group_rows
 from cdp.knn.pca import Vectors
 from cdp.knn.topk import insert_in_order
 from cdp.runtime.kernels import kernel, sum_kernel
-from cdp.runtime.parallel import Workers, map_shared
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
 _BLOCK_ROWS = 1024
@@ -26,8 +25,7 @@ def improve(
     fresh: BoolArray,
     nearest: IntArray,
     width: int,
-    threads: Workers,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime,
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """The lists after one pass, and which of their entries are new.
 
@@ -43,23 +41,21 @@ def improve(
         fresh: entries that came with the last pass, or all before the first.
         nearest: the clusters that every image looked into, its own first.
         width: how many of the first in a list lead on.
-        threads: 0 = all cores; or a pool.
-        scratch: where the lists lie.
+        runtime: how the search runs.
     """
-    scratch = scratch or SpillFiles()
-    near = scratch.full((len(ids), 2 * width), -1, np.int32)
-    is_fresh = scratch.full(near.shape, 0, np.bool_)
+    near = runtime.full((len(ids), 2 * width), -1, np.int32)
+    is_fresh = runtime.full(near.shape, 0, np.bool_)
     _both_directions(ids, fresh, near, is_fresh)
-    near, is_fresh = scratch.done(near), scratch.done(is_fresh)
-    improved, found = scratch.copy(best), scratch.copy(ids)
-    entered = scratch.full(fresh.shape, 0, np.bool_)
+    near, is_fresh = runtime.finished(near), runtime.finished(is_fresh)
+    improved, found = runtime.copy(best), runtime.copy(ids)
+    entered = runtime.full(fresh.shape, 0, np.bool_)
     order = cluster_order(nearest)  # so that blocks share candidates
-    nearest = scratch.done(scratch.copy(nearest[:, :_CLUSTERS_SEEN]))
+    nearest = runtime.finished(runtime.copy(nearest[:, :_CLUSTERS_SEEN]))
 
     n_rows = max(1, min(_BLOCK_ROWS, _BLOCK_CANDIDATES // (2 * width) ** 2))
     blocks = [order[slice(*span)] for span in spans(len(order), n_rows)]
     shared = (vectors, best, ids, near, is_fresh, nearest)
-    for rows, lists in zip(blocks, map_shared(_search, shared, blocks, threads), strict=True):
+    for rows, lists in zip(blocks, runtime.map(_search, shared, blocks), strict=True):
         improved[rows], found[rows], entered[rows] = lists
     return improved, found, entered
 

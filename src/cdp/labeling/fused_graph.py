@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cdp.labeling.workspace import Workspace
-from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.step_cache import StepCache, step_key
 from cdp.scoring.tree_features import search_together
 from cdp.types import KnnGraph, Views
-from cdp.types.graphs import UnfinishedLists
 
 
 def search_fused(
@@ -29,10 +27,8 @@ def search_fused(
             views,
             graphs,
             k,
-            threads=work.engine.workers,
-            progress=work.progress,
-            scratch=work.scratch,
-            checkpoint=ListCheckpoint(*cache.keeping("lists", key, UnfinishedLists)),
+            runtime=work.runtime,
+            key=key,
         )
         cache.put("together", key, together)
         cache.drop("lists", key)

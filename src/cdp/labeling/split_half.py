@@ -96,9 +96,7 @@ def compare_pairs(
             views,
             list(graphs.values()),
             longer.k,
-            threads=work.engine.threads,
-            progress=work.progress,
-            scratch=work.scratch,
+            runtime=work.runtime.here(),
         )
         pairs = candidate_pairs(together.nearest(settings.k), work.scratch)
         background = measure_background(views, seed)

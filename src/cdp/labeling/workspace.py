@@ -12,21 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.knn.exact import BLOCK_ROWS
 from cdp.knn.ivf_search import APPROXIMATE_VERSION
 from cdp.knn.recall import measure_same_identity_recall
 from cdp.knn.search import choose_method, each_knn_graph, warn_of_recall
-from cdp.labeling.distributed_graphs import GraphOptions, GraphTask, find_machines, search_on_machines
-from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.memory import give_back
 from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.runtime.spill import SpillFiles
 from cdp.runtime.step_cache import StepCache, step_key
 from cdp.scoring.settings import SearchSettings
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import LongArray
-from cdp.types.graphs import UnfinishedLists
 
 Graphs = Sequence[KnnGraph] | Mapping[str, KnnGraph]
 
@@ -64,6 +61,11 @@ class Workspace:
         self.scratch = SpillFiles(self.engine.share, self.cache.folder or self.folder, is_shared=is_shared)
         if self.engine.engine == "ray" and not is_shared:
             warnings.warn(_ALONE, stacklevel=3)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The same for steps that take a runtime."""
+        return Runtime(self.engine, self.cache, self.progress, self.folder, shared_spill=self.scratch)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -142,39 +144,17 @@ def _search(
     work: Workspace,
     part: str,
 ) -> Iterator[KnnGraph]:
-    """The graphs of some models, in order: on a cluster each by one machine where that is faster, else one after the other by all."""
-    workers = work.engine.workers_for(search_bytes(models))
-    steps = [f"{part}{name}" for name in names]
-    n_approximate = sum(choose_method(settings.method, one.n_images) == "approximate" for one in models)
-    machines = find_machines(workers, n_approximate)
-    if machines is not None:
-        cache, folder = work.cache.absolute(), work.scratch.folder
-        about = (machines.cores, work.engine.share, folder and folder.absolute(), cache)
-        paths = [
-            cache.find("graph", keys[name]) if name in keys else work.scratch.new_path().absolute()
-            for name in names
-        ]
-        kept = [keys.get(name, "") for name in names]
-        tasks = map(GraphTask, [f"k-NN graph {step}" for step in steps], models, kept, paths)
-        return search_on_machines(
-            machines, GraphOptions(settings, goal, seed, *about), list(tasks), work.progress
-        )
+    """The graphs of some models, in order."""
     return each_knn_graph(
         models,
         settings.k,
         settings.method,
+        runtime=work.runtime,
         recall=settings.recall,
-        names=steps,
+        names=[f"{part}{name}" for name in names],
         seed=seed,
-        threads=workers,
-        device=work.engine.search_device,
-        progress=work.progress,
-        scratch=work.scratch,
         identities=goal,
-        checkpoints=[
-            ListCheckpoint(*work.cache.keeping("lists", keys.get(name, ""), UnfinishedLists))
-            for name in names
-        ],
+        keys=[keys.get(name, "") for name in names],
     )
 
 
@@ -199,11 +179,6 @@ def graph_keys(
     return keys
 
 
-def search_bytes(models: Sequence[Embeddings]) -> int:
-    """What a search takes per thread, half of which has its place among all that must be held."""
-    return BLOCK_ROWS * max((model.dimensions for model in models), default=1) * 4 + 2**22
-
-
 def has_shared(known: LongArray) -> bool:
     """Whether two images are of one known identity."""
     numbers = known[known >= 0]
@@ -222,14 +197,7 @@ def _measure_same_identity(
     for name, model in zip(views.names, views, strict=True):
         if graphs[name].method != "approximate":
             continue
-        found = measure_same_identity_recall(
-            model,
-            graphs[name],
-            known,
-            seed=seed,
-            threads=work.engine.workers_for(search_bytes([model])),
-            device=work.engine.search_device,
-        )
+        found = measure_same_identity_recall(model, graphs[name], known, runtime=work.runtime, seed=seed)
         if found is not None:
             work.same_identity_recall[name] = found
             warn_of_recall(f"k-NN graph {name}", found, recall, "the neighbors of the same identity")

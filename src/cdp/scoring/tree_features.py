@@ -22,11 +22,8 @@ from cdp.blocks import spans
 from cdp.input_blocks import EVIDENCE
 from cdp.knn.pair_similarity import in_reading_order, similarities
 from cdp.knn.topk import insert_in_order
-from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.kernels import kernel
-from cdp.runtime.parallel import Workers, count_threads, map_shared
-from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.paper_features import neighbor_distribution
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import FloatArray, IntArray, LongArray
@@ -54,10 +51,8 @@ def search_together(
     *,
     before: KnnGraph | None = None,
     changed: LongArray | None = None,
-    threads: Workers = 0,
-    progress: Progress = no_progress,
-    scratch: SpillFiles | None = None,
-    checkpoint: ListCheckpoint | None = None,
+    runtime: Runtime,
+    key: str = "",
 ) -> KnnGraph:
     """The k nearest neighbors of every image in all models together, among its neighbors in the single models.
 
@@ -70,42 +65,37 @@ def search_together(
         k: neighbors per image.
         before: the result for earlier graphs; rows that are not `changed` are taken from it.
         changed: int64, rows whose list changed in some model since.
-        threads: 0 = all cores.
-        progress: called as the work goes on.
-        scratch: where the lists lie.
-        checkpoint: keeps lists while others are searched; only where all are.
+        runtime: how the search runs.
+        key: of checkpoints; only where all lists are searched.
     """
     n_images = views.n_images
     if len(views) == 1:
         return graphs[0].nearest(k)
-    scratch, checkpoint = scratch or SpillFiles(), checkpoint or ListCheckpoint()
-    done = 0
+    checkpoint, done = runtime.list_checkpoint(key), 0
     if before is None:
-        neighbors = scratch.full((n_images, k), -1, np.int32)
-        similarity = scratch.full((n_images, k), -np.inf, np.float32)
+        neighbors = runtime.full((n_images, k), -1, np.int32)
+        similarity = runtime.full((n_images, k), -np.inf, np.float32)
         done = checkpoint.resume(similarity, neighbors)
     else:
-        neighbors, similarity = scratch.copy(before.neighbors), scratch.copy(before.similarity)
+        neighbors, similarity = runtime.copy(before.neighbors), runtime.copy(before.similarity)
     wanted = np.arange(n_images, dtype=np.int32) if changed is None else changed.astype(np.int32)
-    rows_per_block = _rows_per_block(graphs, threads, scratch.room)
+    rows_per_block = _rows_per_block(graphs, runtime)
     left = wanted[done:]
     cut = [left[start:stop] for start, stop in spans(len(left), rows_per_block)]
     model_of_column = np.repeat(np.arange(len(graphs), dtype=np.int32), [graph.k for graph in graphs])
     shared = (tuple(views), tuple(graphs), model_of_column, k)
-    for rows, (ids, mean) in zip(cut, map_shared(_search_block, shared, cut, threads), strict=True):
+    for rows, (ids, mean) in zip(cut, runtime.map(_search_block, shared, cut), strict=True):
         neighbors[rows], similarity[rows] = ids, mean
         done += len(rows)
         checkpoint.note(done, similarity, neighbors)
-        progress("neighbors in all models", done, len(wanted))
-    return KnnGraph(scratch.done(neighbors), scratch.done(similarity), graphs[0].method)
+        runtime.progress("neighbors in all models", done, len(wanted))
+    return KnnGraph(runtime.finished(neighbors), runtime.finished(similarity), graphs[0].method)
 
 
-def _rows_per_block(graphs: Sequence[KnnGraph], threads: Workers, room: int | None) -> int:
+def _rows_per_block(graphs: Sequence[KnnGraph], runtime: Runtime) -> int:
     """How many rows are searched at once; what is found for each does not depend on it."""
-    if room is None:
-        return _MOST_ROWS
     per_row = sum(graph.k for graph in graphs) * (_BYTES_PER_PAIR + 4 * len(graphs))
-    return max(_FEWEST_ROWS, min(_MOST_ROWS, room // (count_threads(threads) * per_row)))
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, runtime.block_memory // (runtime.n_threads * per_row)))
 
 
 def _side_by_side(graphs: Sequence[KnnGraph], rows: IntArray) -> tuple[IntArray, FloatArray]:
