@@ -274,3 +274,8 @@ def in_order(rows: AnyArray, order: IntArray, runtime: Runtime) -> AnyArray:
     for start, stop in spans(len(order), _BLOCK_ROWS):
         moved[start:stop] = rows[order[start:stop]]
     return moved
+
+
+def cluster_order(nearest: IntArray) -> IntArray:
+    """All images, those at home in one cluster together."""
+    return group_rows(nearest[:, :1], int(nearest[:, 0].max()) + 1)[0]

@@ -1,4 +1,4 @@
-"""Approximate k-NN search: every image looks into its nearest clusters, then at the neighbors of its neighbors."""
+"""Approximate k-NN search: every image looks into its nearest clusters."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from cdp.blocks import spans
 from cdp.knn.autotune import Plan, choose_plan
 from cdp.knn.exact import exact_graph, search_bytes
-from cdp.knn.ivf import in_order, nearest_clusters
-from cdp.knn.nn_descent import cluster_order, improve
+from cdp.knn.ivf import cluster_order, in_order, nearest_clusters
 from cdp.knn.pair_similarity import measure_block, rows_at_once
 from cdp.knn.pca import Vectors, project
 from cdp.knn.probe import Lists, Looking, group_by_cluster, search_homes, search_visits
@@ -19,18 +18,15 @@ from cdp.knn.recall import TrueNeighbors, find_same_identity_neighbors, find_tru
 from cdp.runtime.parallel import on_one_thread
 from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
+from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 # Goes up when other neighbors are found than before, so that graphs that were kept are made anew.
-APPROXIMATE_VERSION = 7
+APPROXIMATE_VERSION = 8
 # Nearest clusters first: lists are then nearly right, and few images of the others are better. No round has more clusters
 # than the last step, so that the list of who looks into which stays small.
 _ROUNDS = (1, 4, 16, 48)
 # A round of more clusters is cut into parts, between which lists are kept; whoever changes this raises the version.
 _CLUSTERS_PER_PART = 2**14
-# If the plan was too hopeful, passes go on while they help, and then more clusters are looked into.
-_MOST_PASSES = 10
-_LEAST_GAIN = 0.002
 # Fewer neighbors of the same identity say too little about a plan.
 _FEWEST_COUNTED = 200
 
@@ -48,7 +44,7 @@ def approximate_graph(
 ) -> KnnGraph:
     """The k nearest neighbors of every image, but for a few; the graph's recall is measured on a sample.
 
-    Along how many directions images are compared, how many clusters are looked into, and how many passes follow, is chosen
+    Along how many directions images are compared, and how many clusters are looked into, is chosen
     beforehand as the cheapest way to the recall asked for; exact search answers if none is cheaper. Images, not threads,
     decide what is compared with what. Where `identities` are known (0 or more),
     the recall asked for is that among neighbors of the same identity. Lists are kept under the `key` while clusters are looked into.
@@ -97,7 +93,6 @@ class _Search:
         self.recall, self.runtime, self.key = recall, runtime, key
         # Where products are not quite those of the embeddings, more are kept than are asked for, and measured at the end.
         k = truth.neighbors.shape[1]
-        self.width = (k + 1) // 2
         keep = k if isinstance(vectors, Embeddings) else vectors.listed
         self.best = runtime.full((embeddings.n_images, keep), -np.inf, np.float32)
         self.ids = runtime.full((embeddings.n_images, keep), -1, np.int32)
@@ -130,47 +125,24 @@ class _Search:
         return named
 
     def run(self) -> Iterator[float]:
-        """Look into clusters, then pass, until the recall is reached; yields the share that is done, more or less."""
-        clusters, passes = self.plan.clusters, self.plan.passes
+        """Look into clusters until the recall is reached; yields the share that is done, more or less."""
+        clusters = self.plan.clusters
         for looked in self._look_into(0, clusters, self.key):
-            yield looked / (clusters + 8 * passes)
-        fresh, reached = None, self._reached()
+            yield looked / clusters
+        reached = self._reached()
         if reached < self.recall and self.nearest.shape[1] > clusters:
             for _ in self._look_into(clusters, self.nearest.shape[1]):
                 yield 1.0
             reached = self._reached()
-        for number in range(_MOST_PASSES):
-            if reached >= self.recall:
-                break
-            fresh = self._filled() if fresh is None else fresh
-            self.best, self.ids, fresh = improve(
-                self.vectors,
-                self.best,
-                self.ids,
-                fresh,
-                self.nearest,
-                self.width,
-                self.runtime,
-            )
-            yield min(1.0, (clusters + 8 * (number + 1)) / (clusters + 8 * passes))
-            before, reached = reached, self._reached()
-            if reached < self.recall and reached - before < _LEAST_GAIN:
-                looked_into = self.nearest.shape[1]
-                wider = min(2 * looked_into, len(self.plan.centroids))
-                if wider == looked_into:
-                    break
-                self.nearest = self._find_nearest(wider)
-                for _ in self._look_into(looked_into, wider):
-                    yield 1.0
-                fresh, reached = None, self._reached()
+        while reached < self.recall and self.nearest.shape[1] < len(self.plan.centroids):
+            looked_into = self.nearest.shape[1]
+            self.nearest = self._find_nearest(min(2 * looked_into, len(self.plan.centroids)))
+            for _ in self._look_into(looked_into, self.nearest.shape[1]):
+                yield 1.0
+            reached = self._reached()
 
     def _find_nearest(self, count: int) -> IntArray:
         return nearest_clusters(self.vectors, self.plan.centroids, count, runtime=self.runtime)
-
-    def _filled(self) -> BoolArray:
-        filled: BoolArray = self.runtime.empty(self.ids.shape, np.bool_)
-        np.greater_equal(self.ids, 0, out=filled)
-        return filled
 
     def _reached(self) -> float:
         rows, ids = self.truth.rows, self.ids
@@ -209,9 +181,7 @@ class _Search:
 
 
 def _reserve(plan: Plan) -> int:
-    """How many more clusters are looked into where the plan misses the recall by little; a pass would cost much more."""
-    if plan.passes:
-        return 0
+    """How many more clusters are looked into where the plan misses the recall by little."""
     near = plan.centroids.near
     most = len(plan.centroids) if near is None else near.shape[1]
     return max(0, min(max(2, plan.clusters // 8), most - plan.clusters))

@@ -106,8 +106,8 @@ def _find_above(values: FloatArray, bar: float, bars: FloatArray) -> int:
     hits = np.int64(0)
     if is_any != 0:
         for column in range(_CHUNK):
-            hits |= np.int64((values[column] > bar) | (values[column] > bars[column])) << column
-    return hits
+            hits |= np.int64((values[column] > bar) | (values[column] > bars[column])) << np.int64(column)
+    return int(hits)
 
 
 @kernel

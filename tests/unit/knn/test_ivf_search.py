@@ -1,4 +1,4 @@
-"""Clusters, passes and the plan: each fast loop against its definition, and the whole against exact search."""
+"""Clusters and the plan: each fast loop against its definition, and the whole against exact search."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,7 +10,6 @@ import reference
 from cdp.knn import autotune as cluster_plan
 from cdp.knn import ivf as clusters_module
 from cdp.knn import ivf_search as approximate
-from cdp.knn import nn_descent as neighbor_passes
 from cdp.knn import pca as projection
 from cdp.knn import probe as cluster_search
 from cdp.knn import search
@@ -44,11 +43,11 @@ def never_exact(monkeypatch):
 def planned(monkeypatch, never_exact):
     """Fix the plan."""
 
-    def fix(clusters, passes):
+    def fix(clusters):
         def choose(embeddings, vectors, *_, **__):
             n_clusters = embeddings.n_images // 20
             centroids = find_centroids(vectors, n_clusters, seed=0, runtime=Runtime.of(threads=1))
-            return Plan(centroids, min(clusters, len(centroids)), passes, 1.0)
+            return Plan(centroids, min(clusters, len(centroids)), 1.0)
 
         monkeypatch.setattr(approximate, "choose_plan", choose)
 
@@ -89,7 +88,7 @@ def test_the_recall_asked_for_is_reached_whatever_the_threads(never_exact, recal
 
 @pytest.mark.parametrize("vectors", [_faces(300), _signs()], ids=["faces", "ties"])
 def test_looking_into_all_clusters_is_exact_search(planned, vectors):
-    planned(99, 0)
+    planned(99)
     embeddings = Embeddings(vectors)
     graph = approximate_graph(embeddings, K, 1.0, runtime=Runtime.of(threads=1))
     truth = exact_graph(embeddings, K, runtime=Runtime.of(threads=1))
@@ -105,41 +104,30 @@ def test_copies_of_one_image_are_neighbors(never_exact):
 
 
 def test_after_a_plan_that_was_too_hopeful_more_is_looked_at(planned):
-    planned(2, 0)
+    planned(2)
     graph = approximate_graph(Embeddings(_faces()), K, 1.0, runtime=Runtime.of(threads=1))
     assert graph.recall == 1
 
 
-def test_a_small_miss_is_made_up_for_by_a_few_clusters_more_and_not_by_a_pass(planned, monkeypatch):
+def test_a_small_miss_is_made_up_for_by_a_few_clusters_more(planned, monkeypatch):
     embeddings = Embeddings(_faces())
-    passes = []
-    monkeypatch.setattr(
-        approximate, "improve", lambda *given: passes.append(1) or neighbor_passes.improve(*given)
-    )
     recalls = []
     for clusters in (6, 8):
-        planned(clusters, 0)
+        planned(clusters)
         recalls.append(approximate_graph(embeddings, K, 0.01, runtime=Runtime.of(threads=1)).recall)
-    planned(6, 0)
-    assert (
-        recalls[0]
-        < approximate_graph(embeddings, K, recalls[1], runtime=Runtime.of(threads=2)).recall
-        == recalls[1]
+    planned(6)
+    looked_for = []
+    find = approximate.nearest_clusters
+    monkeypatch.setattr(
+        approximate,
+        "nearest_clusters",
+        lambda *given, **how: looked_for.append(given[2]) or find(*given, **how),
     )
-    assert not passes
-    approximate_graph(embeddings, K, 1.0, runtime=Runtime.of(threads=1))
-    assert passes
-
-
-def test_passes_add_what_clusters_missed(planned, monkeypatch):
-    planned(2, 1)
-    embeddings = Embeddings(_faces())
-    recalls = []
-    for passes in (0, 1, 2):
-        monkeypatch.setattr(approximate, "_MOST_PASSES", passes)
-        monkeypatch.setattr(approximate, "_LEAST_GAIN", -1)
-        recalls.append(approximate_graph(embeddings, K, 1.0, runtime=Runtime.of(threads=1)).recall)
-    assert recalls[0] < recalls[1] < recalls[2]
+    graph = approximate_graph(embeddings, K, recalls[1], runtime=Runtime.of(threads=2))
+    assert recalls[0] < graph.recall == recalls[1]
+    assert looked_for == [8]
+    assert approximate_graph(embeddings, K, 1.0, runtime=Runtime.of(threads=1)).recall == 1
+    assert looked_for[1:] == [8, 16, 30][: len(looked_for) - 1]
 
 
 def test_small_and_structureless_sets_are_searched_exactly():
@@ -149,7 +137,7 @@ def test_small_and_structureless_sets_are_searched_exactly():
 
 
 def test_progress_ends_with_all_images(planned):
-    planned(3, 1)
+    planned(3)
     calls = []
     approximate_graph(
         Embeddings(_faces()),
@@ -233,57 +221,6 @@ def test_rounds_cut_all_clusters_and_grow_no_further():
     assert _rounds(3, 6) == [(3, 4), (4, 6)]
     assert _rounds(50, 100) == [(50, 80), (80, 100)]
     assert _rounds(4, 4) == []
-
-
-def _one_pass(vectors, ids, fresh, nearest):
-    """`neighbor_passes.improve`, from its description."""
-    n_images, width = len(ids), (K + 1) // 2
-    table = reference.cosines(vectors)
-    near = [[(int(ids[i, r]), bool(fresh[i, r])) for r in range(width)] for i in range(n_images)]
-    reverse = [[] for _ in range(n_images)]
-    for rank in range(width):
-        for image in range(n_images):
-            if ids[image, rank] >= 0 and len(reverse[ids[image, rank]]) < width:
-                reverse[ids[image, rank]].append((image, bool(fresh[image, rank])))
-    near = [[edge for edge in one + two if edge[0] >= 0] for one, two in zip(near, reverse, strict=True)]
-    lists = []
-    for image in range(n_images):
-        found = {int(other) for other in ids[image] if other >= 0}
-        for middle, is_new in near[image]:
-            for other, is_newer in near[middle]:
-                compared = nearest[other, 0] in nearest[image] or nearest[image, 0] in nearest[other]
-                if other != image and (is_new or is_newer) and not compared:
-                    found.add(other)
-        lists.append(sorted(found, key=lambda other: -table[image, other])[:K])
-    return lists
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-@pytest.mark.parametrize("block_rows", [1024, 17])
-def test_a_pass_is_what_its_description_says(monkeypatch, dtype, block_rows):
-    monkeypatch.setattr(neighbor_passes, "_BLOCK_ROWS", block_rows)
-    vectors = _faces(120, dtype=dtype)
-    embeddings = Embeddings(vectors)
-    generator = np.random.default_rng(2)
-    given = generator.permuted(np.tile(np.arange(120), (120, 1)), axis=1)[:, :K].astype(np.int32)
-    given[given == np.arange(120)[:, None]] = -1
-    given = np.sort(given, axis=1)[:, ::-1].copy()
-    best = np.where(given >= 0, np.take_along_axis(reference.cosines(vectors), given, axis=1), -np.inf)
-    order = np.argsort(-best, axis=1, kind="stable")
-    ids = np.take_along_axis(given, order, axis=1)
-    best = np.take_along_axis(best, order, axis=1).astype(np.float32)
-    fresh = generator.random(ids.shape) < 0.5
-    nearest = generator.integers(0, 12, (120, 2)).astype(np.int32)
-    before = best.copy(), ids.copy(), fresh.copy()
-    new_best, new_ids, new_fresh = neighbor_passes.improve(
-        embeddings, best, ids, fresh, nearest, (K + 1) // 2, Runtime.of(threads=2)
-    )
-    for image, expected in enumerate(_one_pass(vectors, ids, fresh, nearest)):
-        np.testing.assert_array_equal(new_ids[image, : len(expected)], expected)
-        np.testing.assert_array_equal(new_fresh[image, : len(expected)], ~np.isin(expected, ids[image]))
-    assert np.all(np.diff(new_best, axis=1)[np.isfinite(new_best[:, 1:])] <= 0)
-    for array, copy in zip((best, ids, fresh), before, strict=True):
-        np.testing.assert_array_equal(array, copy)
 
 
 def test_grouped_rows_are_those_with_the_label():
@@ -452,8 +389,7 @@ def _plan(embeddings, recall):
     return choose_plan(embeddings, embeddings, truth, recall, seed=0, runtime=Runtime.of(threads=1))
 
 
-def test_the_plan_without_passes_predicts_what_clusters_give(never_exact, monkeypatch):
-    monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
+def test_the_plan_predicts_what_clusters_give(never_exact, monkeypatch):
     embeddings = Embeddings(_faces())
     plan = _plan(embeddings, 0.6)
     monkeypatch.setattr(approximate, "choose_plan", lambda *_, **__: plan)
@@ -466,14 +402,13 @@ def test_the_plan_without_passes_predicts_what_clusters_give(never_exact, monkey
 def test_a_higher_recall_is_never_cheaper(never_exact):
     embeddings = Embeddings(_faces())
     plans = [_plan(embeddings, recall) for recall in (0.3, 0.6, 0.9, 0.97)]
-    costs = [cluster_plan._cost(embeddings, 20, plan.clusters, plan.passes, K, False) for plan in plans]
+    costs = [cluster_plan._cost(embeddings, 20, plan.clusters, False) for plan in plans]
     assert costs == sorted(costs)
     assert costs[0] < costs[-1]
 
 
 def test_larger_clusters_are_tried_where_small_ones_are_not_enough(never_exact, monkeypatch):
     monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2,), False), (60, (10,), True)))
-    monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
     plan = _plan(Embeddings(_faces()), 0.99)
     assert (len(plan.centroids), plan.clusters) == (10, 10)
 
@@ -491,7 +426,6 @@ def test_a_miss_is_a_warning_with_the_remedy(monkeypatch):
 
 
 def test_where_identities_are_known_the_recall_is_that_of_the_same_identity(never_exact, monkeypatch):
-    monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
     generator = np.random.default_rng(0)
     people = np.repeat(np.arange(120), 5)
     vectors = generator.standard_normal((120, 12))[people] + 0.4 * generator.standard_normal((600, 12))
