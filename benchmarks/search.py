@@ -23,6 +23,7 @@ from benchmarks.clock import in_own_process
 from benchmarks.data import write_made_up_views
 from cdp import Embeddings, KnnGraph, knn_graph
 from cdp.knn.recall import measure_same_identity_recall
+from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import FloatArray, LongArray
 
 Result = TypeVar("Result")
@@ -86,7 +87,7 @@ def compare(name: str, make: Callable[[int, int], Made], n_images: int) -> dict[
     for model in range(N_MODELS):
         vectors, identities = make(n_images, model)
         seconds, graph = cpu_timed(lambda vectors=vectors: knn_graph(vectors, K, "approximate", recall=ASKED))  # type: ignore[misc]
-        same = measure_same_identity_recall(Embeddings(vectors), graph, identities)
+        same = measure_same_identity_recall(Embeddings(vectors), graph, identities, runtime=Runtime())
         rows.append(
             {
                 "method": graph.method,

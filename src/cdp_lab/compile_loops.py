@@ -8,17 +8,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from cdp.data.views import read_views
-from cdp.knn.nn_descent import improve
 from cdp.knn.pair_similarity import similarities
-from cdp.knn.pca import Projected
 from cdp.knn.search import knn_graph
 from cdp.labeling.figures import measure_labeling
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
 from cdp.runtime.progress import Progress, no_progress
 from cdp.scoring.settings import ConsensusSettings
-from cdp.types import Embeddings, KnnGraph
-from cdp.types.arrays import AnyArray, FloatArray
+from cdp.types import Embeddings
+from cdp.types.arrays import FloatArray
 from cdp_lab.synthetic import synthetic_views
 
 _PEOPLE = 250
@@ -51,19 +49,10 @@ def compile_loops(progress: Progress = no_progress) -> None:
             progress("searches", done, len(_DIRECTIONS))
             file = Path(folder) / f"{directions}.npy"
             np.save(file, _along(directions))
-            graph = knn_graph(Embeddings(np.load(file, mmap_mode="r")), 20, "approximate", recall=0.97)
-        _pass_once(graph)
+            knn_graph(Embeddings(np.load(file, mmap_mode="r")), 20, "approximate", recall=0.97)
         np.save(file, np.ones((2, _DIMENSIONS), np.float16))
         similarities(Embeddings(np.load(file, mmap_mode="r")), np.array([[0, 1]], np.int32))
         progress("searches", len(_DIRECTIONS), len(_DIRECTIONS))
-
-
-def _pass_once(graph: KnnGraph) -> None:
-    """A pass over neighbors of neighbors, which no plan for these embeddings has."""
-    best, ids = np.array(graph.similarity), np.array(graph.neighbors)
-    clusters: AnyArray = np.zeros((graph.n_images, 8), np.int16)
-    vectors = Projected(np.ones((graph.n_images, 16), np.float32), 0.0, graph.k)
-    improve(vectors, best, ids, np.ones(ids.shape, np.bool_), clusters, graph.k // 2, 0)
 
 
 def _along(directions: int) -> FloatArray:

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,8 +94,13 @@ def devices():
     seen = {name: set() for name in ON_DEVICES}
 
     def spy(name, function):
-        def call(*args, device, **named):
-            seen[name].add(device)
+        def call(*args, **named):
+            if "runtime" in named:
+                settings = named["runtime"].settings
+                seen[name].add(settings.device)
+                named["runtime"] = replace(named["runtime"], settings=replace(settings, device="cpu"))
+                return function(*args, **named)
+            seen[name].add(named.pop("device"))
             return function(*args, device="cpu", **named)
 
         return call

@@ -21,24 +21,20 @@ from cdp.errors import CdpError, InputError, MissingExtraError
 from cdp.grouping.average_linkage import agglomerate_at
 from cdp.grouping.components import find_components
 from cdp.grouping.propagation import propagate
+from cdp.knn import search
+from cdp.knn.distributed import find_machines
 from cdp.knn.exact import extend_graph
-from cdp.knn.search import knn_graph
-from cdp.labeling.distributed_graphs import (
-    GraphOptions,
-    GraphTask,
-    find_machines,
-    search_on_machines,
-)
+from cdp.knn.search import knn_graph, knn_graphs
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace, find_graphs
 from cdp.runtime import ray_pool
 from cdp.runtime.parallel import map_shared
 from cdp.runtime.ray_pool import RayPool
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.runtime.spill import SpillFiles
 from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings
-from cdp.storage.artifacts import save
 from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Views
 
 pytestmark = [
@@ -150,7 +146,7 @@ def test_storage_that_a_node_does_not_see_is_named(cluster, tmp_path):
     vectors = np.load(tmp_path / "vectors.npy", mmap_mode="r")
     (tmp_path / "vectors.npy").unlink()
     with refuses("packed-file-unseen", file=tmp_path / "vectors.npy"):
-        knn_graph(vectors, 3, threads=RAY.workers)
+        knn_graph(vectors, 3, runtime=Runtime(RAY))
 
 
 @pytest.mark.parametrize("name", ["trees", "paper"])
@@ -162,8 +158,13 @@ def test_threads_and_ray_give_the_same_bytes(cluster, small_views, name):
 
 def test_a_graph_is_extended_on_the_nodes_with_the_same_bytes(cluster, small_views):
     model = next(iter(small_views))
-    before = knn_graph(Embeddings(np.asarray(model.source)[:250]), 8, threads=1).make_room(250, 50)
-    here, there = (extend_graph(before, model, (250, 300), threads=workers) for workers in (1, RAY.workers))
+    before = knn_graph(
+        Embeddings(np.asarray(model.source)[:250]), 8, runtime=Runtime.of(threads=1)
+    ).make_room(250, 50)
+    here, there = (
+        extend_graph(before, model, (250, 300), runtime=Runtime(how))
+        for how in (RuntimeSettings(threads=1), RAY)
+    )
     assert here.neighbors.tobytes() == there.neighbors.tobytes()
     assert here.similarity.tobytes() == there.similarity.tobytes()
 
@@ -288,7 +289,7 @@ def test_graphs_go_to_the_machines_that_are_done_first(cluster, monkeypatch, cor
     found = find_machines(there, n_graphs)
     assert found == (None if each is None else replace(there, cores=each))
     assert find_machines(there, 0) is None
-    assert find_machines(4, n_graphs) is None
+    assert find_machines(None, n_graphs) is None
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -317,35 +318,25 @@ def test_graphs_of_several_models_are_searched_on_a_machine_each(
 
 def test_blocks_of_one_approximate_graph_go_to_all_machines(cluster, crowded_views):
     here, there = (
-        knn_graph(crowded_views.base, 8, "approximate", recall=0.8, threads=workers)
-        for workers in (1, RAY.workers)
+        knn_graph(crowded_views.base, 8, "approximate", recall=0.8, runtime=Runtime(how))
+        for how in (RuntimeSettings(threads=1), RAY)
     )
     assert here.method == there.method == "approximate"
     np.testing.assert_array_equal(here.neighbors, there.neighbors)
     np.testing.assert_array_equal(here.similarity, there.similarity)
 
 
-def test_a_low_recall_that_another_machine_reached_is_said_here(tmp_path):
+def test_a_low_recall_that_another_machine_reached_is_said_here(monkeypatch):
     graph = KnnGraph(np.array([[1], [0]]), np.ones((2, 1), np.float32), "approximate", 0.7)
-    save(graph, tmp_path / "graph")
-    task = GraphTask("k-NN graph base", Embeddings(np.eye(2)), "", tmp_path / "graph")
-    options = GraphOptions(SETTINGS["paper"], None, 0, 1, 2**20, None, StepCache())
+    monkeypatch.setattr(search, "_on_machines", lambda *_, **__: iter([graph]))
+    models = [Embeddings(np.eye(2))]
     with pytest.warns(
         UserWarning, match="^k-NN graph base: the approximate search found 70.0% of the nearest"
     ):
-        list(search_on_machines(OneAnswer(), options, [task], lambda *_: None))
+        knn_graphs(models, 1, names=["base"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # whoever asks for neighbors of the same identity says it
-        list(
-            search_on_machines(
-                OneAnswer(), replace(options, identities=np.zeros(2, np.int64)), [task], lambda *_: None
-            )
-        )
-
-
-class OneAnswer:
-    def map(self, *_):
-        return iter([None])
+        knn_graphs(models, 1, names=["base"], identities=np.zeros(2, np.int64))
 
 
 def test_a_killed_worker_is_replaced(cluster, tmp_path):

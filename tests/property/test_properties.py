@@ -11,6 +11,7 @@ from cdp.grouping.propagation import propagate
 from cdp.grouping.soft_labels import diffuse
 from cdp.knn.exact import exact_graph
 from cdp.knn.search import knn_graphs
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import collect_opinions
 from cdp.scoring.vote import vote
@@ -70,7 +71,7 @@ def _random_views(seed, n_images=40):
 
 
 def _vote(views, **settings):
-    graphs = knn_graphs(list(views), k=4, method="exact", threads=1)
+    graphs = knn_graphs(list(views), k=4, method="exact", runtime=Runtime.of(threads=1))
     pairs = candidate_pairs(graphs[0])
     accepted, doubt = vote(collect_opinions(pairs, views, graphs), **settings)
     return ConsensusGraph(pairs.ids[accepted], doubt[accepted], views.n_images)
@@ -170,7 +171,7 @@ def test_exact_search_is_a_full_sort(seed, n_images, data):
     dimensions = data.draw(st.sampled_from([4, 16]))
     dtype = data.draw(st.sampled_from([np.float16, np.float32, np.float64]))
     vectors = np.random.default_rng(seed).choice([-1, 1], size=(n_images, dimensions)).astype(dtype)
-    graph = exact_graph(Embeddings(vectors), k, threads=1)
+    graph = exact_graph(Embeddings(vectors), k, runtime=Runtime.of(threads=1))
     neighbors, similarity = reference.knn(vectors, k)
     np.testing.assert_array_equal(graph.neighbors, neighbors)
     np.testing.assert_array_equal(graph.similarity, similarity)
@@ -181,7 +182,7 @@ def test_exact_search_is_a_full_sort(seed, n_images, data):
 def test_exact_search_finds_the_most_similar(seed, n_images, dimensions):
     vectors = np.random.default_rng(seed).normal(size=(n_images, dimensions))
     k = min(5, n_images - 1)
-    graph = exact_graph(Embeddings(vectors.astype(np.float32)), k, threads=1)
+    graph = exact_graph(Embeddings(vectors.astype(np.float32)), k, runtime=Runtime.of(threads=1))
     np.testing.assert_allclose(graph.similarity, reference.knn(vectors, k)[1], atol=2e-6)
     named = np.take_along_axis(reference.cosines(vectors), graph.neighbors.astype(int), axis=1)
     np.testing.assert_allclose(graph.similarity, named, atol=2e-6)

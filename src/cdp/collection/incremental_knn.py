@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from cdp.knn.exact import extend_graph
-from cdp.labeling.workspace import Workspace, search_bytes
+from cdp.labeling.workspace import Workspace
 from cdp.scoring.tree_features import search_together
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import BoolArray
@@ -17,15 +17,7 @@ def search_new(
     graph: KnnGraph, model: Embeddings, new: tuple[int, int], name: str, work: Workspace
 ) -> KnnGraph:
     """The graph of a model with the lists of new images, which also enter those of the others; `graph` has room for them."""
-    return extend_graph(
-        graph,
-        model,
-        new,
-        threads=work.engine.workers_for(search_bytes([model])),
-        device=work.engine.search_device,
-        progress=work.progress,
-        step=f"neighbors of new images: {name}",
-    )
+    return extend_graph(graph, model, new, runtime=work.runtime, step=f"neighbors of new images: {name}")
 
 
 def search_together_again(
@@ -43,8 +35,7 @@ def search_together_again(
             before.k,
             before=before,
             changed=np.flatnonzero(changed_rows(old.values(), graphs.values())),
-            threads=work.engine.workers,
-            progress=work.progress,
+            runtime=work.runtime,
         )
 
 

@@ -180,6 +180,7 @@ def _measure(file: Path, neighbors: IntArray, numbers: AnyArray | None, embeddin
     """The graph of these ids with similarities measured here, after a look at the numbers in the file."""
     from cdp.knn.exact import graph_from_neighbors
     from cdp.knn.pair_similarity import similarities
+    from cdp.runtime.runtime import Runtime
 
     if numbers is not None:
         rows = np.unique(np.linspace(0, len(neighbors) - 1, _SAMPLE_ROWS).astype(np.int64))
@@ -195,7 +196,7 @@ def _measure(file: Path, neighbors: IntArray, numbers: AnyArray | None, embeddin
                 code="knn-of-other-embeddings",
                 file=file,
             )
-    return graph_from_neighbors(embeddings, neighbors)
+    return graph_from_neighbors(embeddings, neighbors, runtime=Runtime())
 
 
 def _as_similarity(file: Path, neighbors: IntArray, numbers: AnyArray) -> FloatArray:

@@ -18,11 +18,8 @@ from cdp.knn.topk import (
     insert_rows_and_columns,
     merge_lists,
 )
-from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.devices import find_accelerator
-from cdp.runtime.parallel import Workers, map_shared
-from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
@@ -42,57 +39,63 @@ CandidateSearch: TypeAlias = Callable[[IntArray], Candidates]
 """From queries to their candidates."""
 
 
+def search_bytes(embeddings: Embeddings) -> int:
+    """Estimate what a thread of a search holds: a block of vectors and a tile of similarities.
+
+    Half of it is counted among what must be held anyway.
+    """
+    return BLOCK_ROWS * embeddings.dimensions * 4 + 2**22
+
+
 def exact_graph(
     embeddings: Embeddings,
     k: int,
     *,
-    threads: Workers = 0,
-    device: str = "auto",
-    progress: Progress = no_progress,
+    runtime: Runtime,
     step: str = "k-NN graph",
-    scratch: SpillFiles | None = None,
-    checkpoint: ListCheckpoint | None = None,
+    key: str = "",
 ) -> KnnGraph:
     """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix.
 
-    The similarity of a pair is computed once and used for both images. Lists are kept by the `checkpoint`, but for those on a GPU.
+    The similarity of a pair is computed once and used for both images. Unfinished lists are kept under the `key`, but for those on a GPU.
     """
     n_images = embeddings.n_images
-    scratch = scratch or SpillFiles()
+    runtime = runtime.with_threads_for(search_bytes(embeddings))
     keep = min(k + _SPARE, n_images - 1)
-    best = scratch.full((n_images, keep), -np.inf, np.float32)
-    ids = scratch.full((n_images, keep), -1, np.int32)
+    best = runtime.full((n_images, keep), -np.inf, np.float32)
+    ids = runtime.full((n_images, keep), -1, np.int32)
     blocks = spans(n_images, BLOCK_ROWS)
     pairs = pairs_of_blocks(len(blocks))
-    checkpoint = checkpoint or ListCheckpoint()
-    _join_blocks(embeddings, (best, ids), k, blocks, pairs, threads, device, progress, step, checkpoint)
-    neighbors = scratch.empty((n_images, k), np.int32)
-    similarity = scratch.empty((n_images, k), np.float32)
+    _join_blocks(embeddings, (best, ids), k, blocks, pairs, runtime, step, key)
+    neighbors = runtime.empty((n_images, k), np.int32)
+    similarity = runtime.empty((n_images, k), np.float32)
 
     lists = (
         (np.arange(start, stop, dtype=np.int32), best[start:stop], ids[start:stop]) for start, stop in blocks
     )
     start = 0
-    for found, measured in map_shared(_settle_block, (embeddings, k), lists, threads):
+    for found, measured in runtime.map(_settle_block, (embeddings, k), lists):
         rows = slice(start, start + len(found))
         neighbors[rows], similarity[rows] = found, measured
         start = rows.stop
-    return KnnGraph(scratch.done(neighbors), scratch.done(similarity), method="exact")
+    return KnnGraph(runtime.finished(neighbors), runtime.finished(similarity), method="exact")
 
 
 def search_rows(
-    embeddings: Embeddings, rows: IntArray, k: int, *, threads: Workers = 0, device: str = "auto"
+    embeddings: Embeddings, rows: IntArray, k: int, *, runtime: Runtime
 ) -> tuple[IntArray, FloatArray]:
     """Neighbors and similarities of some of the images, each (len(rows), k)."""
+    runtime = runtime.with_threads_for(search_bytes(embeddings))
     keep = min(k + _SPARE, embeddings.n_images - 1)
     find_candidates: CandidateSearch = partial(_find_candidates, embeddings, keep)
-    accelerator = find_accelerator(device)
+    accelerator = find_accelerator(runtime.search_device)
     if accelerator is not None:
         from cdp.knn.gpu import make_candidate_search
 
-        find_candidates, threads = make_candidate_search(embeddings, keep, accelerator), 1
+        find_candidates = make_candidate_search(embeddings, keep, accelerator)
+        runtime = runtime.here(threads=1)
     blocks = [rows[start:stop] for start, stop in spans(len(rows), TILE_ROWS)]
-    found = list(map_shared(_search_block, (embeddings, k, find_candidates), blocks, threads))
+    found = list(runtime.map(_search_block, (embeddings, k, find_candidates), blocks))
     return np.concatenate([ids for ids, _ in found]), np.concatenate([values for _, values in found])
 
 
@@ -101,9 +104,7 @@ def extend_graph(
     embeddings: Embeddings,
     new: tuple[int, int],
     *,
-    threads: Workers = 0,
-    device: str = "auto",
-    progress: Progress = no_progress,
+    runtime: Runtime,
     step: str = "new neighbors",
 ) -> KnnGraph:
     """The graph with new images: their neighbors among all, and the old lists with those of them that are nearer.
@@ -115,11 +116,10 @@ def extend_graph(
         graph: of all images, new ones with empty lists (`KnnGraph.make_room`).
         embeddings: of all images.
         new: first row of the new images, and the row after the last.
-        threads: 0 = all cores; or a pool of other workers.
-        device: where products are computed.
-        progress: called as the work goes on.
+        runtime: how the search runs.
         step: what progress calls this.
     """
+    runtime = runtime.with_threads_for(search_bytes(embeddings))
     n_images, k = graph.n_images, graph.k
     keep = min(k + _SPARE, n_images - 1)
     best, ids = np.full((n_images, keep), -np.inf, np.float32), np.full((n_images, keep), -1, np.int32)
@@ -127,7 +127,7 @@ def extend_graph(
     best[:, :width], ids[:, :width] = graph.similarity[:, :width], graph.neighbors[:, :width]
     blocks, pairs = _new_pairs_of_blocks(n_images, new)
     lists = (best, ids)
-    _join_blocks(embeddings, lists, width, blocks, pairs, threads, device, progress, step, ListCheckpoint())
+    _join_blocks(embeddings, lists, width, blocks, pairs, runtime, step)
     is_changed = (ids[:, :width] != graph.neighbors[:, :width]).any(axis=1)
     if width < keep:  # a new image that rounding may have put behind the last neighbor
         is_changed |= np.isfinite(best[:, width]) & (best[:, width - 1] < best[:, width] + _ROUNDING)
@@ -136,7 +136,7 @@ def extend_graph(
 
     each = [changed[start:stop] for start, stop in spans(len(changed), BLOCK_ROWS)]
     unsettled = ((rows, best[rows], ids[rows]) for rows in each)
-    settled = map_shared(_settle_block, (embeddings, width), unsettled, threads)
+    settled = runtime.map(_settle_block, (embeddings, width), unsettled)
     for rows, (found, measured) in zip(each, settled, strict=True):
         neighbors[rows, :width], similarity[rows, :width] = found, measured
     return KnnGraph(neighbors, similarity, graph.method, graph.recall)
@@ -148,22 +148,21 @@ def _join_blocks(
     k: int,
     blocks: Sequence[tuple[int, int]],
     pairs: Sequence[tuple[int, int]],
-    threads: Workers,
-    device: str,
-    progress: Progress,
+    runtime: Runtime,
     step: str,
-    checkpoint: ListCheckpoint,
+    key: str = "",
 ) -> None:
     """Put into the lists what pairs of blocks have for them, of which k are wanted; each tile serves its rows and its columns."""
     best, ids = lists
     n_images, keep = best.shape
-    accelerator = find_accelerator(device)
+    accelerator = find_accelerator(runtime.search_device)
     if accelerator is not None:
         from cdp.knn.gpu import join_blocks
 
-        best[:], ids[:] = join_blocks(embeddings, lists, blocks, pairs, accelerator, progress, step)
+        best[:], ids[:] = join_blocks(embeddings, lists, blocks, pairs, accelerator, runtime, step)
         return
 
+    checkpoint = runtime.list_checkpoint(key)
     begun = checkpoint.resume(best, ids)
 
     def with_bars() -> Iterator[_Join]:
@@ -173,13 +172,13 @@ def _join_blocks(
             bars = [np.maximum(rows[:, -1], rows[:, k - 1] - _ROUNDING) for rows in held]
             yield _Join(blocks[first], blocks[second], bars)
 
-    found = map_shared(_join_pair, (embeddings, keep), with_bars(), threads)
+    found = runtime.map(_join_pair, (embeddings, keep), with_bars())
     for done, ((first, second), joined) in enumerate(zip(pairs[begun:], found, strict=True), begun + 1):
         for block, (values, images) in zip(dict.fromkeys((first, second)), joined, strict=True):
             rows = slice(*blocks[block])
             merge_lists(values, images, best[rows], ids[rows])
         checkpoint.note(done, best, ids)
-        progress(step, done * n_images // len(pairs), n_images)
+        runtime.progress(step, done * n_images // len(pairs), n_images)
 
 
 def _new_pairs_of_blocks(
@@ -299,7 +298,7 @@ def _search_in_full(embeddings: Embeddings, query: int, k: int) -> tuple[IntArra
 
 
 def graph_from_neighbors(
-    embeddings: Embeddings, neighbors: AnyArray, method: str = "given", *, threads: Workers = 0
+    embeddings: Embeddings, neighbors: AnyArray, method: str = "given", *, runtime: Runtime
 ) -> KnnGraph:
     """A graph from neighbor ids alone: self, repeats and pads (-1) are dropped, similarities measured here."""
     n_images = len(neighbors)
@@ -313,6 +312,6 @@ def graph_from_neighbors(
         )
     ids = np.array(neighbors, dtype=np.int32)
     drop_repeats(ids)
-    similarity = measure_lists(embeddings, ids, threads)
+    similarity = measure_lists(embeddings, ids, runtime)
     used = max(1, int((ids >= 0).sum(axis=1).max()))
     return KnnGraph(ids[:, :used], similarity[:, :used], method=method)

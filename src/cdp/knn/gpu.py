@@ -10,7 +10,7 @@ from torch import Tensor
 from cdp.blocks import spans
 from cdp.knn.exact import BLOCK_ROWS, Candidates, CandidateSearch
 from cdp.knn.pca import Vectors
-from cdp.runtime.progress import Progress
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 from cdp.types.arrays import FloatArray, IntArray
 
@@ -51,7 +51,7 @@ def join_blocks(
     blocks: Sequence[tuple[int, int]],
     pairs: Sequence[tuple[int, int]],
     device: torch.device,
-    progress: Progress,
+    runtime: Runtime,
     step: str,
 ) -> Candidates:
     """The lists after pairs of blocks were compared; each tile serves its rows and its columns."""
@@ -70,7 +70,7 @@ def join_blocks(
         best[rows], ids[rows] = _merge_best(best[rows], ids[rows], tile, columns.start)
         if first != second:
             best[columns], ids[columns] = _merge_best(best[columns], ids[columns], tile.T, rows.start)
-        progress(step, done * n_images // len(pairs), n_images)
+        runtime.progress(step, done * n_images // len(pairs), n_images)
     return best.cpu().numpy(), ids.to(torch.int32).cpu().numpy()
 
 

@@ -15,8 +15,7 @@ from cdp.knn.panels import find_best, pack_panels
 from cdp.knn.pca import Vectors
 from cdp.knn.topk import best_columns, roughly_best_columns
 from cdp.runtime.kernels import kernel
-from cdp.runtime.parallel import Workers, map_shared
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
 
 # The cluster that an image is at home in is looked for in so many cells; twice as many find hardly more.
@@ -59,18 +58,16 @@ class Centroids:
         return [pack_panels(self.vectors[start:stop]) for start, stop in pairwise(bounds)]
 
 
-def find_near(
-    vectors: FloatArray, cells: FloatArray, ends: LongArray, threads: Workers, scratch: SpillFiles
-) -> IntArray:
+def find_near(vectors: FloatArray, cells: FloatArray, ends: LongArray, runtime: Runtime) -> IntArray:
     """The clusters nearest to every cluster, for `Centroids`; looked for in the nearest cells where there are very many."""
     fewest, most = _NEAR_HOME
     count = min(len(vectors), max(fewest, min(most, len(vectors) // 8)))
-    near: IntArray = scratch.empty((len(vectors), count), np.int32)
+    near: IntArray = runtime.empty((len(vectors), count), np.int32)
     n_cells = min(len(cells), max(1, _SEARCHED_NEAR * len(cells) // len(vectors)))
     nearest = np.empty((len(cells), n_cells), np.int32)
     best_columns(cells @ cells.T, nearest)
     nearest.sort(axis=1)
-    found = map_shared(_find_near, (vectors, ends, count), enumerate(nearest), threads)
+    found = runtime.map(_find_near, (vectors, ends, count), enumerate(nearest))
     for (start, stop), of_cell in zip(pairwise(ends.tolist()), found, strict=True):
         near[start:stop] = of_cell
     return near
@@ -91,7 +88,7 @@ def _find_near(shared: tuple[FloatArray, LongArray, int], cell_and_nearest: tupl
 
 
 def find_homes(
-    vectors: Vectors, centroids: Centroids, *, rows: Rows | None = None, threads: Workers = 0
+    vectors: Vectors, centroids: Centroids, *, runtime: Runtime, rows: Rows | None = None
 ) -> IntArray:
     """The cluster with the most similar center to each image, or to some of them, int32 (n,)."""
     n_rows = vectors.n_images if rows is None else len(rows)
@@ -99,7 +96,7 @@ def find_homes(
     centroids.panels  # noqa: B018 (made once, before threads want it)
     cut = spans(n_rows, _BLOCK_ROWS)
     blocks = (span if rows is None else rows[slice(*span)] for span in cut)
-    found = map_shared(_find_homes, (vectors, centroids), blocks, threads)
+    found = runtime.map(_find_homes, (vectors, centroids), blocks)
     for (start, stop), of_block in zip(cut, found, strict=True):
         homes[start:stop] = of_block
     return homes
@@ -155,9 +152,8 @@ def nearest_clusters(
     centroids: Centroids,
     count: int,
     *,
+    runtime: Runtime,
     rows: Rows | None = None,
-    threads: Workers = 0,
-    scratch: SpillFiles | None = None,
 ) -> IntArray:
     """The clusters with the most similar centers to each image, or to some of them: the most similar first, (n, count).
 
@@ -166,19 +162,19 @@ def nearest_clusters(
     """
     n_rows = vectors.n_images if rows is None else len(rows)
     kind = np.int16 if len(centroids) < 2**15 else np.int32
-    nearest = (scratch or SpillFiles()).full((n_rows, count), -1, kind)
+    nearest = runtime.full((n_rows, count), -1, kind)
     shared = (vectors, centroids, count)
     if centroids.near is None:
         cut = spans(n_rows, _TILES_AT_ONCE * _rows_per_tile(centroids))
         blocks = (span if rows is None else rows[slice(*span)] for span in cut)
-        for (start, stop), found in zip(cut, map_shared(_assign_many, shared, blocks, threads), strict=True):
+        for (start, stop), found in zip(cut, runtime.map(_assign_many, shared, blocks), strict=True):
             nearest[start:stop] = found
         return nearest
-    homes = find_homes(vectors, centroids, rows=rows, threads=threads)
+    homes = find_homes(vectors, centroids, runtime=runtime, rows=rows)
     order, _ = group(homes, len(centroids))
     places = [order[slice(*span)] for span in spans(n_rows, _BLOCK_ROWS)]
     few = ((some if rows is None else rows[some], homes[some]) for some in places)
-    for some, found in zip(places, map_shared(_assign_few, shared, few, threads), strict=True):
+    for some, found in zip(places, runtime.map(_assign_few, shared, few), strict=True):
         nearest[some] = found
     return nearest
 
@@ -244,14 +240,13 @@ def group(labels: IntArray, n_groups: int) -> tuple[IntArray, LongArray]:
     return group_rows(labels[:, None], n_groups)
 
 
-def group_rows(
-    labels: AnyArray, n_groups: int, scratch: SpillFiles | None = None
-) -> tuple[IntArray, LongArray]:
+def group_rows(labels: AnyArray, n_groups: int, runtime: Runtime | None = None) -> tuple[IntArray, LongArray]:
     """Rows of a table by the labels in them, ascending inside each, and where each label's begin; labels below 0 are left out."""
     bounds = np.zeros(n_groups + 1, np.int64)
     _count_labels(labels, bounds)
     np.cumsum(bounds, out=bounds)
-    rows = (scratch or SpillFiles()).empty(int(bounds[-1]), np.int32)
+    n_rows = int(bounds[-1])
+    rows = np.empty(n_rows, np.int32) if runtime is None else runtime.empty(n_rows, np.int32)
     _place_rows(labels, bounds[:-1].copy(), rows)
     return rows, bounds
 
@@ -273,9 +268,14 @@ def _place_rows(labels: AnyArray, ends: LongArray, rows: IntArray) -> None:
                 ends[label] += 1
 
 
-def in_order(rows: AnyArray, order: IntArray, scratch: SpillFiles) -> AnyArray:
+def in_order(rows: AnyArray, order: IntArray, runtime: Runtime) -> AnyArray:
     """The same rows in another order."""
-    moved = scratch.empty(rows.shape, rows.dtype)
+    moved = runtime.empty(rows.shape, rows.dtype)
     for start, stop in spans(len(order), _BLOCK_ROWS):
         moved[start:stop] = rows[order[start:stop]]
     return moved
+
+
+def cluster_order(nearest: IntArray) -> IntArray:
+    """All images, those at home in one cluster together."""
+    return group_rows(nearest[:, :1], int(nearest[:, 0].max()) + 1)[0]

@@ -11,8 +11,7 @@ from cdp.knn.ivf import Centroids, find_homes, find_near, group
 from cdp.knn.pca import Vectors
 from cdp.knn.topk import best_columns
 from cdp.runtime.kernels import kernel
-from cdp.runtime.parallel import Workers, map_shared
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 _SAMPLE_PER_CLUSTER = 32
@@ -29,45 +28,41 @@ def find_centroids(
     *,
     among_all: bool = False,
     seed: int,
-    threads: Workers,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime,
 ) -> Centroids:
     """About n_clusters centers of clusters of similar size: k-means on a sample, in cells and then inside each."""
-    scratch = scratch or SpillFiles()
     generator = np.random.default_rng(seed)
     n_sample = min(vectors.n_images, _SAMPLE_PER_CLUSTER * n_clusters)
     drawn = np.sort(generator.choice(vectors.n_images, n_sample, replace=False))
-    sample: FloatArray = scratch.empty((n_sample, vectors.dimensions), np.float32)
+    sample: FloatArray = runtime.empty((n_sample, vectors.dimensions), np.float32)
     for start, stop in spans(n_sample, _BLOCK_ROWS):
         sample[start:stop] = vectors.take(drawn[start:stop])
     cells = _k_means(sample, round(np.sqrt(n_clusters)), generator)
     order, bounds = group(_nearest(sample, cells), len(cells))
     used = np.flatnonzero(np.diff(bounds)).tolist()
     rows_of_cells = ((cell, sample[order[bounds[cell] : bounds[cell + 1]]]) for cell in used)
-    parts = list(map_shared(_split_cell, (n_clusters / n_sample, seed), rows_of_cells, threads))
+    parts = list(runtime.map(_split_cell, (n_clusters / n_sample, seed), rows_of_cells))
     cells = cells[np.diff(bounds) > 0]
     ends, centers = np.cumsum([0, *map(len, parts)]), np.concatenate(parts)
     del sample, rows_of_cells
-    return Centroids(
-        centers, cells, ends, None if among_all else find_near(centers, cells, ends, threads, scratch)
-    )
+    return Centroids(centers, cells, ends, None if among_all else find_near(centers, cells, ends, runtime))
 
 
 def refine_centroids(
-    vectors: Vectors, centroids: Centroids, n_clusters: int, *, seed: int, threads: Workers
+    vectors: Vectors, centroids: Centroids, n_clusters: int, *, seed: int, runtime: Runtime
 ) -> Centroids:
     """The same centers, moved twice to the mean of those that are nearest to each, of a larger sample than they were found on."""
     n_refining = min(vectors.n_images, _REFINING_PER_CLUSTER * n_clusters)
     rows = np.random.default_rng((seed, 2)).choice(vectors.n_images, n_refining, replace=False)
     rows.sort()
     for _ in range(_REFINEMENTS if len(centroids) > 1 else 0):
-        centroids = _refine(centroids, vectors, rows, threads)
+        centroids = _refine(centroids, vectors, rows, runtime)
     return centroids
 
 
-def _refine(centroids: Centroids, vectors: Vectors, rows: LongArray, threads: Workers) -> Centroids:
+def _refine(centroids: Centroids, vectors: Vectors, rows: LongArray, runtime: Runtime) -> Centroids:
     """Every center where the mean of the rows nearest to it is."""
-    homes = find_homes(vectors, centroids, rows=rows, threads=threads)
+    homes = find_homes(vectors, centroids, runtime=runtime, rows=rows)
     sums = np.zeros_like(centroids.vectors)
     for start, stop in spans(len(rows), _BLOCK_ROWS):
         _add_by_label(vectors.take(rows[start:stop]), homes[start:stop], sums)

@@ -8,7 +8,7 @@ from cdp.blocks import spans
 from cdp.knn.simd import as_float, prefetch
 from cdp.knn.topk import sort_rows
 from cdp.runtime.kernels import kernel, sum_kernel
-from cdp.runtime.parallel import Workers, map_shared
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
@@ -85,13 +85,13 @@ def _cosines(source: AnyArray, scale: AnyArray, ends: AnyArray, similarity: Floa
         similarity[row] = min(1.0, max(-1.0, total * scale[first] * scale[second]))
 
 
-def measure_lists(embeddings: Embeddings, ids: IntArray, threads: Workers) -> FloatArray:
+def measure_lists(embeddings: Embeddings, ids: IntArray, runtime: Runtime) -> FloatArray:
     """The similarities of every image and those in its list, float32 (n, width); `ids` are sorted, best first."""
     n_images, width = ids.shape
     similarity = np.empty(ids.shape, np.float32)
     cut = spans(n_images, rows_at_once(width))
     blocks = ((np.arange(start, stop, dtype=np.int32), ids[start:stop]) for start, stop in cut)
-    for (start, stop), lists in zip(cut, map_shared(measure_block, embeddings, blocks, threads), strict=True):
+    for (start, stop), lists in zip(cut, runtime.map(measure_block, embeddings, blocks), strict=True):
         ids[start:stop], similarity[start:stop] = lists
     return similarity
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from cdp.blocks import spans
 from cdp.knn.recall import Gap
-from cdp.runtime.parallel import Workers, map_shared
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 from cdp.types.arrays import DoubleArray, FloatArray
 
@@ -76,12 +75,12 @@ class Projected:
         # Rows are there, so nothing is clipped; but without it, NumPy would not write to `out` directly.
         return np.take(self.source, rows, axis=0, out=out, mode="raise" if out is None else "clip")
 
-    def reorder(self, order: npt.NDArray[np.integer[Any]], scratch: SpillFiles) -> Projected:
+    def reorder(self, order: npt.NDArray[np.integer[Any]], runtime: Runtime) -> Projected:
         """The same rows in another order."""
-        source = scratch.empty(self.source.shape, np.float32)
+        source = runtime.empty(self.source.shape, np.float32)
         for start, stop in spans(len(order), _BLOCK_ROWS):
             source[start:stop] = self.source[order[start:stop]]
-        return Projected(scratch.done(source), self.error, self.listed)
+        return Projected(runtime.finished(source), self.error, self.listed)
 
 
 Vectors: TypeAlias = Embeddings | Projected
@@ -94,8 +93,7 @@ def project(
     gaps: Sequence[Gap],
     *,
     seed: int,
-    threads: Workers,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime,
 ) -> Vectors:
     """The embeddings along so few principal directions that the k nearest neighbors just stay in longer lists, or as they are.
 
@@ -105,10 +103,8 @@ def project(
         gaps: how long lists may be, and how much less similar their last images are. The longer the lists, the fewer directions will
             do; what is cheapest is taken.
         seed: of the sample that the directions are found on.
-        threads: 0 = all cores; or a pool.
-        scratch: where the embeddings along fewer directions lie.
+        runtime: how the search runs.
     """
-    scratch = scratch or SpillFiles()
     size = min(_SAMPLE_ROWS, embeddings.n_images)
     drawn = np.random.default_rng(seed).choice(embeddings.n_images, size, replace=False)
     values, directions = np.linalg.eigh(_second_moments(embeddings, np.sort(drawn)))
@@ -118,13 +114,11 @@ def project(
     if count > _WORTH_IT * embeddings.dimensions:
         return embeddings
     basis = np.ascontiguousarray(directions[:, : -count - 1 : -1].astype(np.float32))
-    source = scratch.empty((embeddings.n_images, count), np.float32)
+    source = runtime.empty((embeddings.n_images, count), np.float32)
     cut = spans(embeddings.n_images, _BLOCK_ROWS)
-    for (start, stop), rows in zip(
-        cut, map_shared(_project_block, (embeddings, basis), cut, threads), strict=True
-    ):
+    for (start, stop), rows in zip(cut, runtime.map(_project_block, (embeddings, basis), cut), strict=True):
         source[start:stop] = rows
-    return Projected(scratch.done(source), float(lacking[count]), listed)
+    return Projected(runtime.finished(source), float(lacking[count]), listed)
 
 
 def _cheapest(lacking: DoubleArray, k: int, gaps: Sequence[Gap]) -> tuple[int, int]:

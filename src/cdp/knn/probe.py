@@ -15,8 +15,8 @@ from cdp.knn.panels import find_hits, pack_panels, pad_bars
 from cdp.knn.pca import Projected, Vectors
 from cdp.knn.topk import best_of_rows, find_hits_of_tile, insert_hits
 from cdp.runtime.devices import find_accelerator
-from cdp.runtime.parallel import Workers, map_blocks, map_shared
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.parallel import map_blocks
+from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import ByteArray, FloatArray, IntArray
 
 # Pairs that are compared before what was found is handed over.
@@ -77,13 +77,13 @@ class Cluster:
 
 
 def group_by_cluster(
-    nearest: IntArray, first: int, last: int, n_clusters: int, scratch: SpillFiles
+    nearest: IntArray, first: int, last: int, n_clusters: int, runtime: Runtime
 ) -> Iterator[Cluster]:
     """Every cluster, with those that look into it as their first-th to last-th nearest."""
-    home, home_bounds = group_rows(nearest[:, :1], n_clusters, scratch)
+    home, home_bounds = group_rows(nearest[:, :1], n_clusters, runtime)
     visits, visit_bounds = home, np.zeros_like(home_bounds)
     if first > 0:
-        visits, visit_bounds = group_rows(nearest[:, first:last], n_clusters, scratch)
+        visits, visit_bounds = group_rows(nearest[:, first:last], n_clusters, runtime)
 
     for number in range(n_clusters):
         gallery = home[home_bounds[number] : home_bounds[number + 1]]
@@ -108,11 +108,11 @@ class Bars:
 
 
 def search_homes(
-    looking: Looking, clusters: Sequence[Cluster], lists: Lists, threads: Workers
+    looking: Looking, clusters: Sequence[Cluster], lists: Lists, runtime: Runtime
 ) -> Iterator[float]:
     """Fill the lists, which are empty, with the best of every image's own cluster; yields the share that is done."""
     shared = looking, lists.best.shape[1]
-    for done, found in enumerate(map_shared(_look_at_homes, shared, _batches(clusters), threads), 1):
+    for done, found in enumerate(runtime.map(_look_at_homes, shared, _batches(clusters)), 1):
         for images, similarity, others in found:
             rows = _as_slice(images)
             lists.best[rows], lists.ids[rows], lists.bars[rows] = similarity, others, similarity[:, -1]
@@ -140,18 +140,18 @@ def _look_at_homes(
 
 
 def search_visits(
-    looking: Looking, clusters: Sequence[Cluster], lists: Lists, threads: Workers
+    looking: Looking, clusters: Sequence[Cluster], lists: Lists, runtime: Runtime
 ) -> Iterator[float]:
     """Compare every image with those at home in the clusters that it looks into, for the lists of both.
 
     Yields the share of clusters that are done.
     """
     used = [cluster for cluster in clusters if len(cluster.gallery) and len(cluster.visitors)]
-    if isinstance(threads, int):
-        inserted = map_shared(_look_and_insert, (looking, lists), _batches(used), threads)
+    if runtime.pool is None:
+        inserted = runtime.map(_look_and_insert, (looking, lists), _batches(used))
     else:
         with_bars = ([(cluster, Bars.of(lists, cluster)) for cluster in batch] for batch in _batches(used))
-        inserted = map_blocks(lists.insert, map_shared(_look_into, looking, with_bars, threads))
+        inserted = map_blocks(lists.insert, runtime.map(_look_into, looking, with_bars))
     for done, _ in enumerate(inserted, 1):
         yield min(1.0, done * _BATCH / len(used))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from cdp.knn.exact import search_rows
 from cdp.knn.pair_similarity import measure_lists_of
-from cdp.runtime.parallel import Workers
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import BoolArray, FloatArray, IntArray, LongArray
 
@@ -74,22 +74,20 @@ class TrueNeighbors:
         return float(np.mean(similarity[:, :k] >= self.similarity[:, -1:]))
 
 
-def find_true_neighbors(
-    embeddings: Embeddings, k: int, *, seed: int, threads: Workers, device: str
-) -> TrueNeighbors:
+def find_true_neighbors(embeddings: Embeddings, k: int, *, seed: int, runtime: Runtime) -> TrueNeighbors:
     """The neighbors of a random sample of images."""
     size = min(SAMPLE_ROWS, embeddings.n_images)
     drawn = np.random.default_rng(seed).choice(embeddings.n_images, size, replace=False)
     rows: IntArray = np.sort(drawn).astype(np.int32)
     lengths = sorted({min(length, embeddings.n_images - 1) for length in (k + (k + 1) // 2, 2 * k, 3 * k)})
-    neighbors, similarity = search_rows(embeddings, rows, lengths[-1], threads=threads, device=device)
+    neighbors, similarity = search_rows(embeddings, rows, lengths[-1], runtime=runtime)
     behind = similarity[:, k - 1, None] - similarity
     gaps = tuple(Gap(length, float(np.median(behind[:, length - 1]))) for length in lengths)
     return TrueNeighbors(rows, neighbors[:, :k], similarity[:, :k], gaps)
 
 
 def find_same_identity_neighbors(
-    embeddings: Embeddings, k: int, identities: LongArray | None, *, seed: int, threads: Workers, device: str
+    embeddings: Embeddings, k: int, identities: LongArray | None, *, seed: int, runtime: Runtime
 ) -> TrueNeighbors | None:
     """The neighbors of a random sample of the images whose identities are known (0 or more) and shared.
 
@@ -106,7 +104,7 @@ def find_same_identity_neighbors(
     rows: IntArray = np.sort(drawn).astype(np.int32)
     if len(rows) == 0:
         return None
-    neighbors, similarity = search_rows(embeddings, rows, k, threads=threads, device=device)
+    neighbors, similarity = search_rows(embeddings, rows, k, runtime=runtime)
     is_same = identities[neighbors] == identities[rows][:, None]
     return TrueNeighbors(rows, neighbors, similarity, (), is_same) if is_same.any() else None
 
@@ -116,23 +114,18 @@ def measure_same_identity_recall(
     graph: KnnGraph,
     identities: LongArray,
     *,
+    runtime: Runtime,
     seed: int = 0,
-    threads: Workers = 0,
-    device: str = "auto",
 ) -> float | None:
     """Of the true k nearest neighbors that show the same identity, the share that the graph has; None if there are none.
 
     On a random sample of the images whose identities are known (0 or more) and shared.
     """
-    truth = find_same_identity_neighbors(
-        embeddings, graph.k, identities, seed=seed, threads=threads, device=device
-    )
+    truth = find_same_identity_neighbors(embeddings, graph.k, identities, seed=seed, runtime=runtime)
     return None if truth is None else truth.recall_of_lists(embeddings, graph.neighbors[truth.rows])
 
 
-def measure_recall(
-    embeddings: Embeddings, graph: KnnGraph, *, seed: int = 0, threads: Workers = 0, device: str = "auto"
-) -> float:
+def measure_recall(embeddings: Embeddings, graph: KnnGraph, *, runtime: Runtime, seed: int = 0) -> float:
     """Share of the true k nearest neighbors that the graph has, on a random sample of images."""
-    truth = find_true_neighbors(embeddings, graph.k, seed=seed, threads=threads, device=device)
+    truth = find_true_neighbors(embeddings, graph.k, seed=seed, runtime=runtime)
     return truth.recall(graph.similarity)

@@ -12,10 +12,7 @@ import numpy.typing as npt
 from cdp.errors import InputError
 from cdp.knn.exact import exact_graph
 from cdp.knn.ivf_search import approximate_graph
-from cdp.runtime.checkpoint import ListCheckpoint
-from cdp.runtime.parallel import Workers
-from cdp.runtime.progress import Progress, no_progress
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import LongArray
 
@@ -32,9 +29,7 @@ def knn_graph(
     *,
     recall: float = RECALL,
     seed: int = 0,
-    threads: Workers = 0,
-    device: str = "auto",
-    progress: Progress = no_progress,
+    runtime: Runtime | None = None,
 ) -> KnnGraph:
     """The k nearest neighbors of every image by cosine similarity (paper, section 3.1.i).
 
@@ -45,21 +40,22 @@ def knn_graph(
         recall: share of the true neighbors that an approximate search shall find; it takes the cheapest way there, which
             may be the exact search. What it reached, on a sample of images, is the graph's `recall`.
         seed: of the approximate search and of the sample.
-        threads: 0 = all cores; or a pool of other workers. The graph does not depend on it.
-        device: where products are computed: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
-        progress: called as the work goes on.
+        runtime: threads, device, memory budget and progress; the graph does not depend on it.
     """
     model = embeddings if isinstance(embeddings, Embeddings) else Embeddings(np.asarray(embeddings))
-    return knn_graphs(
-        [model], k, method, recall=recall, seed=seed, threads=threads, device=device, progress=progress
-    )[0]
+    return knn_graphs([model], k, method, recall=recall, seed=seed, runtime=runtime)[0]
 
 
 def knn_graphs(
-    models: Sequence[Embeddings], k: int = 20, method: str = "auto", **options: Any
+    models: Sequence[Embeddings],
+    k: int = 20,
+    method: str = "auto",
+    *,
+    runtime: Runtime | None = None,
+    **options: Any,
 ) -> list[KnnGraph]:
     """`knn_graph` for several models of the same images, with the options of `each_knn_graph`."""
-    return list(each_knn_graph(models, k, method, **options))
+    return list(each_knn_graph(models, k, method, runtime=runtime or Runtime(), **options))
 
 
 def each_knn_graph(
@@ -67,57 +63,56 @@ def each_knn_graph(
     k: int,
     method: str,
     *,
+    runtime: Runtime,
     recall: float = RECALL,
     names: Sequence[str] | None = None,
     seed: int = 0,
-    threads: Workers = 0,
-    device: str = "auto",
-    progress: Progress = no_progress,
-    scratch: SpillFiles | None = None,
     identities: LongArray | None = None,
-    checkpoints: Sequence[ListCheckpoint] = (),
+    keys: Sequence[str] = (),
 ) -> Iterator[KnnGraph]:
     """`knn_graph` for several models of the same images, one at a time: each can be saved before the next is begun.
 
-    Graphs lie in `scratch`, if it is given; `checkpoints`, one per model, keep what a search that is stopped has found. Where `identities` are known (0 or more), the recall asked for is that among neighbors
+    Under `keys`, one per model, the runtime's cache keeps what a search that is stopped has found. Where `identities` are known (0 or more), the recall asked for is that among neighbors
     of the same identity; whoever gives them sees to it that a miss is said.
 
     Warns:
         UserWarning: an approximate graph has a lower recall than was asked for.
     """
     _check_recall(recall)
-    for position, embeddings in enumerate(models):
-        step = f"k-NN graph {names[position]}" if names else "k-NN graph"
-        checkpoint = checkpoints[position] if checkpoints else None
+    for embeddings in models:
         check_k(k, embeddings.n_images)
-        if choose_method(method, embeddings.n_images) == "exact":
-            yield exact_graph(
-                embeddings,
-                k,
-                threads=threads,
-                device=device,
-                progress=progress,
-                step=step,
-                scratch=scratch,
-                checkpoint=checkpoint,
-            )
-            continue
-        graph = approximate_graph(
-            embeddings,
-            k,
-            recall,
-            seed=seed,
-            threads=threads,
-            device=device,
-            progress=progress,
-            step=step,
-            scratch=scratch,
-            identities=identities,
-            checkpoint=checkpoint,
+    steps = [f"k-NN graph {name}" for name in names] if names else ["k-NN graph"] * len(models)
+    keys = keys or [""] * len(models)
+    about: dict[str, Any] = {"recall": recall, "seed": seed, "identities": identities}
+    graphs = _on_machines(models, keys, runtime, k=k, method=method, **about)
+    if graphs is None:
+        graphs = (
+            exact_graph(embeddings, k, runtime=runtime, step=step, key=key)
+            if choose_method(method, embeddings.n_images) == "exact"
+            else approximate_graph(embeddings, k, runtime=runtime, step=step, key=key, **about)
+            for embeddings, step, key in zip(models, steps, keys, strict=True)
         )
+    for step, graph in zip(steps, graphs, strict=True):
         if identities is None and graph.recall is not None:
             warn_of_recall(step, graph.recall, recall)
         yield graph
+        del graph
+
+
+def _on_machines(
+    models: Sequence[Embeddings], keys: Sequence[str], runtime: Runtime, *, method: str, **about: Any
+) -> Iterator[KnnGraph] | None:
+    """Graphs that are searched by a machine of the cluster each, where that is faster."""
+    if runtime.pool is None:
+        return None
+    from cdp.knn.distributed import find_machines, make_options, make_tasks, search_on_machines
+
+    n_approximate = sum(choose_method(method, one.n_images) == "approximate" for one in models)
+    machines = find_machines(runtime.pool, n_approximate)
+    if machines is None:
+        return None
+    options = make_options(machines, runtime, method=method, **about)
+    return search_on_machines(machines, options, make_tasks(models, keys, runtime), runtime)
 
 
 def warn_of_recall(step: str, reached: float, asked: float, among: str = "the nearest neighbors") -> None:

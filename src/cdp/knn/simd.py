@@ -14,7 +14,6 @@ from numba.extending import intrinsic
 INT, LONG = ir.IntType(32), ir.IntType(64)
 _BYTE = ir.IntType(8)
 _BYTES_PER_LINE = 64
-_CHECKED = 64
 
 
 def machine_code(function: Callable[..., Any]) -> Any:
@@ -65,27 +64,6 @@ def prefetch(_: Any, table: Any, row: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(table, row), write_code
-
-
-@machine_code
-def find_above(_: Any, table: Any, row: Any, start: Any, bar: Any, bars: Any) -> Any:
-    """Which of 64 entries of a row, from `start` on, are above a bar or above those at the same places in `bars`: a bit for each."""
-
-    def write_code(context: Any, build: Any, signature: Any, given: Any) -> Any:
-        _, row, start, bar, _ = given
-        tile, others = (
-            context.make_array(signature.args[position])(context, build, given[position])
-            for position in (0, 4)
-        )
-        offset = build.add(build.mul(row, build.extract_value(tile.shape, 1)), start)
-        entries = load_lanes(build, tile.data, offset, _CHECKED)
-        is_above = [
-            build.fcmp_ordered(">", entries, than)
-            for than in (in_all_lanes(build, bar, _CHECKED), load_lanes(build, others.data, start, _CHECKED))
-        ]
-        return build.bitcast(build.or_(*is_above), ir.IntType(_CHECKED))
-
-    return types.int64(table, row, start, bar, bars), write_code
 
 
 @machine_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cdp.knn.simd import find_above, lock, lowest_bit, make_room, prefetch, unlock
+from cdp.knn.simd import lock, lowest_bit, make_room, prefetch, unlock
 from cdp.runtime.kernels import kernel
 from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
 
@@ -80,7 +80,7 @@ def insert_rows_and_columns(
         for start in range(left, width, _CHUNK):
             stop = min(start + _CHUNK, width)
             if stop - start == _CHUNK:
-                hits = find_above(tile, row, start, best[image, last], bars)
+                hits = _find_above(line[start:stop], best[image, last], bars[start:stop])
             else:
                 hits = (np.int64(1) << (stop - start)) - 1
             while hits != 0:
@@ -92,6 +92,22 @@ def insert_rows_and_columns(
                 if value > bars[column]:
                     insert(best[second + column], ids[second + column], value, image)
                     bars[column] = best[second + column, last]
+
+
+@kernel
+def _find_above(values: FloatArray, bar: float, bars: FloatArray) -> int:
+    """Which of a chunk's values are above the row's bar or the column's own, as bits.
+
+    The first loop has no branch, so the compiler checks eight values at a time; nearly always none is above.
+    """
+    is_any = np.int32(0)
+    for column in range(_CHUNK):
+        is_any = np.int32(is_any | np.int32((values[column] > bar) | (values[column] > bars[column])))
+    hits = np.int64(0)
+    if is_any != 0:
+        for column in range(_CHUNK):
+            hits |= np.int64((values[column] > bar) | (values[column] > bars[column])) << np.int64(column)
+    return int(hits)
 
 
 @kernel

@@ -22,6 +22,7 @@ from cdp.labeling.joined_views import replace_identities
 from cdp.labeling.pipeline import label
 from cdp.labeling.result import Labeling
 from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.mediator import Mediator
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import plain
@@ -92,7 +93,9 @@ def measure_baselines(
                 baseline=baseline.name,
             )
     if graph is None:
-        graph = knn_graph(embeddings, min(DEFAULT_K, embeddings.n_images - 1), progress=progress)
+        graph = knn_graph(
+            embeddings, min(DEFAULT_K, embeddings.n_images - 1), runtime=Runtime(progress=progress)
+        )
     rows = []
     with tempfile.TemporaryDirectory(prefix="cdp-baselines-") as home:
         folder = Path(home)

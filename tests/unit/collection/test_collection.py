@@ -24,6 +24,7 @@ from cdp.errors import BusyError, InputError
 from cdp.knn.exact import exact_graph, extend_graph
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.trees import TreeAnswers
 from cdp.storage.files import locked
@@ -118,9 +119,11 @@ def test_an_extended_graph_is_that_of_all_images(small_views):
     for start, stop in ((200, 300), (120, 180), (0, 20)):
         for model in small_views:
             rows = np.r_[0:start, stop:300]
-            before = exact_graph(type(model)(model.source[rows]), 10)
-            found = extend_graph(before.make_room(start, stop - start), model, (start, stop))
-            wanted = exact_graph(model, 10)
+            before = exact_graph(type(model)(model.source[rows]), 10, runtime=Runtime())
+            found = extend_graph(
+                before.make_room(start, stop - start), model, (start, stop), runtime=Runtime()
+            )
+            wanted = exact_graph(model, 10, runtime=Runtime())
             np.testing.assert_array_equal(found.neighbors, wanted.neighbors)
             np.testing.assert_array_equal(found.similarity, wanted.similarity)
 

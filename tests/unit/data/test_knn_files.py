@@ -8,6 +8,7 @@ from tests.refusals import refuses
 
 from cdp.data.knn_files import read_knn
 from cdp.knn.exact import exact_graph
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, KnnGraph, Labels
 
 N, K = 40, 5
@@ -20,7 +21,7 @@ def embeddings() -> Embeddings:
 
 @pytest.fixture(scope="module")
 def truth(embeddings: Embeddings) -> KnnGraph:
-    return exact_graph(embeddings, K)
+    return exact_graph(embeddings, K, runtime=Runtime())
 
 
 def with_self(graph: KnnGraph) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ from cdp import CDP, KnnGraph, candidate_pairs, collect_opinions
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
 from cdp.knn.search import knn_graphs
+from cdp.runtime.runtime import Runtime
 from cdp.types import column_names
 from cdp.types.opinions import ALL_INPUTS, block_columns
 from cdp.types.run_record import Importance
@@ -73,7 +74,7 @@ def test_importance_agrees_with_its_slow_twin(training_pairs):
 
 def test_a_real_mediator_needs_its_only_input(small_views):
     cdp = CDP("paper", k=6, inputs=("affinity",), threads=1).fit(small_views)
-    graphs = knn_graphs(list(small_views), 6, threads=1)
+    graphs = knn_graphs(list(small_views), 6, runtime=Runtime.of(threads=1))
     pairs = candidate_pairs(graphs[0])
     matrix = collect_opinions(pairs, small_views, graphs).matrix(("affinity",))
     ends = small_views.identities[pairs.ids]
@@ -124,8 +125,8 @@ def slow_agreement(graphs):
 
 
 def test_agreement_agrees_with_its_slow_twin(small_views):
-    graphs = knn_graphs(list(small_views), 5, threads=1)
-    graphs[1] = knn_graphs([small_views.base], 9, threads=1)[0]
+    graphs = knn_graphs(list(small_views), 5, runtime=Runtime.of(threads=1))
+    graphs[1] = knn_graphs([small_views.base], 9, runtime=Runtime.of(threads=1))[0]
     found = agreement(graphs)
     np.testing.assert_allclose(found, slow_agreement(graphs))
     np.testing.assert_array_equal(np.diagonal(found), 1)
@@ -145,7 +146,7 @@ def test_agreement_of_graphs_with_gaps():
 
 
 def test_agreement_is_about_the_same_images(small_views):
-    graph = knn_graphs([small_views.base], 5, threads=1)[0]
-    part = knn_graphs([small_views.take(np.arange(50)).base], 5, threads=1)[0]
+    graph = knn_graphs([small_views.base], 5, runtime=Runtime.of(threads=1))[0]
+    part = knn_graphs([small_views.take(np.arange(50)).base], 5, runtime=Runtime.of(threads=1))[0]
     with refuses("agreement-images-differ", found=(50, 300)):
         agreement([graph, part])

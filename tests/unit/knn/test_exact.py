@@ -9,6 +9,7 @@ from cdp.knn.pair_similarity import in_reading_order, similarities
 from cdp.knn.simd import as_float
 from cdp.knn.topk import insert_rows_and_columns
 from cdp.runtime.kernels import kernel
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 
 
@@ -37,13 +38,13 @@ def assert_is_knn(graph, vectors, k, tolerance=2e-6):
 @pytest.mark.parametrize(("n_images", "dimensions", "k"), [(2, 3, 1), (60, 7, 5), (150, 33, 20), (12, 4, 11)])
 def test_agrees_with_the_full_sort(dtype, n_images, dimensions, k):
     vectors = _random(n_images, dimensions, seed=n_images, dtype=dtype)
-    graph = exact_graph(Embeddings(vectors), k, threads=1)
+    graph = exact_graph(Embeddings(vectors), k, runtime=Runtime.of(threads=1))
     assert graph.method == "exact"
     assert_is_knn(graph, vectors, k)
 
 
 def test_one_dimension_knows_two_directions():
-    graph = exact_graph(Embeddings(np.array([[2.0], [-1], [4], [1], [-8]])), 2, threads=1)
+    graph = exact_graph(Embeddings(np.array([[2.0], [-1], [4], [1], [-8]])), 2, runtime=Runtime.of(threads=1))
     np.testing.assert_array_equal(graph.neighbors, [[2, 3], [4, 0], [0, 3], [0, 2], [1, 0]])
     np.testing.assert_array_equal(graph.similarity, [[1, 1], [1, -1], [1, 1], [1, 1], [1, -1]])
 
@@ -51,7 +52,7 @@ def test_one_dimension_knows_two_directions():
 def test_ties_are_ordered_by_id():
     vectors = _signs(200)
     neighbors, similarity = reference.knn(vectors, 9)
-    graph = exact_graph(Embeddings(vectors), 9, threads=1)
+    graph = exact_graph(Embeddings(vectors), 9, runtime=Runtime.of(threads=1))
     assert np.any(similarity[:, 1:] == similarity[:, :-1])
     np.testing.assert_array_equal(graph.neighbors, neighbors)
     np.testing.assert_array_equal(graph.similarity, similarity)
@@ -61,7 +62,7 @@ def test_ties_are_ordered_by_id():
 def test_copies_of_an_image_tie_exactly_and_are_ordered_by_id(dtype):
     faces = _random(60, 19, seed=4, dtype=dtype)
     face_of = np.random.default_rng(5).permutation(np.repeat(np.arange(60), 4))
-    graph = exact_graph(Embeddings(faces[face_of]), 7, threads=1)
+    graph = exact_graph(Embeddings(faces[face_of]), 7, runtime=Runtime.of(threads=1))
     for image, face in enumerate(face_of):
         others = [other for other in np.flatnonzero(face_of == face) if other != image]
         np.testing.assert_array_equal(graph.neighbors[image, :3], others)
@@ -75,7 +76,7 @@ def test_copies_of_an_image_tie_exactly_and_are_ordered_by_id(dtype):
 def test_many_copies_of_an_image_are_ordered_by_id():
     faces = _random(6, 37, seed=1)
     face_of = np.random.default_rng(1).integers(0, 6, 300)
-    graph = exact_graph(Embeddings(faces[face_of]), 3, threads=1)
+    graph = exact_graph(Embeddings(faces[face_of]), 3, runtime=Runtime.of(threads=1))
     expected = [
         [other for other in np.flatnonzero(face_of == face) if other != image][:3]
         for image, face in enumerate(face_of)
@@ -87,11 +88,11 @@ def test_many_copies_of_an_image_are_ordered_by_id():
 @pytest.mark.parametrize("make", [lambda: _random(200, 12, seed=2), lambda: _signs(200, seed=2)])
 def test_block_boundaries_do_not_show(monkeypatch, block_rows, tile_rows, make):
     embeddings = Embeddings(make())
-    whole = exact_graph(embeddings, 6, threads=1)
+    whole = exact_graph(embeddings, 6, runtime=Runtime.of(threads=1))
     monkeypatch.setattr(exact, "BLOCK_ROWS", block_rows)
     monkeypatch.setattr(exact, "TILE_ROWS", tile_rows)
     for threads in (1, 2, 5):
-        cut = exact_graph(embeddings, 6, threads=threads)
+        cut = exact_graph(embeddings, 6, runtime=Runtime.of(threads=threads))
         assert cut.neighbors.tobytes() == whole.neighbors.tobytes()
         assert cut.similarity.tobytes() == whole.similarity.tobytes()
 
@@ -117,9 +118,9 @@ def test_a_tile_serves_its_rows_and_its_columns():
 
 def test_some_rows_are_the_rows_of_the_whole():
     embeddings = Embeddings(_random(80, 6, seed=6))
-    whole = exact_graph(embeddings, 5, threads=1)
+    whole = exact_graph(embeddings, 5, runtime=Runtime.of(threads=1))
     rows = np.array([79, 0, 33, 33], np.int32)
-    neighbors, similarity = search_rows(embeddings, rows, 5, threads=1)
+    neighbors, similarity = search_rows(embeddings, rows, 5, runtime=Runtime.of(threads=1))
     np.testing.assert_array_equal(neighbors, whole.neighbors[rows])
     np.testing.assert_array_equal(similarity, whole.similarity[rows])
 
@@ -130,8 +131,7 @@ def test_the_watch_is_told_until_all_rows_are_done(monkeypatch):
     exact_graph(
         Embeddings(_random(70, 4)),
         3,
-        threads=1,
-        progress=lambda *news: calls.append(news),
+        runtime=Runtime.of(threads=1, progress=lambda *news: calls.append(news)),
         step="k-NN graph a",
     )
     assert calls == [("k-NN graph a", 23, 70), ("k-NN graph a", 46, 70), ("k-NN graph a", 70, 70)]
@@ -140,7 +140,7 @@ def test_the_watch_is_told_until_all_rows_are_done(monkeypatch):
 def test_the_callers_array_is_unchanged():
     vectors = _random(50, 5)
     before = vectors.copy()
-    exact_graph(Embeddings(vectors), 4, threads=1)
+    exact_graph(Embeddings(vectors), 4, runtime=Runtime.of(threads=1))
     np.testing.assert_array_equal(vectors, before)
 
 
@@ -177,8 +177,8 @@ def test_every_float_of_16_bits_is_the_same_with_32():
 @pytest.mark.parametrize("size", [1e-25, 1e25])
 def test_the_length_of_rows_does_not_matter(size):
     vectors = _random(40, 9, seed=8)
-    plain = exact_graph(Embeddings(vectors), 3, threads=1)
-    scaled = exact_graph(Embeddings(vectors * np.float32(size)), 3, threads=1)
+    plain = exact_graph(Embeddings(vectors), 3, runtime=Runtime.of(threads=1))
+    scaled = exact_graph(Embeddings(vectors * np.float32(size)), 3, runtime=Runtime.of(threads=1))
     np.testing.assert_allclose(scaled.similarity, plain.similarity, atol=1e-5)
 
 
@@ -186,7 +186,7 @@ def test_given_neighbors_are_cleaned_sorted_and_measured():
     vectors = _random(5, 4, seed=9)
     given = np.array([[0, 2, 1, 2], [1, -1, 3, 3], [4, 4, 4, 4], [-1, -1, -1, -1], [3, 2, 1, 0]])
     before = given.copy()
-    graph = graph_from_neighbors(Embeddings(vectors), given, method="theirs")
+    graph = graph_from_neighbors(Embeddings(vectors), given, method="theirs", runtime=Runtime())
     table = reference.cosines(vectors)
     kept = [{1, 2}, {3}, {4}, set(), {0, 1, 2, 3}]
     assert graph.method == "theirs"
@@ -202,21 +202,24 @@ def test_given_neighbors_are_cleaned_sorted_and_measured():
 
 def test_given_neighbors_lose_columns_nobody_uses():
     embeddings = Embeddings(_random(3, 4))
-    assert graph_from_neighbors(embeddings, np.array([[0, 1, -1], [1, 0, 0], [2, 0, 0]])).k == 1
-    nothing = graph_from_neighbors(embeddings, np.array([[0, -1], [1, 1], [-1, -1]]))
+    assert (
+        graph_from_neighbors(embeddings, np.array([[0, 1, -1], [1, 0, 0], [2, 0, 0]]), runtime=Runtime()).k
+        == 1
+    )
+    nothing = graph_from_neighbors(embeddings, np.array([[0, -1], [1, 1], [-1, -1]]), runtime=Runtime())
     np.testing.assert_array_equal(nothing.neighbors, [[-1], [-1], [-1]])
 
 
 def test_given_neighbors_past_the_last_image_are_refused():
     with refuses("neighbors-of-other-embeddings", expected=3, found=3):
-        graph_from_neighbors(Embeddings(_random(3, 4)), np.array([[1], [2], [3]]))
+        graph_from_neighbors(Embeddings(_random(3, 4)), np.array([[1], [2], [3]]), runtime=Runtime())
 
 
 def test_given_true_neighbors_make_the_exact_graph():
     embeddings = Embeddings(_random(90, 8, seed=10))
-    graph = exact_graph(embeddings, 6, threads=1)
+    graph = exact_graph(embeddings, 6, runtime=Runtime.of(threads=1))
     shuffled = np.random.default_rng(0).permuted(graph.neighbors, axis=1)
-    again = graph_from_neighbors(embeddings, shuffled)
+    again = graph_from_neighbors(embeddings, shuffled, runtime=Runtime())
     np.testing.assert_array_equal(again.neighbors, graph.neighbors)
     np.testing.assert_array_equal(again.similarity, graph.similarity)
 

@@ -19,6 +19,7 @@ from cdp.knn import probe as cluster_search
 from cdp.knn.recall import measure_recall
 from cdp.knn.search import each_knn_graph, knn_graph, knn_graphs
 from cdp.runtime import devices
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 
 
@@ -62,8 +63,8 @@ def test_the_same_neighbors_and_similarities(monkeypatch, small_tiles, through_t
     monkeypatch.setattr(tiles_torch, "_FREE_BYTES", resident)
     vectors = make(dtype)
     for k in (1, 9, 332):
-        here = knn_graph(vectors, k, threads=1, device="cpu")
-        there = knn_graph(vectors, k, threads=1, device="cuda")
+        here = knn_graph(vectors, k, runtime=Runtime.of(threads=1, device="cpu"))
+        there = knn_graph(vectors, k, runtime=Runtime.of(threads=1, device="cuda"))
         np.testing.assert_array_equal(there.neighbors, here.neighbors)
         np.testing.assert_allclose(there.similarity, here.similarity, atol=1e-6)
 
@@ -72,15 +73,18 @@ def test_the_same_neighbors_and_similarities(monkeypatch, small_tiles, through_t
 @pytest.mark.parametrize("make", [_faces, _signs, _copies])
 def test_a_graph_is_extended_to_that_of_all_images(small_tiles, through_torch, make, device):
     vectors = make(np.float32)
-    wanted = knn_graph(vectors, 9, threads=1, device="cpu")
+    wanted = knn_graph(vectors, 9, runtime=Runtime.of(threads=1, device="cpu"))
     for start, stop in ((0, 70), (120, 300), (332, 333)):
-        before = knn_graph(np.delete(vectors, slice(start, stop), axis=0), 9, threads=1, device="cpu")
+        before = knn_graph(
+            np.delete(vectors, slice(start, stop), axis=0),
+            9,
+            runtime=Runtime.of(threads=1, device="cpu"),
+        )
         found = exact.extend_graph(
             before.make_room(start, stop - start),
             Embeddings(vectors),
             (start, stop),
-            threads=2,
-            device=device,
+            runtime=Runtime.of(threads=2, device=device),
         )
         np.testing.assert_array_equal(found.neighbors, wanted.neighbors)
         np.testing.assert_array_equal(found.similarity, wanted.similarity)
@@ -90,17 +94,21 @@ def test_some_rows_and_two_images(through_torch):
     embeddings = Embeddings(_faces(np.float32))
     rows = np.array([5, 300, 17], np.int32)
     for here, there in zip(
-        exact.search_rows(embeddings, rows, 4, device="cpu"),
-        exact.search_rows(embeddings, rows, 4, device="cuda"),
+        exact.search_rows(embeddings, rows, 4, runtime=Runtime.of(device="cpu")),
+        exact.search_rows(embeddings, rows, 4, runtime=Runtime.of(device="cuda")),
         strict=True,
     ):
         np.testing.assert_array_equal(here, there)
-    np.testing.assert_array_equal(knn_graph(_faces(np.float32)[:2], 1, device="cuda").neighbors, [[1], [0]])
+    np.testing.assert_array_equal(
+        knn_graph(_faces(np.float32)[:2], 1, runtime=Runtime.of(device="cuda")).neighbors, [[1], [0]]
+    )
 
 
 def test_real_faces(through_torch, shared_data):
     vectors = np.load(shared_data / "lfw" / "sface.npy", mmap_mode="r")[:2000]
-    here, there = (knn_graph(vectors, 20, threads=1, device=device) for device in ("cpu", "cuda"))
+    here, there = (
+        knn_graph(vectors, 20, runtime=Runtime.of(threads=1, device=device)) for device in ("cpu", "cuda")
+    )
     np.testing.assert_array_equal(there.neighbors, here.neighbors)
     np.testing.assert_allclose(there.similarity, here.similarity, atol=1e-6)
 
@@ -111,7 +119,9 @@ def test_the_approximate_search_finds_the_same(monkeypatch, small_tiles, through
     monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
     monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2, 4, 8), False),))
     here, there = (
-        knn_graph(_faces(np.float32), 5, "approximate", recall=0.9, threads=2, device=device)
+        knn_graph(
+            _faces(np.float32), 5, "approximate", recall=0.9, runtime=Runtime.of(threads=2, device=device)
+        )
         for device in ("cpu", "cuda")
     )
     assert here.method == there.method == "approximate"
@@ -122,10 +132,10 @@ def test_the_approximate_search_finds_the_same(monkeypatch, small_tiles, through
 def test_the_device_reaches_every_search(monkeypatch, small_views):
     asked = []
     monkeypatch.setattr(exact, "find_accelerator", asked.append)
-    graph = knn_graph(small_views.base, 3, device="cuda:1")
-    knn_graphs(list(small_views), 3, device="cuda:2")
-    list(each_knn_graph(list(small_views), 3, "exact", device="cuda:3"))
-    measure_recall(small_views.base, graph, device="cuda:4")
+    graph = knn_graph(small_views.base, 3, runtime=Runtime.of(device="cuda:1"))
+    knn_graphs(list(small_views), 3, runtime=Runtime.of(device="cuda:2"))
+    list(each_knn_graph(list(small_views), 3, "exact", runtime=Runtime.of(device="cuda:3")))
+    measure_recall(small_views.base, graph, runtime=Runtime.of(device="cuda:4"))
     assert asked == ["cuda:1", *["cuda:2"] * 3, *["cuda:3"] * 3, "cuda:4"]
 
 
@@ -152,7 +162,7 @@ def test_names_of_devices(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     for name in ("cuda", "mps", "gpu"):
         with refuses("device-unknown"):
-            knn_graph(_faces(np.float32), 3, device=name)
+            knn_graph(_faces(np.float32), 3, runtime=Runtime.of(device=name))
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert devices.resolve_device("auto") == torch.device("mps")
 
@@ -161,14 +171,14 @@ def test_without_torch_auto_is_the_cpu(monkeypatch):
     monkeypatch.setattr(devices, "find_spec", lambda name: None)
     assert devices.find_accelerator("auto") is None
     with refuses("torch-missing", MissingExtraError, device="cuda"):
-        knn_graph(_faces(np.float32), 3, device="cuda")
+        knn_graph(_faces(np.float32), 3, runtime=Runtime.of(device="cuda"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("version", "is_imported"), [("2.6.0+cpu", False), ("2.6.0", True)])
 def test_torch_is_imported_only_where_it_may_have_a_gpu(version, is_imported):
     code = (
-        "import sys; from cdp import devices; devices.version = lambda name: sys.argv[1]\n"
+        "import sys; from cdp.runtime import devices; devices.version = lambda name: sys.argv[1]\n"
         "devices.find_accelerator('cpu'); assert 'torch' not in sys.modules\n"
         "devices.find_accelerator('auto'); print('torch' in sys.modules)"
     )

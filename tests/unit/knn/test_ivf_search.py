@@ -1,4 +1,4 @@
-"""Clusters, passes and the plan: each fast loop against its definition, and the whole against exact search."""
+"""Clusters and the plan: each fast loop against its definition, and the whole against exact search."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,7 +10,6 @@ import reference
 from cdp.knn import autotune as cluster_plan
 from cdp.knn import ivf as clusters_module
 from cdp.knn import ivf_search as approximate
-from cdp.knn import nn_descent as neighbor_passes
 from cdp.knn import pca as projection
 from cdp.knn import probe as cluster_search
 from cdp.knn import search
@@ -25,7 +24,7 @@ from cdp.knn.probe import Lists, group_by_cluster, search_homes, search_visits
 from cdp.knn.recall import Gap, find_true_neighbors, measure_recall, measure_same_identity_recall
 from cdp.knn.topk import best_of_rows, roughly_best_columns
 from cdp.runtime.parallel import map_blocks
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, KnnGraph
 
 K = 6
@@ -44,11 +43,11 @@ def never_exact(monkeypatch):
 def planned(monkeypatch, never_exact):
     """Fix the plan."""
 
-    def fix(clusters, passes):
+    def fix(clusters):
         def choose(embeddings, vectors, *_, **__):
             n_clusters = embeddings.n_images // 20
-            centroids = find_centroids(vectors, n_clusters, seed=0, threads=1)
-            return Plan(centroids, min(clusters, len(centroids)), passes, 1.0)
+            centroids = find_centroids(vectors, n_clusters, seed=0, runtime=Runtime.of(threads=1))
+            return Plan(centroids, min(clusters, len(centroids)), 1.0)
 
         monkeypatch.setattr(approximate, "choose_plan", choose)
 
@@ -77,19 +76,22 @@ def _same(one, other):
 @pytest.mark.parametrize("recall", [0.7, 0.97])
 def test_the_recall_asked_for_is_reached_whatever_the_threads(never_exact, recall, dtype):
     embeddings = Embeddings(_faces(dtype=dtype))
-    one, two, five = (approximate_graph(embeddings, K, recall, seed=3, threads=jobs) for jobs in (1, 2, 5))
+    one, two, five = (
+        approximate_graph(embeddings, K, recall, seed=3, runtime=Runtime.of(threads=jobs))
+        for jobs in (1, 2, 5)
+    )
     assert one.method == "approximate"
-    assert one.recall == measure_recall(embeddings, one, seed=3, threads=1) >= recall
+    assert one.recall == measure_recall(embeddings, one, seed=3, runtime=Runtime.of(threads=1)) >= recall
     assert _same(one, two)
     assert _same(one, five)
 
 
 @pytest.mark.parametrize("vectors", [_faces(300), _signs()], ids=["faces", "ties"])
 def test_looking_into_all_clusters_is_exact_search(planned, vectors):
-    planned(99, 0)
+    planned(99)
     embeddings = Embeddings(vectors)
-    graph = approximate_graph(embeddings, K, 1.0, threads=1)
-    truth = exact_graph(embeddings, K, threads=1)
+    graph = approximate_graph(embeddings, K, 1.0, runtime=Runtime.of(threads=1))
+    truth = exact_graph(embeddings, K, runtime=Runtime.of(threads=1))
     np.testing.assert_array_equal(graph.similarity, truth.similarity)
     assert graph.recall == 1
 
@@ -97,55 +99,52 @@ def test_looking_into_all_clusters_is_exact_search(planned, vectors):
 def test_copies_of_one_image_are_neighbors(never_exact):
     vectors = _faces(400)
     vectors[50:350] = vectors[7]
-    graph = approximate_graph(Embeddings(vectors), K, 0.97, threads=2)
+    graph = approximate_graph(Embeddings(vectors), K, 0.97, runtime=Runtime.of(threads=2))
     np.testing.assert_allclose(graph.similarity[50:350], 1, atol=1e-6)
 
 
 def test_after_a_plan_that_was_too_hopeful_more_is_looked_at(planned):
-    planned(2, 0)
-    graph = approximate_graph(Embeddings(_faces()), K, 1.0, threads=1)
+    planned(2)
+    graph = approximate_graph(Embeddings(_faces()), K, 1.0, runtime=Runtime.of(threads=1))
     assert graph.recall == 1
 
 
-def test_a_small_miss_is_made_up_for_by_a_few_clusters_more_and_not_by_a_pass(planned, monkeypatch):
+def test_a_small_miss_is_made_up_for_by_a_few_clusters_more(planned, monkeypatch):
     embeddings = Embeddings(_faces())
-    passes = []
-    monkeypatch.setattr(
-        approximate, "improve", lambda *given: passes.append(1) or neighbor_passes.improve(*given)
-    )
     recalls = []
     for clusters in (6, 8):
-        planned(clusters, 0)
-        recalls.append(approximate_graph(embeddings, K, 0.01, threads=1).recall)
-    planned(6, 0)
-    assert recalls[0] < approximate_graph(embeddings, K, recalls[1], threads=2).recall == recalls[1]
-    assert not passes
-    approximate_graph(embeddings, K, 1.0, threads=1)
-    assert passes
-
-
-def test_passes_add_what_clusters_missed(planned, monkeypatch):
-    planned(2, 1)
-    embeddings = Embeddings(_faces())
-    recalls = []
-    for passes in (0, 1, 2):
-        monkeypatch.setattr(approximate, "_MOST_PASSES", passes)
-        monkeypatch.setattr(approximate, "_LEAST_GAIN", -1)
-        recalls.append(approximate_graph(embeddings, K, 1.0, threads=1).recall)
-    assert recalls[0] < recalls[1] < recalls[2]
+        planned(clusters)
+        recalls.append(approximate_graph(embeddings, K, 0.01, runtime=Runtime.of(threads=1)).recall)
+    planned(6)
+    looked_for = []
+    find = approximate.nearest_clusters
+    monkeypatch.setattr(
+        approximate,
+        "nearest_clusters",
+        lambda *given, **how: looked_for.append(given[2]) or find(*given, **how),
+    )
+    graph = approximate_graph(embeddings, K, recalls[1], runtime=Runtime.of(threads=2))
+    assert recalls[0] < graph.recall == recalls[1]
+    assert looked_for == [8]
+    assert approximate_graph(embeddings, K, 1.0, runtime=Runtime.of(threads=1)).recall == 1
+    assert looked_for[1:] == [8, 16, 30][: len(looked_for) - 1]
 
 
 def test_small_and_structureless_sets_are_searched_exactly():
     vectors = np.random.default_rng(0).normal(size=(2000, 64)).astype(np.float32)
-    graph = approximate_graph(Embeddings(vectors), K, 0.97, threads=1)
+    graph = approximate_graph(Embeddings(vectors), K, 0.97, runtime=Runtime.of(threads=1))
     assert (graph.method, graph.recall) == ("exact", None)
 
 
 def test_progress_ends_with_all_images(planned):
-    planned(3, 1)
+    planned(3)
     calls = []
     approximate_graph(
-        Embeddings(_faces()), K, 0.99, threads=1, progress=lambda *news: calls.append(news), step="a"
+        Embeddings(_faces()),
+        K,
+        0.99,
+        runtime=Runtime.of(threads=1, progress=lambda *news: calls.append(news)),
+        step="a",
     )
     assert calls[0] == ("a", 0, 0)
     assert calls[-1] == ("a", 600, 600)
@@ -184,8 +183,8 @@ def test_every_image_meets_those_at_home_in_its_clusters(monkeypatch, rounds, mo
     looking = _looking(vectors, how)
     for first, last in rounds:
         search_round = search_homes if first == 0 else search_visits
-        clusters = list(group_by_cluster(nearest, first, last, n_clusters, SpillFiles()))
-        shares = list(search_round(looking, clusters, lists, threads=4))
+        clusters = list(group_by_cluster(nearest, first, last, n_clusters, Runtime()))
+        shares = list(search_round(looking, clusters, lists, Runtime.of(threads=4)))
         assert shares[-1] == 1
     looks = (nearest[:, :, None] == nearest[None, None, :, 0]).any(axis=1)
     met = (looks | looks.T) & ~np.eye(n_images, dtype=bool)
@@ -224,57 +223,6 @@ def test_rounds_cut_all_clusters_and_grow_no_further():
     assert _rounds(4, 4) == []
 
 
-def _one_pass(vectors, ids, fresh, nearest):
-    """`neighbor_passes.improve`, from its description."""
-    n_images, width = len(ids), (K + 1) // 2
-    table = reference.cosines(vectors)
-    near = [[(int(ids[i, r]), bool(fresh[i, r])) for r in range(width)] for i in range(n_images)]
-    reverse = [[] for _ in range(n_images)]
-    for rank in range(width):
-        for image in range(n_images):
-            if ids[image, rank] >= 0 and len(reverse[ids[image, rank]]) < width:
-                reverse[ids[image, rank]].append((image, bool(fresh[image, rank])))
-    near = [[edge for edge in one + two if edge[0] >= 0] for one, two in zip(near, reverse, strict=True)]
-    lists = []
-    for image in range(n_images):
-        found = {int(other) for other in ids[image] if other >= 0}
-        for middle, is_new in near[image]:
-            for other, is_newer in near[middle]:
-                compared = nearest[other, 0] in nearest[image] or nearest[image, 0] in nearest[other]
-                if other != image and (is_new or is_newer) and not compared:
-                    found.add(other)
-        lists.append(sorted(found, key=lambda other: -table[image, other])[:K])
-    return lists
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-@pytest.mark.parametrize("block_rows", [1024, 17])
-def test_a_pass_is_what_its_description_says(monkeypatch, dtype, block_rows):
-    monkeypatch.setattr(neighbor_passes, "_BLOCK_ROWS", block_rows)
-    vectors = _faces(120, dtype=dtype)
-    embeddings = Embeddings(vectors)
-    generator = np.random.default_rng(2)
-    given = generator.permuted(np.tile(np.arange(120), (120, 1)), axis=1)[:, :K].astype(np.int32)
-    given[given == np.arange(120)[:, None]] = -1
-    given = np.sort(given, axis=1)[:, ::-1].copy()
-    best = np.where(given >= 0, np.take_along_axis(reference.cosines(vectors), given, axis=1), -np.inf)
-    order = np.argsort(-best, axis=1, kind="stable")
-    ids = np.take_along_axis(given, order, axis=1)
-    best = np.take_along_axis(best, order, axis=1).astype(np.float32)
-    fresh = generator.random(ids.shape) < 0.5
-    nearest = generator.integers(0, 12, (120, 2)).astype(np.int32)
-    before = best.copy(), ids.copy(), fresh.copy()
-    new_best, new_ids, new_fresh = neighbor_passes.improve(
-        embeddings, best, ids, fresh, nearest, (K + 1) // 2, 2
-    )
-    for image, expected in enumerate(_one_pass(vectors, ids, fresh, nearest)):
-        np.testing.assert_array_equal(new_ids[image, : len(expected)], expected)
-        np.testing.assert_array_equal(new_fresh[image, : len(expected)], ~np.isin(expected, ids[image]))
-    assert np.all(np.diff(new_best, axis=1)[np.isfinite(new_best[:, 1:])] <= 0)
-    for array, copy in zip((best, ids, fresh), before, strict=True):
-        np.testing.assert_array_equal(array, copy)
-
-
 def test_grouped_rows_are_those_with_the_label():
     labels = np.random.default_rng(0).integers(-1, 7, (90, 3)).astype(np.int16)
     rows, bounds = group_rows(labels, 8)
@@ -295,24 +243,26 @@ def test_groups_are_positions_by_label():
 @pytest.mark.parametrize("n_clusters", [1, 2, 9, 40])
 def test_the_nearest_clusters_are_those_with_the_most_similar_centers(n_clusters):
     embeddings = Embeddings(_faces())
-    centroids = find_centroids(embeddings, n_clusters, seed=0, threads=1)
-    again = find_centroids(embeddings, n_clusters, seed=0, threads=3)
+    centroids = find_centroids(embeddings, n_clusters, seed=0, runtime=Runtime.of(threads=1))
+    again = find_centroids(embeddings, n_clusters, seed=0, runtime=Runtime.of(threads=3))
     np.testing.assert_array_equal(centroids.vectors, again.vectors)
     np.testing.assert_allclose(np.linalg.norm(centroids.vectors, axis=1), 1, atol=1e-5)
     assert abs(len(centroids) - n_clusters) <= n_clusters // 4
     count = min(5, len(centroids))
-    nearest = nearest_clusters(embeddings, centroids, count, threads=2)
+    nearest = nearest_clusters(embeddings, centroids, count, runtime=Runtime.of(threads=2))
     # So few clusters are in so few cells that all are searched.
     table = embeddings.vectors.astype(np.float64) @ centroids.vectors.T
     similar = np.take_along_axis(table, nearest.astype(np.int64), axis=1)
     np.testing.assert_allclose(similar, -np.sort(-table, axis=1)[:, :count], atol=1e-5)
     rows = np.array([5, 77, 5])
-    np.testing.assert_array_equal(nearest_clusters(embeddings, centroids, count, rows=rows), nearest[rows])
+    np.testing.assert_array_equal(
+        nearest_clusters(embeddings, centroids, count, runtime=Runtime(), rows=rows), nearest[rows]
+    )
 
 
 def test_clusters_near_a_cluster_are_those_with_the_most_similar_centers(monkeypatch):
     monkeypatch.setattr(clusters_module, "_NEAR_HOME", (16, 16))
-    centroids = find_centroids(Embeddings(_faces(900)), 150, seed=0, threads=2)
+    centroids = find_centroids(Embeddings(_faces(900)), 150, seed=0, runtime=Runtime.of(threads=2))
     table = centroids.vectors @ centroids.vectors.T
     assert centroids.near.shape == (len(centroids), 16)
     for cluster, near in enumerate(centroids.near):
@@ -325,8 +275,8 @@ def test_clusters_near_a_cluster_are_those_with_the_most_similar_centers(monkeyp
 def test_where_few_clusters_are_near_the_rest_is_missing(monkeypatch):
     embeddings = Embeddings(_faces(900))
     monkeypatch.setattr(clusters_module, "_SEARCHED_NEAR", 1)
-    centroids = find_centroids(embeddings, 150, seed=0, threads=1)
-    nearest = nearest_clusters(embeddings, centroids, 30, threads=2)
+    centroids = find_centroids(embeddings, 150, seed=0, runtime=Runtime.of(threads=1))
+    nearest = nearest_clusters(embeddings, centroids, 30, runtime=Runtime.of(threads=2))
     in_cell = np.diff(centroids.ends)[np.searchsorted(centroids.ends, nearest[:, 0], "right") - 1]
     np.testing.assert_array_equal((nearest >= 0).sum(axis=1), np.minimum(30, in_cell))
     assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in nearest)
@@ -355,9 +305,9 @@ def test_many_nearest_clusters_are_the_best_but_for_a_thousandth(count, n_cluste
 
 def test_clusters_looked_for_in_all_cells_are_those_of_the_flat_search(monkeypatch):
     embeddings = Embeddings(_faces())
-    centroids = find_centroids(embeddings, 9, seed=0, threads=1)
-    few = nearest_clusters(embeddings, centroids, 5, threads=1)
-    many = nearest_clusters(embeddings, replace(centroids, near=None), 5, threads=2)
+    centroids = find_centroids(embeddings, 9, seed=0, runtime=Runtime.of(threads=1))
+    few = nearest_clusters(embeddings, centroids, 5, runtime=Runtime.of(threads=1))
+    many = nearest_clusters(embeddings, replace(centroids, near=None), 5, runtime=Runtime.of(threads=2))
     table = embeddings.vectors @ centroids.vectors.T
     np.testing.assert_array_equal(few[:, 0], many[:, 0])
     np.testing.assert_allclose(
@@ -384,7 +334,7 @@ def _flat(n_images=500, dimensions=64, directions=8, noise=0.0, seed=0):
 
 def test_few_directions_are_enough_where_there_are_no_more():
     embeddings = Embeddings(_flat())
-    projected = project(embeddings, K, [Gap(9, 0.01)], seed=0, threads=2)
+    projected = project(embeddings, K, [Gap(9, 0.01)], seed=0, runtime=Runtime.of(threads=2))
     assert isinstance(projected, Projected)
     assert (projected.n_images, projected.dimensions, projected.is_rounded) == (500, 16, False)
     np.testing.assert_allclose(
@@ -392,12 +342,12 @@ def test_few_directions_are_enough_where_there_are_no_more():
     )
     np.testing.assert_array_equal(projected.block(3, 7), projected.take(np.array([3, 4, 5, 6])))
     order = np.random.default_rng(1).permutation(500)
-    np.testing.assert_array_equal(projected.reorder(order, SpillFiles()).source, projected.source[order])
+    np.testing.assert_array_equal(projected.reorder(order, Runtime()).source, projected.source[order])
 
 
 def test_what_directions_leave_out_is_as_large_as_they_say():
     embeddings = Embeddings(_flat(noise=1.0))
-    projected = project(embeddings, K, [Gap(9, 0.1)], seed=0, threads=1)
+    projected = project(embeddings, K, [Gap(9, 0.1)], seed=0, runtime=Runtime.of(threads=1))
     lacking = reference.cosines(embeddings.source) - projected.source @ projected.source.T
     between = lacking[np.triu_indices(500, 1)]
     assert projected.is_rounded
@@ -418,45 +368,47 @@ def test_lists_are_longer_where_that_saves_enough_directions():
 @pytest.mark.parametrize("gap", [0.0, 0.01])
 def test_directions_that_all_matter_stay(gap):
     embeddings = Embeddings(np.random.default_rng(0).normal(size=(400, 48)).astype(np.float32))
-    assert project(embeddings, K, [Gap(9, gap)], seed=0, threads=1) is embeddings
+    assert project(embeddings, K, [Gap(9, gap)], seed=0, runtime=Runtime.of(threads=1)) is embeddings
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_a_search_along_few_directions_measures_in_full(never_exact, noise, dtype):
     embeddings = Embeddings(_flat(noise=noise).astype(dtype))
-    one, three = (approximate_graph(embeddings, K, 0.95, threads=threads) for threads in (1, 3))
+    one, three = (
+        approximate_graph(embeddings, K, 0.95, runtime=Runtime.of(threads=threads)) for threads in (1, 3)
+    )
     assert _same(one, three)
-    assert one.recall == measure_recall(embeddings, one, threads=1) >= 0.95
+    assert one.recall == measure_recall(embeddings, one, runtime=Runtime.of(threads=1)) >= 0.95
     ends = np.stack([np.repeat(np.arange(500), K), one.neighbors.ravel()], axis=1)
     np.testing.assert_array_equal(one.similarity.ravel(), similarities(embeddings, ends))
 
 
 def _plan(embeddings, recall):
-    truth = find_true_neighbors(embeddings, K, seed=0, threads=1, device="cpu")
-    return choose_plan(embeddings, embeddings, truth, recall, seed=0, threads=1)
+    truth = find_true_neighbors(embeddings, K, seed=0, runtime=Runtime.of(threads=1, device="cpu"))
+    return choose_plan(embeddings, embeddings, truth, recall, seed=0, runtime=Runtime.of(threads=1))
 
 
-def test_the_plan_without_passes_predicts_what_clusters_give(never_exact, monkeypatch):
-    monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
+def test_the_plan_predicts_what_clusters_give(never_exact, monkeypatch):
     embeddings = Embeddings(_faces())
     plan = _plan(embeddings, 0.6)
     monkeypatch.setattr(approximate, "choose_plan", lambda *_, **__: plan)
     monkeypatch.setattr(approximate, "project", lambda embeddings, *_, **__: embeddings)
-    assert approximate_graph(embeddings, K, 0.6, threads=1).recall == pytest.approx(plan.recall, abs=1e-3)
+    assert approximate_graph(embeddings, K, 0.6, runtime=Runtime.of(threads=1)).recall == pytest.approx(
+        plan.recall, abs=1e-3
+    )
 
 
 def test_a_higher_recall_is_never_cheaper(never_exact):
     embeddings = Embeddings(_faces())
     plans = [_plan(embeddings, recall) for recall in (0.3, 0.6, 0.9, 0.97)]
-    costs = [cluster_plan._cost(embeddings, 20, plan.clusters, plan.passes, K, False) for plan in plans]
+    costs = [cluster_plan._cost(embeddings, 20, plan.clusters, False) for plan in plans]
     assert costs == sorted(costs)
     assert costs[0] < costs[-1]
 
 
 def test_larger_clusters_are_tried_where_small_ones_are_not_enough(never_exact, monkeypatch):
     monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2,), False), (60, (10,), True)))
-    monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
     plan = _plan(Embeddings(_faces()), 0.99)
     assert (len(plan.centroids), plan.clusters) == (10, 10)
 
@@ -474,18 +426,18 @@ def test_a_miss_is_a_warning_with_the_remedy(monkeypatch):
 
 
 def test_where_identities_are_known_the_recall_is_that_of_the_same_identity(never_exact, monkeypatch):
-    monkeypatch.setattr(cluster_plan, "_PASSES", (0,))
     generator = np.random.default_rng(0)
     people = np.repeat(np.arange(120), 5)
     vectors = generator.standard_normal((120, 12))[people] + 0.4 * generator.standard_normal((600, 12))
     embeddings, identities = Embeddings(vectors.astype(np.float32)), np.where(people < 100, people, -1)
-    blind = approximate_graph(embeddings, 14, 0.9, threads=1)
+    blind = approximate_graph(embeddings, 14, 0.9, runtime=Runtime.of(threads=1))
     one, two = (
-        approximate_graph(embeddings, 14, 0.9, threads=threads, identities=identities) for threads in (1, 3)
+        approximate_graph(embeddings, 14, 0.9, runtime=Runtime.of(threads=threads), identities=identities)
+        for threads in (1, 3)
     )
     assert _same(one, two)
-    assert 0.9 <= measure_same_identity_recall(embeddings, one, identities) < 1
+    assert 0.9 <= measure_same_identity_recall(embeddings, one, identities, runtime=Runtime()) < 1
     assert one.recall < 0.9 <= blind.recall
     # Of too few it is not known what they need.
     few = np.where(people < 3, people, -1)
-    assert _same(approximate_graph(embeddings, 14, 0.9, threads=1, identities=few), blind)
+    assert _same(approximate_graph(embeddings, 14, 0.9, runtime=Runtime.of(threads=1), identities=few), blind)

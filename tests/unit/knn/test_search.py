@@ -6,6 +6,7 @@ import reference
 from cdp.knn.exact import exact_graph
 from cdp.knn.recall import measure_recall, measure_same_identity_recall
 from cdp.knn.search import knn_graph, knn_graphs
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, KnnGraph
 
 
@@ -17,7 +18,7 @@ def _clustered(n_identities, n_each, dimensions, seed=0):
 
 def test_a_plain_array_is_searched_exactly():
     vectors = 5 * np.random.default_rng(0).normal(size=(60, 8))
-    graph = knn_graph(vectors, k=4, threads=1)
+    graph = knn_graph(vectors, k=4, runtime=Runtime.of(threads=1))
     neighbors, similarity = reference.knn(vectors, 4)
     assert (graph.method, graph.recall) == ("exact", None)
     np.testing.assert_array_equal(graph.neighbors, neighbors)
@@ -25,10 +26,10 @@ def test_a_plain_array_is_searched_exactly():
 
 
 def test_every_model_gets_its_own_graph(small_views):
-    graphs = knn_graphs(list(small_views), k=5, threads=1)
+    graphs = knn_graphs(list(small_views), k=5, runtime=Runtime.of(threads=1))
     assert len(graphs) == 3
     for embeddings, graph in zip(small_views, graphs, strict=True):
-        alone = knn_graph(embeddings, k=5, threads=1)
+        alone = knn_graph(embeddings, k=5, runtime=Runtime.of(threads=1))
         np.testing.assert_array_equal(graph.neighbors, alone.neighbors)
         np.testing.assert_array_equal(graph.similarity, alone.similarity)
 
@@ -36,7 +37,10 @@ def test_every_model_gets_its_own_graph(small_views):
 def test_steps_carry_the_models_names(small_views):
     calls = []
     knn_graphs(
-        list(small_views), 3, names=small_views.names, threads=1, progress=lambda step, *_: calls.append(step)
+        list(small_views),
+        3,
+        names=small_views.names,
+        runtime=Runtime.of(threads=1, progress=lambda step, *_: calls.append(step)),
     )
     assert calls == ["k-NN graph base", "k-NN graph small", "k-NN graph wide"]
 
@@ -49,7 +53,6 @@ def test_steps_carry_the_models_names(small_views):
         ({"k": 0}, "k-too-small", {"value": 0}),
         ({"k": 3, "method": "faiss"}, "knn-method-unknown", {"value": "faiss"}),
         ({"k": 3, "recall": 97}, "recall-out-of-range", {"value": 97}),
-        ({"k": 3, "threads": -1}, "threads-negative", {"value": -1}),
     ],
 )
 def test_refusals(settings, code, fields):
@@ -58,7 +61,7 @@ def test_refusals(settings, code, fields):
 
 
 def test_the_largest_k_names_everybody_else():
-    graph = knn_graph(np.random.default_rng(0).normal(size=(10, 3)), k=9, threads=1)
+    graph = knn_graph(np.random.default_rng(0).normal(size=(10, 3)), k=9, runtime=Runtime.of(threads=1))
     for image, row in enumerate(graph.neighbors):
         assert sorted(row) == [other for other in range(10) if other != image]
 
@@ -66,27 +69,37 @@ def test_the_largest_k_names_everybody_else():
 def test_recall_of_the_exact_graph_is_one_even_with_ties():
     signs = Embeddings(np.random.default_rng(1).choice(np.float32([-1, 1]), size=(120, 16)))
     for embeddings in (Embeddings(_clustered(30, 5, 12)), signs):
-        assert measure_recall(embeddings, exact_graph(embeddings, 6, threads=1), threads=1) == 1
+        assert (
+            measure_recall(
+                embeddings,
+                exact_graph(embeddings, 6, runtime=Runtime.of(threads=1)),
+                runtime=Runtime.of(threads=1),
+            )
+            == 1
+        )
 
 
 def test_recall_counts_what_a_spoiled_graph_lost():
     embeddings = Embeddings(np.random.default_rng(2).normal(size=(100, 8)))
-    wide = exact_graph(embeddings, 12, threads=1)
+    wide = exact_graph(embeddings, 12, runtime=Runtime.of(threads=1))
     # Every image loses its nearest neighbor, and the eleventh takes the last place: nine of ten are left.
     spoiled = KnnGraph(wide.neighbors[:, 1:11], wide.similarity[:, 1:11])
-    assert measure_recall(embeddings, spoiled, threads=1) == pytest.approx(0.9)
+    assert measure_recall(embeddings, spoiled, runtime=Runtime.of(threads=1)) == pytest.approx(0.9)
     lost = KnnGraph(np.full((100, 4), -1), np.full((100, 4), -np.inf))
-    assert measure_recall(embeddings, lost, threads=1) == 0
+    assert measure_recall(embeddings, lost, runtime=Runtime.of(threads=1)) == 0
 
 
 def test_a_sample_of_rows_measures_recall(monkeypatch):
     monkeypatch.setattr("cdp.knn.recall.SAMPLE_ROWS", 20)
     embeddings = Embeddings(np.random.default_rng(3).normal(size=(100, 8)))
-    graph = exact_graph(embeddings, 5, threads=1)
+    graph = exact_graph(embeddings, 5, runtime=Runtime.of(threads=1))
     half = np.arange(100) % 2 == 0
     neighbors = np.where(half[:, None], graph.neighbors, -1)
     spoiled = KnnGraph(neighbors, np.where(half[:, None], graph.similarity, -np.inf))
-    recalls = [measure_recall(embeddings, spoiled, seed=seed, threads=1) for seed in (0, 0, 1, 2, 3)]
+    recalls = [
+        measure_recall(embeddings, spoiled, seed=seed, runtime=Runtime.of(threads=1))
+        for seed in (0, 0, 1, 2, 3)
+    ]
     assert recalls[0] == recalls[1]
     assert len(set(recalls)) > 1
     assert all(0.1 < recall < 0.9 for recall in recalls)
@@ -94,7 +107,7 @@ def test_a_sample_of_rows_measures_recall(monkeypatch):
 
 def test_real_faces_in_half_precision(shared_data):
     vectors = np.load(shared_data / "lfw" / "sface.npy", mmap_mode="r")[:400]
-    graph = knn_graph(vectors, k=10, threads=1)
+    graph = knn_graph(vectors, k=10, runtime=Runtime.of(threads=1))
     neighbors, similarity = reference.knn(vectors, 10)
     np.testing.assert_allclose(graph.similarity, similarity, atol=1e-6)
     assert np.mean(graph.neighbors == neighbors) > 0.99
@@ -109,7 +122,7 @@ def test_one_image_has_no_neighbors():
 def test_recall_of_the_same_identity_counts_known_neighbors_that_show_it():
     vectors = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
     embeddings = Embeddings(vectors)
-    truth = knn_graph(vectors, 5, "exact", threads=1)
+    truth = knn_graph(vectors, 5, "exact", runtime=Runtime.of(threads=1))
     identities = np.random.default_rng(1).integers(-1, 9, 60)
     identities[7] = 99  # alone: no neighbor can show it
     neighbors = np.array(truth.neighbors)
@@ -121,7 +134,7 @@ def test_recall_of_the_same_identity_counts_known_neighbors_that_show_it():
         for other in truth.neighbors[image]
         if identities[image] >= 0 and identities[image] == identities[other]
     ]
-    assert measure_same_identity_recall(embeddings, graph, identities) == np.mean(same)
-    assert measure_same_identity_recall(embeddings, truth, identities) == 1
-    assert measure_same_identity_recall(embeddings, graph, np.full(60, -1)) is None
-    assert measure_same_identity_recall(embeddings, graph, np.arange(60)) is None
+    assert measure_same_identity_recall(embeddings, graph, identities, runtime=Runtime()) == np.mean(same)
+    assert measure_same_identity_recall(embeddings, truth, identities, runtime=Runtime()) == 1
+    assert measure_same_identity_recall(embeddings, graph, np.full(60, -1), runtime=Runtime()) is None
+    assert measure_same_identity_recall(embeddings, graph, np.arange(60), runtime=Runtime()) is None

@@ -14,6 +14,7 @@ from cdp.knn.exact import exact_graph
 from cdp.labeling.density_matching import images_per_identity, is_as_dense, matching_share, order_of_use
 from cdp.labeling.pipeline import label
 from cdp.labeling.workspace import Workspace
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph
 
@@ -105,5 +106,6 @@ def test_known_images_are_left_out_and_come_back_as_a_collection_grows(tmp_path)
     use = order_of_use(known.identities, 0)
     everybody = Views.concatenate([bare, Views(known.base, known.committee).take(use.rows[: len(theirs)])])
     np.testing.assert_array_equal(
-        judged.graphs["base"].neighbors, exact_graph(everybody.base, judged.graphs["base"].k).neighbors
+        judged.graphs["base"].neighbors,
+        exact_graph(everybody.base, judged.graphs["base"].k, runtime=Runtime()).neighbors,
     )

@@ -9,6 +9,7 @@ import pytest
 from cdp.knn import autotune as cluster_plan
 from cdp.knn.ivf_search import approximate_graph
 from cdp.knn.search import knn_graph
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, Views
 from cdp_lab.synthetic import synthetic_views
 
@@ -62,15 +63,16 @@ import resource, sys
 import numpy as np
 from cdp.data.views import read_views
 from cdp.knn.search import knn_graph
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 
-knn_graph(np.eye(30, dtype=np.float16), 3, threads=1)
+knn_graph(np.eye(30, dtype=np.float16), 3, runtime=Runtime.of(threads=1))
 held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData:"))
 limit = 1024 * held + int(sys.argv[2]) + 2**23
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 views = read_views(sys.argv[1])
 assert views.base.source.dtype == np.float16 and views.base.source.nbytes > int(sys.argv[2])
-graph = knn_graph(Embeddings(views.base.source[:1500]), 5, threads=1)
+graph = knn_graph(Embeddings(views.base.source[:1500]), 5, runtime=Runtime.of(threads=1))
 np.save(sys.argv[1] + "/graph.npy", graph.neighbors)
 """
 
@@ -83,7 +85,7 @@ def test_float16_files_larger_than_memory_are_read_block_by_block(tmp_path):
     code = [sys.executable, "-c", SEARCH, str(tmp_path), str(BUDGET)]
     done = subprocess.run(code, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    expected = knn_graph(vectors.astype(np.float32), 5, threads=1).neighbors
+    expected = knn_graph(vectors.astype(np.float32), 5, runtime=Runtime.of(threads=1)).neighbors
     np.testing.assert_array_equal(np.load(tmp_path / "graph.npy"), expected)
 
 
@@ -92,16 +94,16 @@ import resource, sys
 import numpy as np
 from cdp.knn import autotune as cluster_plan
 from cdp.knn.ivf_search import approximate_graph
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 
 cluster_plan._exact_cost = lambda _: np.inf
 vectors = np.load(sys.argv[1], mmap_mode="r")
-approximate_graph(Embeddings(vectors[:900]), 5, 0.99, threads=1)
+approximate_graph(Embeddings(vectors[:900]), 5, 0.99, runtime=Runtime.of(threads=1))
 held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData:"))
 limit = 1024 * held + int(sys.argv[3]) + 2**23
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-graph = approximate_graph(Embeddings(vectors), 100, 0.97, threads=1, scratch=SpillFiles(2**20))
+graph = approximate_graph(Embeddings(vectors), 100, 0.97, runtime=Runtime.of(threads=1, memory_budget="4MiB"))
 np.save(sys.argv[2], graph.neighbors)
 """
 
@@ -118,7 +120,7 @@ def test_lists_of_an_approximate_search_need_no_memory_and_are_those_made_in_mem
     done = subprocess.run([*code, str(24 * 10**6)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     monkeypatch.setattr(cluster_plan, "_exact_cost", lambda _: np.inf)
-    expected = approximate_graph(Embeddings(vectors), 100, 0.97, threads=2)
+    expected = approximate_graph(Embeddings(vectors), 100, 0.97, runtime=Runtime.of(threads=2))
     np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), expected.neighbors)
 
 

@@ -11,6 +11,8 @@ from cdp.knn import ivf_search as approximate
 from cdp.knn.search import each_knn_graph
 from cdp.runtime import checkpoint
 from cdp.runtime.checkpoint import ListCheckpoint
+from cdp.runtime.runtime import Runtime
+from cdp.runtime.settings import RuntimeSettings
 from cdp.types import Embeddings
 from cdp.types.graphs import UnfinishedLists
 
@@ -20,8 +22,22 @@ K = 6
 def _search(method, keeping):
     vectors = np.random.default_rng(0).normal(size=(900, 5)).astype(np.float32)
     return next(
-        each_knn_graph([Embeddings(vectors)], K, method, recall=0.9, threads=2, checkpoints=[keeping])
+        each_knn_graph([Embeddings(vectors)], K, method, recall=0.9, runtime=Kept(keeping), keys=["key"])
     )
+
+
+class Kept(Runtime):
+    """Two threads, and this checkpoint under every key."""
+
+    def __init__(self, keeping):
+        super().__init__(RuntimeSettings(threads=2))
+        object.__setattr__(self, "keeping", keeping)
+
+    def list_checkpoint(self, key):
+        return self.keeping if key else ListCheckpoint()
+
+    def with_threads_for(self, block_bytes):
+        return self
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from tests.refusals import refuses
 
 import reference
 from cdp.knn.search import knn_graphs
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import (
     collect_opinions,
@@ -18,7 +19,7 @@ from cdp.types import ALL_INPUTS, KnnGraph, Pairs, Views, column_names
 
 @pytest.fixture(scope="module")
 def graphs(small_views):
-    return knn_graphs(list(small_views), k=6, threads=1)
+    return knn_graphs(list(small_views), k=6, runtime=Runtime.of(threads=1))
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_the_matrix_has_6n_plus_5_columns_in_the_papers_order(n_members):
     models = [generator.normal(size=(30, 4 + member)) for member in range(n_members + 1)]
     names = [f"c{member}" for member in range(1, n_members + 1)]
     views = Views(models[0], dict(zip(names, models[1:], strict=True)))
-    graphs = knn_graphs(list(views), k=4, threads=1)
+    graphs = knn_graphs(list(views), k=4, runtime=Runtime.of(threads=1))
     pairs = candidate_pairs(graphs[0])
     matrix = collect_opinions(pairs, views, graphs).matrix()
     assert matrix.shape == (len(pairs), 6 * n_members + 5)

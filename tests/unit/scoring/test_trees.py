@@ -9,6 +9,7 @@ from cdp.input_blocks import EVIDENCE
 from cdp.labeling.pipeline import label
 from cdp.labeling.tree_scoring import known_among_strangers, seem_to_overlap, seem_unlike
 from cdp.labeling.workspace import Workspace
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring import boosting as boosted_trees
 from cdp.scoring.boosting import grow_trees
@@ -58,7 +59,7 @@ def slow_evidence(vectors, graph, one, other):
 
 def test_evidence_is_what_its_definition_says(few):
     graphs = [knn_graph(model, 12) for model in few]
-    together = search_together(few, graphs, 12)
+    together = search_together(few, graphs, 12, runtime=Runtime())
     source = prepare_evidence(few, graphs, together)
     joined = np.concatenate([model.vectors for model in few], axis=1) / np.sqrt(len(few))
     vectors, graphs = [*(model.vectors for model in few), joined], [*graphs, together]
@@ -85,13 +86,13 @@ def test_neighbors_in_all_models_together_are_those_of_the_mean_similarity(few):
     graphs = [knn_graph(model, 30) for model in few]
     mean = np.mean([model.vectors @ model.vectors.T for model in few], axis=0)
     np.fill_diagonal(mean, -2)
-    together = search_together(few, graphs, 8, threads=2)
+    together = search_together(few, graphs, 8, runtime=Runtime.of(threads=2))
     expected = np.argsort(-mean, axis=1, kind="stable")[:, :8]
     np.testing.assert_array_equal(together.neighbors, expected)
     np.testing.assert_allclose(together.similarity, np.take_along_axis(mean, expected, axis=1), atol=1e-5)
-    short = search_together(few, [graph.nearest(2) for graph in graphs], 8)
+    short = search_together(few, [graph.nearest(2) for graph in graphs], 8, runtime=Runtime())
     assert (short.neighbors[:, 4:] == -1).all(), "two lists of two have four neighbors at most"
-    assert search_together(Views(few.base), graphs[:1], 8).k == 8
+    assert search_together(Views(few.base), graphs[:1], 8, runtime=Runtime()).k == 8
 
 
 @pytest.mark.parametrize("n_rows", [60, 3000])

@@ -1,14 +1,14 @@
-"""What one machine of a cluster does for a graph, here in this process; the cluster itself is in tests/engine."""
+"""The work of one machine of a cluster, in this process; the cluster itself is in tests/engine."""
 
 import numpy as np
 import pytest
 
 from cdp.knn import exact
+from cdp.knn.distributed import GraphOptions, GraphTask, _search
 from cdp.knn.search import knn_graph
-from cdp.labeling.distributed_graphs import GraphOptions, GraphTask, _search
 from cdp.runtime import checkpoint
+from cdp.runtime.settings import RuntimeSettings
 from cdp.runtime.step_cache import StepCache
-from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import load
 from cdp.types import KnnGraph
 from cdp.types.graphs import UnfinishedLists
@@ -20,9 +20,8 @@ def test_a_machine_goes_on_where_a_lost_one_was(small_views, tmp_path, monkeypat
     monkeypatch.setattr(exact, "BLOCK_ROWS", 50)
     expected = knn_graph(small_views.base, 10)
     cache = StepCache(tmp_path / "cache")
-    settings = ConsensusSettings.of(k=10)
-    options = GraphOptions(settings, None, 0, 1, 2**30, tmp_path, cache)
-    task = GraphTask("k-NN graph base", small_views.base, "some-key", tmp_path / "graph")
+    options = GraphOptions(10, "auto", 0.97, 0, None, RuntimeSettings(threads=1), tmp_path, cache)
+    task = GraphTask(small_views.base, "some-key", tmp_path / "graph")
     find, resumed = checkpoint.ListCheckpoint.resume, []
     noted = []
 

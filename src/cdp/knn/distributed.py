@@ -1,0 +1,129 @@
+"""Approximate k-NN graphs on a Ray cluster: each model's graph on one machine, several models at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdp.knn.search import each_knn_graph
+from cdp.runtime.runtime import Runtime
+from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.step_cache import StepCache
+from cdp.storage.artifacts import load, save
+from cdp.types import Embeddings, KnnGraph
+from cdp.types.arrays import LongArray
+
+if TYPE_CHECKING:
+    from cdp.runtime.ray_pool import RayPool
+
+# Share of an approximate search that runs on the driver when its blocks go to all machines, because the top-k lists are
+# there. Measured with two nodes by `python -m benchmarks ray_overhead`.
+_DRIVER_SHARE = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class GraphTask:
+    """The graph of one model, searched by one machine.
+
+    Attributes:
+        embeddings: of the model.
+        key: of the graph, for checkpoints.
+        path: where the graph is written, on storage that all machines see; absolute, as each works in a folder of its own.
+    """
+
+    embeddings: Embeddings
+    key: str
+    path: Path
+
+
+@dataclass(frozen=True, eq=False)
+class GraphOptions:
+    """Options common to all graphs, sent to every machine.
+
+    Attributes:
+        k: number of neighbors.
+        method: `exact`, `approximate` or `auto`.
+        recall: asked for.
+        seed: of samples and k-means.
+        identities: of labeled images, where the recall is that among neighbors of the same identity.
+        settings: of a machine's runtime.
+        folder: of its spill files, absolute.
+        cache: of its checkpoints, absolute.
+    """
+
+    k: int
+    method: str
+    recall: float
+    seed: int
+    identities: LongArray | None
+    settings: RuntimeSettings
+    folder: Path | None
+    cache: StepCache
+
+
+def find_machines(pool: RayPool | None, n_graphs: int) -> RayPool | None:
+    """Return workers that are a whole machine each; None if searching graph after graph on all machines is faster."""
+    cores = [] if pool is None else [count for count in pool.machines if count]
+    if pool is None or n_graphs == 0 or not cores:
+        return None
+    seconds, per_machine = min(
+        (-(-n_graphs // number) / count, count) for number, count in enumerate(cores, 1)
+    )
+    by_blocks = n_graphs * (_DRIVER_SHARE / cores[0] + (1 - _DRIVER_SHARE) / sum(cores))
+    return replace(pool, cores=per_machine) if seconds <= by_blocks else None
+
+
+def make_options(
+    machines: RayPool,
+    runtime: Runtime,
+    *,
+    k: int,
+    method: str,
+    recall: float,
+    seed: int,
+    identities: LongArray | None,
+) -> GraphOptions:
+    """Options for machines that work like this runtime, on threads of their own."""
+    settings = replace(runtime.settings, engine="threads", device="cpu", threads=machines.cores)
+    folder = runtime.spill.folder
+    return GraphOptions(
+        k, method, recall, seed, identities, settings, folder and folder.absolute(), runtime.cache.absolute()
+    )
+
+
+def make_tasks(models: Sequence[Embeddings], keys: Sequence[str], runtime: Runtime) -> list[GraphTask]:
+    """One task per model; a graph is written to its place in the step cache, or to a temporary folder without one."""
+    cache, tasks = runtime.cache.absolute(), []
+    for embeddings, key in zip(models, keys, strict=True):
+        is_cached = key and cache.folder is not None
+        path = cache.find("graph", key) if is_cached else runtime.spill.new_path().absolute()
+        tasks.append(GraphTask(embeddings, key, path))
+    return tasks
+
+
+def search_on_machines(
+    machines: RayPool, options: GraphOptions, tasks: Sequence[GraphTask], runtime: Runtime
+) -> Iterator[KnnGraph]:
+    """Yield the graphs of several models, in order, each searched by the threads of one machine."""
+    step = "k-NN graphs"
+    runtime.progress(step, 0, len(tasks))
+    for number, (task, _) in enumerate(zip(tasks, machines.map(_search, options, tasks), strict=True), 1):
+        runtime.progress(step, number, len(tasks))
+        yield load(task.path, KnnGraph)
+
+
+def _search(options: GraphOptions, task: GraphTask) -> None:
+    """Search one graph and write it to a file: all graphs together might not fit the memory of results under way."""
+    (graph,) = each_knn_graph(
+        [task.embeddings],
+        options.k,
+        options.method,
+        runtime=Runtime(options.settings, options.cache, folder=options.folder),
+        recall=options.recall,
+        seed=options.seed,
+        identities=options.identities,
+        keys=[task.key],
+    )
+    save(graph, task.path, force=True)
