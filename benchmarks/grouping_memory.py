@@ -43,8 +43,7 @@ def _group(way: str, n_images: int) -> dict[str, float]:
     from cdp.grouping.components import Batch, _reduce_shard, group_batches
     from cdp.grouping.propagation import propagate
     from cdp.labeling.tuning import BARS
-    from cdp.runtime.settings import RuntimeSettings
-    from cdp.runtime.spill import SpillFiles
+    from cdp.runtime.runtime import Runtime
     from cdp.types import ConsensusGraph
 
     def make(size: int) -> ConsensusGraph:
@@ -70,15 +69,15 @@ def _group(way: str, n_images: int) -> dict[str, float]:
         if way == "average":
             return agglomerate(graph, 20)
         if way == "tuning":
-            engine = RuntimeSettings(memory_budget="6GB")
+            runtime = Runtime.of(memory_budget="6GB")
             bars = BARS["join_above"]
-            found = agglomerate_at(graph, 20, bars, engine=engine, scratch=SpillFiles(engine.share))
+            found = agglomerate_at(graph, 20, bars, runtime=runtime)
             return [labels.n_identities for labels in found]
         if way == "reducing":
             return _reduce_shard(None, (graph.ids, graph.doubt < 0.7))
         pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)
         batches = group_batches(
-            _look_at, None, pairs, graph.doubt < 0.7, most_pairs=max(1000, len(graph) // 8)
+            _look_at, None, pairs, graph.doubt < 0.7, runtime=Runtime(), most_pairs=max(1000, len(graph) // 8)
         )
         return sum(n_pairs for _, n_pairs in batches)
 
@@ -101,7 +100,7 @@ def _group(way: str, n_images: int) -> dict[str, float]:
     }
 
 
-def _look_at(_: None, batch: Batch, scratch: SpillFiles) -> int:  # noqa: ARG001
+def _look_at(_: None, batch: Batch, spill: SpillFiles) -> int:  # noqa: ARG001
     return len(batch.ids)
 
 

@@ -31,7 +31,7 @@ from cdp.grouping.links import Links, join_groups, link_groups, link_images, may
 from cdp.grouping.propagation import measure_ties, number_groups
 from cdp.grouping.union_find import Separation, point_to_roots, separate, unite
 from cdp.runtime.kernels import kernel
-from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray
@@ -51,8 +51,7 @@ def agglomerate(
     max_size: int = 600,
     constraints: Constraints | None = None,
     *,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime | None = None,
 ) -> Labels:
     """Pseudo-identities: the groups with the most probable pairs between them are joined, the best two first.
 
@@ -70,15 +69,14 @@ def agglomerate(
         max_size: no pseudo-identity gets more images than this.
         constraints: what groups must keep, free of contradictions (`check_constraints`); two groups with images that must be
             together are one.
-        engine: components of pairs above `join_above` are handed out to its workers, as many at a time as fit its memory
-            budget; under constraints all pairs are one task.
-        scratch: where pairs lie meanwhile.
+        runtime: how it runs. Components of pairs above `join_above` are tasks, as many at a time as fit the memory budget;
+            under constraints all pairs are one task.
 
     Returns:
         Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable than
         `join_above`, else `ISOLATED`. The confidence is that of `propagate`, over the pairs above `join_above`.
     """
-    return next(agglomerate_at(graph, k, [join_above], max_size, constraints, engine=engine, scratch=scratch))
+    return next(agglomerate_at(graph, k, [join_above], max_size, constraints, runtime=runtime))
 
 
 def agglomerate_at(
@@ -88,8 +86,7 @@ def agglomerate_at(
     max_size: int = 600,
     constraints: Constraints | None = None,
     *,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime | None = None,
 ) -> Iterator[Labels]:
     """`agglomerate` with each bar as `join_above`, from the highest to the lowest, at the price of the lowest alone.
 
@@ -112,23 +109,23 @@ def agglomerate_at(
         raise InputError(
             f"agglomerate(k={k}): at least 1 neighbor per image is needed.", code="k-too-small", value=k
         )
-    scratch = scratch or SpillFiles()
+    runtime = runtime or Runtime()
     falling = sorted(bars, reverse=True)
     stages = _stages(falling)
     if constraints is not None:
         # As judged, confirmed or not: a confirmed pair of two groups must not pull its two images out of them.
         graph, stages = leave_out(graph, constraints), [falling]
     state = separate(graph.n_images, constraints)
-    links = link_images(graph, scratch)
+    links = link_images(graph, runtime)
     for stage in stages:
         settings = _Settings(k, np.array(stage, np.float64), max_size, state.size.copy(), constraints)
-        joins = _find_all_joins(links, settings, engine, scratch)
+        joins = _find_all_joins(links, settings, runtime)
         for bar, (kept, gone) in zip(stage, joins, strict=True):
             _unite_all(state, kept, gone)
             if bar in falling:
                 yield _as_labels(graph, state.parent.copy(), bar, constraints)
         if stage is not stages[-1]:
-            links = link_groups(links, state.parent, scratch)
+            links = link_groups(links, state.parent, runtime)
 
 
 def _stages(falling: Sequence[float]) -> list[list[float]]:
@@ -165,20 +162,17 @@ Joins = tuple[IntArray, IntArray]
 """Which groups are kept and which are gone, each called after an image."""
 
 
-def _find_all_joins(
-    links: Links, settings: _Settings, engine: RuntimeSettings | None, scratch: SpillFiles
-) -> list[Joins]:
+def _find_all_joins(links: Links, settings: _Settings, runtime: Runtime) -> list[Joins]:
     """For every bar, the joins that it allows after the one before."""
     pairs = Batch(None, links.ids, (links.total, links.present), len(settings.size))
     if settings.constraints is not None:
-        return _find_joins(settings, pairs, scratch)
+        return _find_joins(settings, pairs, runtime.spill)
     found = group_batches(
         _find_joins,
         settings,
         pairs,
-        may_lead_above(settings.bars[-1], links, scratch),
-        engine=engine,
-        scratch=scratch,
+        may_lead_above(settings.bars[-1], links, runtime),
+        runtime=runtime,
         most_pairs=_PAIRS_AT_ONCE,
     )
     joins = [of_batch for _, of_batch in found]
@@ -192,7 +186,7 @@ def _find_all_joins(
     ]
 
 
-def _find_joins(settings: _Settings, batch: Batch, scratch: SpillFiles) -> list[Joins]:
+def _find_joins(settings: _Settings, batch: Batch, spill: SpillFiles) -> list[Joins]:
     """The joins of one batch."""
     state = separate(batch.n_images, settings.constraints)
     if settings.constraints is None:
@@ -208,7 +202,7 @@ def _find_joins(settings: _Settings, batch: Batch, scratch: SpillFiles) -> list[
         settings.k,
         settings.bars,
         settings.max_size,
-        scratch,
+        spill,
     )
     if batch.images is not None:
         gone, kept = batch.images[gone], batch.images[kept]

@@ -8,8 +8,7 @@ import numpy as np
 
 from cdp.grouping.average_linkage import agglomerate
 from cdp.grouping.propagation import propagate
-from cdp.runtime.settings import RuntimeSettings
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.mediator import is_more_probable
 from cdp.scoring.pairs import keep_pairs
 from cdp.scoring.settings import ConsensusSettings
@@ -25,8 +24,7 @@ def group(
     settings: ConsensusSettings,
     constraints: Constraints | None = None,
     *,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime | None = None,
 ) -> Labels:
     """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them.
 
@@ -41,13 +39,10 @@ def group(
             settings.join_above,
             settings.max_size,
             constraints,
-            engine=engine,
-            scratch=scratch,
+            runtime=runtime,
         )
     else:
-        labels = propagate(
-            scored, settings.max_size, settings.step, constraints, engine=engine, scratch=scratch
-        )
+        labels = propagate(scored, settings.max_size, settings.step, constraints, runtime=runtime)
     return labels if constraints is None else _with_lone_images(labels, constraints)
 
 
@@ -62,7 +57,7 @@ def _with_lone_images(labels: Labels, constraints: Constraints) -> Labels:
 
 
 def accepted_pairs(
-    scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings, scratch: SpillFiles | None = None
+    scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings, runtime: Runtime | None = None
 ) -> ConsensusGraph:
     """The pairs that consensus was found on.
 
@@ -78,11 +73,11 @@ def accepted_pairs(
         inside: BoolArray = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
         return inside
 
-    return keep_pairs(scored, is_inside, scratch)
+    return keep_pairs(scored, is_inside, (runtime or Runtime()).spill)
 
 
 def at_bar(
-    scored: ConsensusGraph, settings: ConsensusSettings, scratch: SpillFiles | None = None
+    scored: ConsensusGraph, settings: ConsensusSettings, runtime: Runtime | None = None
 ) -> ConsensusGraph:
     """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own.
 
@@ -96,4 +91,4 @@ def at_bar(
             return is_more_similar(doubt, settings.vote_threshold)
         return is_more_probable(doubt, settings.kept_above)
 
-    return keep_pairs(scored, is_kept, scratch)
+    return keep_pairs(scored, is_kept, (runtime or Runtime()).spill)

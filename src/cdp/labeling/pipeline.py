@@ -212,13 +212,13 @@ def _label_judged(
     tuning, expected, calibration = None, None, []
     if known is not None:
         with work.step("tuning"):
-            tuning = tune(scored, known, settings, work.progress, work.engine, work.scratch)
+            tuning = tune(scored, known, settings, runtime=work.runtime)
         if settings.mediator != "vote":
             calibration = measure_calibration(scored, known, disjoint=settings.disjoint)
         settings = with_bar(settings, tuning.chosen)
-        scored = at_bar(scored, settings, work.scratch)
+        scored = at_bar(scored, settings, work.runtime)
     with work.step("groups"):
-        labels = group(scored, settings, job.constraints, engine=work.engine, scratch=work.scratch)
+        labels = group(scored, settings, job.constraints, runtime=work.runtime)
     if known is not None:
         expected = expect(labels, known, job.seed, disjoint=settings.disjoint)
         job.notes.extend(_broken_promise(settings, expected))
@@ -231,7 +231,7 @@ def _label_judged(
             soft = diffuse(walked, labels, settings.soft_depth, settings.soft_decay)
     return Labeling(
         labels=labels,
-        accepted=accepted_pairs(scored, labels, settings, work.scratch),
+        accepted=accepted_pairs(scored, labels, settings, work.runtime),
         scored=scored,
         soft_labels=soft,
         graphs={name: graph.nearest(settings.k) for name, graph in judged.graphs.items()},

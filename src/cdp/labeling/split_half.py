@@ -118,8 +118,7 @@ def compare_halves(
 
 def group_alone(compared: StandardPairs, settings: ConsensusSettings, work: Workspace) -> Labels:
     """The groups at the settings' bar, made on this thread only."""
-    in_turn = replace(work.engine, engine="threads", threads=1)
-    return group(compared.at(settings), settings, engine=in_turn, scratch=work.scratch)
+    return group(compared.at(settings), settings, runtime=work.runtime.here(threads=1))
 
 
 def bars_for(halves: Sequence[StandardPairs]) -> tuple[float, ...]:

@@ -13,10 +13,8 @@ from cdp.grouping.average_linkage import agglomerate_at
 from cdp.grouping.components import BYTES_PER_PAIR
 from cdp.grouping.group import at_bar, group
 from cdp.labeling.expectation import count_by_identity
-from cdp.runtime.parallel import map_shared
-from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
-from cdp.runtime.spill import SpillFiles
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, LongArray
@@ -59,9 +57,8 @@ def tune(
     scored: ConsensusGraph,
     identities: LongArray,
     settings: ConsensusSettings,
-    progress: Progress = no_progress,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
+    *,
+    runtime: Runtime | None = None,
 ) -> Tuning:
     """The bar with the best pairwise F (by the weight of recall) on the known images, and the whole curve.
 
@@ -72,19 +69,17 @@ def tune(
         scored: pairs of all images, scored at `lowest_bar`.
         identities: int64 (n,), -1 where unknown.
         settings: how groups are made, and the weight of recall.
-        progress: called as the work goes on.
-        engine: bars of connected components are tried on as many threads as have room for the pairs; average linkage goes
-            through all bars at once.
-        scratch: where pairs lie meanwhile.
+        runtime: how it runs. Bars of connected components are tried on as many threads as have memory for the pairs;
+            average linkage goes through all bars at once.
     """
-    engine, scratch = engine or RuntimeSettings(), scratch or SpillFiles()
+    runtime = runtime or Runtime()
     bars = BARS[settings.bar_key]
     measure = _measure_joins if settings.grouping == "average" else _measure_components
-    points = measure(scored, identities, settings, bars, engine, scratch)
+    points = measure(scored, identities, settings, bars, runtime)
     curve = []
     for point in points:
         curve.append(point)
-        progress("tuning", len(curve), len(bars))
+        runtime.progress("tuning", len(curve), len(bars))
     curve.sort(key=lambda point: point.threshold)
     return best_of(curve, settings.bar, settings.recall_weight, settings.precision)
 
@@ -94,10 +89,9 @@ def _measure_joins(
     identities: LongArray,
     settings: ConsensusSettings,
     bars: Sequence[float],
-    engine: RuntimeSettings,
-    scratch: SpillFiles,
+    runtime: Runtime,
 ) -> Iterator[TuningPoint]:
-    labels_at = agglomerate_at(scored, settings.k, bars, settings.max_size, engine=engine, scratch=scratch)
+    labels_at = agglomerate_at(scored, settings.k, bars, settings.max_size, runtime=runtime)
     for bar, labels in zip(sorted(bars, reverse=True), labels_at, strict=True):
         yield measure_point(bar, labels, identities, disjoint=settings.disjoint)
 
@@ -107,24 +101,25 @@ def _measure_components(
     identities: LongArray,
     settings: ConsensusSettings,
     bars: Sequence[float],
-    engine: RuntimeSettings,
-    scratch: SpillFiles,
+    runtime: Runtime,
 ) -> Iterator[TuningPoint]:
     size = BYTES_PER_PAIR * len(scored)
-    if size <= engine.share:
-        return map_shared(_measure_bar, (scored, identities, settings), bars, engine.workers_for(size))
-    return (_measure_bar((scored, identities, settings), bar, engine, scratch) for bar in bars)
+    alone = replace(runtime.settings, engine="threads", threads=1)
+    shared = (scored, identities, settings, alone)
+    if size <= runtime.block_memory:
+        return runtime.map(_measure_bar, shared, bars, block_bytes=size)
+    return (_measure_bar(shared, bar, runtime) for bar in bars)
 
 
 def _measure_bar(
-    shared: tuple[ConsensusGraph, LongArray, ConsensusSettings],
+    shared: tuple[ConsensusGraph, LongArray, ConsensusSettings, RuntimeSettings],
     bar: float,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime | None = None,
 ) -> TuningPoint:
-    scored, identities, settings = shared
+    scored, identities, settings, alone = shared
+    runtime = runtime or Runtime(alone)
     tried = with_bar(settings, bar)
-    labels = group(at_bar(scored, tried, scratch), tried, engine=engine, scratch=scratch)
+    labels = group(at_bar(scored, tried, runtime), tried, runtime=runtime)
     return measure_point(bar, labels, identities, disjoint=settings.disjoint)
 
 

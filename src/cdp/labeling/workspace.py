@@ -20,6 +20,7 @@ from cdp.labeling.distributed_graphs import GraphOptions, GraphTask, find_machin
 from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.memory import give_back
 from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.runtime.spill import SpillFiles
 from cdp.runtime.step_cache import StepCache, step_key
@@ -64,6 +65,18 @@ class Workspace:
         self.scratch = SpillFiles(self.engine.share, self.cache.folder or self.folder, is_shared=is_shared)
         if self.engine.engine == "ray" and not is_shared:
             warnings.warn(_ALONE, stacklevel=3)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The same as a `Runtime`, with the same spill files and timings."""
+        return Runtime(
+            self.engine,
+            self.cache,
+            self.progress,
+            self.folder,
+            timings=self.seconds,
+            shared_spill=self.scratch,
+        )
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
