@@ -1,6 +1,6 @@
 """Bytes per pair of Algorithm 1 and of average linkage, each in a fresh process: up to which size does one node's memory serve?
 
-`tuning` is average linkage at all bars that are tried, down to where nearly all images hang together, with 6 GB allowed. `handing_out`
+`tuning` is average linkage and its cuts at all thresholds that are tried, down to where nearly all images hang together, with 6 GB allowed. `handing_out`
 is what the process that was started does by itself where components are tasks: join the forests of shards, and lay pairs out batch
 by batch; `reducing` is a shard's spanning forest, a task.
 """
@@ -39,7 +39,7 @@ def measure(*, quick: bool = False) -> dict[str, object]:
 def _group(way: str, n_images: int) -> dict[str, float]:
     import numpy as np
 
-    from cdp.grouping.average_linkage import agglomerate, agglomerate_at
+    from cdp.grouping.average_linkage import agglomerate, build_dendrogram
     from cdp.grouping.components import Batch, _reduce_shard, group_batches
     from cdp.grouping.propagation import propagate
     from cdp.labeling.tuning import BARS
@@ -71,8 +71,8 @@ def _group(way: str, n_images: int) -> dict[str, float]:
         if way == "tuning":
             runtime = Runtime.of(memory_budget="6GB")
             bars = BARS["join_above"]
-            found = agglomerate_at(graph, 20, bars, runtime=runtime)
-            return [labels.n_identities for labels in found]
+            dendrogram = build_dendrogram(graph, 20, bars[0], runtime=runtime)
+            return [dendrogram.cut(bar).n_identities for bar in bars]
         if way == "reducing":
             return _reduce_shard(None, (graph.ids, graph.doubt < 0.7))
         pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cdp.grouping.average_linkage import agglomerate
+from cdp.grouping.average_linkage import build_dendrogram
+from cdp.grouping.dendrogram import Dendrogram
 from cdp.grouping.propagation import propagate
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.mediator import is_more_probable
@@ -24,23 +25,29 @@ def group(
     settings: ConsensusSettings,
     constraints: Constraints | None = None,
     *,
+    dendrogram: Dendrogram | None = None,
     runtime: Runtime | None = None,
 ) -> Labels:
     """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them.
 
     Under constraints a named image that nobody joins is a group of its own, and a rejected one has that fate.
+
+    Args:
+        scored: pairs and their doubts.
+        settings: of section 3.1.
+        constraints: what groups must keep.
+        dendrogram: average linkage of these pairs without constraints, if it was built already; under constraints
+            linkage runs again.
+        runtime: how it runs.
     """
     if constraints is not None:
         check_constraints(constraints, settings.max_size)
     if settings.grouping == "average":
-        labels = agglomerate(
-            scored,
-            settings.k,
-            settings.join_above,
-            settings.max_size,
-            constraints,
-            runtime=runtime,
-        )
+        if dendrogram is None or constraints is not None:
+            dendrogram = build_dendrogram(
+                scored, settings.k, settings.join_above, settings.max_size, constraints, runtime=runtime
+            )
+        labels = dendrogram.cut(settings.join_above)
     else:
         labels = propagate(scored, settings.max_size, settings.step, constraints, runtime=runtime)
     return labels if constraints is None else _with_lone_images(labels, constraints)

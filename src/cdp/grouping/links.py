@@ -75,20 +75,24 @@ def join_groups(
     size: IntArray,
     state: Separation,
     k: int,
-    bars: DoubleArray,
+    thresholds: tuple[float, float],
     max_size: int,
     spill: SpillFiles,
-) -> tuple[IntArray, IntArray, LongArray]:
-    """Which group is gone in every join and which is kept, each called after an image; and how many joins each falling bar allows.
+) -> tuple[IntArray, IntArray, DoubleArray]:
+    """Merge the two groups with the best mean, again and again.
 
     Args:
         links: between groups.
         size: int32 (n,), images in every group.
         state: what may be united; it is changed.
         k: neighbors per image.
-        bars: from high to low.
-        max_size: no group gets more images.
+        thresholds: no height is above the first; groups are merged while their mean is above the second.
+        max_size: largest number of images in a group.
         spill: holds large arrays.
+
+    Returns:
+        For every merge in order: the group kept and the group gone, int32, named after an image; and the height,
+        float64, the smallest best mean so far (`Dendrogram`).
     """
     n_links, n_images = len(links.ids), len(size)
     chained = _Chained(
@@ -102,7 +106,7 @@ def join_groups(
         n_links=np.zeros(n_images, np.int64),
     )
     order, place = spill.empty(n_links, np.int32), spill.full(n_links, -1, np.int32)
-    return _join_groups(chained, order, place, size.copy(), state, k, bars, max_size)
+    return _join_groups(chained, order, place, size.copy(), state, k, *thresholds, max_size)
 
 
 def _slots_for(n_links: int) -> int:
@@ -267,24 +271,21 @@ def _join_groups(
     size: IntArray,
     state: Separation,
     k: int,
-    bars: DoubleArray,
+    highest: float,
+    join_above: float,
     max_size: int,
-) -> tuple[IntArray, IntArray, LongArray]:
+) -> tuple[IntArray, IntArray, DoubleArray]:
     """When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m) times.
 
     A mean that fell since it was put into the heap, because a group grew, is put back when it comes up.
     """
     _chain(links, size, k)
     joined = np.empty((2, len(size)), np.int32)
-    ends = np.zeros(len(bars), np.int64)
-    n_joined, n_passed = 0, 0
-    join_above = bars[-1]
+    heights = np.empty(len(size), np.float64)
+    n_joined, height = 0, highest
     heap = heap_of(links.mean, links.total, join_above, order, place)
     while heap.n_links[0] > 0:
         link = pop(heap)
-        while links.mean[link] <= bars[n_passed]:  # never the last bar: nothing below it is in the heap
-            ends[n_passed] = n_joined
-            n_passed += 1
         kept = links.ends[link, 0]
         gone = links.ends[link, 1]
         mean = _mean(links.total[link], links.present[link], size[kept], size[gone], k)
@@ -300,10 +301,11 @@ def _join_groups(
         _remove(links.table, links.ends, _look_up(links.table, links.ends, kept, gone))
         links.present[link] = 0
         unite(state, kept, gone)
-        joined[0, n_joined] = gone
-        joined[1, n_joined] = kept
+        height = min(height, links.mean[link])
+        joined[0, n_joined] = kept
+        joined[1, n_joined] = gone
+        heights[n_joined] = height
         n_joined += 1
         size[kept] += size[gone]
         _hand_over(links, heap, size, gone, kept, k, join_above)
-    ends[n_passed:] = n_joined
-    return joined[0, :n_joined].copy(), joined[1, :n_joined].copy(), ends
+    return joined[0, :n_joined].copy(), joined[1, :n_joined].copy(), heights[:n_joined].copy()

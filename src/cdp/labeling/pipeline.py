@@ -25,6 +25,7 @@ from cdp.labeling.tree_scoring import score_by_trees
 from cdp.labeling.tuning import (
     FEWEST_IDENTITIES,
     count_shared,
+    linkage_for_tuning,
     lowest_bar,
     not_tuned,
     tune,
@@ -209,16 +210,17 @@ def _label_judged(
     """Labels of all images of judged pairs; the bar is chosen on the validation images, given as a mask and by identity."""
     (mask, known), work = validation, job.work
     scored, settings = judged.scored, with_chosen_bar(settings, judged.unsupervised)
-    tuning, expected, calibration = None, None, []
+    tuning, expected, calibration, dendrogram = None, None, [], None
     if known is not None:
         with work.step("tuning"):
-            tuning = tune(scored, known, settings, runtime=work.runtime)
+            dendrogram = linkage_for_tuning(scored, settings, work.runtime)
+            tuning = tune(scored, known, settings, dendrogram, runtime=work.runtime)
         if settings.mediator != "vote":
             calibration = measure_calibration(scored, known, disjoint=settings.disjoint)
         settings = with_bar(settings, tuning.chosen)
         scored = at_bar(scored, settings, work.runtime)
     with work.step("groups"):
-        labels = group(scored, settings, job.constraints, runtime=work.runtime)
+        labels = group(scored, settings, job.constraints, dendrogram=dendrogram, runtime=work.runtime)
     if known is not None:
         expected = expect(labels, known, job.seed, disjoint=settings.disjoint)
         job.notes.extend(_broken_promise(settings, expected))

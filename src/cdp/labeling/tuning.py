@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from cdp.evaluate.label_figures import pair_score
-from cdp.grouping.average_linkage import agglomerate_at
+from cdp.grouping.average_linkage import build_dendrogram
 from cdp.grouping.components import BYTES_PER_PAIR
+from cdp.grouping.dendrogram import Dendrogram
 from cdp.grouping.group import at_bar, group
 from cdp.labeling.expectation import count_by_identity
 from cdp.runtime.runtime import Runtime
@@ -53,10 +54,21 @@ def not_tuned(settings: ConsensusSettings, why: str) -> str:
     return f"{settings.bar_key} = {settings.bar:g} was not tuned: {why}."
 
 
+def linkage_for_tuning(
+    scored: ConsensusGraph, settings: ConsensusSettings, runtime: Runtime | None = None
+) -> Dendrogram | None:
+    """Run average linkage down to the lowest bar that tuning will try; None for connected components."""
+    if settings.grouping != "average":
+        return None
+    lowest = lowest_bar(settings).join_above
+    return build_dendrogram(scored, settings.k, lowest, settings.max_size, runtime=runtime)
+
+
 def tune(
     scored: ConsensusGraph,
     identities: LongArray,
     settings: ConsensusSettings,
+    dendrogram: Dendrogram | None = None,
     *,
     runtime: Runtime | None = None,
 ) -> Tuning:
@@ -69,13 +81,17 @@ def tune(
         scored: pairs of all images, scored at `lowest_bar`.
         identities: int64 (n,), -1 where unknown.
         settings: how groups are made, and the weight of recall.
-        runtime: how it runs. Bars of connected components are tried on as many threads as have memory for the pairs;
-            average linkage goes through all bars at once.
+        dendrogram: `linkage_for_tuning` of these pairs, if it was built already.
+        runtime: how it runs. Bars of connected components are tried on as many threads as have memory for the pairs.
     """
     runtime = runtime or Runtime()
     bars = BARS[settings.bar_key]
-    measure = _measure_joins if settings.grouping == "average" else _measure_components
-    points = measure(scored, identities, settings, bars, runtime)
+    dendrogram = dendrogram or linkage_for_tuning(scored, settings, runtime)
+    points = (
+        _measure_components(scored, identities, settings, bars, runtime)
+        if dendrogram is None
+        else _measure_cuts(dendrogram, identities, settings, bars)
+    )
     curve = []
     for point in points:
         curve.append(point)
@@ -84,16 +100,11 @@ def tune(
     return best_of(curve, settings.bar, settings.recall_weight, settings.precision)
 
 
-def _measure_joins(
-    scored: ConsensusGraph,
-    identities: LongArray,
-    settings: ConsensusSettings,
-    bars: Sequence[float],
-    runtime: Runtime,
+def _measure_cuts(
+    dendrogram: Dendrogram, identities: LongArray, settings: ConsensusSettings, bars: Sequence[float]
 ) -> Iterator[TuningPoint]:
-    labels_at = agglomerate_at(scored, settings.k, bars, settings.max_size, runtime=runtime)
-    for bar, labels in zip(sorted(bars, reverse=True), labels_at, strict=True):
-        yield measure_point(bar, labels, identities, disjoint=settings.disjoint)
+    for bar in bars:
+        yield measure_point(bar, dendrogram.cut(bar), identities, disjoint=settings.disjoint)
 
 
 def _measure_components(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests import reference
 
 from cdp.grouping import components as sharded_components
-from cdp.grouping.average_linkage import agglomerate, agglomerate_at
+from cdp.grouping.average_linkage import agglomerate, build_dendrogram
 from cdp.grouping.components import Batch, find_components, group_batches
 from cdp.grouping.propagation import propagate
 from cdp.runtime.runtime import Runtime
@@ -92,13 +92,14 @@ def same(one, other):
 
 @given(graphs(), st.integers(2, 6), st.integers(1, 12))
 def test_batches_give_the_same_groups_bit_for_bit(graph, max_size, most_pairs):
-    whole = propagate(graph, max_size), list(agglomerate_at(graph, 3, [0.2, 0.6], max_size))
+    whole = propagate(graph, max_size), build_dendrogram(graph, 3, 0.2, max_size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharded_components, "_FEWEST_PAIRS", most_pairs)
         tight = Pooled(RuntimeSettings(memory_budget="1KB"))
         assert same(propagate(graph, max_size, runtime=tight), whole[0])
-        batched = agglomerate_at(graph, 3, [0.2, 0.6], max_size, runtime=tight)
-        assert all(same(one, other) for one, other in zip(batched, whole[1], strict=True))
+        batched = build_dendrogram(graph, 3, 0.2, max_size, runtime=tight)
+        assert sorted(batched.height) == sorted(whole[1].height)
+        assert all(same(batched.cut(threshold), whole[1].cut(threshold)) for threshold in (0.2, 0.45, 0.6))
 
 
 @given(graphs(), st.sampled_from([0.1, 0.2, 0.45]))
