@@ -1,6 +1,6 @@
 """Bytes per pair of Algorithm 1 and of average linkage, each in a fresh process: up to which size does one node's memory serve?
 
-`tuning` is average linkage at all bars that are tried, down to where nearly all images hang together, with 6 GB allowed. `handing_out`
+`tuning` is average linkage and its cuts at all thresholds that are tried, down to where nearly all images hang together, with 6 GB allowed. `handing_out`
 is what the process that was started does by itself where components are tasks: join the forests of shards, and lay pairs out batch
 by batch; `reducing` is a shard's spanning forest, a task.
 """
@@ -39,12 +39,11 @@ def measure(*, quick: bool = False) -> dict[str, object]:
 def _group(way: str, n_images: int) -> dict[str, float]:
     import numpy as np
 
-    from cdp.grouping.average_linkage import agglomerate, agglomerate_at
+    from cdp.grouping.average_linkage import agglomerate, build_dendrogram
     from cdp.grouping.components import Batch, _reduce_shard, group_batches
     from cdp.grouping.propagation import propagate
     from cdp.labeling.tuning import BARS
-    from cdp.runtime.settings import RuntimeSettings
-    from cdp.runtime.spill import SpillFiles
+    from cdp.runtime.runtime import Runtime
     from cdp.types import ConsensusGraph
 
     def make(size: int) -> ConsensusGraph:
@@ -70,15 +69,15 @@ def _group(way: str, n_images: int) -> dict[str, float]:
         if way == "average":
             return agglomerate(graph, 20)
         if way == "tuning":
-            engine = RuntimeSettings(memory_budget="6GB")
+            runtime = Runtime.of(memory_budget="6GB")
             bars = BARS["join_above"]
-            found = agglomerate_at(graph, 20, bars, engine=engine, scratch=SpillFiles(engine.share))
-            return [labels.n_identities for labels in found]
+            dendrogram = build_dendrogram(graph, 20, bars[0], runtime=runtime)
+            return [dendrogram.cut(bar).n_identities for bar in bars]
         if way == "reducing":
             return _reduce_shard(None, (graph.ids, graph.doubt < 0.7))
         pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)
         batches = group_batches(
-            _look_at, None, pairs, graph.doubt < 0.7, most_pairs=max(1000, len(graph) // 8)
+            _look_at, None, pairs, graph.doubt < 0.7, runtime=Runtime(), most_pairs=max(1000, len(graph) // 8)
         )
         return sum(n_pairs for _, n_pairs in batches)
 
@@ -101,7 +100,7 @@ def _group(way: str, n_images: int) -> dict[str, float]:
     }
 
 
-def _look_at(_: None, batch: Batch, scratch: SpillFiles) -> int:  # noqa: ARG001
+def _look_at(_: None, batch: Batch, spill: SpillFiles) -> int:  # noqa: ARG001
     return len(batch.ids)
 
 

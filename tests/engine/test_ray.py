@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from cdp.cli.main import app
 from cdp.errors import CdpError, InputError, MissingExtraError
-from cdp.grouping.average_linkage import agglomerate_at
+from cdp.grouping.average_linkage import agglomerate
 from cdp.grouping.components import find_components
 from cdp.grouping.propagation import propagate
 from cdp.knn import search
@@ -183,16 +183,17 @@ def test_components_are_grouped_on_the_nodes_with_the_same_bytes(cluster, tmp_pa
         scratch.done(scratch.copy(array)) for array in (ids, generator.random(len(ids)).astype(np.float32))
     )
     graph = ConsensusGraph(*lists, 4000)
-    tight = RuntimeSettings(engine="ray", memory_budget="1MB")
+    settings = RuntimeSettings(engine="ray", memory_budget="1MB")
+    tight = Runtime(settings, shared_spill=scratch)
     assert len(graph) > 2 * 4096, "more than one batch"
     for joins in (None, graph.doubt < 0.1):
-        found = find_components(graph.ids, 4000, joins, engine=tight, pairs_per_shard=2000)
+        found = find_components(graph.ids, 4000, joins, runtime=tight, pairs_per_shard=2000)
         np.testing.assert_array_equal(found, find_components(graph.ids, 4000, joins))
     bars = [0.9, 0.95]
-    here = [propagate(graph, 300), *agglomerate_at(graph, 20, bars, 300)]
+    here = [propagate(graph, 300), *(agglomerate(graph, 20, bar, 300) for bar in bars)]
     there = [
-        propagate(graph, 300, engine=tight, scratch=scratch),
-        *agglomerate_at(graph, 20, bars, 300, engine=tight, scratch=scratch),
+        propagate(graph, 300, runtime=tight),
+        *(agglomerate(graph, 20, bar, 300, runtime=tight) for bar in bars),
     ]
     for mine, theirs in zip(here, there, strict=True):
         for name in ("labels", "fate", "confidence"):

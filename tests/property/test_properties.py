@@ -265,7 +265,7 @@ def test_two_cliques_joined_by_one_false_pair_stay_two_groups(first, second, dou
     doubts = [doubt] * len(pairs) + [doubt + 0.05]
     order = np.random.default_rng(seed).permutation(n_images)
     graph = _shuffled(ConsensusGraph(np.array([*pairs, bridge]), np.array(doubts), n_images), order)
-    labels = agglomerate(graph, k=n_images, join_above=0.5)
+    labels = agglomerate(graph, k=n_images, threshold=0.5)
     assert reference.partition(order_back(labels.labels, order)) == {
         frozenset(range(first)),
         frozenset(range(first, n_images)),

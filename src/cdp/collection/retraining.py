@@ -144,6 +144,6 @@ def with_new_bar(parts: Parts, judged: Judged, n_images: int, work: Workspace) -
     settings = as_settings(parts.consensus)
     if settings.tune and settings.grouping == "average" and count_shared(judged.known):
         with work.step("tuning"):
-            chosen = tune(judged.scored, judged.known, settings, work.progress, work.engine).chosen
+            chosen = tune(judged.scored, judged.known, settings, runtime=work.runtime).chosen
         settings = with_bar(settings, chosen)
     return msgspec.structs.replace(parts, n_trained=n_images, consensus=plain(settings))

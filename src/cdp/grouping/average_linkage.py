@@ -1,107 +1,134 @@
-"""Agglomeration: an alternative to Algorithm 1 that one false pair cannot mislead. Not in the paper.
+"""Average linkage on a sparse graph of scored pairs: an alternative to Algorithm 1. Not in the paper.
 
-Connected components join two groups if a single pair between them is accepted. Here every image starts alone, and
-again and again the two groups are joined whose pairs are the most probable *on average*, as long as that mean is
-greater than a bar. A pair that is not a candidate counts as probability 0: had the two images been one identity,
-they would probably have been neighbors. So a single false pair between two groups of ten is one hundredth of the
-evidence.
+Connected components join two groups if a single pair between them is accepted. Average linkage starts with
+every image as a group of its own and repeatedly merges the two groups with the largest *mean* probability between
+them, while that mean is greater than a threshold. A pair that is no candidate counts as probability 0: two images
+of one identity would probably be neighbors. One false pair between two groups of ten images is one hundredth of
+the mean.
 
-A k-NN graph cannot hold all pairs of a large group, though: an image in a group of s has k of its s - 1 pairs at
-most. The mean is therefore taken over the pairs that it can hold,
+A k-NN graph cannot hold all pairs of a large group: an image in a group of s has at most k of its s - 1 pairs. The
+mean is therefore taken over the pairs that the graph can hold,
 
-    mean(A, B) = sum of the probabilities between A and B / max(present, |A| |B| min(1, k / (|A| + |B| - 1)))
+    mean(A, B) = sum of probabilities between A and B / max(present, |A| |B| min(1, k / (|A| + |B| - 1)))
 
-where `present` is the number of pairs between A and B that are in the graph.
+where `present` is the number of pairs between A and B in the graph.
 
-The best two groups are joined first, so what is joined above a high bar does not depend on how much lower one goes on. Joining is therefore
-done in stages, from high bars to low ones: above a high bar, the pairs fall into many small components, which are grouped in batches; the
-pairs between two groups are then one link. At the lowest bars, where nearly all images may hang together, a sixth of the pairs is left.
+The best two groups are merged first, so the merges above a high threshold do not depend on how far linkage goes
+below it. Linkage therefore runs in stages of falling thresholds. Above a high threshold the pairs form many small
+components, which are linked in batches (components.py); the pairs between two groups then become one link
+(links.py). At the lowest thresholds, where nearly all images may be connected, a sixth of the pairs is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from cdp.errors import InputError
 from cdp.grouping.components import Batch, group_batches
+from cdp.grouping.dendrogram import Dendrogram, merge_groups
 from cdp.grouping.links import Links, join_groups, link_groups, link_images, may_lead_above
-from cdp.grouping.propagation import measure_ties, number_groups
-from cdp.grouping.union_find import Separation, point_to_roots, separate, unite
-from cdp.runtime.kernels import kernel
-from cdp.runtime.settings import RuntimeSettings
+from cdp.grouping.union_find import separate
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
-from cdp.types import ConsensusGraph, Fate, Labels
-from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray
-from cdp.types.constraints import Constraints, confirm, leave_out
+from cdp.types import ConsensusGraph, Labels
+from cdp.types.arrays import DoubleArray, IntArray, read_only
+from cdp.types.constraints import Constraints, leave_out
 
-# So few pairs and what lies between their groups fit into the processor's cache: they take half the time.
-_PAIRS_AT_ONCE = 2**14
-# Where stages end, besides at the lowest bar: on a million images the first leaves a sixth of the pairs, and no component of either has
-# more than a thousandth of them.
-_STAGES = (0.5, 0.25)
+# The links of a batch of this many pairs fit the processor's cache, which halves the time. Measured with
+# `python -m benchmarks grouping_memory` (ways "average" and "tuning").
+_PAIRS_PER_BATCH = 2**14
+# Thresholds that stages end at, besides the lowest. On a million images the first leaves a sixth of the pairs, and no
+# component of either has more than a thousandth of them. Measured with `python -m benchmarks grouping_memory`.
+_STAGE_ENDS = (0.5, 0.25)
 
 
 def agglomerate(
     graph: ConsensusGraph,
     k: int,
-    join_above: float = 0.3,
+    threshold: float = 0.3,
     max_size: int = 600,
     constraints: Constraints | None = None,
     *,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime | None = None,
 ) -> Labels:
-    """Pseudo-identities: the groups with the most probable pairs between them are joined, the best two first.
+    """Group images by average linkage: merge the two groups with the most probable pairs between them, best first.
 
-    Deviation: the paper takes connected components (`propagate`). Here pairs of a low probability count too, so the
-    graph should hold all candidates that are not as good as impossible; `CDP(grouping="average")` keeps those above
-    0.01.
+    Deviation: the paper takes connected components (`propagate`). Here improbable pairs count too, so the graph
+    should hold all candidates that are not negligible; `CDP(grouping="average")` keeps those above 0.01.
 
-    Equal means are settled by the larger sum, then by the order of the pairs; only there does the result depend on
+    Equal means are ordered by the larger sum, then by the order of the pairs; only there does the result depend on
     how the images are numbered.
+
+    For several thresholds, build the dendrogram once (`build_dendrogram`) and cut it.
 
     Args:
         graph: pairs and their doubts.
         k: neighbors per image in the graph that the pairs come from.
-        join_above: two groups are joined while the mean probability between them is greater.
-        max_size: no pseudo-identity gets more images than this.
-        constraints: what groups must keep, free of contradictions (`check_constraints`); two groups with images that must be
-            together are one.
-        engine: components of pairs above `join_above` are handed out to its workers, as many at a time as fit its memory
+        threshold: two groups are merged while the mean probability between them is greater.
+        max_size: largest number of images in a group.
+        constraints: what groups must keep, free of contradictions (`check_constraints`); two groups with images
+            that must be together are one.
+        runtime: how it runs. Components of pairs above the threshold are tasks, as many at a time as fit the memory
             budget; under constraints all pairs are one task.
-        scratch: where pairs lie meanwhile.
 
     Returns:
-        Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable than
-        `join_above`, else `ISOLATED`. The confidence is that of `propagate`, over the pairs above `join_above`.
+        Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more probable
+        than the threshold, else `ISOLATED`. The confidence is that of `propagate`, over the pairs above the
+        threshold.
     """
-    return next(agglomerate_at(graph, k, [join_above], max_size, constraints, engine=engine, scratch=scratch))
+    return build_dendrogram(graph, k, threshold, max_size, constraints, runtime=runtime).cut(threshold)
 
 
-def agglomerate_at(
+def build_dendrogram(
     graph: ConsensusGraph,
     k: int,
-    bars: Sequence[float],
+    lowest: float,
     max_size: int = 600,
     constraints: Constraints | None = None,
     *,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
-) -> Iterator[Labels]:
-    """`agglomerate` with each bar as `join_above`, from the highest to the lowest, at the price of the lowest alone.
+    runtime: Runtime | None = None,
+) -> Dendrogram:
+    """Run average linkage down to a threshold; cutting the result at any higher one gives what `agglomerate` gives there.
 
-    The best two groups are joined first, so what is joined above a bar does not depend on how much lower one goes on.
+    Constraints decide which groups may merge, so a dendrogram holds for the constraints that it was built with.
+
+    Args:
+        graph: pairs and their doubts.
+        k: neighbors per image in the graph that the pairs come from.
+        lowest: the lowest threshold that the dendrogram will be cut at.
+        max_size: largest number of images in a group.
+        constraints: what groups must keep.
+        runtime: how it runs.
     """
-    for join_above in bars:
-        if not 0 < join_above < 1:
-            raise InputError(
-                f"agglomerate(join_above={join_above}): a mean probability between 0 and 1, both excluded.",
-                code="join-above-out-of-range",
-                value=join_above,
-            )
+    _check_settings(k, lowest, max_size)
+    runtime = runtime or Runtime()
+    ends = (*(end for end in _STAGE_ENDS if end > lowest), lowest)
+    if constraints is not None:
+        # Probabilities stay as scored, also of confirmed pairs: a confirmed pair between two groups must not pull its
+        # two images out of them.
+        graph, ends = leave_out(graph, constraints), (lowest,)
+    links, group = link_images(graph, runtime), np.arange(graph.n_images, dtype=np.int32)
+    merges, start = [], 1.0
+    for end in ends:
+        size = np.bincount(group, minlength=graph.n_images).astype(np.int32)
+        merges.append(_find_merges(links, _Stage(k, start, end, max_size, size, constraints), runtime))
+        start = end
+        if end > lowest:
+            merge_groups(group, read_only(merges[-1].kept), read_only(merges[-1].gone))
+            links = link_groups(links, group, runtime)
+    return Dendrogram(graph, *_in_order(merges), lowest, constraints)
+
+
+def _check_settings(k: int, threshold: float, max_size: int) -> None:
+    if not 0 < threshold < 1:
+        raise InputError(
+            f"agglomerate(threshold={threshold}): a mean probability between 0 and 1, both excluded.",
+            code="linkage-threshold-out-of-range",
+            value=threshold,
+        )
     if max_size < 2:
         raise InputError(
             f"agglomerate(max_size={max_size}): a pseudo-identity has at least 2 images.",
@@ -112,135 +139,83 @@ def agglomerate_at(
         raise InputError(
             f"agglomerate(k={k}): at least 1 neighbor per image is needed.", code="k-too-small", value=k
         )
-    scratch = scratch or SpillFiles()
-    falling = sorted(bars, reverse=True)
-    stages = _stages(falling)
-    if constraints is not None:
-        # As judged, confirmed or not: a confirmed pair of two groups must not pull its two images out of them.
-        graph, stages = leave_out(graph, constraints), [falling]
-    state = separate(graph.n_images, constraints)
-    links = link_images(graph, scratch)
-    for stage in stages:
-        settings = _Settings(k, np.array(stage, np.float64), max_size, state.size.copy(), constraints)
-        joins = _find_all_joins(links, settings, engine, scratch)
-        for bar, (kept, gone) in zip(stage, joins, strict=True):
-            _unite_all(state, kept, gone)
-            if bar in falling:
-                yield _as_labels(graph, state.parent.copy(), bar, constraints)
-        if stage is not stages[-1]:
-            links = link_groups(links, state.parent, scratch)
-
-
-def _stages(falling: Sequence[float]) -> list[list[float]]:
-    """The bars of every stage, from high to low; where it ends is one of them, asked for or not."""
-    stages: list[list[float]] = []
-    before = 1.0
-    for end in (*(end for end in _STAGES if end > falling[-1]), falling[-1]):
-        bars = [bar for bar in falling if end <= bar < before]
-        stages.append(bars if end in bars else [*bars, end])
-        before = end
-    return stages
 
 
 @dataclass(frozen=True, eq=False)
-class _Settings:
-    """How groups are joined.
+class _Stage:
+    """What all batches of a stage need.
 
     Attributes:
         k: neighbors per image.
-        bars: from high to low.
-        max_size: no group gets more images.
-        size: int32 (n,), images in every group.
+        start: the threshold that the stage before ended at; no merge is higher.
+        end: groups are merged while the mean between them is greater.
+        max_size: largest number of images in a group.
+        size: int32 (n,), images in every group at the start of the stage.
         constraints: what groups must keep.
     """
 
     k: int
-    bars: DoubleArray
+    start: float
+    end: float
     max_size: int
     size: IntArray
     constraints: Constraints | None
 
 
-Joins = tuple[IntArray, IntArray]
-"""Which groups are kept and which are gone, each called after an image."""
+class _Merges(NamedTuple):
+    """Merges in the order they are made; groups are named after an image."""
+
+    kept: IntArray
+    gone: IntArray
+    height: DoubleArray
 
 
-def _find_all_joins(
-    links: Links, settings: _Settings, engine: RuntimeSettings | None, scratch: SpillFiles
-) -> list[Joins]:
-    """For every bar, the joins that it allows after the one before."""
-    pairs = Batch(None, links.ids, (links.total, links.present), len(settings.size))
-    if settings.constraints is not None:
-        return _find_joins(settings, pairs, scratch)
+def _find_merges(links: Links, stage: _Stage, runtime: Runtime) -> _Merges:
+    """Find the merges of a stage, batch by batch; under constraints, which reach across components, in one batch."""
+    pairs = Batch(None, links.ids, (links.total, links.present), len(stage.size))
+    if stage.constraints is not None:
+        return _merge_batch(stage, pairs, runtime.spill)
     found = group_batches(
-        _find_joins,
-        settings,
+        _merge_batch,
+        stage,
         pairs,
-        may_lead_above(settings.bars[-1], links, scratch),
-        engine=engine,
-        scratch=scratch,
-        most_pairs=_PAIRS_AT_ONCE,
+        may_lead_above(stage.end, links, runtime),
+        runtime=runtime,
+        most_pairs=_PAIRS_PER_BATCH,
     )
-    joins = [of_batch for _, of_batch in found]
-    none = np.empty(0, np.int32)
-    return [
-        (
-            np.concatenate([none, *(of_batch[number][0] for of_batch in joins)]),
-            np.concatenate([none, *(of_batch[number][1] for of_batch in joins)]),
-        )
-        for number in range(len(settings.bars))
-    ]
+    return _concatenate([merges for _, merges in found])
 
 
-def _find_joins(settings: _Settings, batch: Batch, scratch: SpillFiles) -> list[Joins]:
-    """The joins of one batch."""
-    state = separate(batch.n_images, settings.constraints)
-    if settings.constraints is None:
-        size = settings.size if batch.images is None else settings.size[batch.images]
+def _merge_batch(stage: _Stage, batch: Batch, spill: SpillFiles) -> _Merges:
+    """Find the merges of one batch."""
+    state = separate(batch.n_images, stage.constraints)
+    if stage.constraints is None:
+        size = stage.size if batch.images is None else stage.size[batch.images]
         state.size[:] = size
     else:
-        # Images that must be together are not linked yet.
+        # Images that must be together are united in `state`; their links are still those of single images.
         size = np.ones(batch.n_images, np.int32)
-    gone, kept, ends = join_groups(
+    kept, gone, height = join_groups(
         Links(batch.ids, *batch.columns),
         size,
         state,
-        settings.k,
-        settings.bars,
-        settings.max_size,
-        scratch,
+        stage.k,
+        (stage.start, stage.end),
+        stage.max_size,
+        spill,
     )
     if batch.images is not None:
-        gone, kept = batch.images[gone], batch.images[kept]
-    return [(kept[start:stop], gone[start:stop]) for start, stop in zip([0, *ends], ends, strict=False)]
+        kept, gone = batch.images[kept], batch.images[gone]
+    return _Merges(kept, gone, height)
 
 
-def _as_labels(
-    graph: ConsensusGraph, group: IntArray, join_above: float, constraints: Constraints | None
-) -> Labels:
-    size = np.bincount(group, minlength=graph.n_images)[group]
-    vouched = np.zeros(graph.n_images, np.bool_)
-    _vouch(graph.ids, graph.doubt, join_above, vouched)
-    alone = np.where(vouched, Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR)
-    fate = np.where(size > 1, Fate.LABELED, alone).astype(np.uint8)
-    labels = number_groups(group, fate)
-    if constraints is not None:
-        graph = confirm(graph, constraints)
-    below = np.full(graph.n_images, 1 - join_above)
-    return Labels(labels, fate, measure_ties(graph.ids, graph.doubt, labels, below))
+def _concatenate(merges: list[_Merges]) -> _Merges:
+    none = _Merges(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float64))
+    return _Merges(*(np.concatenate(columns) for columns in zip(none, *merges, strict=True)))
 
 
-@kernel
-def _vouch(ids: IntArray, doubt: AnyArray, join_above: float, vouched: BoolArray) -> None:
-    """Mark the images that have a pair above the bar."""
-    for row in range(len(ids)):
-        if max(1.0 - np.float64(doubt[row]), 0.0) > join_above:
-            vouched[ids[row, 0]] = True
-            vouched[ids[row, 1]] = True
-
-
-@kernel
-def _unite_all(state: Separation, kept: IntArray, gone: IntArray) -> None:
-    for join in range(len(kept)):
-        unite(state, kept[join], gone[join])
-    point_to_roots(state.parent)
+def _in_order(stages: list[_Merges]) -> _Merges:
+    """Sort merges by descending height; those of one component keep their order."""
+    merges = _concatenate(stages)
+    order = np.argsort(-merges.height, kind="stable")
+    return _Merges(merges.kept[order], merges.gone[order], merges.height[order])

@@ -21,8 +21,7 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.runtime.kernels import kernel
-from cdp.runtime.parallel import map_shared
-from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 
@@ -59,11 +58,10 @@ def group_batches(
     pairs: Batch,
     joins: BoolArray | None = None,
     *,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime,
     most_pairs: int | None = None,
 ) -> Iterator[tuple[IntArray | None, Answer]]:
-    """Batches of components and function(settings, batch, scratch) for each of them.
+    """Batches of components and function(settings, batch, spill) for each of them.
 
     Images without a pair are in none. All pairs are one batch where they fit into a share of the memory budget.
 
@@ -72,36 +70,34 @@ def group_batches(
         settings: what all batches need.
         pairs: of all images.
         joins: bool (m,), the pairs that join components; others inside them stay. None = all pairs join.
-        engine: workers and memory.
-        scratch: where pairs lie while they are handed out.
+        runtime: workers and memory; its spill files hold the pairs while they are handed out.
         most_pairs: in a batch that has more than one component; fewer where the memory budget says so.
     """
-    engine, scratch = engine or RuntimeSettings(), scratch or SpillFiles()
-    fitting = max(_FEWEST_PAIRS, engine.share // BYTES_PER_PAIR)
+    fitting = max(_FEWEST_PAIRS, runtime.block_memory // BYTES_PER_PAIR)
     most_pairs = fitting if most_pairs is None else min(most_pairs, fitting)
     if joins is None and len(pairs.ids) <= most_pairs:
-        yield None, function(settings, pairs, scratch)
+        yield None, function(settings, pairs, runtime.spill)
         return
-    component = find_components(pairs.ids, pairs.n_images, joins, engine=engine)
+    component = find_components(pairs.ids, pairs.n_images, joins, runtime=runtime)
     batch_of, sizes = _fill_batches(pairs, component, most_pairs)
-    ids, *columns = _lay_out(pairs, component, batch_of, sizes, scratch)
+    ids, *columns = _lay_out(pairs, component, batch_of, sizes, runtime)
     ends = np.cumsum(sizes)
     cut = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
     # Of components that are larger than a batch by themselves, fewer are under way.
     for some in (sizes <= most_pairs, (sizes > most_pairs) & (sizes <= fitting)):
         if some.any():
-            workers = engine.workers_for(BYTES_PER_PAIR * int(sizes[some].max()))
+            block_bytes = BYTES_PER_PAIR * int(sizes[some].max())
             pieces = (
                 (ids[cut[number]], *(column[cut[number]] for column in columns))
                 for number in np.flatnonzero(some)
             )
-            yield from map_shared(_group_batch, (function, settings), pieces, workers)
+            yield from runtime.map(_group_batch, (function, settings), pieces, block_bytes=block_bytes)
     for number in np.flatnonzero(sizes > fitting):
         large = Batch(
             None, ids[cut[number]], tuple(column[cut[number]] for column in columns), pairs.n_images
         )
-        batch = _count_own_images(large, scratch)
-        yield batch.images, function(settings, batch, scratch)
+        batch = _count_own_images(large, runtime)
+        yield batch.images, function(settings, batch, runtime.spill)
 
 
 def _group_batch(
@@ -115,14 +111,14 @@ def _group_batch(
     return images, function(settings, batch, SpillFiles())
 
 
-def _count_own_images(batch: Batch, scratch: SpillFiles) -> Batch:
+def _count_own_images(batch: Batch, runtime: Runtime) -> Batch:
     """The same pairs in numbers that count their images only; where there are many, this takes less memory than sorting."""
     number = np.zeros(batch.n_images, np.int32)
     for start, stop in spans(len(batch.ids), _PAIRS_PER_SHARD):
         number[batch.ids[start:stop]] = 1
     images = np.flatnonzero(number).astype(np.int32)
     number[images] = np.arange(len(images), dtype=np.int32)
-    ids = scratch.empty(batch.ids.shape, np.int32)
+    ids = runtime.empty(batch.ids.shape, np.int32)
     for start, stop in spans(len(ids), _PAIRS_PER_SHARD):
         ids[start:stop] = number[batch.ids[start:stop]]
     return Batch(images, ids, batch.columns, len(images))
@@ -133,7 +129,7 @@ def find_components(
     n_images: int,
     joins: BoolArray | None = None,
     *,
-    engine: RuntimeSettings | None = None,
+    runtime: Runtime | None = None,
     pairs_per_shard: int = _PAIRS_PER_SHARD,
 ) -> IntArray:
     """The smallest image of every image's component, int32 (n,).
@@ -142,20 +138,19 @@ def find_components(
         ids: int32 (m, 2), the pairs.
         n_images: how many images there are.
         joins: bool (m,), the pairs that join; None = all.
-        engine: shards are reduced on its workers, if they are a pool; on threads one pass over the pairs is faster.
+        runtime: shards are reduced on the machines of a Ray cluster; on threads one pass over the pairs is faster.
         pairs_per_shard: how many pairs a task takes.
     """
     parent = np.arange(n_images, dtype=np.int32)
-    workers = (engine or RuntimeSettings()).workers
     shards = (
         (ids[start:stop], _ALL if joins is None else joins[start:stop])
         for start, stop in spans(len(ids), pairs_per_shard)
     )
-    if isinstance(workers, int):
+    if runtime is None or runtime.pool is None:
         for shard in shards:
             _join(*shard, parent)
     else:
-        for forest in map_shared(_reduce_shard, None, shards, workers):
+        for forest in runtime.map(_reduce_shard, None, shards):
             _join(forest, _ALL, parent)
     _point_to_smallest(parent)
     return parent
@@ -236,7 +231,7 @@ def _fill(counts: LongArray, most: int, batch_of: IntArray) -> int:
 
 
 def _lay_out(
-    pairs: Batch, component: IntArray, batch_of: IntArray, sizes: LongArray, scratch: SpillFiles
+    pairs: Batch, component: IntArray, batch_of: IntArray, sizes: LongArray, runtime: Runtime
 ) -> list[AnyArray]:
     """The pairs inside components batch by batch, and what is known of them."""
     n_pairs = int(sizes.sum())
@@ -244,9 +239,9 @@ def _lay_out(
     laid_out = []
     # Each pair is moved as one number.
     for column in (np.ascontiguousarray(pairs.ids).view(np.int64).ravel(), *pairs.columns):
-        placed = scratch.empty(n_pairs, column.dtype)
+        placed = runtime.empty(n_pairs, column.dtype)
         _place(pairs.ids, component, batch_of, starts.copy(), column, placed)
-        laid_out.append(scratch.done(placed))
+        laid_out.append(runtime.finished(placed))
     laid_out[0] = laid_out[0].view(np.int32).reshape(-1, 2)
     return laid_out
 

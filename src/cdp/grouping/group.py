@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from cdp.grouping.average_linkage import agglomerate
+from cdp.grouping.average_linkage import build_dendrogram
+from cdp.grouping.dendrogram import Dendrogram
 from cdp.grouping.propagation import propagate
-from cdp.runtime.settings import RuntimeSettings
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.mediator import is_more_probable
 from cdp.scoring.pairs import keep_pairs
 from cdp.scoring.settings import ConsensusSettings
@@ -25,29 +25,31 @@ def group(
     settings: ConsensusSettings,
     constraints: Constraints | None = None,
     *,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
+    dendrogram: Dendrogram | None = None,
+    runtime: Runtime | None = None,
 ) -> Labels:
     """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them.
 
     Under constraints a named image that nobody joins is a group of its own, and a rejected one has that fate.
+
+    Args:
+        scored: pairs and their doubts.
+        settings: of section 3.1.
+        constraints: what groups must keep.
+        dendrogram: average linkage of these pairs without constraints, if it was built already; under constraints
+            linkage runs again.
+        runtime: how it runs.
     """
     if constraints is not None:
         check_constraints(constraints, settings.max_size)
     if settings.grouping == "average":
-        labels = agglomerate(
-            scored,
-            settings.k,
-            settings.join_above,
-            settings.max_size,
-            constraints,
-            engine=engine,
-            scratch=scratch,
-        )
+        if dendrogram is None or constraints is not None:
+            dendrogram = build_dendrogram(
+                scored, settings.k, settings.join_above, settings.max_size, constraints, runtime=runtime
+            )
+        labels = dendrogram.cut(settings.join_above)
     else:
-        labels = propagate(
-            scored, settings.max_size, settings.step, constraints, engine=engine, scratch=scratch
-        )
+        labels = propagate(scored, settings.max_size, settings.step, constraints, runtime=runtime)
     return labels if constraints is None else _with_lone_images(labels, constraints)
 
 
@@ -62,7 +64,7 @@ def _with_lone_images(labels: Labels, constraints: Constraints) -> Labels:
 
 
 def accepted_pairs(
-    scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings, scratch: SpillFiles | None = None
+    scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings, runtime: Runtime | None = None
 ) -> ConsensusGraph:
     """The pairs that consensus was found on.
 
@@ -78,11 +80,11 @@ def accepted_pairs(
         inside: BoolArray = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
         return inside
 
-    return keep_pairs(scored, is_inside, scratch)
+    return keep_pairs(scored, is_inside, (runtime or Runtime()).spill)
 
 
 def at_bar(
-    scored: ConsensusGraph, settings: ConsensusSettings, scratch: SpillFiles | None = None
+    scored: ConsensusGraph, settings: ConsensusSettings, runtime: Runtime | None = None
 ) -> ConsensusGraph:
     """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own.
 
@@ -96,4 +98,4 @@ def at_bar(
             return is_more_similar(doubt, settings.vote_threshold)
         return is_more_probable(doubt, settings.kept_above)
 
-    return keep_pairs(scored, is_kept, scratch)
+    return keep_pairs(scored, is_kept, (runtime or Runtime()).spill)

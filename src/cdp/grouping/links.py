@@ -15,6 +15,7 @@ from cdp.blocks import spans
 from cdp.grouping.indexed_heap import LinkHeap, heap_of, pop, put, take_out
 from cdp.grouping.union_find import Separation, may_unite, unite
 from cdp.runtime.kernels import kernel
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, LongArray
@@ -31,42 +32,42 @@ class Links(NamedTuple):
     present: IntArray  # how many they are
 
 
-def link_images(graph: ConsensusGraph, scratch: SpillFiles) -> Links:
+def link_images(graph: ConsensusGraph, runtime: Runtime) -> Links:
     """Every pair as a link of two images, each a group of its own."""
-    total, present = scratch.empty(len(graph), np.float64), scratch.full(len(graph), 1, np.int32)
+    total, present = runtime.empty(len(graph), np.float64), runtime.full(len(graph), 1, np.int32)
     for start, stop in spans(len(graph), _ROWS):
         probability = np.maximum(1 - graph.doubt[start:stop].astype(np.float64), 0)
         total[start:stop] = np.rint(probability / _UNIT) * _UNIT
-    return Links(graph.ids, scratch.done(total), scratch.done(present))
+    return Links(graph.ids, runtime.finished(total), runtime.finished(present))
 
 
-def link_groups(links: Links, group: IntArray, scratch: SpillFiles) -> Links:
+def link_groups(links: Links, group: IntArray, runtime: Runtime) -> Links:
     """The links that are left between groups; links between the same two are one.
 
     Args:
         links: between smaller groups.
         group: int32 (n,), the group of every image.
-        scratch: where links lie.
+        runtime: holds the links.
     """
     between = sum(
         int(np.count_nonzero(np.diff(group[links.ids[start:stop]], axis=1)))
         for start, stop in spans(len(links.ids), _ROWS)
     )
     kept = Links(
-        scratch.empty((between, 2), np.int32),
-        scratch.empty(between, np.float64),
-        scratch.empty(between, np.int32),
+        runtime.empty((between, 2), np.int32),
+        runtime.empty(between, np.float64),
+        runtime.empty(between, np.int32),
     )
-    n_links = _gather(links, group, scratch.full(_slots_for(between), -1, np.int32), kept)
-    return Links(*(scratch.done(scratch.copy(column[:n_links])) for column in kept))
+    n_links = _gather(links, group, runtime.full(_slots_for(between), -1, np.int32), kept)
+    return Links(*(runtime.finished(runtime.copy(column[:n_links])) for column in kept))
 
 
-def may_lead_above(bar: float, links: Links, scratch: SpillFiles) -> BoolArray:
+def may_lead_above(bar: float, links: Links, runtime: Runtime) -> BoolArray:
     """Whether every link can ever be a part of one with a mean above the bar: a mean over several is at most that of the best of them."""
-    found: BoolArray = scratch.empty(len(links.ids), np.bool_)
+    found: BoolArray = runtime.empty(len(links.ids), np.bool_)
     for start, stop in spans(len(links.ids), _ROWS):
         found[start:stop] = links.total[start:stop] / links.present[start:stop] > bar
-    return scratch.done(found)
+    return runtime.finished(found)
 
 
 def join_groups(
@@ -74,34 +75,38 @@ def join_groups(
     size: IntArray,
     state: Separation,
     k: int,
-    bars: DoubleArray,
+    thresholds: tuple[float, float],
     max_size: int,
-    scratch: SpillFiles,
-) -> tuple[IntArray, IntArray, LongArray]:
-    """Which group is gone in every join and which is kept, each called after an image; and how many joins each falling bar allows.
+    spill: SpillFiles,
+) -> tuple[IntArray, IntArray, DoubleArray]:
+    """Merge the two groups with the best mean, again and again.
 
     Args:
         links: between groups.
         size: int32 (n,), images in every group.
         state: what may be united; it is changed.
         k: neighbors per image.
-        bars: from high to low.
-        max_size: no group gets more images.
-        scratch: where large arrays lie.
+        thresholds: no height is above the first; groups are merged while their mean is above the second.
+        max_size: largest number of images in a group.
+        spill: holds large arrays.
+
+    Returns:
+        For every merge in order: the group kept and the group gone, int32, named after an image; and the height,
+        float64, the smallest best mean so far (`Dendrogram`).
     """
     n_links, n_images = len(links.ids), len(size)
     chained = _Chained(
-        ends=scratch.copy(links.ids),
-        total=scratch.copy(links.total),
-        present=scratch.copy(links.present),
-        mean=scratch.empty(n_links, np.float64),
-        table=scratch.full(_slots_for(n_links), -1, np.int32),
+        ends=spill.copy(links.ids),
+        total=spill.copy(links.total),
+        present=spill.copy(links.present),
+        mean=spill.empty(n_links, np.float64),
+        table=spill.full(_slots_for(n_links), -1, np.int32),
         first=np.full(n_images, -1, np.int64),
-        following=scratch.full(2 * n_links, 0, np.uint32),
+        following=spill.full(2 * n_links, 0, np.uint32),
         n_links=np.zeros(n_images, np.int64),
     )
-    order, place = scratch.empty(n_links, np.int32), scratch.full(n_links, -1, np.int32)
-    return _join_groups(chained, order, place, size.copy(), state, k, bars, max_size)
+    order, place = spill.empty(n_links, np.int32), spill.full(n_links, -1, np.int32)
+    return _join_groups(chained, order, place, size.copy(), state, k, *thresholds, max_size)
 
 
 def _slots_for(n_links: int) -> int:
@@ -266,24 +271,21 @@ def _join_groups(
     size: IntArray,
     state: Separation,
     k: int,
-    bars: DoubleArray,
+    highest: float,
+    join_above: float,
     max_size: int,
-) -> tuple[IntArray, IntArray, LongArray]:
+) -> tuple[IntArray, IntArray, DoubleArray]:
     """When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m) times.
 
     A mean that fell since it was put into the heap, because a group grew, is put back when it comes up.
     """
     _chain(links, size, k)
     joined = np.empty((2, len(size)), np.int32)
-    ends = np.zeros(len(bars), np.int64)
-    n_joined, n_passed = 0, 0
-    join_above = bars[-1]
+    heights = np.empty(len(size), np.float64)
+    n_joined, height = 0, highest
     heap = heap_of(links.mean, links.total, join_above, order, place)
     while heap.n_links[0] > 0:
         link = pop(heap)
-        while links.mean[link] <= bars[n_passed]:  # never the last bar: nothing below it is in the heap
-            ends[n_passed] = n_joined
-            n_passed += 1
         kept = links.ends[link, 0]
         gone = links.ends[link, 1]
         mean = _mean(links.total[link], links.present[link], size[kept], size[gone], k)
@@ -299,10 +301,11 @@ def _join_groups(
         _remove(links.table, links.ends, _look_up(links.table, links.ends, kept, gone))
         links.present[link] = 0
         unite(state, kept, gone)
-        joined[0, n_joined] = gone
-        joined[1, n_joined] = kept
+        height = min(height, links.mean[link])
+        joined[0, n_joined] = kept
+        joined[1, n_joined] = gone
+        heights[n_joined] = height
         n_joined += 1
         size[kept] += size[gone]
         _hand_over(links, heap, size, gone, kept, k, join_above)
-    ends[n_passed:] = n_joined
-    return joined[0, :n_joined].copy(), joined[1, :n_joined].copy(), ends
+    return joined[0, :n_joined].copy(), joined[1, :n_joined].copy(), heights[:n_joined].copy()

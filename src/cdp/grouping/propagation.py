@@ -24,7 +24,7 @@ from cdp.errors import InputError
 from cdp.grouping.components import Batch, find_components, group_batches
 from cdp.grouping.union_find import Separation, find_root, may_unite, point_to_roots, separate, unite
 from cdp.runtime.kernels import kernel
-from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, ByteArray, DoubleArray, FloatArray, IntArray, LongArray
@@ -37,8 +37,7 @@ def propagate(
     step: float = 0.1,
     constraints: Constraints | None = None,
     *,
-    engine: RuntimeSettings | None = None,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime | None = None,
 ) -> Labels:
     """Pseudo-identities: connected components, split where they are larger than `max_size`.
 
@@ -47,9 +46,8 @@ def propagate(
         max_size: no pseudo-identity gets more images than this.
         step: how fast the threshold rises while a component is split, in (0, 1).
         constraints: what groups must keep, free of contradictions (`check_constraints`).
-        engine: components are handed out to its workers, as many at a time as fit its memory budget; under constraints all pairs
+        runtime: how it runs. Components are tasks, as many at a time as fit the memory budget; under constraints all pairs
             are one task.
-        scratch: where pairs lie meanwhile.
 
     Returns:
         Labels. Images without an accepted pair, images that lose all their pairs while a component is split,
@@ -78,7 +76,7 @@ def propagate(
         fate = np.full(graph.n_images, Fate.NO_ACCEPTED_PAIR, np.uint8)
         keep_below = np.full(graph.n_images, np.inf)
         pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)
-        found = group_batches(_split_batch, (max_size, step), pairs, engine=engine, scratch=scratch)
+        found = group_batches(_split_batch, (max_size, step), pairs, runtime=runtime or Runtime())
         for images, (groups, fates, bounds) in found:
             rows = slice(None) if images is None else images
             group[rows], fate[rows], keep_below[rows] = groups, fates, bounds

@@ -5,8 +5,8 @@ import pytest
 from tests.refusals import refuses
 
 import reference
-from cdp.grouping import average_linkage as agglomeration
-from cdp.grouping.average_linkage import agglomerate, agglomerate_at
+from cdp.grouping import average_linkage
+from cdp.grouping.average_linkage import agglomerate, build_dendrogram
 from cdp.grouping.propagation import propagate
 from cdp.types import ConsensusGraph, Fate
 
@@ -23,21 +23,6 @@ def _graph(edges, n_images):
     )
 
 
-def test_all_bars_at_once_are_each_bar_alone():
-    generator = np.random.default_rng(5)
-    for _ in range(20):
-        ends = generator.integers(0, 30, (120, 2))
-        ends = ends[ends[:, 0] != ends[:, 1]]
-        # Few different values, so that many means tie, also with the bars.
-        graph = ConsensusGraph(ends, (generator.integers(0, 11, len(ends)) / 10).astype(np.float64), 30)
-        bars = [0.1, 0.3, 0.2, 0.5, 0.55, 0.9]
-        for bar, labels in zip(sorted(bars, reverse=True), agglomerate_at(graph, 5, bars, 9), strict=True):
-            alone = agglomerate(graph, 5, bar, 9)
-            np.testing.assert_array_equal(labels.labels, alone.labels)
-            np.testing.assert_array_equal(labels.fate, alone.fate)
-            np.testing.assert_array_equal(labels.confidence, alone.confidence)
-
-
 @pytest.mark.parametrize("stages", [(0.5,), (0.95, 0.6, 0.55, 0.3, 0.2, 0.1)])
 def test_stages_are_one_piece_bit_for_bit(stages, monkeypatch):
     generator = np.random.default_rng(7)
@@ -50,8 +35,9 @@ def test_stages_are_one_piece_bit_for_bit(stages, monkeypatch):
             graph = ConsensusGraph(ends, tied, 40)
             found = []
             for some in ((), stages):
-                monkeypatch.setattr(agglomeration, "_STAGES", some)
-                found.append(list(agglomerate_at(graph, 4, [0.05, 0.3, 0.3, 0.62], 12)))
+                monkeypatch.setattr(average_linkage, "_STAGE_ENDS", some)
+                dendrogram = build_dendrogram(graph, 4, 0.05, 12)
+                found.append([dendrogram.cut(threshold) for threshold in (0.05, 0.17, 0.3, 0.62)])
             for one, other in zip(*found, strict=True):
                 for name in ("labels", "fate", "confidence"):
                     assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
@@ -112,7 +98,7 @@ def test_a_group_larger_than_k_is_not_broken_by_the_pairs_a_knn_graph_cannot_hol
 
 def test_fates_say_why_an_image_is_alone():
     graph = _graph([*_clique(range(6), 0.1), (5, 6, 0.5), (0, 7, 0.9)], 9)
-    labels = agglomerate(graph, k=20, join_above=0.4)
+    labels = agglomerate(graph, k=20, threshold=0.4)
     assert labels.labels.tolist() == [0, 0, 0, 0, 0, 0, -1, -1, -1]
     assert labels.fate[6:].tolist() == [Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR, Fate.NO_ACCEPTED_PAIR]
     np.testing.assert_allclose(labels.confidence, [0.9] * 4 + [0.9, 0.9, 0, 0, 0], atol=1e-6)
@@ -128,11 +114,11 @@ def test_no_pairs_and_voted_doubts_above_one():
     ("settings", "code", "fields"),
     [
         (
-            {"join_above": 1.0},
-            "join-above-out-of-range",
+            {"threshold": 1.0},
+            "linkage-threshold-out-of-range",
             {"value": 1.0},
         ),
-        ({"join_above": 0}, "join-above-out-of-range", {"value": 0}),
+        ({"threshold": 0}, "linkage-threshold-out-of-range", {"value": 0}),
         ({"max_size": 1}, "max-size-too-small", {"value": 1}),
         ({"k": 0}, "k-too-small", {"value": 0}),
     ],

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from tests import reference
 
 from cdp.grouping import components as sharded_components
-from cdp.grouping.average_linkage import agglomerate, agglomerate_at
+from cdp.grouping.average_linkage import agglomerate, build_dendrogram
 from cdp.grouping.components import Batch, find_components, group_batches
 from cdp.grouping.propagation import propagate
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph
@@ -22,9 +23,9 @@ class InTurn:
         return (function(shared, item) for item in items)
 
 
-class Pooled(RuntimeSettings):
+class Pooled(Runtime):
     @property
-    def workers(self):
+    def pool(self):
         return InTurn()
 
 
@@ -49,14 +50,14 @@ def joining(graph, above):
 def test_components_do_not_depend_on_shards(graph, above, pairs_per_shard):
     joins = joining(graph, above)
     expected = reference.components(graph.ids if joins is None else graph.ids[joins], graph.n_images)
-    for engine in (RuntimeSettings(), Pooled()):
+    for runtime in (Runtime(), Pooled()):
         found = find_components(
-            graph.ids, graph.n_images, joins, engine=engine, pairs_per_shard=pairs_per_shard
+            graph.ids, graph.n_images, joins, runtime=runtime, pairs_per_shard=pairs_per_shard
         )
         assert found.tolist() == expected
 
 
-def keep(_: None, batch: Batch, scratch: SpillFiles) -> Batch:
+def keep(_: None, batch: Batch, spill: SpillFiles) -> Batch:
     return batch
 
 
@@ -68,11 +69,11 @@ def test_every_component_is_in_one_batch_with_all_its_pairs(graph, above, most_p
     seen = []
     pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)
     with pytest.MonkeyPatch.context() as patch:
-        engine = RuntimeSettings()
+        runtime = Runtime()
         if not fits:
             patch.setattr(sharded_components, "_FEWEST_PAIRS", most_pairs)
-            engine = RuntimeSettings(memory_budget="1KB")
-        for images, batch in group_batches(keep, None, pairs, joins, engine=engine, most_pairs=most_pairs):
+            runtime = Runtime.of(memory_budget="1KB")
+        for images, batch in group_batches(keep, None, pairs, joins, runtime=runtime, most_pairs=most_pairs):
             ids = batch.ids if images is None else images[batch.ids]
             names = component[ids[:, 0]]
             assert len(ids) <= most_pairs or len(set(names.tolist())) == 1
@@ -91,13 +92,14 @@ def same(one, other):
 
 @given(graphs(), st.integers(2, 6), st.integers(1, 12))
 def test_batches_give_the_same_groups_bit_for_bit(graph, max_size, most_pairs):
-    whole = propagate(graph, max_size), list(agglomerate_at(graph, 3, [0.2, 0.6], max_size))
+    whole = propagate(graph, max_size), build_dendrogram(graph, 3, 0.2, max_size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharded_components, "_FEWEST_PAIRS", most_pairs)
-        tight = Pooled(memory_budget="1KB")
-        assert same(propagate(graph, max_size, engine=tight), whole[0])
-        batched = agglomerate_at(graph, 3, [0.2, 0.6], max_size, engine=tight)
-        assert all(same(one, other) for one, other in zip(batched, whole[1], strict=True))
+        tight = Pooled(RuntimeSettings(memory_budget="1KB"))
+        assert same(propagate(graph, max_size, runtime=tight), whole[0])
+        batched = build_dendrogram(graph, 3, 0.2, max_size, runtime=tight)
+        assert sorted(batched.height) == sorted(whole[1].height)
+        assert all(same(batched.cut(threshold), whole[1].cut(threshold)) for threshold in (0.2, 0.45, 0.6))
 
 
 @given(graphs(), st.sampled_from([0.1, 0.2, 0.45]))

@@ -1,0 +1,98 @@
+"""`Dendrogram`: the merges of average linkage, built once and cut at any threshold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cdp.errors import InputError
+from cdp.grouping.propagation import measure_ties, number_groups
+from cdp.grouping.union_find import find_root, point_to_roots, separate
+from cdp.runtime.kernels import kernel
+from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, read_only
+from cdp.types.constraints import Constraints, confirm
+
+
+@dataclass(frozen=True, eq=False)
+class Dendrogram:
+    """Merges of average linkage in descending order of height.
+
+    The mean between two groups may rise when one of them grows, so the means of successive merges need not
+    fall. Linkage at a threshold t stops the first time that the best mean is not greater than t. The height of a
+    merge is therefore the smallest best mean up to that merge, which never rises: a merge is made at threshold t
+    if and only if its height is greater than t, and the dendrogram of a low threshold contains those of all
+    higher ones.
+
+    Attributes:
+        graph: the scored pairs that were linked; under constraints, without those that cannot be.
+        kept: int32 (m,), the group that remains after each merge, named after one of its images.
+        gone: int32 (m,), the group merged into it; an image occurs here at most once.
+        height: float64 (m,), descending.
+        lowest: the threshold that linkage stopped at; every height is greater.
+        constraints: what the merges keep. Images that must be together are one group at every threshold.
+    """
+
+    graph: ConsensusGraph
+    kept: IntArray
+    gone: IntArray
+    height: DoubleArray
+    lowest: float
+    constraints: Constraints | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("kept", "gone", "height"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    def __len__(self) -> int:
+        return len(self.height)
+
+    def cut(self, threshold: float) -> Labels:
+        """Return the groups that linkage with this threshold makes; see `agglomerate` for status and confidence.
+
+        Args:
+            threshold: a mean probability, `lowest` or more and below 1.
+        """
+        group = self._group_of_images(threshold)
+        size = np.bincount(group, minlength=self.graph.n_images)[group]
+        has_likely_pair = np.zeros(self.graph.n_images, np.bool_)
+        _mark_likely(self.graph.ids, self.graph.doubt, threshold, has_likely_pair)
+        alone = np.where(has_likely_pair, Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR)
+        fate = np.where(size > 1, Fate.LABELED, alone).astype(np.uint8)
+        labels = number_groups(group, fate)
+        graph = self.graph if self.constraints is None else confirm(self.graph, self.constraints)
+        keep_below = np.full(graph.n_images, 1 - threshold)
+        return Labels(labels, fate, measure_ties(graph.ids, graph.doubt, labels, keep_below))
+
+    def _group_of_images(self, threshold: float) -> IntArray:
+        """Name the group of every image after one of its images, int32 (n,)."""
+        if not self.lowest <= threshold < 1:
+            raise InputError(
+                f"Dendrogram.cut(threshold={threshold}): the dendrogram was built for thresholds from {self.lowest} "
+                "to 1; build it with a lower one.",
+                code="threshold-not-in-dendrogram",
+                value=threshold,
+                lowest=self.lowest,
+            )
+        n_merges = len(self) - int(np.searchsorted(self.height[::-1], threshold, side="right"))
+        parent = separate(self.graph.n_images, self.constraints).parent
+        merge_groups(parent, self.kept[:n_merges], self.gone[:n_merges])
+        return parent
+
+
+@kernel
+def merge_groups(parent: IntArray, kept: IntArray, gone: IntArray) -> None:
+    """Apply merges to a union-find forest, and let every image point to the root of its group."""
+    for merge in range(len(kept)):
+        parent[find_root(parent, gone[merge])] = find_root(parent, kept[merge])
+    point_to_roots(parent)
+
+
+@kernel
+def _mark_likely(ids: IntArray, doubt: AnyArray, threshold: float, has_likely_pair: BoolArray) -> None:
+    """Mark the images that have a pair more probable than the threshold."""
+    for row in range(len(ids)):
+        if max(1.0 - np.float64(doubt[row]), 0.0) > threshold:
+            has_likely_pair[ids[row, 0]] = True
+            has_likely_pair[ids[row, 1]] = True
