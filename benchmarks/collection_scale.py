@@ -20,7 +20,7 @@ from cdp.collection.collection_folder import Parts, numbered, write_batch
 from cdp.collection.creation import create_collection
 from cdp.collection.regrouping import write_groups
 from cdp.collection.scored_files import Measured, write_scored
-from cdp.labeling.result import Judged
+from cdp.labeling.labeling import Judged
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import plain
 from cdp.types import ConsensusGraph, KnnGraph

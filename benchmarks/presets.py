@@ -20,15 +20,15 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
+from cdp.labeling.workspace import Workspace
 
 from benchmarks.data import data_folder
 from benchmarks.lfw import split_faces
 from cdp import Views, measure_labels
 from cdp.input_blocks import EVIDENCE, PAPER_INPUTS
 from cdp.knn.search import knn_graph
+from cdp.labeling.labeling import Labeling
 from cdp.labeling.pipeline import label
-from cdp.labeling.result import Labeling
-from cdp.labeling.workspace import Workspace
 from cdp.nets.ensemble import ensemble
 from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
 from cdp.runtime.step_cache import StepCache

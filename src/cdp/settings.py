@@ -212,7 +212,9 @@ def _read_settings(owner: Any) -> Mapping[str, Setting]:
             kind, many, literals = _read_annotation(hints[field.name])
             known: dict[str, Any] = {"choices": literals} | dict(field.metadata)
             if bool(known.get("none")) != _is_optional(hints[field.name]):
-                raise TypeError(f"{field.name}: a setting that may be None has a word for it, and no other has one")
+                raise TypeError(
+                    f"{field.name}: a setting that may be None has a word for it, and no other has one"
+                )
             found[field.name] = Setting(field.name, kind, many, field.default, **known)
     return MappingProxyType(found)
 

@@ -12,8 +12,8 @@ from cdp.knn.pair_similarity import similarities
 from cdp.knn.search import knn_graph
 from cdp.labeling.figures import measure_labeling
 from cdp.labeling.pipeline import label
-from cdp.labeling.workspace import Workspace
 from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import Embeddings
 from cdp.types.arrays import FloatArray
@@ -40,10 +40,10 @@ def compile_loops(progress: Progress = no_progress) -> None:
         ways = [("best", [labeled]), ("paper", [labeled]), ("best", [])]
         for done, (preset, known) in enumerate(ways):
             progress("labels", done, len(ways))
-            work = Workspace(folder=Path(folder))
-            settings = ConsensusSettings.of(preset, max_size=_MAX_SIZE)
-            labeling = label(unlabeled, settings, labeled=known, workspace=work)
-            measure_labeling(labeling, unlabeled, scratch=work.scratch)
+            runtime = Runtime(folder=Path(folder))
+            settings = ConsensusSettings.of(preset, max_cluster_size=_MAX_SIZE)
+            labeling = label(unlabeled, settings, labeled=known, runtime=runtime)
+            measure_labeling(labeling, unlabeled, runtime=runtime)
         progress("labels", len(ways), len(ways))
         for done, directions in enumerate(_DIRECTIONS):
             progress("searches", done, len(_DIRECTIONS))

@@ -126,9 +126,7 @@ def compare_ways(
     """The name of every way and its figures; the last one is the default."""
     alone = _best_similarity(split.labeled)
     ways = {
-        f"base alone, > {alone:.2f}": CDP(
-            "paper", mediator="vote", quorum=0, vote_threshold=alone, seed=seed
-        ),
+        f"base alone, > {alone:.2f}": CDP("paper", mediator="vote", min_votes=0, threshold=alone, seed=seed),
         "unanimous vote": CDP("paper", mediator="vote", seed=seed),
         "mediator, as in the paper": CDP("paper", seed=seed),
         "mediator, preset best": CDP(seed=seed),
@@ -146,7 +144,7 @@ def _best_similarity(labeled: Views) -> float:
     alone = Views(labeled.base, identities=labeled.identities)
 
     def quality(threshold: float) -> float:
-        labels = CDP("paper", mediator="vote", vote_threshold=threshold).predict(alone)
+        labels = CDP("paper", mediator="vote", threshold=threshold).predict(alone)
         assert alone.identities is not None
         return measure_labels(labels, alone.identities).discards_kept.pairwise.f or 0.0
 

@@ -1,4 +1,4 @@
-"""Other ways from embeddings to labels, for studies: clustering, labels corrected by the truth, a bar set by the truth."""
+"""Other ways from embeddings to labels, for studies: clustering, labels corrected by the truth, a threshold set by the truth."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from cdp.errors import InputError
+from cdp.knn.model_graphs import find_graphs
 from cdp.labeling.figures import measure_label_figures
 from cdp.labeling.output import label_table, write_tables
 from cdp.labeling.pipeline import label
 from cdp.labeling.tuning import best_of, measure_point
-from cdp.labeling.workspace import find_graphs
 from cdp.run.labeling import (
     LabelSettings,
     label_images,
     read_part,
+    stage_runtime,
     validation_rows,
-    workspace,
 )
 from cdp.run.plan import Labeler, label_stage
 from cdp.run.stages import Context, Stage, version
@@ -64,26 +64,26 @@ def cluster_images(settings: ClusteringSettings, context: Context) -> None:
     """Labels by hierarchical clustering of the base's embeddings, single images left out."""
     views = read_part(settings.label, context.folder, "unlabeled")
     consensus, base = settings.label.consensus, views.base
-    work, seed = workspace(context), settings.label.seed
-    graph = find_graphs(Views(base), consensus, seed=seed, work=work)["base"]
+    runtime, seed = stage_runtime(context), settings.label.seed
+    graph = find_graphs(Views(base), consensus, seed=seed, runtime=runtime).base
     method = Hierarchical(memory_budget=settings.memory_budget)
-    tuning, bar = None, settings.merge_above
+    tuning, threshold = None, settings.merge_above
     rows = validation_rows(context.folder, views.n_images)
     identities = part(context.folder, "unlabeled").identities
-    if consensus.tune and rows is not None:
+    if consensus.threshold is None and rows is not None:
         known = np.where(rows, identities, -1)
-        bars = [float(value) for value in BASELINES[method.name].grid["similarity"] if value is not None]
-        cuts = method.label_each(base, graph, [{"similarity": bar} for bar in bars])
-        points = [measure_point(bar, labels, known) for bar, labels in zip(bars, cuts, strict=True)]
-        tuning = best_of(points, settings.merge_above, consensus.recall_weight)
-        bar = tuning.chosen
-    labels = method.having(similarity=bar).label(base, graph)
-    _write(context.folder, labels, "merge_above", bar, tuning)
+        tried = [float(value) for value in BASELINES[method.name].grid["similarity"] if value is not None]
+        cuts = method.label_each(base, graph, [{"similarity": one} for one in tried])
+        points = [measure_point(one, labels, known) for one, labels in zip(tried, cuts, strict=True)]
+        tuning = best_of(points, settings.merge_above, consensus.beta)
+        threshold = tuning.chosen
+    labels = method.having(similarity=threshold).label(base, graph)
+    _write(context.folder, labels, "merge_above", threshold, tuning)
 
 
-def _write(folder: Path, labels: Labels, setting: str, bar: float, tuning: Tuning | None) -> None:
+def _write(folder: Path, labels: Labels, kind: str, threshold: float, tuning: Tuning | None) -> None:
     table = part(folder, "unlabeled")
-    figures = measure_label_figures(labels, _identities_to_count(folder), setting, bar)
+    figures = measure_label_figures(labels, _identities_to_count(folder), kind, threshold)
     with writing_folder(folder / "labels", force=True) as output:
         fill(output, labels)
         write_tables(output, label_table(labels, paths=table.locations))
@@ -131,7 +131,9 @@ def correct_labels(settings: OracleSettings, context: Context) -> None:
     found = context.folder / "labels_found"
     labels = correct_by_truth(Labels.load(found), identities, settings.mistakes)
     before: Results = read_json(found / "metrics.json", Results)
-    _write(context.folder, labels, before.labels.setting, before.labels.threshold or 0.0, before.tuning)
+    _write(
+        context.folder, labels, before.labels.threshold_kind, before.labels.threshold or 0.0, before.tuning
+    )
 
 
 def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistakes) -> Labels:
@@ -181,14 +183,14 @@ def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistak
 
 @dataclass(frozen=True)
 class PairRecallSettings:
-    """Labels at the bar where a share of the true candidate pairs is accepted."""
+    """Labels at the threshold where a share of the true candidate pairs is accepted."""
 
     label: LabelSettings
     pair_recall: float
 
 
 def at_pair_recall(pair_recall: float) -> Labeler:
-    """Consensus at the bar where this share of the true candidate pairs is accepted, for comparing committees.
+    """Consensus at the threshold where this share of the true candidate pairs is accepted, for comparing committees.
 
     As in the paper: "we adjust pair similarity threshold to obtain fixed recall". It looks at the truth, so it is a
     way to measure and not to label.
@@ -203,26 +205,26 @@ def at_pair_recall(pair_recall: float) -> Labeler:
 
 @version(1)
 def label_at_recall(settings: PairRecallSettings, context: Context) -> None:
-    """Accept everything, find the bar, label at it."""
+    """Accept everything, find the threshold, label at it."""
     consensus = settings.label.consensus
     views = read_part(settings.label, context.folder, "unlabeled")
     everything = label(
         views,
-        replace(consensus, tune=False, train_on="labeled", vote_threshold=-1.0),
+        replace(consensus, train_on="labeled", threshold=-1.0),
         seed=settings.label.seed,
-        workspace=workspace(context),
+        runtime=stage_runtime(context),
     )
     candidates = candidate_pairs(next(iter(everything.graphs.values())))
     counted = _identities_to_count(context.folder)
-    bar = bar_at_recall(everything.accepted, candidates, counted, settings.pair_recall)
-    tuned = replace(consensus, tune=False, vote_threshold=max(-1.0, bar))
+    threshold = threshold_at_recall(everything.accepted, candidates, counted, settings.pair_recall)
+    tuned = replace(consensus, threshold=max(-1.0, threshold))
     label_images(replace(settings.label, consensus=tuned), context)
 
 
-def bar_at_recall(
+def threshold_at_recall(
     scored: ConsensusGraph, candidates: Pairs, identities: LongArray, pair_recall: float
 ) -> float:
-    """The bar above which just this share of the true candidate pairs lies; the lowest one if too few are scored."""
+    """Find the threshold above which just this share of the true candidate pairs is; the lowest one if too few are scored."""
 
     def is_true(ids: IntArray) -> BoolArray:
         first, second = identities[ids[:, 0]], identities[ids[:, 1]]
@@ -232,7 +234,7 @@ def bar_at_recall(
     n_true = int(is_true(candidates.ids).sum())
     if not n_true:
         raise InputError(
-            "A bar at a fixed pair recall needs the true identities of unlabeled images, and no candidate pair is known "
+            "A threshold at a fixed pair recall needs the true identities of unlabeled images, and no candidate pair is known "
             "to be true.",
             code="pair-recall-without-truth",
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cdp.labeling.workspace import Workspace, find_graphs
 from tests.refusals import refuses
 from typer.testing import CliRunner
 
@@ -26,7 +27,6 @@ from cdp.knn.distributed import find_machines
 from cdp.knn.exact import extend_graph
 from cdp.knn.search import knn_graph, knn_graphs
 from cdp.labeling.pipeline import label
-from cdp.labeling.workspace import Workspace, find_graphs
 from cdp.runtime import ray_pool
 from cdp.runtime.parallel import map_shared
 from cdp.runtime.ray_pool import RayPool

@@ -45,7 +45,11 @@ def lfw(folder):
 def hashes(labeled, unlabeled, way):
     model = CDP("best" if way == "unlabeled" else way, seed=0)
     views = Views(unlabeled.base, unlabeled.committee)
-    labels = model.fit_predict(views) if way == "unlabeled" else model.fit(labeled).predict(views)
+    if way == "unlabeled":
+        model.fit(views)
+    else:
+        model.fit(labeled).predict(views)
+    labels = model.labeling_.labels
     graphs = model.labeling_.graphs.values()
     return {
         "labels": _hash(labels.labels),

@@ -27,8 +27,8 @@ from cdp.settings import settings_of
 
 if TYPE_CHECKING:
     from cdp.collection.collection import Collection
-    from cdp.labeling.workspace import Workspace
     from cdp.run.photo_collection import AddedPhotos
+    from cdp.runtime.runtime import Runtime
     from cdp.types import Manifest
 
 CollectionArgument = Annotated[
@@ -74,9 +74,8 @@ def add(
     from cdp.cli.terminal import print_changes, print_photos
     from cdp.collection.collection import open_collection
     from cdp.collection.extension import extend
-    from cdp.labeling.workspace import Workspace
     from cdp.runtime.progress import progress_bars
-    from cdp.runtime.step_cache import StepCache
+    from cdp.runtime.runtime import Runtime
 
     open_collection(collection)
     kind = find_kind(source, input_kind, quiet=quiet)
@@ -84,12 +83,12 @@ def add(
     opened = open_collection(target)
     growth = settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings))
     with progress_bars(not quiet) as progress:
-        work = Workspace(settings_from(RuntimeSettings, given), StepCache(), progress)
+        runtime = Runtime(settings_from(RuntimeSettings, given), progress=progress)
         if kind != "embeddings":
             more = (models, detector, base)
-            added = _add_photos(source, opened, more, _align(opened, kind, given), given, growth, work)
+            added = _add_photos(source, opened, more, _align(opened, kind, given), given, growth, runtime)
         else:
-            grown, changes = extend(opened, Path(source), growth=growth, workspace=work)
+            grown, changes = extend(opened, Path(source), growth=growth, runtime=runtime)
     if kind != "embeddings":
         print_photos(added, target, quiet=quiet)
     elif not quiet:
@@ -113,7 +112,7 @@ def _add_photos(
     align: AlignSettings,
     given: Given,
     growth: GrowthSettings,
-    work: Workspace,
+    runtime: Runtime,
 ) -> AddedPhotos:
     from cdp.cli.label_command import refuse_output_among
     from cdp.cli.signals import resumable
@@ -126,12 +125,12 @@ def _add_photos(
         folder or before.folder,
         detector=detector or (before.detector if folder is None else None),
         base=base or before.base,
-        device=work.engine.device,
+        device=runtime.settings.device,
         detector_size=align.detector_size,
     )
     photos = settings_from(ManifestOptions, given).read(source)
     with resumable():
-        return add_photos(photos, opened, collection.folder, align, growth=growth, workspace=work)
+        return add_photos(photos, opened, collection.folder, align, growth=growth, runtime=runtime)
 
 
 def _copy(collection: Path, out: Path | None, source: str, *, force: bool) -> Path:
@@ -171,12 +170,12 @@ DryOption = Annotated[
 
 
 @app.command(cls=Command)
-@with_settings(GroupingSettings, GrowthSettings, without=("quorum", "retrain_after"), defaults=False)
+@with_settings(GroupingSettings, GrowthSettings, without=("retrain_after",), defaults=False)
 @help_page(
     "cdp regroup faces --corrections facts.csv",
     "cdp regroup faces --folders sorted_by_hand",
     Input="collection corrections folders reject_missing",
-    Result="join_above threshold max_size retrain keep_numbers plan",
+    Result="threshold max_cluster_size retrain keep_numbers plan",
     Machine="quiet",
 )
 @plain_errors()
@@ -201,8 +200,8 @@ def regroup(
     from cdp.collection.corrections import append_corrections
     from cdp.collection.regrouping import regroup as make_groups
     from cdp.collection.retraining import retrain as retrain_trees
-    from cdp.labeling.workspace import Workspace
     from cdp.runtime.progress import progress_bars
+    from cdp.runtime.runtime import Runtime
 
     opened = open_collection(collection)
     if (plan or reject_missing) and folders is None:
@@ -218,7 +217,7 @@ def regroup(
         append_corrections(collection, known, source="table")
     if retrain:
         with progress_bars(not quiet) as progress:
-            opened, _ = retrain_trees(opened, workspace=Workspace(progress=progress))
+            opened, _ = retrain_trees(opened, runtime=Runtime(progress=progress))
     chosen = {name: given[name] for name in settings_of(GroupingSettings) if name in given}
     regrouped, changes = make_groups(
         opened,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,8 +21,9 @@ from cdp.scoring.settings import ConsensusSettings
 
 if TYPE_CHECKING:
     from cdp.collection.corrections import Correction
-    from cdp.labeling.workspace import Workspace
+    from cdp.labeling.fitting import Fitted
     from cdp.runtime.progress import Progress
+    from cdp.runtime.runtime import Runtime
     from cdp.types import KnnGraph, Manifest, Views
 
 ModelsOption = Annotated[
@@ -158,14 +159,14 @@ def label(
     files = Files(source, labeled, validation, trained_mediator, knn or (), base, dim, corrections, names)
     how = Labeling(out, settings, seed, cache, quote_formulas, force, quiet)
     with progress_bars(not quiet) as progress, plain_warnings():
-        work = how.open_workspace(settings_from(RuntimeSettings, given), progress)
+        runtime = how.open_runtime(settings_from(RuntimeSettings, given), progress)
         if kind == "embeddings":
-            label_embeddings(files, how, work)
+            label_embeddings(files, how, runtime)
         else:
             folder = files.for_photos(models)
             photos = settings_from(ManifestOptions, given).read(source)
             align = settings_from(AlignSettings, given, _aligning(kind))
-            label_photos(photos, (source, folder, detector, base), how, align, work)
+            label_photos(photos, (source, folder, detector, base), how, align, runtime)
 
 
 @dataclass(frozen=True)
@@ -180,14 +181,14 @@ class Labeling:
     force: bool = False
     quiet: bool = False
 
-    def open_workspace(self, engine: RuntimeSettings, progress: Progress) -> Workspace:
+    def open_runtime(self, engine: RuntimeSettings, progress: Progress) -> Runtime:
         """Temporary files are stored beside the output, on storage that all nodes of a cluster see."""
-        from cdp.labeling.workspace import Workspace
         from cdp.runtime.memory import return_freed_memory
+        from cdp.runtime.runtime import Runtime
         from cdp.runtime.step_cache import StepCache
 
         return_freed_memory()
-        return Workspace(engine, StepCache(self.cache), progress, folder=self.out.absolute().parent)
+        return Runtime(engine, StepCache(self.cache), progress, folder=self.out.absolute().parent)
 
 
 def _aligning(kind: str) -> Any:
@@ -202,7 +203,7 @@ def label_photos(
     given: tuple[str, Path, Path | None, str | None],
     how: Labeling,
     align: AlignSettings,
-    work: Workspace,
+    runtime: Runtime,
 ) -> None:
     """A new collection of the faces on photos; `given` are the source, the models' folder, the detector and the base's name."""
     import shutil
@@ -224,10 +225,14 @@ def label_photos(
         check_output(out, force=True, kind="Collection", inputs=[source, models, detector])
         shutil.rmtree(out)
     opened = open_photo_models(
-        models, detector=detector, base=base, device=work.engine.device, detector_size=align.detector_size
+        models,
+        detector=detector,
+        base=base,
+        device=runtime.settings.device,
+        detector_size=align.detector_size,
     )
     with resumable():
-        added = add_photos(photos, opened, out, align, how.settings, seed=how.seed, workspace=work)
+        added = add_photos(photos, opened, out, align, how.settings, seed=how.seed, runtime=runtime)
     print_photos(added, out, quiet=how.quiet)
 
 
@@ -357,15 +362,13 @@ class Files:
         return graphs or None
 
 
-def label_embeddings(files: Files, how: Labeling, work: Workspace) -> None:
+def label_embeddings(files: Files, how: Labeling, runtime: Runtime) -> None:
     """A new collection of images that embeddings are given of."""
     from cdp.cli.terminal import print_collection
     from cdp.collection.collection import open_collection
     from cdp.collection.collection_folder import KIND
     from cdp.collection.creation import Origin, label_into
     from cdp.collection.outputs import write_outputs
-    from cdp.labeling.fitting import Fitted
-    from cdp.scoring.mediator import Mediator
     from cdp.storage.files import writing_folder
 
     if files.labeled is None and files.mediator is None and how.settings.mediator == "mlp":
@@ -391,11 +394,19 @@ def label_embeddings(files: Files, how: Labeling, work: Workspace) -> None:
             [] if labeled is None else [labeled],
             how.settings,
             origin,
-            work,
-            fitted=None if files.mediator is None else Fitted(Mediator.load(files.mediator)),
+            runtime,
+            fitted=None if files.mediator is None else _with_mediator(how.settings, files.mediator),
             validation=validation,
             graphs=files.graphs(unlabeled, how.settings.k),
         )
         write_outputs(open_collection(folder), quote_formulas=how.quote_formulas)
     if not how.quiet:
         print_collection(open_collection(how.out), how.out)
+
+
+def _with_mediator(settings: ConsensusSettings, file: Path) -> Fitted:
+    from cdp.labeling.fitting import Fitted
+    from cdp.scoring.mediator import Mediator
+
+    mediator = Mediator.load(file)
+    return Fitted(replace(settings, mediator="mlp", inputs=mediator.inputs), mediator)

@@ -73,9 +73,11 @@ def print_collection(collection: Collection, out: Path) -> None:
         table.add_row("images per identity, median / largest", sizes)
         low, middle = np.quantile(labels.confidence[labels.labels >= 0], [0.05, 0.5])
         table.add_row("confidence, 5 % / median", f"{low:.3f} / {middle:.3f}")
-    how = "tuned" if results.tuning is not None else "given"
-    table.add_row(f"{settings.bar_key}, {how}", f"{settings.bar:g}")
-    _add_estimates(table, results, settings.similar_above)
+    how = "chosen on labeled identities" if results.tuning is not None else "given"
+    if results.unsupervised is not None:
+        how = "estimated without labels"
+    table.add_row(f"threshold ({settings.threshold_kind}), {how}", f"{collection.parts.threshold:g}")
+    _add_estimates(table, results)
     waiting = len(collection.corrections) and len(read_journal(collection.folder)) - collection.n_applied
     if waiting:
         table.add_row("corrections to be applied (cdp regroup)", f"{waiting:,}")
@@ -91,11 +93,10 @@ def print_collection(collection: Collection, out: Path) -> None:
     )
 
 
-def _add_estimates(table: Table, results: Results, similar_above: float) -> None:
+def _add_estimates(table: Table, results: Results) -> None:
     """What to expect of the labels: by labeled images, or where nobody is known."""
     found = results.unsupervised
     if found is not None:
-        table.add_row("similar_above, chosen without labels", f"{similar_above:g}")
         if share := found.share_above:
             table.add_row("pairs of images that are as similar", f"1 of {round(1 / share):,}")
         if found.precision is not None:

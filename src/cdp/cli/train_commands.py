@@ -146,8 +146,8 @@ def _demo_embeddings(out: Path, overrides: Given, *, force: bool, quiet: bool) -
     """Made-up embeddings labeled four ways, and the last one's collection."""
     from cdp.cli.label_command import Files, Labeling, label_embeddings
     from cdp.cli.terminal import print_example
-    from cdp.labeling.workspace import Workspace
     from cdp.runtime.progress import progress_bars
+    from cdp.runtime.runtime import Runtime
     from cdp.scoring.settings import ConsensusSettings
     from cdp.storage.artifacts import fill, write_card
     from cdp.storage.files import writing_folder
@@ -169,7 +169,7 @@ def _demo_embeddings(out: Path, overrides: Given, *, force: bool, quiet: bool) -
             rows = compare_ways(split, seed=seed, progress=progress)
         files = Files(str(folder / "unlabeled"), folder / "labeled")
         how = Labeling(folder / "faces", ConsensusSettings.of(), seed, quiet=True)
-        label_embeddings(files, how, Workspace())
+        label_embeddings(files, how, Runtime())
         write_card(folder, "Example", "Made-up embeddings, labeled four ways", {"seed": seed}, {})
     if not quiet:
         print_example(split, rows, out)

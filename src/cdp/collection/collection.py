@@ -23,7 +23,7 @@ import numpy as np
 from cdp.collection.collection_folder import Batch, Chain, Parts, numbered, open_batch, read_parts
 from cdp.collection.corrections import Correction, applicable, read_corrections, to_constraints
 from cdp.collection.numbering import Event
-from cdp.collection.scored_files import read_known, read_scored
+from cdp.collection.scored_files import read_identities, read_scored
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_array, read_card, read_settings
 from cdp.types import ConsensusGraph, Labels, Views
@@ -81,7 +81,7 @@ class Collection:
 
     @cached_property
     def settings(self) -> ConsensusSettings:
-        """How pairs are judged and grouped, with the bar that is used."""
+        """How pairs are scored and grouped; `parts.threshold` is the threshold that is used."""
         return as_settings(self.parts.consensus)
 
     @cached_property
@@ -109,11 +109,11 @@ class Collection:
     @property
     def scored_place(self) -> Path:
         """Where the pairs that count now are stored."""
-        return numbered(self.folder, "scored", self.parts.judged)
+        return numbered(self.folder, "scored", self.parts.scored)
 
     @cached_property
     def scored(self) -> ConsensusGraph:
-        """The pairs of images that count when groups are made, with their probabilities, as judged; not corrected."""
+        """The pairs of images that count when groups are made, with their probabilities, as scored; not corrected."""
         whole = self.scored_with_known
         kept = whole.ids[:, 1] < self.n_images  # the second id is the larger one
         return ConsensusGraph(whole.ids[kept], whole.doubt[kept], self.n_images)
@@ -121,12 +121,12 @@ class Collection:
     @property
     def scored_with_known(self) -> ConsensusGraph:
         """The same with the known images, which follow the others."""
-        return read_scored(self.scored_place, self.settings)
+        return read_scored(self.scored_place, self.settings, self.parts.threshold)
 
     @property
     def known(self) -> LongArray:
         """Known identities of all images, int64 (n + known ones,); -1 = unknown."""
-        return read_known(self.scored_place)
+        return read_identities(self.scored_place)
 
     @property
     def corrections(self) -> list[Correction]:

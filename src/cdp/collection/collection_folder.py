@@ -43,32 +43,32 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         batches: numbers of batches of images, in order.
         known: numbers of batches of images with known identities.
-        judged: number of what judged the pairs.
+        scored: number of what scored the pairs.
         groups: number of the groups.
         next_identity: the number that the next new identity gets.
-        consensus: settings, with the bar that is used.
+        consensus: settings of section 3.1.
+        threshold: given, chosen or estimated.
         seed: of everything random.
-        n_trained: images among which trees were trained, known ones not counted.
+        n_trained: images among which trees were trained or the threshold was estimated, labeled ones not counted.
         known_names: identity number of a known person -> name; the number itself where there is none.
         growth: settings of how it grows; those that are not there have their defaults.
-        notes: what labeling said when the collection was made, such as how the bar was chosen and how sure that is.
-        bar_is_chosen: whether the bar was chosen without labels; then it is chosen anew when the collection has grown.
+        notes: what labeling said when the collection was made, such as how the threshold was chosen.
         made_from: hash of the labels that a run made it from; empty = no run did.
         models: folder of the models that embedded faces on photos; empty = it was not made from photos.
     """
 
     batches: tuple[int, ...]
     known: tuple[int, ...]
-    judged: int
+    scored: int
     groups: int
     next_identity: int
     consensus: dict[str, Any]
+    threshold: float
     seed: int
     n_trained: int
     known_names: dict[str, str] = {}
     growth: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
-    bar_is_chosen: bool = False
     made_from: str = ""
     models: str = ""
 
@@ -81,7 +81,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def newest(self) -> int:
         """The greatest number that any part has."""
-        return max(*self.batches, *self.known, self.judged, self.groups)
+        return max(*self.batches, *self.known, self.scored, self.groups)
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +173,7 @@ def read_parts(folder: str | Path) -> Parts:
 def switch_to(folder: Path, parts: Parts, summary: str) -> None:
     """Make other parts count: one rename. Groups and graphs that no longer count, but for the last ones, are removed."""
     write_card(folder, KIND, summary, msgspec.to_builtins(parts), {})
-    for part, number in (("scored", parts.judged), ("groups", parts.groups)):
+    for part, number in (("scored", parts.scored), ("groups", parts.groups)):
         old = sorted(
             one for one in (folder / part).iterdir() if one.name.isdigit() and int(one.name) < number
         )

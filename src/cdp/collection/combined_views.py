@@ -1,4 +1,4 @@
-"""All embeddings of a collection as one: its batches, new images after them, and the known images last."""
+"""All embeddings of a collection as one: its batches, new images after them, and the labeled images last."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from cdp.collection.collection import Collection
 from cdp.collection.collection_folder import open_batch
 from cdp.errors import InputError
 from cdp.labeling.density_matching import use_share
-from cdp.labeling.workspace import Workspace
 from cdp.runtime.memory import parse_bytes
+from cdp.runtime.runtime import Runtime
 from cdp.types import Views
 
 
 @contextmanager
 def read_all_views(
-    collection: Collection, new: Views | None, work: Workspace, share: float = 1.0
+    collection: Collection, new: Views | None, runtime: Runtime, share: float = 1.0
 ) -> Iterator[Views]:
     """The embeddings of all images, in one piece on disk where they are larger than the memory budget.
 
     Args:
         collection: whose embeddings they are; they are read where they lie.
         new: images that follow the collection's own.
-        work: the memory budget.
-        share: of the known images that are used.
+        runtime: how it runs.
+        share: of the labeled images that are used.
 
     Raises:
         InputError: embeddings are gone or changed, or the new images were seen by other models.
     """
     old = [batch.read() for batch in collection.batches]
     seed = collection.parts.seed
-    known = [use_share(views, share, seed) for views in read_known_views(collection)]
+    labeled = [use_share(views, share, seed) for views in read_labeled_views(collection)]
     if new is not None:
         _check_models(old[0], new)
-    parts = [*old, *([] if new is None else [new]), *known]
+    parts = [*old, *([] if new is None else [new]), *labeled]
     size = sum(model.source.nbytes for views in parts for model in views)
     bare = [Views(part.base, part.committee) for part in parts]
-    if size <= parse_bytes(work.engine.memory_budget):
+    if size <= parse_bytes(runtime.settings.memory_budget):
         yield Views.concatenate(bare)
         return
     with tempfile.TemporaryDirectory(prefix=".views-", dir=collection.folder) as folder:
         yield Views.concatenate(bare, Path(folder))
 
 
-def read_known_views(collection: Collection) -> list[Views]:
-    """The embeddings of all known images with their identities: one part, or none."""
+def read_labeled_views(collection: Collection) -> list[Views]:
+    """The embeddings of all labeled images with their identities: one part, or none."""
     return [open_batch(collection.folder, number).read() for number in collection.parts.known]
 
 

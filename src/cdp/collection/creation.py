@@ -17,9 +17,9 @@ from cdp.collection.regrouping import write_groups
 from cdp.collection.scored_files import Measured, write_scored
 from cdp.data.views import read_views
 from cdp.labeling.figures import measure_labeling
+from cdp.labeling.labeling import Labeling
 from cdp.labeling.pipeline import label
-from cdp.labeling.result import Labeling
-from cdp.labeling.workspace import Workspace
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import plain
 from cdp.storage.files import writing_folder
@@ -64,7 +64,7 @@ def create_collection(
     corrections: Iterable[Correction] = (),
     seed: int = 0,
     force: bool = False,
-    workspace: Workspace | None = None,
+    runtime: Runtime | None = None,
 ) -> Collection:
     """Label images and keep everything that reviewing them and adding more will need.
 
@@ -78,15 +78,15 @@ def create_collection(
         corrections: what is known of the images already.
         seed: of everything random.
         force: replace a collection that is there.
-        workspace: engine, cache and progress.
+        runtime: how it runs.
     """
     unlabeled, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
     stored = [None if isinstance(one, Views) else Path(one) for one in (views, *labeled)]
     known = stored[1] if len(labeled) == 1 else None
     origin = Origin(stored[0], known, names=names or {}, corrections=tuple(corrections), seed=seed)
-    settings, work = settings or ConsensusSettings.of(), workspace or Workspace()
+    settings, runtime = settings or ConsensusSettings.of(), runtime or Runtime()
     with writing_folder(folder, force=force, kind=KIND, inputs=stored) as partial:
-        label_into(partial, unlabeled, parts, settings, origin, work)
+        label_into(partial, unlabeled, parts, settings, origin, runtime)
         write_outputs(open_collection(partial))
     return open_collection(folder)
 
@@ -97,7 +97,7 @@ def label_into(
     labeled: Sequence[Views],
     settings: ConsensusSettings,
     origin: Origin,
-    work: Workspace,
+    runtime: Runtime,
     **options: Any,
 ) -> None:
     """Label images and write a collection into a folder that is there; what people read of it is not written yet.
@@ -108,7 +108,7 @@ def label_into(
         labeled: views with identities to learn from.
         settings: of section 3.1.
         origin: where the images come from, and what is known of them.
-        work: engine, cache and progress.
+        runtime: how it runs.
         options: `fitted`, `validation` and `graphs`, as `label` takes them.
     """
     said = to_constraints(origin.corrections, unlabeled.n_images)
@@ -117,12 +117,12 @@ def label_into(
         settings,
         labeled=labeled,
         constraints=said if len(said) else None,
-        keep_judged=True,
+        keep_scored=True,
         seed=origin.seed,
-        workspace=work,
+        runtime=runtime,
         **options,
     )
-    results = measure_labeling(labeling, unlabeled, seed=origin.seed, scratch=work.scratch)
+    results = measure_labeling(labeling, unlabeled, seed=origin.seed, runtime=runtime)
     parts = {"unlabeled": unlabeled} | ({"labeled": labeled[0]} if labeled else {})
     with_graphs = options.get("graphs") is not None
     keep_labeling(folder, labeling, unlabeled, results, origin, parts, with_graphs=with_graphs)
@@ -142,36 +142,37 @@ def keep_labeling(
 
     Args:
         folder: to fill.
-        labeling: with all judged pairs.
+        labeling: with all scored pairs.
         unlabeled: the images that were labeled.
         results: its figures.
         origin: where the images come from, and what is known of them.
         parts: what was given, to be counted for the report.
         with_graphs: store the k-NN graphs, because they were given and cannot be searched again.
     """
-    judged = labeling.judged
-    assert judged is not None
+    kept, joined = labeling.kept, labeling.joined
+    assert kept is not None
     write_batch(folder, 1, unlabeled, origin.source, origin.images, origin.how)
-    if judged.others is not None:
+    if joined is not None:
         # Where they are all that was given, they are stored there; else some were held out, and are stored nowhere.
-        is_whole = "labeled" in parts and judged.others.n_images == parts["labeled"].n_images
-        write_batch(folder, 2, judged.others, origin.labeled_source if is_whole else None, None, origin.how)
+        is_whole = "labeled" in parts and joined.n_images == parts["labeled"].n_images
+        write_batch(folder, 2, joined, origin.labeled_source if is_whole else None, None, origin.how)
     counted = {name: _count(views) for name, views in parts.items()}
     measured = Measured(results=results, seconds=labeling.seconds, parts=counted)
-    write_scored(numbered(folder, "scored", 1), judged, labeling.mediator, measured, with_graphs=with_graphs)
+    place = numbered(folder, "scored", 1)
+    write_scored(place, kept, labeling.mediator, measured, share=labeling.share, with_graphs=with_graphs)
     append_unsaid(folder, origin.corrections)
     start = Parts(
         batches=(1,),
-        known=() if judged.others is None else (2,),
-        judged=1,
+        known=() if joined is None else (2,),
+        scored=1,
         groups=0,
         next_identity=0,
         consensus=plain(labeling.settings),
+        threshold=labeling.threshold,
         seed=origin.seed,
         n_trained=unlabeled.n_images,
         known_names={str(number): name for number, name in origin.names.items()},
         notes=labeling.notes,
-        bar_is_chosen=labeling.unsupervised is not None,
         models=origin.models,
     )
     nothing = np.full(unlabeled.n_images, -1, np.int32)

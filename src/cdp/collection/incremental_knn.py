@@ -1,4 +1,4 @@
-"""Neighbors of images that come to others: in every model, and in all models together."""
+"""Incremental k-NN graphs: images are inserted into the graphs of a collection."""
 
 from __future__ import annotations
 
@@ -7,40 +7,34 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from cdp.knn.exact import extend_graph
-from cdp.labeling.workspace import Workspace
-from cdp.scoring.tree_features import search_together
-from cdp.types import Embeddings, KnnGraph, Views
-from cdp.types.arrays import BoolArray
+from cdp.runtime.runtime import Runtime
+from cdp.scoring.scored_pairs import Insertion, ScoredPairs
+from cdp.types import Embeddings, KnnGraph
+from cdp.types.arrays import BoolArray, LongArray
+
+
+def insert_images(before: ScoredPairs, start: int, count: int) -> tuple[dict[str, KnnGraph], Insertion]:
+    """Make empty rows for images at `start`: the models' graphs, and the insertion, in which nothing has changed yet."""
+    graphs = {name: graph.make_room(start, count) for name, graph in before.graphs.items()}
+    fused = before.fused.make_room(start, count)
+    return graphs, Insertion(start, count, np.zeros(fused.n_images, np.bool_), fused)
+
+
+def insert_identities(identities: LongArray, start: int, count: int) -> LongArray:
+    """Labeled identities of all images, with `count` unlabeled ones at `start`."""
+    return np.concatenate([identities[:start], np.full(count, -1), identities[start:]])
 
 
 def search_new(
-    graph: KnnGraph, model: Embeddings, new: tuple[int, int], name: str, work: Workspace
+    graph: KnnGraph, model: Embeddings, new: tuple[int, int], name: str, runtime: Runtime
 ) -> KnnGraph:
-    """The graph of a model with the lists of new images, which also enter those of the others; `graph` has room for them."""
-    return extend_graph(graph, model, new, runtime=work.runtime, step=f"neighbors of new images: {name}")
+    """Search the neighbors of new images, which also enter the lists of the others; `graph` has empty rows for them."""
+    return extend_graph(graph, model, new, runtime=runtime, step=f"neighbors of new images: {name}")
 
 
-def search_together_again(
-    views: Views,
-    before: KnnGraph,
-    old: Mapping[str, KnnGraph],
-    graphs: Mapping[str, KnnGraph],
-    work: Workspace,
-) -> KnnGraph:
-    """The neighbors in all models together, looked for where a list of some model is another than before."""
-    with work.step("all models"):
-        return search_together(
-            views,
-            list(graphs.values()),
-            before.k,
-            before=before,
-            changed=np.flatnonzero(changed_rows(old.values(), graphs.values())),
-            runtime=work.runtime,
-        )
-
-
-def changed_rows(old: Iterable[KnnGraph], new: Iterable[KnnGraph]) -> BoolArray:
+def changed_rows(old: Mapping[str, KnnGraph], new: Iterable[KnnGraph]) -> BoolArray:
     """Which images have another list in some model."""
-    changes = [(one.neighbors != other.neighbors).any(axis=1) for one, other in zip(old, new, strict=True)]
+    pairs = zip(old.values(), new, strict=True)
+    changes = [(one.neighbors != other.neighbors).any(axis=1) for one, other in pairs]
     found: BoolArray = np.logical_or.reduce(changes)
     return found

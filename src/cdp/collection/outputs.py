@@ -23,7 +23,7 @@ import numpy as np
 from cdp import __version__
 from cdp.collection.collection import Collection, open_collection, read_groups_facts
 from cdp.collection.image_root import find_image_root
-from cdp.collection.scored_files import Measured, read_known, read_measured
+from cdp.collection.scored_files import Measured, read_identities, read_measured
 from cdp.data.manifest_tables import read_some_columns, read_table
 from cdp.grouping.cohesion import GroupTies
 from cdp.grouping.group import accepted_pairs
@@ -130,9 +130,9 @@ def _figures(collection: Collection, labels: Labels, measured: Measured) -> Resu
     """Figures of the groups as they are now; those of models, tuning and mediator are of when pairs were scored."""
     settings, before = collection.settings, measured.results
     # What was learned from would flatter the result.
-    learned = read_known(collection.scored_place)[: collection.n_images] >= 0
+    learned = read_identities(collection.scored_place)[: collection.n_images] >= 0
     counted = np.where(learned, -1, _truth(collection))
-    now = measure_label_figures(labels, counted, settings.bar_key, settings.bar)
+    now = measure_label_figures(labels, counted, settings.threshold_kind, collection.parts.threshold)
     if msgspec.structs.replace(before.labels, true=None) == msgspec.structs.replace(now, true=None):
         # The same groups: with what was counted among all candidate pairs, which are not stored.
         now = before.labels

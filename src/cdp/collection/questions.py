@@ -16,13 +16,13 @@ nothing ties them to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from cdp.grouping.average_linkage import agglomerate
 from cdp.grouping.cohesion import GroupTies, as_probability, tie_groups
-from cdp.grouping.group import group
-from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.settings import DEFAULT_THRESHOLDS, ConsensusSettings, linkage_threshold
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from cdp.types.constraints import Constraints, are_among, confirm, join_certain
@@ -75,6 +75,7 @@ def rank_questions(
     identity: IntArray,
     confidence: FloatArray,
     settings: ConsensusSettings,
+    threshold: float,
     constraints: Constraints | None = None,
 ) -> Questions:
     """All questions that are worth asking, the most valuable first; what corrections answer is not asked again.
@@ -84,15 +85,17 @@ def rank_questions(
         identity: int32 (n,), present identities; -1 = none.
         confidence: float32 (n,), of every image in its group; the surest image of a part stands for it.
         settings: how groups are made.
+        threshold: at which they were made.
         constraints: corrections so far.
     """
     given = constraints or Constraints(scored.n_images)
-    part = _stricter_parts(scored, identity, settings, given)
-    found = _rank_parts(part, scored, identity, confidence, settings, given, far=False)
+    mean = _mean_threshold(settings, threshold)
+    part = _stricter_parts(scored, identity, settings, mean, given)
+    found = _rank_parts(part, scored, identity, confidence, settings, mean, given, far=False)
     if len(found) and found.value[0] >= _WORTH_ASKING:
         return found.take(found.value >= _WORTH_ASKING)
     part = _without_weakest(part, confidence, join_certain(given))
-    return _rank_parts(part, scored, identity, confidence, settings, given, far=True)
+    return _rank_parts(part, scored, identity, confidence, settings, mean, given, far=True)
 
 
 def _rank_parts(
@@ -101,6 +104,7 @@ def _rank_parts(
     identity: IntArray,
     confidence: FloatArray,
     settings: ConsensusSettings,
+    mean: float,
     constraints: Constraints,
     *,
     far: bool,
@@ -109,7 +113,7 @@ def _rank_parts(
     sizes = np.bincount(part, minlength=1)
     ties = tie_groups(confirm(scored, constraints), Labels.from_array(part), settings.k)
     ids, tie = _with_untied(ties, part, identity, sizes)
-    probability = as_probability(tie, settings.bar if settings.grouping == "average" else 0.5)
+    probability = as_probability(tie, mean if settings.grouping == "average" else 0.5)
     probability = np.maximum(probability, _chance_of_lone(ids, tie, part, identity))
     if far:
         more, chance = _far_pairs(part, identity, sizes)
@@ -183,16 +187,26 @@ def _are_apart(ends: IntArray, identity: IntArray, constraints: Constraints) -> 
     return apart
 
 
+def _mean_threshold(settings: ConsensusSettings, threshold: float) -> float:
+    """The mean probability above which groups are joined, or would be by average linkage."""
+    if settings.threshold_kind == "similarity":
+        return DEFAULT_THRESHOLDS["probability"]
+    return linkage_threshold(settings, threshold)
+
+
 def _stricter_parts(
-    scored: ConsensusGraph, identity: IntArray, settings: ConsensusSettings, constraints: Constraints
+    scored: ConsensusGraph,
+    identity: IntArray,
+    settings: ConsensusSettings,
+    mean: float,
+    constraints: Constraints,
 ) -> IntArray:
-    """The part of every image: groups at a stricter bar, never across two of the present ones; an image may be a part."""
-    bar = settings.bar if settings.grouping == "average" else settings.threshold
-    strict = replace(settings, grouping="average", join_above=bar + _STRICTER * (1 - bar), tune=False)
+    """The part of every image: groups at a stricter threshold, never across two of the present ones; an image may be a part."""
+    strict = mean + _STRICTER * (1 - mean)
     inside = identity[scored.ids[:, 0]] == identity[scored.ids[:, 1]]
     inside &= identity[scored.ids[:, 0]] >= 0
     within = ConsensusGraph(scored.ids[inside], scored.doubt[inside], scored.n_images)
-    labels = group(within, strict, constraints).labels
+    labels = agglomerate(within, settings.k, strict, settings.max_cluster_size, constraints).labels
     alone = np.flatnonzero(labels < 0)
     part = np.array(labels)
     part[alone] = int(labels.max(initial=-1)) + 1 + np.arange(len(alone))

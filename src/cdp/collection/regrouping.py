@@ -19,12 +19,12 @@ from cdp.collection.id_stability import Evidence, hold_identities, let_small_gro
 from cdp.collection.labeled_identities import look_up_people
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
 from cdp.collection.outputs import write_outputs
-from cdp.collection.scored_files import read_known, read_scored
+from cdp.collection.scored_files import read_identities, read_scored
 from cdp.errors import InputError
 from cdp.grouping.group import group
 from cdp.labeling.expectation import calibrate, expect
-from cdp.labeling.tuning import count_shared
-from cdp.scoring.settings import ConsensusSettings
+from cdp.labeling.tuning import count_shared, lowest_threshold, tune
+from cdp.scoring.settings import ConsensusSettings, linkage_threshold
 from cdp.settings import plain
 from cdp.storage.artifacts import fill_arrays
 from cdp.storage.files import locked, write_bytes, writing_folder
@@ -45,12 +45,12 @@ def regroup(
 
     Args:
         collection: whose folder gets new groups.
-        settings: other settings of how groups are made (bars, grouping, max_size); those of how pairs are judged must
-            be the same, or nothing that was kept would fit.
+        settings: other settings of how groups are made (threshold, grouping, max_cluster_size); those of how pairs are scored
+            must be the same, or nothing that is stored would fit. A threshold of None is chosen on the labeled images.
         growth: when identities are merged; unless given, as before.
 
     Raises:
-        InputError: the corrections contradict each other, or the settings need pairs to be judged anew.
+        InputError: the corrections contradict each other, or the settings need pairs to be scored again.
     """
     with locked(collection.folder):
         # Another process may have changed the folder since.
@@ -58,7 +58,9 @@ def regroup(
         parts = now.parts
         if settings is not None:
             _check_regroupable(now.settings, settings)
-            parts = msgspec.structs.replace(parts, consensus=plain(settings))
+            parts = msgspec.structs.replace(
+                parts, consensus=plain(settings), threshold=_threshold(now, settings)
+            )
         if growth is not None:
             parts = msgspec.structs.replace(parts, growth=plain(growth))
         changes = write_groups(now.folder, parts, now.identity, now.named, "regrouped", now.describe)
@@ -67,7 +69,21 @@ def regroup(
     return regrouped, changes
 
 
-_GROUPING = ("threshold", "vote_threshold", "grouping", "join_above", "max_size", "step")
+_GROUPING = ("threshold", "grouping", "max_cluster_size", "step")
+
+
+def _threshold(now: Collection, settings: ConsensusSettings) -> float:
+    """The threshold for other settings: given, as before, or chosen on the labeled images."""
+    if settings.threshold is not None:
+        return settings.threshold
+    is_same = settings.threshold_kind == now.settings.threshold_kind
+    if is_same and now.settings.threshold is None:
+        return now.parts.threshold
+    identities = read_identities(now.scored_place)
+    if settings.mediator == "similarity" or not count_shared(identities):
+        return now.parts.threshold if is_same else settings.default_threshold
+    scored = read_scored(now.scored_place, settings, lowest_threshold(settings))
+    return tune(scored, identities, settings)[0].chosen
 
 
 def _check_regroupable(old: ConsensusSettings, new: ConsensusSettings) -> None:
@@ -76,7 +92,7 @@ def _check_regroupable(old: ConsensusSettings, new: ConsensusSettings) -> None:
     ]
     if others:
         raise InputError(
-            f"{', '.join(others)}: with another value all pairs must be judged anew; make a new collection, and give it "
+            f"{', '.join(others)}: with another value all pairs must be scored again; make a new collection, and give it "
             "this one's corrections.",
             code="regroup-needs-new-scores",
             keys=tuple(others),
@@ -104,15 +120,17 @@ def write_groups(
         given: labels that labeling made of the same pairs, with what to expect of them; unless given, groups are made now.
     """
     settings = as_settings(parts.consensus)
-    place = numbered(folder, "scored", parts.judged)
-    scored, known = read_scored(place, settings), read_known(place)
+    threshold = parts.threshold
+    place = numbered(folder, "scored", parts.scored)
+    scored, known = read_scored(place, settings, threshold), read_identities(place)
     journal = read_journal(folder)
     constraints = to_constraints(applicable(active_corrections(journal), len(before)), len(before))
-    check_constraints(constraints, settings.max_size, describe or "image {}".format)
+    check_constraints(constraints, settings.max_cluster_size, describe or "image {}".format)
     images = ConsensusGraph(*_first(scored, len(before)), len(before))
     number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
-    labels, expected = given or _group_images(scored, known, settings, constraints, parts.seed)
-    evidence = Evidence(images, constraints, settings.k, settings.bar, settings.max_size)
+    labels, expected = given or _group_images(scored, known, settings, threshold, constraints, parts.seed)
+    mean = linkage_threshold(settings, threshold)
+    evidence = Evidence(images, constraints, settings.k, mean, settings.max_cluster_size)
 
     def give_numbers(labels: Labels) -> tuple[IntArray, int]:
         called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
@@ -131,7 +149,7 @@ def write_groups(
         free, next_identity = give_numbers(labels)
     identity = hold_identities(before, free, evidence, keep)
     labels = _with_held(labels, free, identity)
-    changes = describe_changes(before, identity, images, settings.k, settings.bar, constraints)
+    changes = describe_changes(before, identity, images, settings.k, mean, constraints)
     names = {} if settings.disjoint else _known_names(scored, labels, known, identity, parts)
     names |= {int(identity[row]): Name(name) for row, name in constraints.named.items()}
     number = parts.newest + 1
@@ -196,14 +214,15 @@ def _group_images(
     scored: ConsensusGraph,
     known: LongArray,
     settings: ConsensusSettings,
+    threshold: float,
     constraints: Constraints,
     seed: int,
 ) -> tuple[Labels, Expectation | None]:
     """Labels of the images, which were grouped with the labeled ones among them, and what those say to expect."""
-    labels = group(scored, settings, constraints.among(len(known)))
+    labels = group(scored, settings, threshold, constraints.among(len(known)))
     expected = None
     if (known >= 0).any():
-        if settings.tune and count_shared(known):
+        if settings.threshold is None and count_shared(known):
             expected = expect(labels, known, seed, disjoint=settings.disjoint)
         if settings.grouping == "average":
             labels = calibrate(scored, labels, known, settings.k, disjoint=settings.disjoint)

@@ -1,4 +1,4 @@
-"""Trees of a collection trained anew, on the known images and on what people said, and the bar chosen anew."""
+"""Train the trees of a collection again, on the labeled images and on corrections, and choose the threshold again."""
 
 from __future__ import annotations
 
@@ -10,140 +10,139 @@ import numpy as np
 
 from cdp.collection.collection import Collection, as_settings, open_collection
 from cdp.collection.collection_folder import Parts, numbered
-from cdp.collection.combined_views import read_all_views, read_known_views
-from cdp.collection.incremental_knn import search_new, search_together_again
+from cdp.collection.combined_views import read_all_views, read_labeled_views
+from cdp.collection.incremental_knn import changed_rows, insert_images, search_new
 from cdp.collection.numbering import Changes
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
-from cdp.collection.scored_files import read_judged, read_measured, read_share, write_scored
+from cdp.collection.scored_files import read_measured, read_scored_pairs, read_share, write_scored
 from cdp.errors import InputError
 from cdp.labeling.density_matching import matching_share, order_of_use
-from cdp.labeling.result import Judged
-from cdp.labeling.tree_scoring import ask_trees
-from cdp.labeling.tuning import count_shared, tune, with_bar
-from cdp.labeling.workspace import Workspace
-from cdp.scoring.mediator import is_more_probable
+from cdp.labeling.tuning import count_shared, tune
+from cdp.runtime.runtime import Runtime
+from cdp.scoring.fused_graph import search_fused
 from cdp.scoring.pairs import candidate_pairs
+from cdp.scoring.scored_pairs import ScoredPairs
 from cdp.scoring.settings import ConsensusSettings
-from cdp.scoring.trees import TreeAnswers
-from cdp.settings import plain
+from cdp.scoring.tree_scorer import TreeScorer
 from cdp.storage.files import locked
-from cdp.types import ConsensusGraph, Pairs, Views
+from cdp.types import ConsensusGraph, Views
 from cdp.types.arrays import LongArray
 
 
-def retrain(
-    collection: Collection, *, settings: ConsensusSettings | None = None, workspace: Workspace | None = None
-) -> tuple[Collection, Changes]:
-    """The collection with all pairs judged again by trees that learned from the corrections so far, and groups made of them.
+def retrain(collection: Collection, *, runtime: Runtime | None = None) -> tuple[Collection, Changes]:
+    """Train trees again with the corrections so far, score all pairs and group the images.
 
-    Old images are not searched again; known ones that were left out may come to them.
+    Old images are not searched again; labeled ones that were left out may be added.
 
     Args:
         collection: whose folder gets new trees and groups.
-        settings: with another `correction_weight`, or another number of passes; unless given, as before.
-        workspace: engine and progress.
+        runtime: how it runs.
 
     Raises:
-        InputError: pairs of this collection are not judged by trees.
+        InputError: pairs of this collection are not scored by trees.
     """
-    work = workspace or Workspace()
+    runtime = runtime or Runtime()
     folder = collection.folder
     with locked(folder):
         now = open_collection(folder)
-        used = settings or now.settings
+        settings, threshold = now.settings, now.parts.threshold
         place = now.scored_place
-        measured = read_measured(place)
-        with read_all_views(now, None, work, read_share(place)) as views:
-            before, mediator = read_judged(place, now.settings, views, now.parts.seed, work)
-        if before.answers is None or before.pairs is None:
+        measured, share = read_measured(place), read_share(place)
+        with read_all_views(now, None, runtime, share) as views:
+            before, mediator = read_scored_pairs(place, settings, threshold, views, now.parts.seed, runtime)
+        if before.tree_scores is None:
             raise InputError(
-                f"{folder}: its pairs are judged by mediator = {now.settings.mediator!r}, and only trees learn from corrections; "
+                f"{folder}: its pairs are scored by mediator = {settings.mediator!r}, and only trees learn from corrections; "
                 "label the images with a labeled part to have them.",
                 code="retrain-needs-trees",
                 folder=folder,
-                mediator=now.settings.mediator,
+                mediator=settings.mediator,
             )
-        judged = train_anew(before, now, None, used, work)
+        scored, share = train_again(before, share, now, None, settings, runtime)
         number = now.parts.newest + 1
-        write_scored(numbered(folder, "scored", number), judged, mediator, measured)
-        parts = msgspec.structs.replace(now.parts, judged=number, consensus=plain(used))
-        parts = with_new_bar(parts, judged, now.n_images, work)
+        write_scored(numbered(folder, "scored", number), scored, mediator, measured, share=share)
+        parts = msgspec.structs.replace(now.parts, scored=number)
+        parts = with_new_threshold(parts, scored, now.n_images, runtime)
         changes = write_groups(folder, parts, now.identity, now.named, "retrained", now.describe)
         retrained = open_collection(folder)
         write_outputs(retrained)
     return retrained, changes
 
 
-def as_judged(before: Judged, pairs: Pairs, answers: TreeAnswers, settings: ConsensusSettings) -> Judged:
-    """What is known of all pairs after trees answered, with the graphs that are there."""
-    doubt = 1 - answers.probability
-    kept = is_more_probable(doubt, settings.kept_above)
-    scored = ConsensusGraph(pairs.ids[kept], doubt[kept], pairs.n_images)
-    return replace(before, scored=scored, pairs=pairs, answers=answers)
+def train_again(
+    scored: ScoredPairs,
+    share: float,
+    collection: Collection,
+    new: Views | None,
+    settings: ConsensusSettings,
+    runtime: Runtime,
+) -> tuple[ScoredPairs, float]:
+    """Score all pairs by trees that are trained now, on as many labeled images as make them as dense as the others.
 
-
-def train_anew(
-    judged: Judged, collection: Collection, new: Views | None, settings: ConsensusSettings, work: Workspace
-) -> Judged:
-    """All pairs judged again by trees that are trained now, on as many known images as make them as dense as the others.
-
-    Known images are only added: their lists are searched, and they enter those of the others.
+    Labeled images are only added: their lists are searched, and they enter those of the others.
 
     Args:
-        judged: pairs of all images, new ones among them.
-        collection: whose embeddings, known images and corrections count.
+        scored: pairs of all images, new ones among them.
+        share: of the labeled images that are used.
+        collection: whose embeddings, labeled images and corrections count.
         new: images that follow the collection's own.
         settings: with which trees are trained.
-        work: engine and progress.
+        runtime: how it runs.
+
+    Returns:
+        The scored pairs, and the share of the labeled images that are used now.
     """
-    seed, share = collection.parts.seed, judged.share
+    seed, before = collection.parts.seed, share
+    identities = scored.identities
     if share < 1:
-        for known in read_known_views(collection):
+        for known in read_labeled_views(collection):
             assert known.identities is not None
-            growth = int((judged.known < 0).sum()) / collection.parts.n_trained
-            wanted = matching_share(judged.scored, judged.known, share, known.identities, seed, growth)
+            assert isinstance(scored.scored, ConsensusGraph)
+            growth = int((identities < 0).sum()) / collection.parts.n_trained
+            wanted = matching_share(scored.scored, identities, share, known.identities, seed, growth)
             # With all of them, too, they stay in the order of use.
             share = max(share, min(wanted, math.nextafter(1, 0)))
             use = order_of_use(known.identities, seed)
-            identities = known.identities[use.rows[use.share <= share]]
-    with read_all_views(collection, new, work, share) as views:
-        if share > judged.share:
-            start = int((judged.known < 0).sum())
-            judged = _with_more_known(judged, views, np.concatenate([judged.known[:start], identities]), work)
-        assert judged.pairs is not None
-        answers = ask_trees(
-            views,
-            judged.graphs,
-            judged.together,
-            judged.pairs,
-            judged.known,
-            settings,
-            seed=seed,
-            work=work,
-            constraints=collection.constraints,
-        )
-    return replace(as_judged(judged, judged.pairs, answers, settings), share=share)
+            added = known.identities[use.rows[use.share <= share]]
+    with read_all_views(collection, new, runtime, share) as views:
+        if share > before:
+            start = int((identities < 0).sum())
+            scored = _with_more_labeled(scored, views, np.concatenate([identities[:start], added]), runtime)
+        scorer = TreeScorer(settings, collection.parts.threshold, seed, collection.constraints)
+        return scorer.retrain(scored, views, runtime), share
 
 
-def _with_more_known(judged: Judged, views: Views, known: LongArray, work: Workspace) -> Judged:
-    """Graphs and candidate pairs with more known images, which follow the others."""
-    start, added = len(judged.known), len(known) - len(judged.known)
-    old = {name: graph.make_room(start, added) for name, graph in judged.graphs.items()}
+def _with_more_labeled(
+    scored: ScoredPairs, views: Views, identities: LongArray, runtime: Runtime
+) -> ScoredPairs:
+    """Graphs and candidate pairs with more labeled images, which follow the others."""
+    start, count = len(scored.identities), len(identities) - len(scored.identities)
+    old, inserted = insert_images(scored, start, count)
     graphs = {}
-    with work.step("graphs"):
+    with runtime.step("graphs"):
         for name, model in zip(views.names, views, strict=True):
-            graphs[name] = search_new(old[name], model, (start, start + added), name, work)
-    together = search_together_again(views, judged.together.make_room(start, added), old, graphs, work)
-    pairs = candidate_pairs(together.nearest(judged.k))
-    return replace(judged, graphs=graphs, together=together, known=known, pairs=pairs)
+            graphs[name] = search_new(old[name], model, (start, start + count), name, runtime)
+    with runtime.step("all models"):
+        changed = np.flatnonzero(changed_rows(old, graphs.values()))
+        fused = search_fused(
+            views,
+            list(graphs.values()),
+            scored.fused.k,
+            before=inserted.fused,
+            changed=changed,
+            runtime=runtime,
+        )
+    pairs = candidate_pairs(fused.nearest(scored.k), runtime)
+    return replace(scored, graphs=graphs, fused=fused, identities=identities, candidates=pairs)
 
 
-def with_new_bar(parts: Parts, judged: Judged, n_images: int, work: Workspace) -> Parts:
-    """The parts after trees were trained: among how many images, and with the bar that is right for them."""
-    settings = as_settings(parts.consensus)
-    if settings.tune and settings.grouping == "average" and count_shared(judged.known):
-        with work.step("tuning"):
-            chosen = tune(judged.scored, judged.known, settings, runtime=work.runtime).chosen
-        settings = with_bar(settings, chosen)
-    return msgspec.structs.replace(parts, n_trained=n_images, consensus=plain(settings))
+def with_new_threshold(parts: Parts, scored: ScoredPairs, n_images: int, runtime: Runtime) -> Parts:
+    """The parts after trees were trained: among how many images, and with the threshold that is right for them."""
+    settings, threshold = as_settings(parts.consensus), parts.threshold
+    if settings.threshold is None and settings.grouping == "average" and count_shared(scored.identities):
+        assert isinstance(scored.scored, ConsensusGraph)
+        with runtime.step("tuning"):
+            tuning, _ = tune(scored.scored, scored.identities, settings, runtime)
+        threshold = tuning.chosen
+    return msgspec.structs.replace(parts, n_trained=n_images, threshold=threshold)

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from cdp.grouping.group import at_bar
-from cdp.labeling.fused_graph import search_fused
-from cdp.labeling.result import Judged
-from cdp.labeling.workspace import Workspace, find_graphs
+from cdp.grouping.group import pairs_at
+from cdp.knn.model_graphs import find_graphs
+from cdp.runtime.runtime import Runtime
+from cdp.scoring.fused_graph import search_fused
 from cdp.scoring.mediator import Mediator
+from cdp.scoring.scored_pairs import ScoredPairs
 from cdp.scoring.settings import ConsensusSettings
-from cdp.scoring.trees import TreeAnswers
+from cdp.scoring.trees import TreeScores
 from cdp.storage.artifacts import fill, fill_arrays, load, read_array, read_card, read_json, read_settings
 from cdp.storage.files import write_json, writing_folder
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
@@ -26,14 +27,14 @@ from cdp.types.run_record import PartRecord, Results
 
 KIND = "CollectionScored"
 FUSED = ("trees", "similarity")
-"""Mediators whose candidates are neighbors in all models together; those of the others are the base's."""
+"""Scorers whose candidates are neighbors in the fused graph of all models; those of the others are the base's."""
 
 
 class ScoredFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the card says.
 
-    Images (labeled ones among them), names of models, neighbors per list, passes of trees (0 = none), mediator or not, graphs or not, share of the
-    labeled images that are used.
+    Images (labeled ones among them), candidates per image, neighbors per list, names of models, passes of trees (0 = none), mediator or
+    not, graphs or not, share of the labeled images that are used.
     """
 
     n_nodes: int
@@ -55,91 +56,99 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_scored(
-    place: Path, judged: Judged, mediator: Mediator | None, measured: Measured, *, with_graphs: bool = True
+    place: Path,
+    scored: ScoredPairs,
+    mediator: Mediator | None,
+    measured: Measured,
+    *,
+    share: float = 1.0,
+    with_graphs: bool = True,
 ) -> None:
-    """Write all that scoring more pairs will need; the graphs only where they are asked for."""
-    arrays: dict[str, AnyArray] = {"known": judged.known}
-    answers, pairs = judged.answers, judged.pairs
-    if answers is not None and pairs is not None:
-        arrays["ids"] = pairs.ids
+    """Write all that scoring more pairs will need; `share` of the labeled images is used, graphs are stored where asked for."""
+    arrays: dict[str, AnyArray] = {"identities": scored.identities}
+    trees, candidates = scored.tree_scores, scored.candidates
+    if trees is not None and candidates is not None:
+        arrays["ids"] = candidates.ids
     else:
-        arrays |= {"ids": judged.scored.ids, "doubt": judged.scored.doubt}
-    base = next(iter(judged.graphs.values()))
+        assert isinstance(scored.scored, ConsensusGraph)
+        arrays |= {"ids": scored.scored.ids, "doubt": scored.scored.doubt}
+    base = next(iter(scored.graphs.values()))
     with writing_folder(place, force=True) as folder:
-        fill(folder / "base_graph", base.nearest(judged.k))
+        fill(folder / "base_graph", base.nearest(scored.k))
         if with_graphs:
-            graphs = {str(number): graph for number, graph in enumerate(judged.graphs.values())}
-            for name, graph in (graphs | {"together": judged.together}).items():
+            graphs = {str(number): graph for number, graph in enumerate(scored.graphs.values())}
+            for name, graph in (graphs | {"fused": scored.fused}).items():
                 (folder / "graphs").mkdir(exist_ok=True)
                 fill(folder / "graphs" / name, graph)
         if mediator is not None:
             fill(folder / "mediator", mediator)
-        if answers is not None:
-            fill(folder / "answers", answers)
+        if trees is not None:
+            fill(folder / "trees", trees)
         write_json(folder / "measured.json", msgspec.to_builtins(measured))
         facts = ScoredFacts(
-            n_nodes=judged.together.n_images,
-            k=judged.k,
+            n_nodes=scored.fused.n_images,
+            k=scored.k,
             lists=base.k,
-            models=tuple(judged.graphs),
-            passes=0 if answers is None else len(answers.passes),
+            models=tuple(scored.graphs),
+            passes=0 if trees is None else len(trees.passes),
             has_mediator=mediator is not None,
             has_graphs=with_graphs,
-            share=judged.share,
+            share=share,
         )
         summary = f"{len(arrays['ids']):,} pairs of {facts.n_nodes:,} images"
         fill_arrays(folder, KIND, summary, msgspec.to_builtins(facts), arrays)
 
 
-def read_judged(
-    place: Path, settings: ConsensusSettings, views: Views, seed: int, work: Workspace
-) -> tuple[Judged, Mediator | None]:
-    """All that scoring more pairs needs; every array is compared with its hash, and graphs that are not stored are searched.
+def read_scored_pairs(
+    place: Path, settings: ConsensusSettings, threshold: float, views: Views, seed: int, runtime: Runtime
+) -> tuple[ScoredPairs, Mediator | None]:
+    """Read all that scoring more pairs needs; every array is compared with its hash, and graphs that are not stored are searched.
 
     Args:
         place: where they are stored.
         settings: of the collection.
+        threshold: of the collection.
         views: of all its images, labeled ones that are used after the others.
         seed: of the collection.
-        work: engine and progress of the search.
+        runtime: how the search runs.
     """
     card = read_card(place, KIND)
     facts = read_settings(place, card, ScoredFacts)
-    known = read_known(place)
+    identities = read_identities(place)
     if facts.has_graphs:
         graphs = {
             name: load(place / "graphs" / str(number), KnnGraph) for number, name in enumerate(facts.models)
         }
-        together = load(place / "graphs" / "together", KnnGraph)
+        fused = load(place / "graphs" / "fused", KnnGraph)
     else:
-        graphs, together = _search_again(views, settings, facts, known, seed, work)
-    pairs = Pairs(read_array(place, "ids", card), facts.n_nodes) if facts.passes else None
-    judged = Judged(
-        scored=read_scored(place, settings),
+        graphs, fused = _search_again(views, settings, facts, identities, seed, runtime)
+    scored = ScoredPairs(
+        scored=read_scored(place, settings, threshold),
         graphs=graphs,
-        together=together,
+        fused=fused,
         k=facts.k,
-        known=known,
-        pairs=pairs,
-        answers=load(place / "answers", TreeAnswers) if facts.passes else None,
-        share=facts.share,
+        identities=identities,
+        candidates=Pairs(read_array(place, "ids", card), facts.n_nodes) if facts.passes else None,
+        tree_scores=load(place / "trees", TreeScores) if facts.passes else None,
     )
-    return judged, load(place / "mediator", Mediator) if facts.has_mediator else None
+    return scored, load(place / "mediator", Mediator) if facts.has_mediator else None
 
 
 def _search_again(
     views: Views,
     settings: ConsensusSettings,
     facts: ScoredFacts,
-    known: LongArray,
+    identities: LongArray,
     seed: int,
-    work: Workspace,
+    runtime: Runtime,
 ) -> tuple[dict[str, KnnGraph], KnnGraph]:
-    """The graphs as labeling searched them, from the same embeddings with the same seed."""
-    graphs = find_graphs(views, replace(settings, k=facts.lists), seed=seed, work=work, known=known)
+    """Search the graphs as labeling did, from the same embeddings with the same seed."""
+    longer = replace(settings, k=facts.lists)
+    found = find_graphs(views, longer, seed=seed, runtime=runtime, identities=identities)
     if settings.mediator not in FUSED:
-        return graphs, next(iter(graphs.values()))
-    return graphs, search_fused(views, list(graphs.values()), facts.lists, {}, work)
+        return found.graphs, found.base
+    with runtime.step("all models"):
+        return found.graphs, search_fused(views, list(found), facts.lists, runtime=runtime)
 
 
 def read_share(place: Path) -> float:
@@ -153,19 +162,19 @@ def read_measured(place: Path) -> Measured:
     return measured
 
 
-def read_scored(place: Path, settings: ConsensusSettings) -> ConsensusGraph:
-    """The pairs that count when groups are made at the settings' bar, labeled images among them."""
+def read_scored(place: Path, settings: ConsensusSettings, threshold: float) -> ConsensusGraph:
+    """The pairs that count when groups are made at the threshold, labeled images among them."""
     card = read_card(place, KIND)
     facts = read_settings(place, card, ScoredFacts)
     ids = read_array(place, "ids", card, check=False)
     if facts.passes:
-        answers = place / "answers"
-        doubt = 1 - read_array(answers, f"pass{facts.passes}", read_card(answers), check=False)
+        trees = place / "trees"
+        doubt = 1 - read_array(trees, f"pass{facts.passes}", read_card(trees), check=False)
     else:
         doubt = read_array(place, "doubt", card, check=False)
-    return at_bar(ConsensusGraph(ids, doubt, facts.n_nodes), settings)
+    return pairs_at(ConsensusGraph(ids, doubt, facts.n_nodes), settings, threshold)
 
 
-def read_known(place: Path) -> LongArray:
-    """Known identities of all images, -1 where unknown."""
-    return read_array(place, "known", read_card(place, KIND), check=False)
+def read_identities(place: Path) -> LongArray:
+    """Labeled identities of all images, -1 where unlabeled."""
+    return read_array(place, "identities", read_card(place, KIND), check=False)

@@ -231,13 +231,14 @@ def _consensus(recipe: RunRecipe) -> Iterator[InputError]:
     consensus, n_members = recipe.consensus, len(recipe.committee.networks)
     folds, rounds = recipe.train.folds, recipe.joint.rounds
     yield from _one_classifier(recipe)
-    if recipe.data.images and consensus.quorum > n_members:
+    votes = consensus.min_votes
+    if recipe.data.images and votes is not None and votes > n_members:
         yield InputError(
-            f"consensus.quorum = {consensus.quorum}: the committee has {n_members} "
+            f"consensus.min_votes = {votes}: the committee has {n_members} "
             f"member{'' if n_members == 1 else 's'}; ask for as many at most, or -1 for all.",
-            code="quorum-exceeds-committee",
-            key="consensus.quorum",
-            value=consensus.quorum,
+            code="min-votes-exceed-committee",
+            key="consensus.min_votes",
+            value=votes,
             members=n_members,
         )
     if (

@@ -14,7 +14,7 @@ _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def option_of(key: str) -> str:
-    """`--consensus.max-size` for `consensus.max_size`."""
+    """`--consensus.max-cluster-size` for `consensus.max_cluster_size`."""
     return f"--{key.replace('_', '-')}"
 
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from cdp.errors import InputError
 from cdp.runtime.kernels import kernel
-from cdp.runtime.spill import SpillFiles
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import candidate_pairs
 from cdp.types import KnnGraph
 from cdp.types.arrays import DoubleArray, IntArray
 
 
-def agreement(graphs: Sequence[KnnGraph], scratch: SpillFiles | None = None) -> DoubleArray:
+def agreement(graphs: Sequence[KnnGraph], runtime: Runtime | None = None) -> DoubleArray:
     """The share of the row graph's edges that are also edges of the column's graph.
 
     An edge is an unordered pair, in a graph if either image is among the other's neighbors, as for candidate pairs.
@@ -23,7 +23,7 @@ def agreement(graphs: Sequence[KnnGraph], scratch: SpillFiles | None = None) -> 
 
     Args:
         graphs: graphs over the same images, base first.
-        scratch: where their edges lie.
+        runtime: memory budget and spill files.
 
     Returns:
         float64 (N+1, N+1); 0 in the row of a graph without edges.
@@ -36,7 +36,7 @@ def agreement(graphs: Sequence[KnnGraph], scratch: SpillFiles | None = None) -> 
             code="agreement-images-differ",
             found=tuple(sorted(sizes)),
         )
-    pairs = [candidate_pairs(graph, scratch).ids for graph in graphs]
+    pairs = [candidate_pairs(graph, runtime).ids for graph in graphs]
     shared = np.diag([len(ids) for ids in pairs])
     for row, column in combinations(range(len(graphs)), 2):
         shared[row, column] = shared[column, row] = _count_common(pairs[row], pairs[column])

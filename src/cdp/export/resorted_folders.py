@@ -275,7 +275,7 @@ def import_folders(
             )
     found = resorted_corrections(exported, *read_resorted(place, exported), reject_missing=reject_missing)
     constraints = to_constraints([*read_corrections(collection), *found.corrections], opened.n_images)
-    check_constraints(constraints, opened.settings.max_size, opened.describe)
+    check_constraints(constraints, opened.settings.max_cluster_size, opened.describe)
     if found.corrections and not plan:
         append_corrections(collection, found.corrections, source="import")
     return found

@@ -12,8 +12,9 @@ from cdp.grouping.propagation import propagate
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.mediator import is_more_probable
 from cdp.scoring.pairs import keep_pairs
-from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.settings import ConsensusSettings, kept_above, linkage_threshold
 from cdp.scoring.vote import is_more_similar
+from cdp.scoring.zscore import ZScoredPairs
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, BoolArray, IntArray
 from cdp.types.constraints import Constraints, check_constraints
@@ -23,33 +24,35 @@ from cdp.types.labels import number_by_first_appearance
 def group(
     scored: ConsensusGraph,
     settings: ConsensusSettings,
+    threshold: float,
     constraints: Constraints | None = None,
     *,
     dendrogram: Dendrogram | None = None,
     runtime: Runtime | None = None,
 ) -> Labels:
-    """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them.
+    """Group images by their scored pairs: connected components (Algorithm 1) or average linkage.
 
-    Under constraints a named image that nobody joins is a group of its own, and a rejected one has that fate.
+    Under constraints a named image that nobody joins is a group of its own, and a rejected one has that status.
 
     Args:
-        scored: pairs and their doubts.
-        settings: of section 3.1.
+        scored: the pairs that count at the threshold (`pairs_at`).
+        settings: how groups are made.
+        threshold: how much is joined.
         constraints: what groups must keep.
         dendrogram: average linkage of these pairs without constraints, if it was built already; under constraints
             linkage runs again.
         runtime: how it runs.
     """
+    most = settings.max_cluster_size
     if constraints is not None:
-        check_constraints(constraints, settings.max_size)
+        check_constraints(constraints, most)
     if settings.grouping == "average":
+        lowest = linkage_threshold(settings, threshold)
         if dendrogram is None or constraints is not None:
-            dendrogram = build_dendrogram(
-                scored, settings.k, settings.join_above, settings.max_size, constraints, runtime=runtime
-            )
-        labels = dendrogram.cut(settings.join_above)
+            dendrogram = build_dendrogram(scored, settings.k, lowest, most, constraints, runtime=runtime)
+        labels = dendrogram.cut(lowest)
     else:
-        labels = propagate(scored, settings.max_size, settings.step, constraints, runtime=runtime)
+        labels = propagate(scored, most, settings.step, constraints, runtime=runtime)
     return labels if constraints is None else _with_lone_images(labels, constraints)
 
 
@@ -66,10 +69,10 @@ def _with_lone_images(labels: Labels, constraints: Constraints) -> Labels:
 def accepted_pairs(
     scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings, runtime: Runtime | None = None
 ) -> ConsensusGraph:
-    """The pairs that consensus was found on.
+    """Return the accepted pairs.
 
-    Connected components join whatever has a pair above the bar, so there these are the accepted ones, also inside a
-    component that was split later, as in the paper. Average linkage has no bar for a single pair: there a pair is
+    Connected components join whatever has a pair above the threshold, so there all of them are accepted, also inside a
+    component that was split later, as in the paper. Average linkage has no threshold for a single pair: there a pair is
     accepted if its two images were joined.
     """
     if settings.grouping == "components":
@@ -80,22 +83,27 @@ def accepted_pairs(
         inside: BoolArray = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
         return inside
 
-    return keep_pairs(scored, is_inside, (runtime or Runtime()).spill)
+    return keep_pairs(scored, is_inside, runtime)
 
 
-def at_bar(
-    scored: ConsensusGraph, settings: ConsensusSettings, runtime: Runtime | None = None
+def pairs_at(
+    scored: ConsensusGraph | ZScoredPairs,
+    settings: ConsensusSettings,
+    threshold: float,
+    runtime: Runtime | None = None,
 ) -> ConsensusGraph:
-    """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own.
+    """Return the pairs that count at a threshold, of pairs that were scored for a lower one.
 
-    Average linkage keeps the same pairs whatever the bar.
+    Average linkage keeps the same pairs at every threshold; z-scores become probabilities, one half at the threshold.
     """
+    if isinstance(scored, ZScoredPairs):
+        return scored.at(threshold, kept_above(settings, threshold))
     if settings.grouping == "average":
         return scored
 
     def is_kept(_: IntArray, doubt: AnyArray) -> BoolArray:
         if settings.mediator == "vote":
-            return is_more_similar(doubt, settings.vote_threshold)
-        return is_more_probable(doubt, settings.kept_above)
+            return is_more_similar(doubt, threshold)
+        return is_more_probable(doubt, threshold)
 
-    return keep_pairs(scored, is_kept, (runtime or Runtime()).spill)
+    return keep_pairs(scored, is_kept, runtime)

@@ -16,7 +16,7 @@ from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.types import ConsensusGraph, Views
 from cdp.types.arrays import DoubleArray, LongArray
 
-MOST_ROUNDS = 3
+MAX_ROUNDS = 3
 """How often pairs are judged at most, until known images are as dense as the others."""
 
 _AS_DENSE = 0.7

@@ -1,33 +1,35 @@
-"""CDP: the pipeline behind scikit-learn's conventions."""
+"""`CDP`: the pipeline as a scikit-learn estimator."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import NotFittedError as SklearnNotFittedError
+from sklearn.utils.validation import validate_data
 
 from cdp.errors import InputError, NotFittedError
+from cdp.evaluate.label_figures import measure_labels
+from cdp.knn.model_graphs import Graphs
 from cdp.labeling.figures import measure_labeling
-from cdp.labeling.fitting import Fitted, fit
+from cdp.labeling.fitting import Fitted, LabeledImages, fit
 from cdp.labeling.joined_views import replace_identities
+from cdp.labeling.labeling import Labeling
 from cdp.labeling.pipeline import label
-from cdp.labeling.result import Labeling
-from cdp.labeling.workspace import Graphs, Workspace
 from cdp.runtime.progress import Progress, progress_bars
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
-from cdp.runtime.step_cache import StepCache
 from cdp.scoring.mediator import Mediator, PairClassifier
 from cdp.scoring.settings import ConsensusSettings
-from cdp.settings import did_you_mean, settings_of
+from cdp.settings import settings_of
 from cdp.types import Embeddings, Labels, Views
-from cdp.types.arrays import BoolArray
+from cdp.types.arrays import FloatArray, IntArray, LongArray
 from cdp.types.constraints import Constraints
 
 if TYPE_CHECKING:
@@ -36,190 +38,235 @@ if TYPE_CHECKING:
 
     Corrections = Constraints | Iterable[Correction]
 
-_SETTINGS = {name: one for name, one in settings_of(ConsensusSettings).items() if name != "preset"}
-_ENGINE = settings_of(RuntimeSettings)
+_MODELS = "a 2-D array of one model, a list or dict of arrays of several (base first), a DataFrame, or Views"
 
 
-class CDP(BaseEstimator):  # type: ignore[misc]
-    """Consensus-Driven Propagation: pseudo-identities for images without labels.
+class CdpNotFittedError(NotFittedError, SklearnNotFittedError):  # type: ignore[misc]
+    """`predict` was called before `fit`."""
 
-        labels = CDP().fit(labeled).predict(unlabeled)
 
-    `CDP().fit_predict(X)` needs no labeled part and no committee: where nobody is known, pairs are judged by their similarity.
+class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Consensus-Driven Propagation: group images by identity, from their embeddings by one or more models.
+
+    `fit` learns from the images whose identity is given in `y` and labels the others. Without any, the threshold is estimated
+    from the embeddings alone.
 
     Args:
-        preset: where settings that are not given come from: "best" (what wins by measurement) or "paper" (the paper
-            to the letter).
-        mediator: "mlp", the paper's network; "trees"; "vote"; "similarity"; any classifier with `fit` and `predict_proba`; or a `Mediator`
-            that has been trained already.
-        seed: of everything random.
+        preset: default settings: "best" (what wins by measurement) or "paper" (the paper to the letter). Every setting that is
+            None has the value of the preset.
+        k: number of neighbors per image (20).
+        method: k-NN search: "auto", "exact" or "approximate".
+        recall: recall of the approximate search (0.97).
+        mediator: pair classifier: "trees" (gradient boosting), "mlp" (the paper's mediator), "vote", "similarity" (needs no
+            labels), any classifier with `fit` and `predict_proba`, or a trained `Mediator`.
+        inputs: inputs of the mlp.
+        train_on: images to train the mlp on: "auto", "labeled" or "validation".
+        disjoint: labeled and unlabeled images show different people (True).
+        min_votes: with "vote": committee members that must agree; "all" or a number.
+        grouping: "average" (average linkage) or "components" (the paper's connected components).
+        max_cluster_size: maximum number of images per identity (600).
+        step: with "components": relative increase of the threshold while a group that is too large is split (0.1).
+        threshold: threshold to join images: a probability, a cosine with "vote", a z-score without labels; "auto" = chosen on
+            labeled identities, or estimated without labels.
+        min_precision: minimum precision of pairs on labeled identities; "off" = the best F.
+        beta: weight of recall relative to precision when the threshold is chosen (1).
+        soft_depth: diffusion steps for soft labels; 0 = hard labels only.
+        soft_decay: weight of each further diffusion step (0.2).
+        device: device of k-NN searches: "auto", "cpu", "cuda", "cuda:1" or "mps".
+        threads: number of threads; 0 = all cores.
+        memory_budget: memory for working data, e.g. "500MB" ("2GB").
+        engine: "threads" or "ray".
+        ray_address: address of the Ray cluster.
+        seed: random seed.
         verbose: draw progress bars on standard error.
-        settings: of `ConsensusSettings` and `RuntimeSettings`, by the names that the command line and recipes have; None = the
-            preset's. docs/settings.md lists them.
 
     Attributes:
-        mediator_: what `fit` trained; None for a vote.
-        labeling_: labels of the last `predict` with everything that belongs to them: accepted pairs, tuning, notes.
-        labels_: the plain array of labels of the last `fit_predict`.
+        labels_: int32 (n,), the group of every image; -1 = in no group.
+        probabilities_: float32 (n,), confidence that an image belongs to its group.
+        n_clusters_: number of groups.
+        mediator_: the trained mediator of the paper; None with the other pair classifiers.
+        labeling_: the last labeling with everything that belongs to it: accepted pairs, threshold, notes, figures to expect.
+        n_features_in_: number of dimensions of the base model.
+        feature_names_in_: names of the columns, where `X` is a DataFrame with text columns.
+
+    Examples:
+        >>> import numpy as np
+        >>> from cdp import CDP
+        >>> rng = np.random.default_rng(0)
+        >>> people = rng.normal(size=(40, 64))
+        >>> X = np.repeat(people, 6, axis=0) + 0.5 * rng.normal(size=(240, 64))
+        >>> model = CDP().fit(X)
+        >>> model.n_clusters_
+        40
+        >>> y = np.where(np.arange(240) < 120, np.repeat(np.arange(40), 6), -1)
+        >>> labels = CDP().fit_predict(X, y)
     """
 
     def __init__(
         self,
-        preset: str = "best",
+        preset: Literal["best", "paper"] = "best",
         *,
-        mediator: str | Mediator | PairClassifier | None = None,
+        k: int | None = None,
+        method: Literal["auto", "exact", "approximate"] | None = None,
+        recall: float | None = None,
+        mediator: (Literal["trees", "mlp", "vote", "similarity"] | Mediator | PairClassifier | None) = None,
+        inputs: tuple[str, ...] | None = None,
+        train_on: Literal["auto", "labeled", "validation"] | None = None,
+        disjoint: bool | None = None,
+        min_votes: int | Literal["all"] | None = None,
+        grouping: Literal["components", "average"] | None = None,
+        max_cluster_size: int | None = None,
+        step: float | None = None,
+        threshold: float | Literal["auto"] | None = None,
+        min_precision: float | Literal["off"] | None = None,
+        beta: float | None = None,
+        soft_depth: int | None = None,
+        soft_decay: float | None = None,
+        device: str | None = None,
+        threads: int | None = None,
+        memory_budget: str | None = None,
+        engine: Literal["threads", "ray"] | None = None,
+        ray_address: str | None = None,
         seed: int = 0,
         verbose: bool = False,
-        **settings: Any,
     ) -> None:
         self.preset = preset
+        self.k = k
+        self.method = method
+        self.recall = recall
         self.mediator = mediator
+        self.inputs = inputs
+        self.train_on = train_on
+        self.disjoint = disjoint
+        self.min_votes = min_votes
+        self.grouping = grouping
+        self.max_cluster_size = max_cluster_size
+        self.step = step
+        self.threshold = threshold
+        self.min_precision = min_precision
+        self.beta = beta
+        self.soft_depth = soft_depth
+        self.soft_decay = soft_decay
+        self.device = device
+        self.threads = threads
+        self.memory_budget = memory_budget
+        self.engine = engine
+        self.ray_address = ray_address
         self.seed = seed
         self.verbose = verbose
-        known = [name for name in (*_SETTINGS, *_ENGINE) if name != "mediator"]
-        for name in settings:
-            if name not in known:
-                raise InputError(
-                    f"CDP({name}=…): there is no such setting.{did_you_mean(name, known)}",
-                    code="setting-unknown",
-                    key=name,
-                )
-        for name in known:
-            setattr(self, name, settings.get(name))
 
     @property
     def settings(self) -> ConsensusSettings:
-        """Those of the preset, except for what was given."""
-        given = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
+        """The settings of the preset, except for those given."""
+        given = self._given(ConsensusSettings)
+        given.pop("preset", None)
         if not isinstance(self.mediator, str):
             given.pop("mediator", None)
-        if not isinstance(self.seed, int | np.integer) or self.seed < 0:
+        if not isinstance(self.seed, int | np.integer) or isinstance(self.seed, bool) or self.seed < 0:
             raise InputError(
                 f"CDP(seed={self.seed!r}): a whole number, 0 or more.",
                 code="seed-wrong",
                 key="seed",
                 value=self.seed,
             )
-        return ConsensusSettings.of(self.preset, **given)
-
-    @property
-    def engine_settings(self) -> RuntimeSettings:
-        """Device, threads, memory and Ray."""
-        return RuntimeSettings(
-            **{name: value for name in _ENGINE if (value := getattr(self, name)) is not None}
-        )
+        settings = ConsensusSettings.of(self.preset, **given)
+        if settings.train_on == "validation":
+            raise InputError(
+                'CDP(train_on="validation"): fit is given one part only, and trains on it; leave train_on out.',
+                code="train-on-validation-in-fit",
+                key="train_on",
+            )
+        return settings
 
     def fit(
         self,
-        labeled: Views | npt.ArrayLike,
-        y: npt.ArrayLike | None = None,
+        X: Any,
+        y: Any = None,
         *,
         graphs: Graphs | None = None,
+        corrections: Corrections | None = None,
         progress: Progress | None = None,
     ) -> CDP:
-        """Train the mediator on the labeled part; a vote or a trained `Mediator` has nothing to learn.
+        """Learn from the images with a known identity, and label the others.
 
-        Where the bar is tuned, three tenths of the labeled identities are held out to choose it on.
+        Gradient boosting (the default) is trained among the images that it scores: here, and again in `predict` for other
+        images. The paper's mediator is trained once. Where every identity is known there is nothing to label: `labels_` are the given
+        identities, and `predict` labels other images.
 
         Args:
-            labeled: views of the labeled part, or one model's embeddings as an array.
-            y: identities, if `labeled` does not carry them.
-            graphs: k-NN graphs of the labeled part, if they are there already; the bar is not tuned then.
+            X: embeddings of all images: a 2-D array of one model, a list or dict of arrays of several (base first), a
+                DataFrame, or `Views`.
+            y: identities, as numbers or text; -1, None or NaN where unknown. `Views` may carry them instead.
+            graphs: k-NN graphs of the images, if they exist already: base first, or by model.
+            corrections: what people said about the images; groups keep it, and gradient boosting learns from it.
             progress: called as the work goes on; bars are drawn if `verbose`.
         """
-        self._labeled = _as_views(labeled, y)
+        settings = self.settings
+        views = self._as_views(X, y, reset=True)
+        identities = np.full(views.n_images, -1) if views.identities is None else views.identities
+        known = identities >= 0
         with self._progress(progress) as shown:
-            self._fit(self._labeled, graphs, shown)
+            runtime = self._runtime(shown)
+            labeled = LabeledImages((views.take(known),) if known.any() else ())
+            given = graphs if known.all() else None
+            self._fitted = self._learn(labeled, settings, given, runtime)
+            self.mediator_ = self._fitted.mediator
+            if known.all():
+                self._views = views
+                self._set_labels(Labels.from_array(_numbered(identities)))
+            else:
+                self._label(views, runtime, labeled_among=True, graphs=graphs, corrections=corrections)
+                self._set_labels(self.labeling_.labels)
         return self
+
+    def fit_predict(self, X: Any, y: Any = None, **options: Any) -> IntArray:
+        """Label all images, learning from those whose identity is known; same arguments as `fit`.
+
+        Returns:
+            int32 (n,), the group of every image; -1 = in no group.
+        """
+        return self.fit(X, y, **options).labels_
 
     def predict(
         self,
-        unlabeled: Views | npt.ArrayLike,
+        X: Any,
         *,
         graphs: Graphs | None = None,
         corrections: Corrections | None = None,
         progress: Progress | None = None,
-    ) -> Labels:
-        """Pseudo-identities of the unlabeled part; its identities, if any, are not looked at.
+    ) -> IntArray:
+        """Label other images, with what was learned from the labeled images in `fit`; identities of `X` are not used.
+
+        Groups are numbered anew: they are groups of these images. To add images to groups that exist already, use `Collection.add`.
 
         Args:
-            unlabeled: views by the same base and committee, in the same order, or one model's array.
-            graphs: k-NN graphs of the unlabeled part, if they are there already: base first, or by name; the bar is
-                not tuned then.
-            corrections: what people said about the images (`cdp.collection.corrections`); groups keep it, and trees learn from it.
-            progress: called as the work goes on; bars are drawn if `verbose`.
-        """
-        fitted: Fitted | None = getattr(self, "_fitted", None)
-        if fitted is None:
-            if self._must_learn:
-                raise NotFittedError(
-                    "CDP has not learned yet: call fit(labeled) first, give a trained mediator, or, where nobody is known, call "
-                    "fit_predict.",
-                    code="cdp-not-fitted",
-                )
-            fitted = Fitted(self.mediator if isinstance(self.mediator, Mediator) else None)
-        with self._progress(progress) as shown:
-            views = _as_views(unlabeled, None)
-            return self._label(views, fitted, shown, graphs=graphs, corrections=corrections)
-
-    def fit_predict(
-        self,
-        X: Views | npt.ArrayLike,
-        y: npt.ArrayLike | None = None,
-        *,
-        corrections: Corrections | None = None,
-        progress: Progress | None = None,
-    ) -> Labels:
-        """Pseudo-identities of all images, learned from those whose identity is known; negative = unknown.
-
-        All images of a known identity should be known: while the bar is tuned, others in its groups count as mistakes.
-
-        Args:
-            X: views of all images, or one model's array.
-            y: identities, if the views do not carry them.
-            corrections: what people said about the images (`cdp.collection.corrections`); groups keep it, and trees learn from it.
+            X: embeddings by the same models, in the same order.
+            graphs: k-NN graphs of these images, if they exist already; the threshold is not chosen then.
+            corrections: what people said about these images.
             progress: called as the work goes on; bars are drawn if `verbose`.
 
-        Returns `Labels`, which serves wherever a plain array of labels is expected; `labels_` is that array.
+        Returns:
+            int32 (n,), the group of every image; -1 = in no group.
         """
-        views = _as_views(X, y)
-        identities = np.full(views.n_images, -1) if views.identities is None else views.identities
-        known = identities >= 0
-        is_trees = isinstance(self.mediator, str | None) and self.settings.mediator == "trees"
-        if self._must_learn and not known.any() and not is_trees:
-            raise InputError(
-                "CDP(mediator=…) learns from identities and none is given: give y, -1 where unknown, or leave mediator out.",
-                code="mediator-without-identities",
-                key="mediator",
-            )
-        mask = None
+        if getattr(self, "_fitted", None) is None:
+            raise CdpNotFittedError("This CDP is not fitted yet: call fit first.", code="cdp-not-fitted")
         with self._progress(progress) as shown:
-            fitted = (
-                Fitted(None)
-                if is_trees and not known.any()
-                else self._fit(views.take(known) if known.any() else None, None, shown)
-            )
-            if fitted.validation is not None and fitted.validation.identities is not None:
-                # Held-out images are among these already, so their rows are given instead of their views.
-                mask = np.isin(identities, fitted.validation.identities)
-                fitted = replace(fitted, validation=None)
-            labels = self._label(views, fitted, shown, validation=mask, corrections=corrections)
-        self.labels_ = np.array(labels.labels)
-        return labels
+            views = self._as_views(X, None, reset=False)
+            self._label(views, self._runtime(shown), graphs=graphs, corrections=corrections)
+        return np.array(self.labeling_.labels.labels)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Pairwise F of `predict(X)` against the true identities, for model selection, e.g. `GridSearchCV` over `k`."""
+        identities = _as_identities(y)
+        found = measure_labels(Labels.from_array(self.predict(X)), identities)
+        return found.discards_kept.pairwise.f or 0.0
 
     def save(self, folder: str | Path, *, force: bool = False) -> Collection:
         """Write the images that were labeled last as a collection, for `cdp review`, `cdp add`, `cdp export` and the others.
 
-            model = CDP().fit(labeled)
-            model.predict(unlabeled)
-            model.save("faces")
-
         Args:
             folder: to write; whole or not at all.
-            force: replace a collection that is there.
-
-        Raises:
-            NotFittedError: nothing was labeled yet.
+            force: replace a collection that exists.
         """
         from cdp.collection.collection import open_collection
         from cdp.collection.collection_folder import KIND
@@ -229,8 +276,8 @@ class CDP(BaseEstimator):  # type: ignore[misc]
 
         labeling: Labeling | None = getattr(self, "labeling_", None)
         if labeling is None:
-            raise NotFittedError(
-                "CDP has labeled nothing yet: call predict or fit_predict first.", code="nothing-labeled"
+            raise CdpNotFittedError(
+                "Nothing was labeled yet: call fit or predict first.", code="nothing-labeled"
             )
         results = measure_labeling(labeling, self._views, seed=self.seed)
         with writing_folder(folder, force=force, kind=KIND) as partial:
@@ -242,79 +289,54 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             write_outputs(open_collection(partial))
         return open_collection(folder)
 
-    def extend(
-        self, folder: str | Path, new: Views | str | Path, *, progress: Progress | None = None
-    ) -> Collection:
-        """The collection in a folder with new images, which join its identities or found new ones.
+    def _given(self, owner: type) -> dict[str, Any]:
+        return {name: value for name in settings_of(owner) if (value := getattr(self, name)) is not None}
 
-            model = CDP().fit(labeled)
-            model.extend("faces", first)        # there is none yet: it is made
-            grown = model.extend("faces", more)
-            grown.identity                      # numbers that last
+    def _runtime(self, progress: Progress) -> Runtime:
+        return Runtime(RuntimeSettings(**self._given(RuntimeSettings)), progress=progress)
 
-        Args:
-            folder: of the collection; one that is not there is made, with this estimator's settings and what `fit` was given.
-            new: views of the new images by the same models; a path is referred to.
-            progress: called as the work goes on; bars are drawn if `verbose`.
-        """
-        from cdp.collection.collection import open_collection
-        from cdp.collection.creation import create_collection
-        from cdp.collection.extension import extend
-
-        labeled: Views | None = getattr(self, "_labeled", None)
-        with self._progress(progress) as shown:
-            work = Workspace(self.engine_settings, StepCache(), shown)
-            if Path(folder).exists():
-                return extend(open_collection(folder), new, workspace=work)[0]
-            parts = [] if labeled is None else [labeled]
-            return create_collection(
-                folder, new, labeled=parts, settings=self.settings, seed=self.seed, workspace=work
-            )
-
-    @property
-    def _must_learn(self) -> bool:
-        return not (isinstance(self.mediator, Mediator) or not self.settings.is_trained)
-
-    def _fit(self, labeled: Views | None, graphs: Graphs | None, progress: Progress) -> Fitted:
-        if self.train_on == "validation":
-            raise InputError(
-                'CDP(train_on="validation"): fit is given one part only, and trains on it; leave train_on out.',
-                code="train-on-validation-in-fit",
-                key="train_on",
-            )
+    def _learn(
+        self, labeled: LabeledImages, settings: ConsensusSettings, graphs: Graphs | None, runtime: Runtime
+    ) -> Fitted:
+        """Train what can be trained before images are labeled."""
         classifier = self.mediator
         if isinstance(classifier, Mediator):
-            self._fitted = Fitted(classifier)
-        elif isinstance(classifier, str | None) or hasattr(classifier, "predict_proba"):
-            self._fitted = fit(
-                [] if labeled is None else [labeled],
-                self.settings,
-                graphs=graphs,
-                classifier=None if isinstance(classifier, str) else classifier,
+            return Fitted(replace(settings, mediator="mlp"), classifier)
+        if classifier is None or isinstance(classifier, str):
+            if settings.is_trained and settings.mediator != "trees" and labeled.is_empty:
+                raise InputError(
+                    f"CDP(mediator={settings.mediator!r}) learns from identities and none is given: give y, -1 where unknown, or "
+                    "leave mediator out.",
+                    code="mediator-without-identities",
+                    key="mediator",
+                )
+            return fit(labeled, settings, labeled_graphs=graphs, seed=self.seed, runtime=runtime)
+        if hasattr(classifier, "predict_proba"):
+            return fit(
+                labeled,
+                settings,
+                classifier=classifier,
+                labeled_graphs=graphs,
                 seed=self.seed,
-                workspace=Workspace(self.engine_settings, StepCache(), progress),
+                runtime=runtime,
             )
-        else:
-            raise InputError(
-                f'CDP(mediator={classifier!r}): give "mlp", "trees", "vote", "similarity", a trained Mediator, or a classifier with fit and '
-                "predict_proba.",
-                code="mediator-unknown",
-                key="mediator",
-                value=repr(classifier),
-            )
-        self.mediator_ = self._fitted.mediator
-        return self._fitted
+        raise InputError(
+            f'CDP(mediator={classifier!r}): give "mlp", "trees", "vote", "similarity", a trained Mediator, or a classifier with fit '
+            "and predict_proba.",
+            code="mediator-unknown",
+            key="mediator",
+            value=repr(classifier),
+        )
 
     def _label(
         self,
         views: Views,
-        fitted: Fitted,
-        progress: Progress,
+        runtime: Runtime,
         *,
-        validation: BoolArray | None = None,
+        labeled_among: bool = False,
         graphs: Graphs | None = None,
         corrections: Corrections | None = None,
-    ) -> Labels:
+    ) -> None:
         self._views, self._were_graphs_given = views, graphs is not None
         self._corrections: tuple[Correction, ...] = ()
         if corrections is not None and not isinstance(corrections, Constraints):
@@ -324,46 +346,87 @@ class CDP(BaseEstimator):  # type: ignore[misc]
             corrections = to_constraints(self._corrections, views.n_images)
         self.labeling_: Labeling = label(
             views,
-            self.settings,
-            fitted=fitted,
-            validation=validation,
+            self._fitted.settings,
+            fitted=self._fitted,
+            labeled_among=labeled_among,
             graphs=graphs,
             constraints=corrections,
-            keep_judged=True,
+            keep_scored=True,
             seed=self.seed,
-            workspace=Workspace(self.engine_settings, StepCache(), progress),
+            runtime=runtime,
         )
-        return self.labeling_.labels
+
+    def _set_labels(self, labels: Labels) -> None:
+        self.labels_: IntArray = np.array(labels.labels)
+        self.probabilities_: FloatArray = np.array(labels.confidence)
+        self.n_clusters_ = labels.n_identities
+
+    def _as_views(self, X: Any, y: Any, *, reset: bool) -> Views:
+        """Views of any input; plain arrays and DataFrames are checked as scikit-learn does."""
+        if isinstance(X, Views):
+            views = X if y is None else replace_identities(X, _as_identities(y))
+        else:
+            models = _models_of(X)
+            if models is None:
+                array = validate_data(
+                    self,
+                    X,
+                    reset=reset,
+                    dtype=(np.float32, np.float64, np.float16),
+                    ensure_all_finite=False,
+                    ensure_min_samples=2,
+                )
+                models = {"base": Embeddings(array)}
+            base, *members = models
+            identities = None if y is None else _as_identities(y)
+            views = Views(models[base], {name: models[name] for name in members}, identities)
+        if reset:
+            self.n_features_in_ = views.base.dimensions
+            self._models = {name: model.dimensions for name, model in zip(views.names, views, strict=True)}
+        return views
 
     def _progress(self, progress: Progress | None) -> AbstractContextManager[Progress]:
         return nullcontext(progress) if progress is not None else progress_bars(self.verbose)
 
 
-def _signature() -> inspect.Signature:
-    """`preset`, then every setting by its name; None stands for the preset's value, and the annotation says the range."""
-
-    def parameter(name: str, default: Any, annotation: Any, facts: str = "") -> inspect.Parameter:
-        kind = Annotated[annotation | None, facts] if facts else annotation
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-
-    settings = {**_SETTINGS, **_ENGINE}
-    parameters = [
-        inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-        parameter("preset", "best", str).replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD),
-        *(
-            parameter(name, None, tuple[one.kind, ...] if one.many else one.kind, one.facts)  # type: ignore[name-defined]
-            for name, one in settings.items()
-        ),
-        parameter("seed", 0, int),
-        parameter("verbose", False, bool),
-    ]
-    return inspect.Signature(parameters)
+def _models_of(X: Any) -> dict[str, Any] | None:
+    """Several models by name, base first; None where `X` is one array."""
+    if isinstance(X, Embeddings):
+        return {"base": X}
+    if isinstance(X, Mapping):
+        models = {str(name): _as_model(one) for name, one in X.items()}
+    elif isinstance(X, list | tuple) and len(X) and all(np.ndim(one) == 2 for one in X[:2]):
+        names = ["base", *(f"model{number}" for number in range(2, len(X) + 1))]
+        models = {name: _as_model(one) for name, one in zip(names, X, strict=True)}
+    else:
+        return None
+    if not models:
+        raise InputError(f"X is empty: give {_MODELS}.", code="models-missing")
+    return models
 
 
-CDP.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
+def _as_model(one: Any) -> Embeddings | npt.NDArray[Any]:
+    return one if isinstance(one, Embeddings) else np.asarray(one)
 
 
-def _as_views(given: Views | npt.ArrayLike, y: npt.ArrayLike | None) -> Views:
-    if isinstance(given, Views):
-        return given if y is None else replace_identities(given, np.asarray(y))
-    return Views(given if isinstance(given, Embeddings) else np.asarray(given), identities=y)
+def _as_identities(y: Any) -> LongArray:
+    """Identities as numbers, -1 where unknown: of numbers, or of text, with None or NaN where unknown."""
+    given = np.asarray(y)
+    if given.dtype.kind in "iub":
+        return np.maximum(given.astype(np.int64), -1)
+    if given.dtype.kind == "f":
+        return np.where(np.isnan(given), -1, np.maximum(np.nan_to_num(given, nan=-1), -1)).astype(np.int64)
+    is_unknown = np.array([one is None or one != one or one == -1 for one in given.tolist()], np.bool_)
+    identities = np.full(len(given), -1, np.int64)
+    if (~is_unknown).any():
+        names = np.array([str(one) for one in given[~is_unknown].tolist()])
+        identities[~is_unknown] = np.unique(names, return_inverse=True)[1]
+    return identities
+
+
+def _numbered(identities: LongArray) -> IntArray:
+    """Numbers 0, 1, 2, … by first appearance."""
+    _, first, inverse = np.unique(identities, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int32)
+    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    return rank[inverse]

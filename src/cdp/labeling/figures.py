@@ -9,8 +9,8 @@ from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
 from cdp.evaluate.label_figures import measure_labels, measure_pairs
-from cdp.labeling.result import Labeling
-from cdp.runtime.spill import SpillFiles
+from cdp.labeling.labeling import Labeling
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import extract_features, prepare_features
 from cdp.types import Fate, KnnGraph, Labels, Views
@@ -36,7 +36,7 @@ def measure_labeling(
     *,
     names: list[str] | None = None,
     seed: int = 0,
-    scratch: SpillFiles | None = None,
+    runtime: Runtime | None = None,
 ) -> Results:
     """All figures of labels, mediator and graphs; those that need true identities are None without them.
 
@@ -48,7 +48,7 @@ def measure_labeling(
         views: of the images that were labeled, with their true identities where known.
         names: of the models, base first; those of the views unless given.
         seed: of the sample of pairs that the importance of inputs is measured on.
-        scratch: where candidate pairs lie.
+        runtime: memory budget and spill files.
     """
     counted = _identities_to_count(labeling, views)
     graphs = list(labeling.graphs.values())
@@ -58,15 +58,15 @@ def measure_labeling(
         labels=measure_label_figures(
             labeling.labels,
             counted,
-            labeling.settings.bar_key,
-            labeling.settings.bar,
-            pairs=_pairs(labeling, counted, scratch),
+            labeling.settings.threshold_kind,
+            labeling.threshold,
+            pairs=_pairs(labeling, counted, runtime),
         ),
         tuning=labeling.tuning,
         expected=labeling.expected,
-        unsupervised=labeling.unsupervised,
+        unsupervised=labeling.estimate,
         calibration=labeling.calibration,
-        mediator=_mediator(labeling, views, identities, seed, scratch),
+        mediator=_mediator(labeling, views, identities, seed, runtime),
         committee=Committee(
             members=[
                 Member(
@@ -78,19 +78,19 @@ def measure_labeling(
                 )
                 for at, (name, (model, graph)) in enumerate(zip(shown, labeling.graphs.items(), strict=True))
             ],
-            agreement=Agreement(names=shown, matrix=agreement(graphs, scratch).tolist()),
+            agreement=Agreement(names=shown, matrix=agreement(graphs, runtime).tolist()),
         ),
     )
 
 
 def measure_label_figures(
-    labels: Labels, counted: LongArray, setting: str, bar: float, pairs: PairScores | None = None
+    labels: Labels, counted: LongArray, kind: str, threshold: float, pairs: PairScores | None = None
 ) -> LabelFigures:
     """Figures of labels alone; `counted` are the true identities that count, -1 elsewhere."""
     kept = labels.labels[labels.labels >= 0]
     return LabelFigures(
-        setting=setting,
-        threshold=bar,
+        threshold_kind=kind,
+        threshold=threshold,
         coverage=len(kept) / len(labels),
         identities_found=labels.n_identities,
         fates={kind.name.lower(): int((labels.fate == kind).sum()) for kind in Fate},
@@ -106,11 +106,11 @@ def _identities_to_count(labeling: Labeling, views: Views) -> LongArray:
     return counted
 
 
-def _pairs(labeling: Labeling, counted: LongArray, scratch: SpillFiles | None) -> PairScores | None:
+def _pairs(labeling: Labeling, counted: LongArray, runtime: Runtime | None) -> PairScores | None:
     if not (counted >= 0).any():
         return None
     base = labeling.candidates
-    return measure_pairs(labeling.accepted, candidate_pairs(base, scratch), counted)
+    return measure_pairs(labeling.accepted, candidate_pairs(base, runtime), counted)
 
 
 def _sizes(numbers: AnyArray) -> list[int]:
@@ -120,13 +120,13 @@ def _sizes(numbers: AnyArray) -> list[int]:
 
 
 def _mediator(
-    labeling: Labeling, views: Views, identities: LongArray, seed: int, scratch: SpillFiles | None
+    labeling: Labeling, views: Views, identities: LongArray, seed: int, runtime: Runtime | None
 ) -> MediatorFigures | None:
     mediator = labeling.mediator
     if mediator is None:
         return None
     graphs = list(labeling.graphs.values())
-    ids = candidate_pairs(graphs[0], scratch).ids
+    ids = candidate_pairs(graphs[0], runtime).ids
     blocks = spans(len(ids), PAIRS_PER_BLOCK)
     known = [start + np.flatnonzero((identities[ids[start:stop]] >= 0).all(axis=1)) for start, stop in blocks]
     rows = np.concatenate([np.empty(0, np.int64), *known])

@@ -159,7 +159,8 @@ def fit(
         seed: of everything random.
         runtime: how it runs.
     """
-    runtime, notes = runtime or Runtime(), ()
+    runtime = runtime or Runtime()
+    notes: tuple[str, ...] = ()
     if classifier is not None:
         settings = replace(settings, mediator="mlp")
     if settings.mediator == "trees":
@@ -180,9 +181,7 @@ def fit(
         settings = replace(settings, threshold=settings.default_threshold)
     elif settings.threshold is not None and known.validation is not None:
         notes += (f"threshold = {settings.threshold:g} was given, so the validation part was not used.",)
-    parts = [
-        views for views in known.to_train_on() if settings.is_trained or views.identities is not None
-    ]
+    parts = [views for views in known.to_train_on() if settings.is_trained or views.identities is not None]
     check_labeled(parts, settings)
     joined = known.validation
     if settings.threshold is None and not known.has_validation and len(parts) == 1:
@@ -190,7 +189,9 @@ def fit(
         notes += why_not
     if settings.threshold is not None:
         joined = None
-    mediator = _train(parts, settings, labeled_graphs, classifier, seed, runtime) if settings.is_trained else None
+    mediator = (
+        _train(parts, settings, labeled_graphs, classifier, seed, runtime) if settings.is_trained else None
+    )
     return Fitted(settings, mediator, joined, notes)
 
 
@@ -210,7 +211,9 @@ def _without_labels(settings: ConsensusSettings) -> ConsensusSettings:
 def _no_trees(n_shared: int) -> str:
     why = "the given k-NN graphs do not contain the labeled images"
     if n_shared < MIN_IDENTITIES:
-        why = f"{n_shared} labeled identities have two images or more, and at least {MIN_IDENTITIES} are needed"
+        why = (
+            f"{n_shared} labeled identities have two images or more, and at least {MIN_IDENTITIES} are needed"
+        )
     return f'mediator = "mlp" instead of "trees": {why}.'
 
 

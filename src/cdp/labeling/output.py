@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from cdp.grouping.cohesion import GroupTies, tie_groups
-from cdp.labeling.result import Labeling
+from cdp.labeling.labeling import Labeling
 from cdp.settings import plain
 from cdp.storage.artifacts import fill
 from cdp.storage.files import replacing, write_json

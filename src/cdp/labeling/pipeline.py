@@ -1,11 +1,11 @@
 """`label`, the one pipeline from views and labeled identities to labels, behind everything that labels images.
 
-    fit      choose the scorer; train the mediator                        cdp.labeling.fitting
-    join     labeled images among the unlabeled ones                      cdp.labeling.joined_views
-    score    k-NN graphs, candidate pairs, a score for each               cdp.scoring
-    choose   the threshold: on labeled identities, or without labels      cdp.labeling.tuning, unsupervised_threshold
-    group    pairs become groups                                          cdp.grouping
-    expect   precision and confidence, from the labeled images            cdp.labeling.expectation
+fit      choose the scorer; train the mediator                        cdp.labeling.fitting
+join     labeled images among the unlabeled ones                      cdp.labeling.joined_views
+score    k-NN graphs, candidate pairs, a score for each               cdp.scoring
+choose   the threshold: on labeled identities, or without labels      cdp.labeling.tuning, unsupervised_threshold
+group    pairs become groups                                          cdp.grouping
+expect   precision and confidence, from the labeled images            cdp.labeling.expectation
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.constraints import Constraints, check_constraints
 from cdp.types.run_record import CalibrationBin, Expectation, ThresholdEstimate, Tuning
 
-_GRAPHS_NOT_USED = (
-    "The given k-NN graphs were not used: they do not contain the labeled images, which are joined with the unlabeled ones."
-)
+_GRAPHS_NOT_USED = "The given k-NN graphs were not used: they do not contain the labeled images, which are joined with the unlabeled ones."
 _THINNED = (
     "The labeled identities have more images each than the unlabeled ones seem to have: {:,} of {:,} labeled images were used, so "
     "that what is learned on them holds for the others."
@@ -82,7 +80,7 @@ def label(
         runtime: how it runs; results do not depend on it.
     """
     runtime = runtime or Runtime()
-    check_views(settings, unlabeled, (*labeled, validation), runtime.settings)
+    check_views(settings, unlabeled, (*labeled, validation), runtime)
     if constraints is not None:
         check_constraints(constraints, settings.max_cluster_size)
     rows = None if isinstance(validation, Views) else check_mask(validation, unlabeled)
@@ -93,10 +91,13 @@ def label(
             labeled = ()
         known = LabeledImages(tuple(labeled), apart, unlabeled, rows)
         fitted = fit(known, settings, has_graphs=graphs is not None, seed=seed, runtime=runtime)
+    elif apart is not None and fitted.joined is None and fitted.settings.threshold is None:
+        fitted = replace(fitted, joined=apart)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, fitted.settings)
     if labeled_among and fitted.joined is not None:
         assert unlabeled.identities is not None
+        assert fitted.joined.identities is not None
         rows = np.isin(unlabeled.identities, fitted.joined.identities)
         fitted = replace(fitted, joined=None)
     fitted, graphs = _suit_graphs(fitted, graphs, rows)
@@ -187,8 +188,9 @@ class _Labeling:
         """Score all images of the views, of which `rows` are labeled."""
         settings = self.settings
         known, notes = _to_choose_on(views, rows, settings)
-        given = settings.default_threshold if settings.threshold is None else settings.threshold
-        lowest = given if known is None else lowest_threshold(settings)
+        lowest = lowest_threshold(settings) if known is not None else settings.threshold or 0.0
+        if lowest == 0 and settings.mediator != "similarity":
+            lowest = settings.default_threshold
         identities = np.full(views.n_images, -1, np.int64)
         if rows is not None and views.identities is not None:
             identities[rows] = views.identities[rows]

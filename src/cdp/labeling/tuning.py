@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cdp.evaluate.label_figures import pair_score
+from cdp.grouping.average_linkage import build_dendrogram
 from cdp.grouping.components import BYTES_PER_PAIR
-from cdp.grouping.dendrogram import Dendrogram, build_dendrogram
+from cdp.grouping.dendrogram import Dendrogram
 from cdp.grouping.group import group, pairs_at
 from cdp.labeling.expectation import count_by_identity
 from cdp.runtime.runtime import Runtime

@@ -12,11 +12,10 @@ from cdp.errors import InputError, name_rows
 from cdp.knn.exact import BLOCK_ROWS
 from cdp.knn.search import check_k
 from cdp.runtime.memory import parse_bytes
-from cdp.runtime.parallel import count_threads
-from cdp.runtime.settings import RuntimeSettings
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.mediator import Mediator
 from cdp.scoring.settings import ConsensusSettings
-from cdp.scoring.vote import check_quorum
+from cdp.scoring.vote import check_min_votes
 from cdp.types import Embeddings, Views
 from cdp.types.arrays import BoolArray
 
@@ -32,13 +31,13 @@ def check_views(
     settings: ConsensusSettings,
     views: Views,
     others: Sequence[Views | BoolArray | None] = (),
-    engine: RuntimeSettings | None = None,
+    runtime: Runtime | None = None,
 ) -> None:
     """Refuse settings that these images or this committee cannot meet; warn where memory is too little for them and the others."""
-    if engine is not None:
-        check_memory([views, *others], engine)
+    if runtime is not None:
+        check_memory([views, *others], runtime)
     check_k(settings.k, views.n_images)
-    check_quorum(settings.quorum, len(views.committee))
+    check_min_votes(settings.min_votes, len(views.committee))
     if settings.inputs == ("relationship",) and not views.committee and settings.mediator != "vote":
         raise InputError(
             "inputs = relationship only, which is about the committee, and there is none: add affinity.",
@@ -78,14 +77,15 @@ def check_mask(mask: BoolArray | None, views: Views) -> BoolArray | None:
     return mask if mask.any() else None
 
 
-def check_memory(parts: Sequence[Views | BoolArray | None], engine: RuntimeSettings) -> None:
+def check_memory(parts: Sequence[Views | BoolArray | None], runtime: Runtime) -> None:
     """Warn of a memory budget that the images of these parts do not fit into: the promise is not silently broken."""
     views, *others = [part for part in parts if isinstance(part, Views)]
     n_images = views.n_images + sum(part.n_images for part in others)
-    needed = least_memory(n_images, views, count_threads(engine.workers))
-    if parse_bytes(engine.memory_budget) < needed:
+    needed = least_memory(n_images, views, runtime.n_threads)
+    budget = runtime.settings.memory_budget
+    if parse_bytes(budget) < needed:
         warnings.warn(
-            f"memory_budget = {engine.memory_budget} is too little for {n_images:,} images in {len(views)} models: "
+            f"memory_budget = {budget} is too little for {n_images:,} images in {len(views)} models: "
             f"about {needed / 1e6:,.0f} MB will be needed.",
             stacklevel=3,
         )

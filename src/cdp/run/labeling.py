@@ -10,12 +10,12 @@ import numpy as np
 
 from cdp.collection.scored_files import Measured, write_scored
 from cdp.labeling.figures import measure_labeling
+from cdp.labeling.labeling import Labeling
 from cdp.labeling.output import write_labeling
 from cdp.labeling.pipeline import label
-from cdp.labeling.result import Labeling
-from cdp.labeling.workspace import Workspace
 from cdp.run.stages import Context, version
 from cdp.run.training import part
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import fill, hash_views, read_facts, read_json
@@ -85,14 +85,19 @@ def label_images(settings: LabelSettings, context: Context) -> None:
     with writing_folder(context.folder / settings.round.folder / settings.output, force=True) as output:
         made_from = {f"unlabeled/{name}": digest for name, digest in hash_views(unlabeled).items()}
         write_labeling(output, labeling, results, paths=unlabeled.paths, made_from=made_from)
-        judged = labeling.judged
-        if judged is not None and settings.round.is_last:
+        kept = labeling.kept
+        if kept is not None and settings.round.is_last:
             # Without seconds: the same labels have the same bytes.
             write_scored(
-                output / "scored", judged, labeling.mediator, Measured(results=results), with_graphs=False
+                output / "scored",
+                kept,
+                labeling.mediator,
+                Measured(results=results),
+                share=labeling.share,
+                with_graphs=False,
             )
-            if judged.others is not None:
-                fill(output / "known", judged.others)
+            if labeling.joined is not None:
+                fill(output / "known", labeling.joined)
 
 
 def tell_expectation(settings: LabelSettings) -> Callable[[Path], list[str]]:
@@ -136,9 +141,9 @@ def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, 
         consensus,
         labeled=labeled,
         validation=validation,
-        keep_judged=settings.round.is_last,
+        keep_scored=settings.round.is_last,
         seed=settings.seed,
-        workspace=workspace(context),
+        runtime=stage_runtime(context),
     )
     return replace(labeling, notes=(*notes, *labeling.notes)), unlabeled
 
@@ -172,9 +177,9 @@ def _suit_small_parts(
     return settings, notes
 
 
-def workspace(context: Context) -> Workspace:
-    """How a stage labels: with the engine of the run, and a cache of steps."""
-    return Workspace(context.engine, StepCache(context.cache), context.progress)
+def stage_runtime(context: Context) -> Runtime:
+    """The runtime of a stage, with a cache of steps."""
+    return Runtime(context.engine, StepCache(context.cache), context.progress)
 
 
 def read_part(settings: LabelSettings, folder: Path, name: str, networks: str = "networks") -> Views:

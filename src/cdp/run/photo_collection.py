@@ -36,10 +36,10 @@ from cdp.faces.align_photos import DIFFERENT, DROPPED, FACES, NoFacesError, alig
 from cdp.faces.align_settings import AlignSettings
 from cdp.faces.detectors import Detector
 from cdp.faces.face import Face
-from cdp.labeling.workspace import Workspace
 from cdp.nets.embed_images import Embedder, embed_images
 from cdp.nets.onnx_models import open_onnx_model
 from cdp.nets.onnx_sessions import open_session
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_card, read_settings
 from cdp.storage.files import artifact_kind, replacing
@@ -200,7 +200,7 @@ def add_photos(
     *,
     growth: GrowthSettings | None = None,
     seed: int = 0,
-    workspace: Workspace | None = None,
+    runtime: Runtime | None = None,
 ) -> AddedPhotos:
     """The collection at `out` with those photos that it does not have yet; it is made if it is not there.
 
@@ -214,12 +214,12 @@ def add_photos(
         settings: how faces are grouped, where the collection is made now.
         growth: when identities keep their numbers, where the collection is there.
         seed: of everything random.
-        workspace: engine and progress.
+        runtime: how it runs.
 
     Raises:
         InputError: `out` is something else, the models are others than before, or there are too few faces to begin.
     """
-    place, work = Path(out), workspace or Workspace()
+    place, runtime = Path(out), runtime or Runtime()
     before = _open(place)
     if before is not None:
         _check_models(before, models.embedders)
@@ -231,9 +231,9 @@ def add_photos(
     index = 1 if before is None else len(before.batches) + 1
     faces, views = (place_of_faces(place, index, ending) for ending in ("", "-embeddings"))
     faces.parent.mkdir(parents=True, exist_ok=True)
-    how: dict[str, Any] = {"threads": work.engine.threads, "force": True, "progress": work.progress}
+    how: dict[str, Any] = {"threads": runtime.settings.threads, "force": True, "progress": runtime.progress}
     try:
-        made = align_faces(photos, models.detector, faces, align, device=work.engine.device, **how)
+        made = align_faces(photos, models.detector, faces, align, device=runtime.settings.device, **how)
     except NoFacesError as error:
         if before is None:
             raise
@@ -244,11 +244,11 @@ def add_photos(
     apart = _different_faces(faces, 0 if before is None else before.n_images)
     changes: Changes | None = None
     if before is None:
-        collection = _begin(place, settings or ConsensusSettings.of(), models, apart, seed, work)
+        collection = _begin(place, settings or ConsensusSettings.of(), models, apart, seed, runtime)
         notes += collection.parts.notes
     else:
         k, more = ConsensusSettings.of().k, {"growth": growth, "corrections": apart, "images": faces}
-        collection, changes = extend(before, views, k=k, workspace=work, **more)  # type: ignore[arg-type]
+        collection, changes = extend(before, views, k=k, runtime=runtime, **more)  # type: ignore[arg-type]
         notes += () if collection.parts.notes == before.parts.notes else collection.parts.notes
     return AddedPhotos(collection, len(photos), len(made.faces), len(apart), changes, notes)
 
@@ -259,14 +259,14 @@ def _begin(
     models: PhotoModels,
     apart: Sequence[Correction],
     seed: int,
-    work: Workspace,
+    runtime: Runtime,
 ) -> Collection:
     """A collection of the first faces, each compared with as many as there are."""
     faces, source = place_of_faces(place, 1), place_of_faces(place, 1, "-embeddings")
     views = read_views(source)
     settings = replace(settings, k=min(settings.k, views.n_images - 1))
     origin = Origin(source, images=faces, models=models.where, corrections=tuple(apart), seed=seed)
-    label_into(place, views, [], settings, origin, work)
+    label_into(place, views, [], settings, origin, runtime)
     collection = open_collection(place)
     write_outputs(collection)
     return collection

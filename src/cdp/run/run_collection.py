@@ -76,15 +76,15 @@ def _write_collection(
     parts = Parts(
         batches=(number,),
         known=known,
-        judged=number,
+        scored=number,
         groups=0,
         next_identity=0 if before is None else before.parts.next_identity,
         consensus=plain(read_settings(labels, read_card(labels), ConsensusSettings)),
+        threshold=_threshold(results),
         seed=settings.seed,
         n_trained=unlabeled.n_images,
         growth={} if before is None else before.parts.growth,
         notes=tuple(read_facts(labels).notes),
-        bar_is_chosen=results.unsupervised is not None,
         made_from=made_from,
     )
     identity, named = np.full(unlabeled.n_images, -1, np.int32), {}
@@ -95,6 +95,12 @@ def _write_collection(
         (root / JOURNAL).rename(run / f"corrections-{before.parts.groups:04d}.jsonl")
     given = None if read_corrections(root) else (Labels.load(labels), results.expected)
     write_groups(root, parts, identity, named, "created", given=given)
+
+
+def _threshold(results: Results) -> float:
+    threshold = results.labels.threshold
+    assert threshold is not None
+    return threshold
 
 
 def _are_same_images(before: Collection, unlabeled: Views) -> bool:

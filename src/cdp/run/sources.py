@@ -257,15 +257,17 @@ def settle(recipe: RunRecipe, facts: Facts) -> Settled:
     is_trained = facts.kind == "images" and bool(trained_members(recipe))
     settled = Settled(settle_shares(recipe, is_trained), facts)
     notes, consensus = [], settled.recipe.consensus
+    by_similarity = consensus.mediator == "similarity"
     if consensus.train_on == "auto":
         is_unseen = is_trained and settled.has_validation and not recipe.train.folds
         consensus = replace(consensus, train_on="validation" if is_unseen else "labeled")
-    if is_trained and consensus.tune and not settled.has_validation:
+    if is_trained and consensus.threshold is None and not settled.has_validation and not by_similarity:
         # Of given embeddings some labeled identities are held out; here the networks were trained on all of them.
-        consensus = replace(consensus, tune=False)
+        consensus = replace(consensus, threshold=consensus.default_threshold)
+        where = "split.validation a share" if recipe.data.is_split_here else "data.validation"
         notes.append(
-            f"{consensus.bar_key} = {consensus.bar:g} was not tuned: there is no validation part; give "
-            f"{'split.validation a share' if recipe.data.is_split_here else 'data.validation'}."
+            f"threshold = {consensus.threshold:g}, the default, was not chosen on labeled identities: there is no validation "
+            f"part; give {where}."
         )
     if is_trained and PROBE_PARTS[0] not in settled.test_parts:
         missing = "identification" if settled.test_parts else "recognition"
@@ -291,7 +293,7 @@ def settle_shares(recipe: RunRecipe, is_trained: bool) -> RunRecipe:
     if not recipe.data.is_split_here:
         shares = dict.fromkeys(shares, 0.0)
     if shares["validation"] < 0:
-        is_used = consensus.tune or consensus.train_on == "validation"
+        is_used = consensus.threshold is None or consensus.train_on == "validation"
         shares["validation"] = _VALIDATION_SHARE if is_used else 0.0
     is_given = bool(recipe.data.test or recipe.data.probes)
     is_tested = is_trained and not is_given and 0 not in (split.probes, split.distractors)

@@ -253,10 +253,10 @@ def train_on_both(settings: JointSettings, context: Context) -> None:
     if n_found < 2:
         raise InputError(
             "No image got a label: the networks are too weak to agree on any pair. Train them longer, or lower "
-            "consensus.join_above or consensus.threshold."
+            "consensus.threshold."
             if n_found == 0
-            else "All labeled images ended in one group; raise consensus.join_above or consensus.threshold, or lower "
-            "consensus.max_size.",
+            else "All labeled images ended in one group; raise consensus.threshold, or lower "
+            "consensus.max_cluster_size.",
             code="pseudo-labels-missing" if n_found == 0 else "pseudo-labels-one-group",
             found=n_found,
         )

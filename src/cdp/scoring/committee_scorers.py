@@ -42,7 +42,9 @@ class _CommitteeScorer:
         self, views: Views, identities: LongArray, runtime: Runtime, graphs: Graphs | None = None
     ) -> ScoredPairs:
         """Collect opinions about every edge of the base graph, and score them."""
-        found = find_graphs(views, self.settings, graphs, seed=self.seed, runtime=runtime, identities=identities)
+        found = find_graphs(
+            views, self.settings, graphs, seed=self.seed, runtime=runtime, identities=identities
+        )
         with runtime.step("consensus"):
             scored = self._score(candidate_pairs(found.base, runtime), views, found, runtime)
         return ScoredPairs(

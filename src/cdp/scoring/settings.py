@@ -52,7 +52,11 @@ class ScoringSettings:
         True, "Labeled and unlabeled images show different people; false = some people may be among both."
     )
     min_votes: int | None = setting(
-        None, "With vote: committee members that must agree.", meaning="a number of members", low=0, none="all"
+        None,
+        "With vote: committee members that must agree.",
+        meaning="a number of members",
+        low=0,
+        none="all",
     )
 
     @property
@@ -118,7 +122,9 @@ class SoftLabelSettings:
     soft_depth: int = setting(
         0, "Diffusion steps for soft labels; 0 = hard labels only.", meaning="a number of steps", low=0
     )
-    soft_decay: float = setting(0.2, "Weight of each further diffusion step.", meaning="a share", above=0, high=1)
+    soft_decay: float = setting(
+        0.2, "Weight of each further diffusion step.", meaning="a share", above=0, high=1
+    )
 
 
 @dataclass(frozen=True)
@@ -166,16 +172,20 @@ class ConsensusSettings(
     @property
     def threshold_kind(self) -> ThresholdKind:
         """What the threshold is compared with."""
-        if self.mediator == "similarity":
-            return "z-score"
-        if self.grouping == "average":
-            return "mean probability"
-        return "similarity" if self.mediator == "vote" else "probability"
+        return _threshold_kind(self.mediator, self.grouping)
 
     @property
     def default_threshold(self) -> float:
         """The threshold where none is given and none can be chosen."""
         return DEFAULT_THRESHOLDS[self.threshold_kind]
+
+
+def _threshold_kind(mediator: str, grouping: str) -> ThresholdKind:
+    if mediator == "similarity":
+        return "z-score"
+    if grouping == "average":
+        return "mean probability"
+    return "similarity" if mediator == "vote" else "probability"
 
 
 def linkage_threshold(settings: ConsensusSettings, threshold: float) -> float:
@@ -243,9 +253,8 @@ def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
     settings = {**PRESETS[preset], **given}
     if preset == "paper" and "threshold" not in given:
         # The paper's threshold is one for probabilities of pairs.
-        grouping, mediator = settings["grouping"], settings["mediator"]
-        kind = "similarity" if mediator == "vote" else "mean probability" if grouping == "average" else "probability"
-        settings["threshold"] = None if mediator == "similarity" else DEFAULT_THRESHOLDS[kind]
+        kind = _threshold_kind(settings["mediator"], settings["grouping"])
+        settings["threshold"] = DEFAULT_THRESHOLDS.get(kind)
     return settings
 
 

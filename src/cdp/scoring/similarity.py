@@ -50,11 +50,11 @@ class SimilarityScorer:
 
     def update(
         self,
-        before: ScoredPairs,
+        before: ScoredPairs,  # noqa: ARG002
         views: Views,
         identities: LongArray,
         graphs: ModelGraphs,
-        inserted: Insertion,
+        inserted: Insertion,  # noqa: ARG002
         runtime: Runtime,
     ) -> ScoredPairs:
         """Compute all z-scores anew, which is as cheap as finding out which of them changed."""

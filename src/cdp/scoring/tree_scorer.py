@@ -115,7 +115,8 @@ class TreeScorer:
         runtime: Runtime,
     ) -> ScoredPairs:
         """Score pairs whose features changed with the same trees."""
-        assert before.candidates is not None and before.tree_scores is not None
+        assert before.candidates is not None
+        assert before.tree_scores is not None
         with runtime.step("all models"):
             changed = np.flatnonzero(inserted.changed)
             fused = search_fused(

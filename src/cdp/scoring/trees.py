@@ -148,7 +148,8 @@ class KeptTreeScores(msgspec.Struct):
         passes = tuple(arrays[f"pass{number}"] for number in range(1, self.passes + 1))
         per_pass = FOLDS + 1
         return TreeScores(
-            passes, tuple(tuple(classifiers[at : at + per_pass]) for at in range(0, len(classifiers), per_pass))
+            passes,
+            tuple(tuple(classifiers[at : at + per_pass]) for at in range(0, len(classifiers), per_pass)),
         )
 
 

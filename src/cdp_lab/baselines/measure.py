@@ -19,8 +19,8 @@ from cdp.evaluate.label_figures import measure_labels
 from cdp.knn.search import knn_graph
 from cdp.labeling.fitting import Fitted
 from cdp.labeling.joined_views import replace_identities
+from cdp.labeling.labeling import Labeling
 from cdp.labeling.pipeline import label
-from cdp.labeling.result import Labeling
 from cdp.runtime.progress import Progress, no_progress
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.mediator import Mediator
@@ -161,11 +161,11 @@ def measure_cdp(name: str, labeling: Labeling, views: Views, identities: LongArr
     Args:
         identities: the truth that counts; negative = unknown.
     """
-    settings = replace(labeling.settings, tune=False)
+    settings = replace(labeling.settings, threshold=labeling.threshold)
     if settings.mediator == "trees":
         seconds = sum(took for step, took in labeling.seconds.items() if not step.endswith("graphs"))
         measured = MeasuredLabels(labeling.labels.labels, seconds, None)
-        shown = {settings.bar_key: settings.bar, "mediator": "trees", "evidence": list(settings.evidence)}
+        shown = {"threshold": labeling.threshold, "mediator": "trees"}
         return figures_of(name, shown, lambda: measured, identities)
     with tempfile.TemporaryDirectory(prefix="cdp-process-") as home:
         folder = Path(home)
@@ -176,7 +176,7 @@ def measure_cdp(name: str, labeling: Labeling, views: Views, identities: LongArr
             save(labeling.mediator, folder / "mediator")
         write_json(folder / "settings.json", plain(settings))
         shown = {
-            settings.bar_key: settings.bar,
+            "threshold": labeling.threshold,
             "grouping": settings.grouping,
             "inputs": list(settings.inputs),
         }
@@ -194,7 +194,7 @@ def prepare_cdp(folder: Path) -> Callable[[], Labels]:
     )
     kept = [load(folder / f"graph{number}", KnnGraph) for number in range(len(views))]
     graphs = [KnnGraph(np.array(graph.neighbors), np.array(graph.similarity)) for graph in kept]
-    fitted = Fitted(mediator)
+    fitted = Fitted(settings, mediator)
     few = synthetic_views(20 + settings.k, 8, members=len(views.committee)).unlabeled
     label(
         Views(few.base, dict(zip(views.committee, few.committee.values(), strict=True))),

@@ -16,13 +16,14 @@ from cdp.cli.app import QuietOption, SeedOption, by_commas, plain_errors, print_
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.help_pages import Command
 from cdp.errors import InputError
+from cdp.knn.settings import SearchSettings
 from cdp.runtime.settings import ON_RAY, RuntimeSettings
-from cdp.scoring.settings import PRESETS, ConsensusSettings, SearchSettings
+from cdp.scoring.settings import PRESETS, ConsensusSettings
 from cdp_lab.cli.lab_app import app
 
 if TYPE_CHECKING:
-    from cdp.labeling.workspace import Workspace
     from cdp.runtime.progress import Progress
+    from cdp.runtime.runtime import Runtime
     from cdp.types import Embeddings, KnnGraph, Views
     from cdp.types.arrays import LongArray
     from cdp_lab.baselines.baseline import Baseline
@@ -63,9 +64,9 @@ def baselines(
 ) -> None:
     """Label by other clustering methods, tuned, beside CDP: quality, seconds and memory on the same embeddings."""
     from cdp import __version__
-    from cdp.labeling.workspace import Workspace
     from cdp.runtime.parallel import count_threads
     from cdp.runtime.progress import progress_bars
+    from cdp.runtime.runtime import Runtime
     from cdp.storage.files import write_json, writing_file
 
     search, engine = settings_from(SearchSettings, given), settings_from(RuntimeSettings, given)
@@ -87,8 +88,8 @@ def baselines(
     # Opened first: that the output cannot be written must not be found out after an hour of work.
     with writing_file(out, force=force, inputs=[unlabeled, validation, labeled]) as file:
         with progress_bars(not quiet) as progress:
-            work = Workspace(engine, progress=progress)
-            rows, counts = _measure(prepared, unlabeled, validation, labeled, model, search, seed, work)
+            runtime = Runtime(engine, progress=progress)
+            rows, counts = _measure(prepared, unlabeled, validation, labeled, model, search, seed, runtime)
         figures = [{**row.as_dict(), "tuning_seconds": seconds} for row, seconds in rows]
         write_json(file, {**about, **counts, "rows": figures})
     if not quiet:
@@ -121,11 +122,11 @@ def _measure(
     model: str,
     search: SearchSettings,
     seed: int,
-    work: Workspace,
+    runtime: Runtime,
 ) -> tuple[list[Row], dict[str, Any]]:
     """All rows, and how many images they are about and how long their graphs took."""
+    from cdp.knn.model_graphs import find_graphs
     from cdp.labeling.view_checks import check_same_models
-    from cdp.labeling.workspace import find_graphs
     from cdp.types import Views
 
     views = {path: _read(path) for path in (unlabeled, validation, labeled) if path is not None}
@@ -139,16 +140,16 @@ def _measure(
     for path, one in embeddings.items():
         identities = views[path].identities
         assert identities is not None, "looked for when they were read"
-        parts.append((one, find_graphs(Views(one), search, seed=seed, work=work)["base"], identities))
+        parts.append((one, find_graphs(Views(one), search, seed=seed, runtime=runtime).base, identities))
     counts = {
         "images": views[unlabeled].n_images,
         "images_tuned_on": views[validation].n_images,
         "graph_seconds": time.perf_counter() - started,
     }
     tuning, measured = parts
-    rows = _measure_methods(methods, tuning, measured, work.progress)
+    rows = _measure_methods(methods, tuning, measured, runtime.progress)
     if labeled is not None:
-        rows += _measure_cdp(views[labeled], views[unlabeled], search, seed, work)
+        rows += _measure_cdp(views[labeled], views[unlabeled], search, seed, runtime)
     return rows, counts
 
 
@@ -198,15 +199,16 @@ def _measure_methods(
 
 
 def _measure_cdp(
-    labeled: Views, unlabeled: Views, search: SearchSettings, seed: int, work: Workspace
+    labeled: Views, unlabeled: Views, search: SearchSettings, seed: int, runtime: Runtime
 ) -> list[Row]:
     """The rows of CDP, one per preset; a preset that tunes holds out labeled identities for it."""
+    from cdp.knn.model_graphs import find_graphs
     from cdp.labeling.pipeline import label
-    from cdp.labeling.workspace import Workspace, find_graphs
+    from cdp.runtime.runtime import Runtime
     from cdp_lab.baselines.measure import measure_cdp
 
     assert unlabeled.identities is not None, "looked for when they were read"
-    graphs = find_graphs(unlabeled, search, seed=seed, work=work)
+    graphs = find_graphs(unlabeled, search, seed=seed, runtime=runtime)
     rows = []
     for preset in PRESETS:
         settings = ConsensusSettings.of(preset, **asdict(search))
@@ -215,12 +217,12 @@ def _measure_cdp(
             settings,
             labeled=[labeled],
             # Tuning puts the held-out images among the unlabeled ones, so it needs graphs of its own.
-            graphs=None if settings.tune else graphs,
+            graphs=None if settings.threshold is None else graphs.graphs,
             seed=seed,
-            workspace=Workspace(work.engine, progress=work.progress),
+            runtime=Runtime(runtime.settings, progress=runtime.progress),
         )
         learning = sum(labeling.seconds.get(step, 0.0) for step in ("mediator", "tuning"))
-        labeling = replace(labeling, graphs=graphs)
+        labeling = replace(labeling, graphs=graphs.graphs)
         rows.append(
             (measure_cdp(f"cdp, preset {preset}", labeling, unlabeled, unlabeled.identities), learning)
         )

@@ -12,15 +12,14 @@ import numpy as np
 
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
-from cdp.labeling.fitting import fit
+from cdp.labeling.fitting import LabeledImages, fit
 from cdp.labeling.pipeline import label
-from cdp.labeling.workspace import Workspace
 from cdp.run.labeling import LabelSettings, make_labeling
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.plan import label_stage, make_stages
 from cdp.run.sources import Settled
 from cdp.run.stages import Context, Stage, version
-from cdp.runtime.step_cache import StepCache
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import slice_of
 from cdp.storage.artifacts import read_json
@@ -49,9 +48,9 @@ class ScalingSettings:
     seed: int
 
 
-@dataclass
-class MeasuredWorkspace(Workspace):
-    """A workspace that also knows how much memory each step held at most."""
+@dataclass(frozen=True, eq=False)
+class MeasuredRuntime(Runtime):
+    """A runtime that also measures the peak memory of each step."""
 
     memory: dict[str, int] = field(default_factory=dict)
 
@@ -67,7 +66,7 @@ def _runtime(_recipe: RunRecipe, options: Options) -> list[Variant]:
     return [
         Variant(
             f"{method}-{size}",
-            {"consensus.method": method, "consensus.mediator": "mlp", "consensus.tune": False},
+            {"consensus.method": method, "consensus.mediator": "mlp", "consensus.threshold": 0.3},
             ("step costs",),
             partial(_step_costs, method, size),
             stages=partial(_scaling_stages, size),
@@ -97,14 +96,18 @@ def _scaling_stages(size: int, settled: Settled) -> list[Stage]:
 def label_made_up(settings: ScalingSettings, context: Context) -> None:
     """Write `step_costs.json`: seconds and memory of every step of labeling made-up embeddings."""
     consensus, seed = settings.consensus, settings.seed
-    plain = Workspace(context.engine, StepCache(), context.progress)
+    plain = Runtime(context.engine, progress=context.progress)
     training = _made_up(min(settings.images, _TRAINING_IMAGES), settings.members, seed + 10_000)
-    fitted = fit([training], consensus, seed=seed, workspace=plain)
-    work = MeasuredWorkspace(context.engine, StepCache(), context.progress)
+    fitted = fit(LabeledImages((training,)), consensus, seed=seed, runtime=plain)
+    runtime = MeasuredRuntime(context.engine, progress=context.progress)
     label(
-        _made_up(settings.images, settings.members, seed), consensus, fitted=fitted, seed=seed, workspace=work
+        _made_up(settings.images, settings.members, seed),
+        consensus,
+        fitted=fitted,
+        seed=seed,
+        runtime=runtime,
     )
-    costs = {step: {"seconds": work.seconds[step], "memory": work.memory[step]} for step in _STEPS}
+    costs = {step: {"seconds": runtime.timings[step], "memory": runtime.memory[step]} for step in _STEPS}
     write_json(context.folder / "step_costs.json", costs)
 
 
@@ -146,7 +149,7 @@ def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
     return [
         Variant(
             "baselines",
-            {**JUDGED_BY_F, "consensus.tune": True, "joint.rounds": 1},
+            {**JUDGED_BY_F, "consensus.threshold": "auto", "joint.rounds": 1},
             ("baselines",),
             _methods,
             stages=partial(_with_baselines, names),

@@ -40,7 +40,7 @@ def clustered(recipe: RunRecipe) -> tuple[dict[str, Any], Callable[[Settled], li
     overrides = {
         "train.folds": 0,
         "joint.rounds": 1,
-        "consensus.tune": has_validation(recipe),
+        "consensus.threshold": "auto",
         "consensus.soft_depth": 0,
     }
     return overrides, partial(make_stages, labeler=clustering(memory_budget=recipe.engine.memory_budget))
@@ -61,7 +61,12 @@ def _k(_recipe: RunRecipe, _options: Options) -> list[Variant]:
 
 def _sizes(recipe: RunRecipe, options: Options) -> list[Variant]:
     members = recipe.committee.networks
-    by_vote = {**_VOTE, "consensus.tune": False, "consensus.grouping": "components", "consensus.quorum": -1}
+    by_vote = {
+        **_VOTE,
+        "consensus.threshold": -1.0,
+        "consensus.grouping": "components",
+        "consensus.min_votes": "all",
+    }
     sizes = sorted({*range(0, len(members) + 1, 2), len(members)})
     overrides, stages = clustered(recipe)
     fixed = partial(make_stages, labeler=at_pair_recall(options.pair_recall))

@@ -185,9 +185,9 @@ def _rounds(_recipe: RunRecipe, _options: Options) -> list[Variant]:
 
 
 def _recall_weight(_recipe: RunRecipe, _options: Options) -> list[Variant]:
-    common = {"consensus.tune": True}
+    common = {"consensus.threshold": "auto"}
     rows = {
-        f"weight{weight:g}": (f"{weight:g}", {**common, "consensus.recall_weight": weight})
+        f"weight{weight:g}": (f"{weight:g}", {**common, "consensus.beta": weight})
         for weight in (0.5, 1.0, 2.0, 4.0)
     }
     return _one_by_one(rows, "weight1")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cdp.labeling.workspace import Workspace
 from tests.refusals import refuses
 
 from cdp import CDP, Views, measure_labels
@@ -23,7 +24,6 @@ from cdp.collection.scored_files import read_share
 from cdp.errors import BusyError, InputError
 from cdp.knn.exact import exact_graph, extend_graph
 from cdp.labeling.pipeline import label
-from cdp.labeling.workspace import Workspace
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.trees import TreeAnswers

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cdp.labeling.workspace import Workspace
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from cdp.collection.scored_files import read_judged, read_share
 from cdp.knn.exact import exact_graph
 from cdp.labeling.density_matching import images_per_identity, is_as_dense, matching_share, order_of_use
 from cdp.labeling.pipeline import label
-from cdp.labeling.workspace import Workspace
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from cdp.labeling.tree_scoring import known_among_strangers, seem_to_overlap, seem_unlike
+from cdp.labeling.workspace import Workspace
 from tests.refusals import refuses
 
 from cdp import CDP, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
 from cdp.input_blocks import EVIDENCE
 from cdp.labeling.pipeline import label
-from cdp.labeling.tree_scoring import known_among_strangers, seem_to_overlap, seem_unlike
-from cdp.labeling.workspace import Workspace
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring import boosting as boosted_trees

@@ -13,12 +13,13 @@ from cdp.web.svg import bar_figure, curve_chart, paired_bars, stacked_bar
 from cdp.web.words import counted, percent
 
 _FATE_KINDS = ("m-cdp", "wrong", "odd", "m-labeled")
-_SETTINGS = {
-    "threshold": "threshold on the probability of a pair",
-    "vote_threshold": "threshold on the base's similarity",
-    "join_above": "mean probability above which groups are joined",
+_THRESHOLDS = {
+    "probability": "threshold on the probability of a pair",
+    "similarity": "threshold on the base's similarity",
+    "mean probability": "threshold on the mean probability between groups",
+    "z-score": "threshold on the similarity, in standard deviations of random pairs",
 }
-"""What the number is that decides how much is joined, by its name among the settings."""
+"""The threshold in words, by what it is compared with."""
 
 
 def labels_section(results: Results) -> Section:
@@ -71,7 +72,7 @@ def _tiles(labels: LabelFigures) -> list[Tile]:
         Tile(f"{labels.identities_found:,}", name, note),
     ]
     if labels.threshold is not None:
-        words = _SETTINGS.get(labels.setting, labels.setting.replace("_", " "))
+        words = _THRESHOLDS.get(labels.threshold_kind, labels.threshold_kind.replace("_", " "))
         tiles.append(Tile(f"{labels.threshold:g}", words))
     return tiles
 
@@ -80,7 +81,7 @@ def _true_charts(labels: LabelFigures) -> list[Chart]:
     true = labels.true
     if true is None:
         return []
-    charts = [] if true.pairs is None else [_pairs(true.pairs, labels.setting)]
+    charts = [] if true.pairs is None else [_pairs(true.pairs, labels.threshold_kind)]
     kept = "Every discarded image counts as a group of its own, so discarding costs recall."
     removed = "Only labeled images count: what a network would train on."
     for scores, name, reading in (
@@ -101,10 +102,10 @@ def _three_bars(score: Score | PairScores, before: str = "") -> list[Bar]:
     ]
 
 
-def _pairs(pairs: PairScores, setting: str) -> Chart:
+def _pairs(pairs: PairScores, kind: str) -> Chart:
     of_all = f"{pairs.accepted:,} of {counted(pairs.candidates, 'candidate pair')}"
     what = f"Before propagation: {of_all} were accepted."
-    if setting == "join_above":
+    if kind in ("mean probability", "z-score"):
         what = f"{of_all} ended in one group; they count as accepted."
     return bar_figure(
         "Accepted pairs",
@@ -262,10 +263,10 @@ def _tuning(tuning: Tuning | None) -> list[Chart]:
         "threshold; shares in %",
     )
     by = "the best F was taken."
-    if tuning.recall_weight != 1:
-        by = f"the best mean was taken, recall {tuning.recall_weight:g} times as important as precision."
-    if tuning.precision:
-        by = f"of those with precision {tuning.precision:g} or more, the one with the best recall was taken."
+    if tuning.beta != 1:
+        by = f"the best F-beta was taken, with beta {tuning.beta:g}."
+    if tuning.min_precision is not None:
+        by = f"of those with precision {tuning.min_precision:g} or more, the one with the best recall was taken."
     return [
         Chart(
             drawn,

@@ -22,7 +22,7 @@ def mediator_section(results: Results, weights: FloatArray | None) -> Section:
     mediator = results.mediator
     if mediator is None:
         how = "There is no mediator with weights to show."
-        if results.labels.setting == "vote_threshold":
+        if results.labels.threshold_kind == "similarity":
             how = f"Pairs were accepted by vote: a pair counts if enough members see it as neighbors. {how}"
         elif results.calibration:
             how = (

@@ -249,7 +249,7 @@ def refuse_contradictions(collection: Collection, corrections: Sequence[Correcti
     from cdp.types.constraints import check_constraints
 
     constraints = to_constraints(corrections, collection.n_images)
-    check_constraints(constraints, collection.settings.max_size, collection.describe)
+    check_constraints(constraints, collection.settings.max_cluster_size, collection.describe)
 
 
 def leaving_images(waiting: Sequence[Correction], identity: IntArray) -> frozenset[int]:

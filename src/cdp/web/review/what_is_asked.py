@@ -29,7 +29,9 @@ class Queue:
     @cached_property
     def _questions(self) -> Questions:
         one = self._collection
-        return rank_questions(one.scored, one.identity, one.confidence, one.settings, one.constraints)
+        return rank_questions(
+            one.scored, one.identity, one.confidence, one.settings, one.parts.threshold, one.constraints
+        )
 
     @cached_property
     def _parts(self) -> GroupIndex:
