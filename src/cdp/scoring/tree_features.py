@@ -20,7 +20,7 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.input_blocks import EVIDENCE
-from cdp.knn.pair_similarity import in_reading_order, similarities
+from cdp.knn.pair_similarity import similarities, sort_for_locality
 from cdp.knn.topk import insert_in_order
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
@@ -116,7 +116,7 @@ def _search_block(
     models, graphs, model_of_column, k = shared
     lists, measured = _side_by_side(graphs, rows)
     starts, ends, known = _unite(rows, lists, measured, model_of_column, len(models), models[0].n_images)
-    ends, origin = in_reading_order(ends, models[0].n_images)
+    ends, origin = sort_for_locality(ends, models[0].n_images)
     total = np.zeros(len(ends), np.float32)
     for model, similarity in zip(models, known, strict=True):
         values = similarity[origin]
@@ -222,7 +222,7 @@ def extract_evidence(source: EvidenceSource, ids: IntArray) -> FloatArray:
     """The blocks of all models about the given pairs (m, 2), float32 (m, columns)."""
     width = sum(len(columns) for columns in BLOCKS.values())
     matrix = np.empty((len(ids), width * len(source.models)), np.float32)
-    ends, origin = in_reading_order(ids, len(source.models[0].mean))
+    ends, origin = sort_for_locality(ids, len(source.models[0].mean))
     for number, model in enumerate(source.models):
         out = matrix[:, width * number : width * (number + 1)]
         if model.embeddings is not None:
