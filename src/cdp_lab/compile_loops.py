@@ -22,9 +22,8 @@ from cdp_lab.synthetic import synthetic_views
 _PEOPLE = 250
 # So small that groups must be split, too.
 _MAX_SIZE = 20
-# Enough images that looking into clusters is cheaper than comparing all: with one sort of embeddings into few of them, with the other
-# into many.
-_IMAGES, _DIMENSIONS, _DIRECTIONS = 20_000, 256, (8, 32)
+# Enough images that probing cells is cheaper than exact search: few cells at the first rank, many at the second.
+_IMAGES, _DIMENSIONS, _RANKS = 20_000, 256, (8, 32)
 
 
 def compile_loops(progress: Progress = no_progress) -> None:
@@ -45,19 +44,19 @@ def compile_loops(progress: Progress = no_progress) -> None:
             labeling = label(unlabeled, settings, labeled=known, runtime=runtime)
             measure_labeling(labeling, unlabeled, runtime=runtime)
         progress("labels", len(ways), len(ways))
-        for done, directions in enumerate(_DIRECTIONS):
-            progress("searches", done, len(_DIRECTIONS))
-            file = Path(folder) / f"{directions}.npy"
-            np.save(file, _along(directions))
+        for done, rank in enumerate(_RANKS):
+            progress("searches", done, len(_RANKS))
+            file = Path(folder) / f"{rank}.npy"
+            np.save(file, _low_rank(rank))
             knn_graph(Embeddings(np.load(file, mmap_mode="r")), 20, "approximate", recall=0.97)
         np.save(file, np.ones((2, _DIMENSIONS), np.float16))
         similarities(Embeddings(np.load(file, mmap_mode="r")), np.array([[0, 1]], np.int32))
-        progress("searches", len(_DIRECTIONS), len(_DIRECTIONS))
+        progress("searches", len(_RANKS), len(_RANKS))
 
 
-def _along(directions: int) -> FloatArray:
-    """Random embeddings that lie along so few directions."""
+def _low_rank(rank: int) -> FloatArray:
+    """Make random embeddings of this rank."""
     generator = np.random.default_rng(0)
-    latent = generator.standard_normal((_IMAGES, directions), np.float32)
-    vectors: FloatArray = latent @ generator.standard_normal((directions, _DIMENSIONS), np.float32)
+    latent = generator.standard_normal((_IMAGES, rank), np.float32)
+    vectors: FloatArray = latent @ generator.standard_normal((rank, _DIMENSIONS), np.float32)
     return vectors

@@ -1,4 +1,4 @@
-"""How many clusters an image looks into, for the recall asked for."""
+"""Auto-tuning of the IVF search: the cheapest nlist and nprobe that reach the recall asked for."""
 
 from __future__ import annotations
 
@@ -8,151 +8,157 @@ from dataclasses import dataclass
 import numpy as np
 
 from cdp.blocks import spans
-from cdp.knn.ivf import Centroids, nearest_clusters
-from cdp.knn.kmeans import find_centroids, refine_centroids
+from cdp.knn.ivf import Centroids, cells_to_probe
+from cdp.knn.kmeans import refine_centroids, train_centroids
 from cdp.knn.pca import Vectors
-from cdp.knn.recall import TrueNeighbors
+from cdp.knn.recall import GroundTruth
 from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 
-# Images per cluster, how many clusters are looked into, and whether these are looked for among all. Many small ones are best where
-# neighbors are in few of them; where they are in many, fewer and larger ones are looked through faster. The second are tried where they
-# might be cheaper.
+# Images per cell, values of nprobe to try, and whether the cells to probe are found by comparing all
+# centroids. Many small cells are best where neighbors are in few of them; where neighbors are spread over
+# many, fewer and larger cells are compared faster. The second layout is tried where it might be cheaper.
 LAYOUTS = (
     (100, (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 40, 48, 64, 80, 104, 128), False),
     (125, (40, 56, 72, 88, *range(104, 496, 24), *range(496, 1025, 48)), True),
 )
 _BLOCK_PAIRS = 2**17
-# Refined centers raise the recall of a plan by less than this (measured: 0.02), and so does chance on so few rows.
-_GAINED_BY_REFINING = 0.06
-_ROWS_TO_TELL = 100
-# What fewer directions lose beside it (measured).
-_LOST_BY_PROJECTION = 0.003
-# Nanoseconds on one core of a common processor; only their ratios matter. One multiplication and addition in a product, one
-# similarity that is looked at, a cluster that an image looks into, and what is before and after
-# all.
-_PER_PRODUCT = 0.028
-_PER_ENTRY = 0.35
-_PER_CLUSTER = 200
-_BEFORE = 20000
+# Refining centroids raises the recall of an operating point by about 0.02, and so few rows estimate it to
+# about 0.03; below this much less than the recall asked for, refining is a waste. Measured by `python -m
+# benchmarks.search constants`.
+_MAX_REFINEMENT_GAIN = 0.06
+_SCREENING_ROWS = 100
+# Recall lost to PCA (see `_ERROR_PER_GAP` in pca.py), on top of neighbors in cells that are not probed.
+_PCA_LOSS = 0.003
+# Costs in units of one multiply-add of an inner product, per image: comparing a product with the thresholds
+# of both images, probing a cell whatever its size, and everything that does not depend on the operating point
+# (PCA, assignment, re-ranking). `python -m benchmarks.search constants` prints them as measured on the
+# machine that it runs on.
+_ENTRY_COST = 12.5
+_PROBE_COST = 7_140
+_FIXED_COST = 714_000
+# Centroids are compared by BLAS, which takes half the time of the probing loop per multiply-add.
+_CENTROID_COST = 0.5
+# Exact search computes every product once for two images; keeping the top-k adds a tenth.
+_EXACT_COST = 0.55
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """How many of which clusters every image looks into, and the recall to expect."""
+class OperatingPoint:
+    """Parameters of an IVF search: nlist centroids, cells probed per query, and the expected recall."""
 
     centroids: Centroids
-    clusters: int
+    nprobe: int
     recall: float
 
 
-def choose_plan(
+def choose_operating_point(
     embeddings: Embeddings,
     vectors: Vectors,
-    truth: TrueNeighbors,
+    truth: GroundTruth,
     recall: float,
     *,
     seed: int,
     runtime: Runtime,
-) -> Plan | None:
-    """The cheapest plan that reaches the recall on a sample; None if exact search is cheaper than all that do.
+) -> OperatingPoint | None:
+    """Choose the cheapest operating point that reaches the recall; None if exact search is cheaper.
 
     Args:
         embeddings: all images.
-        vectors: what is compared.
-        truth: the sample.
+        vectors: the vectors that are compared.
+        truth: the sample and its exact neighbors.
         recall: to reach.
-        seed: of the clusters.
+        seed: of k-means.
         runtime: how the search runs.
     """
     limit, cheapest = _exact_cost(embeddings), None
-    for size, choice, among_all in LAYOUTS:
-        n_clusters = max(1, embeddings.n_images // size)
-        counts = [count for count in choice if count <= n_clusters]
-        if not counts or _cost(vectors, size, counts[0], among_all) > limit:
+    for cell_size, choice, exhaustive in LAYOUTS:
+        nlist = max(1, embeddings.n_images // cell_size)
+        nprobes = [nprobe for nprobe in choice if nprobe <= nlist]
+        if not nprobes or _cost(vectors, cell_size, nprobes[0], exhaustive) > limit:
             continue
-        centroids = find_centroids(vectors, n_clusters, among_all=among_all, seed=seed, runtime=runtime)
-        counts = [count for count in counts if count <= len(centroids)]
+        centroids = train_centroids(vectors, nlist, exhaustive=exhaustive, seed=seed, runtime=runtime)
+        nprobes = [nprobe for nprobe in nprobes if nprobe <= len(centroids)]
         about = (vectors, truth, centroids)
-        if not counts or (not among_all and not _may_reach(*about, counts[-1], recall, runtime)):
+        if not nprobes or (not exhaustive and not _may_reach(*about, nprobes[-1], recall, runtime)):
             continue
-        centroids = refine_centroids(vectors, centroids, n_clusters, seed=seed, runtime=runtime)
+        centroids = refine_centroids(vectors, centroids, nlist, seed=seed, runtime=runtime)
         before = cheapest
         for is_finer in (False, True):
-            tried = _between(counts, cheapest) if is_finer else counts
-            may_win = [count for count in tried if _cost(vectors, size, count, among_all) < limit]
-            for plan in _predict(vectors, truth, centroids, may_win, runtime):
-                cost = _cost(vectors, size, plan.clusters, among_all)
-                if plan.recall >= recall and cost < limit:
-                    limit, cheapest = cost, plan
+            tried = _between(nprobes, cheapest) if is_finer else nprobes
+            affordable = [nprobe for nprobe in tried if _cost(vectors, cell_size, nprobe, exhaustive) < limit]
+            for point in _predict(vectors, truth, centroids, affordable, runtime):
+                cost = _cost(vectors, cell_size, point.nprobe, exhaustive)
+                if point.recall >= recall and cost < limit:
+                    limit, cheapest = cost, point
             if cheapest is before:
                 break
     return cheapest
 
 
-def _between(counts: Sequence[int], chosen: Plan | None) -> list[int]:
-    """Numbers of clusters between the one that was chosen and the next smaller one that was tried."""
+def _between(nprobes: Sequence[int], chosen: OperatingPoint | None) -> list[int]:
+    """List values of nprobe between the chosen one and the next smaller one that was tried."""
     if chosen is None:
         return []
-    smaller = max((count for count in counts if count < chosen.clusters), default=chosen.clusters)
-    return list(range(smaller, chosen.clusters, max(1, (chosen.clusters - smaller) // 4)))[1:]
+    smaller = max((nprobe for nprobe in nprobes if nprobe < chosen.nprobe), default=chosen.nprobe)
+    return list(range(smaller, chosen.nprobe, max(1, (chosen.nprobe - smaller) // 4)))[1:]
 
 
 def _may_reach(
     vectors: Vectors,
-    truth: TrueNeighbors,
+    truth: GroundTruth,
     centroids: Centroids,
-    count: int,
+    nprobe: int,
     recall: float,
     runtime: Runtime,
 ) -> bool:
-    """Whether the most clusters come near the recall asked for, so that centers are worth refining; a few rows tell."""
-    few = truth.first(_ROWS_TO_TELL)
+    """Whether the largest nprobe comes near the recall, on a few rows: is refining worth it?"""
+    few = truth.first(_SCREENING_ROWS)
     if few.n_counted == 0:
         return True
-    (plan,) = _predict(vectors, few, centroids, [count], runtime)
-    return plan.recall >= recall - _GAINED_BY_REFINING
+    (point,) = _predict(vectors, few, centroids, [nprobe], runtime)
+    return point.recall >= recall - _MAX_REFINEMENT_GAIN
 
 
 def _predict(
     vectors: Vectors,
-    truth: TrueNeighbors,
+    truth: GroundTruth,
     centroids: Centroids,
-    counts: Sequence[int],
+    nprobes: Sequence[int],
     runtime: Runtime,
-) -> list[Plan]:
-    """All plans with so many clusters, with the share of the sample's true neighbors that each would find.
+) -> list[OperatingPoint]:
+    """Predict the recall for each nprobe, without searching.
 
-    Two images meet where one looks into the cluster that the other is at home in.
+    Insertion is symmetric, so two neighbors are compared if either probes the other's assigned cell.
     """
-    if not counts:
+    if not nprobes:
         return []
-    n_found = np.zeros(len(counts), np.int64)
+    n_found = np.zeros(len(nprobes), np.int64)
     for start, stop in spans(len(truth.rows), max(1, _BLOCK_PAIRS // (truth.neighbors.shape[1] + 1) ** 2)):
         images = np.concatenate([truth.rows[start:stop, None], truth.neighbors[start:stop]], axis=1)
-        clusters = nearest_clusters(vectors, centroids, counts[-1], runtime=runtime, rows=images.ravel())
-        clusters = clusters.reshape(*images.shape, counts[-1])
-        meet = clusters[:, :1] == clusters[:, 1:, :1]
-        meet |= clusters[:, 1:] == clusters[:, :1, :1]
-        found = np.logical_or.accumulate(meet, axis=2)[:, :, np.array(counts) - 1]
+        cells = cells_to_probe(vectors, centroids, nprobes[-1], runtime=runtime, rows=images.ravel())
+        cells = cells.reshape(*images.shape, nprobes[-1])
+        is_compared = cells[:, :1] == cells[:, 1:, :1]
+        is_compared |= cells[:, 1:] == cells[:, :1, :1]
+        is_found = np.logical_or.accumulate(is_compared, axis=2)[:, :, np.array(nprobes) - 1]
         if truth.counted is not None:
-            found &= truth.counted[start:stop, :, None]
-        n_found += np.count_nonzero(found, axis=(0, 1))
-    lost = 0.0 if isinstance(vectors, Embeddings) or not vectors.is_rounded else _LOST_BY_PROJECTION
+            is_found &= truth.counted[start:stop, :, None]
+        n_found += np.count_nonzero(is_found, axis=(0, 1))
+    loss = 0.0 if isinstance(vectors, Embeddings) or not vectors.is_lossy else _PCA_LOSS
     return [
-        Plan(centroids, count, float(share) - lost)
-        for count, share in zip(counts, n_found / truth.n_counted, strict=True)
+        OperatingPoint(centroids, nprobe, float(share) - loss)
+        for nprobe, share in zip(nprobes, n_found / truth.n_counted, strict=True)
     ]
 
 
-def _cost(vectors: Vectors, size: int, clusters: int, among_all: bool) -> float:
-    """Nanoseconds per image."""
-    per_cluster = _PER_CLUSTER + size * (_PER_ENTRY + _PER_PRODUCT * vectors.dimensions)
-    n_centers = vectors.n_images / size if among_all else 0
-    per_center = _PER_ENTRY + _PER_PRODUCT / 2 * vectors.dimensions
-    return _BEFORE + per_cluster * clusters + per_center * n_centers
+def _cost(vectors: Vectors, cell_size: int, nprobe: int, exhaustive: bool) -> float:
+    """Estimate the cost of a search per image, in multiply-adds."""
+    per_probe = _PROBE_COST + cell_size * (_ENTRY_COST + vectors.dimensions)
+    n_compared = vectors.n_images / cell_size if exhaustive else 0
+    per_centroid = _ENTRY_COST + _CENTROID_COST * vectors.dimensions
+    return _FIXED_COST + per_probe * nprobe + per_centroid * n_compared
 
 
 def _exact_cost(embeddings: Embeddings) -> float:
-    # Every similarity once for two images, and a tenth more to keep the best.
-    return 0.55 * _PER_PRODUCT * embeddings.dimensions * embeddings.n_images
+    """Estimate the cost of exact search per image, in multiply-adds."""
+    return _EXACT_COST * embeddings.dimensions * embeddings.n_images

@@ -18,8 +18,8 @@ from cdp.types.arrays import LongArray
 if TYPE_CHECKING:
     from cdp.runtime.ray_pool import RayPool
 
-# Share of an approximate search that runs on the driver when its blocks go to all machines, because the top-k lists are
-# there. Measured with two nodes by `python -m benchmarks ray_overhead`.
+# Share of an approximate search that runs on the driver when its blocks go to all machines, because the top-k
+# lists are there. Measured with two nodes by `python -m benchmarks ray_overhead`.
 _DRIVER_SHARE = 0.2
 
 
@@ -30,7 +30,8 @@ class GraphTask:
     Attributes:
         embeddings: of the model.
         key: of the graph, for checkpoints.
-        path: where the graph is written, on storage that all machines see; absolute, as each works in a folder of its own.
+        path: where the graph is written, on storage that all machines see; absolute, as each works in a
+            folder of its own.
     """
 
     embeddings: Embeddings
@@ -64,7 +65,7 @@ class GraphOptions:
 
 
 def find_machines(pool: RayPool | None, n_graphs: int) -> RayPool | None:
-    """Return workers that are a whole machine each; None if searching graph after graph on all machines is faster."""
+    """Return workers of a whole machine each; None if all machines on one graph at a time are faster."""
     cores = [] if pool is None else [count for count in pool.machines if count]
     if pool is None or n_graphs == 0 or not cores:
         return None
@@ -94,7 +95,7 @@ def make_options(
 
 
 def make_tasks(models: Sequence[Embeddings], keys: Sequence[str], runtime: Runtime) -> list[GraphTask]:
-    """One task per model; a graph is written to its place in the step cache, or to a temporary folder without one."""
+    """Make one task per model; graphs are written to the step cache, or to a temporary folder."""
     cache, tasks = runtime.cache.absolute(), []
     for embeddings, key in zip(models, keys, strict=True):
         is_cached = key and cache.folder is not None
@@ -115,7 +116,7 @@ def search_on_machines(
 
 
 def _search(options: GraphOptions, task: GraphTask) -> None:
-    """Search one graph and write it to a file: all graphs together might not fit the memory of results under way."""
+    """Search one graph and write it to a file, as all graphs together might not fit in memory."""
     (graph,) = each_knn_graph(
         [task.embeddings],
         options.k,

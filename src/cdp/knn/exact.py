@@ -1,4 +1,4 @@
-"""Exact k-NN search: tiles of the similarity matrix, of which only the best of every row and column are kept."""
+"""Exact k-NN search: each tile of the similarity matrix updates the top-k lists of its rows and columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.errors import InputError
-from cdp.knn.pair_similarity import measure_lists, measure_lists_of, similarities
+from cdp.knn.pair_similarity import rerank, rerank_all, similarities
 from cdp.knn.topk import (
     drop_repeats,
     insert_rows,
@@ -23,26 +23,28 @@ from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
-# A block of embeddings is read once for many tiles; a tile stays in the processor's cache while it is searched. A
-# thread needs about 20 MB. Lists of unfinished searches count pairs of blocks: whoever changes this raises the version of graphs.
+# A block of embeddings is read once for many tiles; a tile stays in the processor's cache while it is
+# scanned. A thread needs about 20 MB. Checkpoints count pairs of blocks, so changing this raises the version
+# of graphs.
 BLOCK_ROWS = 4096
 TILE_ROWS = 512
-# A few more candidates than k are kept and measured again by `similarities`, so that neither the rounding of a product,
-# which depends on the shape of its tile, nor the order of tiles decides anything. Where even the spare ones lie within
-# rounding of the k-th (many copies of an image), the row is searched once more in full.
+# Lists are a little longer than k and re-ranked by `similarities`, so that neither the rounding of a product,
+# which depends on the shape of its tile, nor the order of tiles changes a result. Where even the last one is
+# within rounding of the k-th (many copies of an image), the row is searched again by `similarities` alone.
 _SPARE = 4
 _ROUNDING = 1e-5
 
-Candidates: TypeAlias = tuple[FloatArray, IntArray]
-"""Similarities and ids of the few best images of each row, best first; -inf and -1 where there are fewer."""
-CandidateSearch: TypeAlias = Callable[[IntArray], Candidates]
-"""From queries to their candidates."""
+TopK: TypeAlias = tuple[FloatArray, IntArray]
+"""Similarities and ids of the best images of each row, best first; -inf and -1 where there are fewer."""
+TopKSearch: TypeAlias = Callable[[IntArray], TopK]
+"""From queries to their top-k lists."""
 
 
 def search_bytes(embeddings: Embeddings) -> int:
-    """Estimate what a thread of a search holds: a block of vectors and a tile of similarities.
+    """Estimate the buffer of one thread of a search: a block of vectors and a tile of similarities.
 
-    Half of it is counted among what must be held anyway.
+    The second block of vectors is not counted: half of the memory budget is reserved for what
+    must be held.
     """
     return BLOCK_ROWS * embeddings.dimensions * 4 + 2**22
 
@@ -55,9 +57,14 @@ def exact_graph(
     step: str = "k-NN graph",
     key: str = "",
 ) -> KnnGraph:
-    """The k nearest neighbors of every image, by looking at all of them; never an n x n matrix.
+    """Search the k nearest neighbors of every image by comparing all pairs, each once.
 
-    The similarity of a pair is computed once and used for both images. Unfinished lists are kept under the `key`, but for those on a GPU.
+    Args:
+        embeddings: all images.
+        k: number of neighbors.
+        runtime: how the search runs.
+        step: name of this search in progress reports.
+        key: under which unfinished lists are checkpointed, except on a GPU; "" = not at all.
     """
     n_images = embeddings.n_images
     runtime = runtime.with_threads_for(search_bytes(embeddings))
@@ -65,8 +72,8 @@ def exact_graph(
     best = runtime.full((n_images, keep), -np.inf, np.float32)
     ids = runtime.full((n_images, keep), -1, np.int32)
     blocks = spans(n_images, BLOCK_ROWS)
-    pairs = pairs_of_blocks(len(blocks))
-    _join_blocks(embeddings, (best, ids), k, blocks, pairs, runtime, step, key)
+    pairs = block_pairs(len(blocks))
+    _compare_blocks(embeddings, (best, ids), k, blocks, pairs, runtime, step, key)
     neighbors = runtime.empty((n_images, k), np.int32)
     similarity = runtime.empty((n_images, k), np.float32)
 
@@ -74,7 +81,7 @@ def exact_graph(
         (np.arange(start, stop, dtype=np.int32), best[start:stop], ids[start:stop]) for start, stop in blocks
     )
     start = 0
-    for found, measured in runtime.map(_settle_block, (embeddings, k), lists):
+    for found, measured in runtime.map(_rerank_block, (embeddings, k), lists):
         rows = slice(start, start + len(found))
         neighbors[rows], similarity[rows] = found, measured
         start = rows.stop
@@ -84,18 +91,18 @@ def exact_graph(
 def search_rows(
     embeddings: Embeddings, rows: IntArray, k: int, *, runtime: Runtime
 ) -> tuple[IntArray, FloatArray]:
-    """Neighbors and similarities of some of the images, each (len(rows), k)."""
+    """Search the k nearest neighbors of some images; ids and similarities, each (len(rows), k)."""
     runtime = runtime.with_threads_for(search_bytes(embeddings))
     keep = min(k + _SPARE, embeddings.n_images - 1)
-    find_candidates: CandidateSearch = partial(_find_candidates, embeddings, keep)
+    find_top_k: TopKSearch = partial(_find_top_k, embeddings, keep)
     accelerator = find_accelerator(runtime.search_device)
     if accelerator is not None:
-        from cdp.knn.gpu import make_candidate_search
+        from cdp.knn.gpu import make_top_k_search
 
-        find_candidates = make_candidate_search(embeddings, keep, accelerator)
+        find_top_k = make_top_k_search(embeddings, keep, accelerator)
         runtime = runtime.here(threads=1)
     blocks = [rows[start:stop] for start, stop in spans(len(rows), TILE_ROWS)]
-    found = list(runtime.map(_search_block, (embeddings, k, find_candidates), blocks))
+    found = list(runtime.map(_search_block, (embeddings, k, find_top_k), blocks))
     return np.concatenate([ids for ids, _ in found]), np.concatenate([values for _, values in found])
 
 
@@ -107,17 +114,16 @@ def extend_graph(
     runtime: Runtime,
     step: str = "new neighbors",
 ) -> KnnGraph:
-    """The graph with new images: their neighbors among all, and the old lists with those of them that are nearer.
+    """Extend a graph by new images: compare each with all images and update both lists.
 
-    Every new image is compared with every image, old ones are not compared again: with an exact graph the result is that of a
-    search among all of them.
+    Old images are not compared again. If the graph is exact, the result is the exact graph of all images.
 
     Args:
         graph: of all images, new ones with empty lists (`KnnGraph.make_room`).
         embeddings: of all images.
         new: first row of the new images, and the row after the last.
         runtime: how the search runs.
-        step: what progress calls this.
+        step: name of this search in progress reports.
     """
     runtime = runtime.with_threads_for(search_bytes(embeddings))
     n_images, k = graph.n_images, graph.k
@@ -125,26 +131,26 @@ def extend_graph(
     best, ids = np.full((n_images, keep), -np.inf, np.float32), np.full((n_images, keep), -1, np.int32)
     width = min(k, keep)
     best[:, :width], ids[:, :width] = graph.similarity[:, :width], graph.neighbors[:, :width]
-    blocks, pairs = _new_pairs_of_blocks(n_images, new)
+    blocks, pairs = _new_block_pairs(n_images, new)
     lists = (best, ids)
-    _join_blocks(embeddings, lists, width, blocks, pairs, runtime, step)
+    _compare_blocks(embeddings, lists, width, blocks, pairs, runtime, step)
     is_changed = (ids[:, :width] != graph.neighbors[:, :width]).any(axis=1)
-    if width < keep:  # a new image that rounding may have put behind the last neighbor
+    if width < keep:  # rounding may have put a new image behind the last neighbor
         is_changed |= np.isfinite(best[:, width]) & (best[:, width - 1] < best[:, width] + _ROUNDING)
     changed = np.flatnonzero(is_changed).astype(np.int32)
     neighbors, similarity = np.array(graph.neighbors), np.array(graph.similarity)
 
     each = [changed[start:stop] for start, stop in spans(len(changed), BLOCK_ROWS)]
-    unsettled = ((rows, best[rows], ids[rows]) for rows in each)
-    settled = runtime.map(_settle_block, (embeddings, width), unsettled)
-    for rows, (found, measured) in zip(each, settled, strict=True):
+    unranked = ((rows, best[rows], ids[rows]) for rows in each)
+    reranked = runtime.map(_rerank_block, (embeddings, width), unranked)
+    for rows, (found, measured) in zip(each, reranked, strict=True):
         neighbors[rows, :width], similarity[rows, :width] = found, measured
     return KnnGraph(neighbors, similarity, graph.method, graph.recall)
 
 
-def _join_blocks(
+def _compare_blocks(
     embeddings: Embeddings,
-    lists: Candidates,
+    lists: TopK,
     k: int,
     blocks: Sequence[tuple[int, int]],
     pairs: Sequence[tuple[int, int]],
@@ -152,39 +158,41 @@ def _join_blocks(
     step: str,
     key: str = "",
 ) -> None:
-    """Put into the lists what pairs of blocks have for them, of which k are wanted; each tile serves its rows and its columns."""
+    """Compare pairs of blocks and update the lists, of which the first k are wanted."""
     best, ids = lists
     n_images, keep = best.shape
     accelerator = find_accelerator(runtime.search_device)
     if accelerator is not None:
-        from cdp.knn.gpu import join_blocks
+        from cdp.knn.gpu import compare_blocks
 
-        best[:], ids[:] = join_blocks(embeddings, lists, blocks, pairs, accelerator, runtime, step)
+        best[:], ids[:] = compare_blocks(embeddings, lists, blocks, pairs, accelerator, runtime, step)
         return
 
     checkpoint = runtime.list_checkpoint(key)
-    begun = checkpoint.resume(best, ids)
+    n_resumed = checkpoint.resume(best, ids)
 
-    def with_bars() -> Iterator[_Join]:
-        """What the lists hold when a pair's turn comes: only better images can enter them, or be the k-th by rounding."""
-        for first, second in pairs[begun:]:
-            held = [best[slice(*blocks[block])] for block in dict.fromkeys((first, second))]
-            bars = [np.maximum(rows[:, -1], rows[:, k - 1] - _ROUNDING) for rows in held]
-            yield _Join(blocks[first], blocks[second], bars)
+    def with_thresholds() -> Iterator[_BlockPair]:
+        """Add current thresholds: only better images can enter a list, or be its k-th within rounding."""
+        for first, second in pairs[n_resumed:]:
+            lists_of_blocks = [best[slice(*blocks[block])] for block in dict.fromkeys((first, second))]
+            thresholds = [np.maximum(rows[:, -1], rows[:, k - 1] - _ROUNDING) for rows in lists_of_blocks]
+            yield _BlockPair(blocks[first], blocks[second], thresholds)
 
-    found = runtime.map(_join_pair, (embeddings, keep), with_bars())
-    for done, ((first, second), joined) in enumerate(zip(pairs[begun:], found, strict=True), begun + 1):
-        for block, (values, images) in zip(dict.fromkeys((first, second)), joined, strict=True):
+    found = runtime.map(_compare_pair, (embeddings, keep), with_thresholds())
+    for done, ((first, second), compared) in enumerate(
+        zip(pairs[n_resumed:], found, strict=True), n_resumed + 1
+    ):
+        for block, (values, images) in zip(dict.fromkeys((first, second)), compared, strict=True):
             rows = slice(*blocks[block])
             merge_lists(values, images, best[rows], ids[rows])
         checkpoint.note(done, best, ids)
         runtime.progress(step, done * n_images // len(pairs), n_images)
 
 
-def _new_pairs_of_blocks(
+def _new_block_pairs(
     n_images: int, new: tuple[int, int]
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Blocks that hold only new images or none, and the pairs of them in which one is new, each once."""
+    """Cut images into blocks of new or of old images only, and list the pairs with a new block, each once."""
     blocks = [
         (start + shift, stop + shift)
         for shift, count in ((0, new[0]), (new[0], new[1] - new[0]), (new[1], n_images - new[1]))
@@ -202,40 +210,40 @@ def _new_pairs_of_blocks(
 
 
 @dataclass(frozen=True, eq=False)
-class _Join:
-    """Two blocks to compare, or one with itself, and the least similarity that counts for every row of each."""
+class _BlockPair:
+    """Two blocks to compare, or one with itself, and the threshold of every row of each."""
 
     first: tuple[int, int]
     second: tuple[int, int]
-    bars: list[FloatArray]
+    thresholds: list[FloatArray]
 
 
-def _join_pair(shared: tuple[Embeddings, int], join: _Join) -> list[Candidates]:
-    """The images of each block that belong into the lists of the other's; -1 where there are fewer."""
+def _compare_pair(shared: tuple[Embeddings, int], pair: _BlockPair) -> list[TopK]:
+    """Find the images of each block that may enter the lists of the other; -1 where there are fewer."""
     embeddings, keep = shared
-    (start, stop), (other_start, other_stop) = join.first, join.second
+    (start, stop), (other_start, other_stop) = pair.first, pair.second
     is_one = start == other_start
-    gallery = embeddings.block(other_start, other_stop)
-    queries = gallery if is_one else embeddings.block(start, stop)
-    best = np.repeat(np.concatenate(join.bars)[:, None], keep, axis=1)
+    others = embeddings.block(other_start, other_stop)
+    queries = others if is_one else embeddings.block(start, stop)
+    best = np.repeat(np.concatenate(pair.thresholds)[:, None], keep, axis=1)
     ids = np.full(best.shape, -1, np.int32)
-    # Rows of both blocks are side by side here; images are numbered so too, until all tiles are done.
+    # Rows of both blocks are numbered consecutively here, until all tiles are done.
     offset = 0 if is_one else stop - start
-    memory = np.empty(TILE_ROWS * BLOCK_ROWS, np.float32)
+    buffer = np.empty(TILE_ROWS * BLOCK_ROWS, np.float32)
     for low, high in spans(stop - start, TILE_ROWS):
-        left = low if is_one else 0  # of a block with itself, nothing below the diagonal
+        left = low if is_one else 0  # a block with itself: nothing below the diagonal
         shape = high - low, other_stop - other_start - left
-        tile = memory[: shape[0] * shape[1]].reshape(shape)
-        np.matmul(queries[low:high], gallery[left:].T, out=tile)
+        tile = buffer[: shape[0] * shape[1]].reshape(shape)
+        np.matmul(queries[low:high], others[left:].T, out=tile)
         insert_rows_and_columns(tile, low, offset + left, best, ids)
     ids = np.where(ids < 0, -1, ids + np.where(ids < offset, start, other_start - offset)).astype(np.int32)
     return [(best, ids)] if is_one else [(best[:offset], ids[:offset]), (best[offset:], ids[offset:])]
 
 
-def pairs_of_blocks(n_blocks: int) -> list[tuple[int, int]]:
-    """Every unordered pair of blocks once, the first never after the second.
+def block_pairs(n_blocks: int) -> list[tuple[int, int]]:
+    """List every unordered pair of blocks once, the first never after the second.
 
-    Pairs that follow one another share no block where that is possible, so that threads seldom wait for each other.
+    Consecutive pairs share no block where that is possible, so that their thresholds are up to date.
     """
     apart = [
         (first, (first + gap) % n_blocks) for gap in range(n_blocks // 2 + 1) for first in range(n_blocks)
@@ -243,49 +251,49 @@ def pairs_of_blocks(n_blocks: int) -> list[tuple[int, int]]:
     return list(dict.fromkeys((min(pair), max(pair)) for pair in apart))
 
 
-def _settle_block(
+def _rerank_block(
     shared: tuple[Embeddings, int], block: tuple[IntArray, FloatArray, IntArray]
 ) -> tuple[IntArray, FloatArray]:
     embeddings, k = shared
     queries, best, ids = block
-    return _settle(embeddings, queries, k, best, ids)
+    return _rerank(embeddings, queries, k, best, ids)
 
 
 def _search_block(
-    shared: tuple[Embeddings, int, CandidateSearch], queries: IntArray
+    shared: tuple[Embeddings, int, TopKSearch], queries: IntArray
 ) -> tuple[IntArray, FloatArray]:
-    embeddings, k, find_candidates = shared
-    return _settle(embeddings, queries, k, *find_candidates(queries))
+    embeddings, k, find_top_k = shared
+    return _rerank(embeddings, queries, k, *find_top_k(queries))
 
 
-def _settle(
+def _rerank(
     embeddings: Embeddings, queries: IntArray, k: int, best: FloatArray, ids: IntArray
 ) -> tuple[IntArray, FloatArray]:
-    """The k nearest neighbors among the candidates: measured by `similarities`, ties by id."""
+    """Re-rank lists by `similarities`, ties by id, and cut them to k."""
     keep = ids.shape[1]
-    ids, similarity = measure_lists_of(embeddings, queries, ids)
+    ids, similarity = rerank(embeddings, queries, ids)
     if keep < embeddings.n_images - 1:
         is_close = np.isfinite(best[:, keep - 1]) & (best[:, k - 1] < best[:, keep - 1] + _ROUNDING)
         for row in np.flatnonzero(is_close):
-            ids[row, :k], similarity[row, :k] = _search_in_full(embeddings, int(queries[row]), k)
+            ids[row, :k], similarity[row, :k] = _search_exhaustively(embeddings, int(queries[row]), k)
     return ids[:, :k], similarity[:, :k]
 
 
-def _find_candidates(embeddings: Embeddings, keep: int, queries: IntArray) -> Candidates:
-    """The `keep` best similarities and ids of every query, best first."""
+def _find_top_k(embeddings: Embeddings, keep: int, queries: IntArray) -> TopK:
+    """Search the `keep` best images of every query."""
     best = np.full((len(queries), keep), -np.inf, np.float32)
     ids = np.full((len(queries), keep), -1, np.int32)
     query_vectors = embeddings.take(queries)
-    memory = np.empty(len(queries) * BLOCK_ROWS, np.float32)
+    buffer = np.empty(len(queries) * BLOCK_ROWS, np.float32)
     for start, stop in spans(embeddings.n_images, BLOCK_ROWS):
-        tile = memory[: len(queries) * (stop - start)].reshape(len(queries), stop - start)
+        tile = buffer[: len(queries) * (stop - start)].reshape(len(queries), stop - start)
         np.matmul(query_vectors, embeddings.block(start, stop).T, out=tile)
         insert_rows(tile, queries, start, best, ids)
     return best, ids
 
 
-def _search_in_full(embeddings: Embeddings, query: int, k: int) -> tuple[IntArray, FloatArray]:
-    """The k nearest neighbors of one image, every similarity measured exactly, ties by id."""
+def _search_exhaustively(embeddings: Embeddings, query: int, k: int) -> tuple[IntArray, FloatArray]:
+    """Search the k nearest neighbors of one image by `similarities` with all others, ties by id."""
     others = np.delete(np.arange(embeddings.n_images, dtype=np.int32), query)
     similarity = np.concatenate(
         [
@@ -300,18 +308,19 @@ def _search_in_full(embeddings: Embeddings, query: int, k: int) -> tuple[IntArra
 def graph_from_neighbors(
     embeddings: Embeddings, neighbors: AnyArray, method: str = "given", *, runtime: Runtime
 ) -> KnnGraph:
-    """A graph from neighbor ids alone: self, repeats and pads (-1) are dropped, similarities measured here."""
+    """Build a graph from neighbor ids: drop self, repeats and padding (-1), and compute similarities."""
     n_images = len(neighbors)
     if n_images != embeddings.n_images or neighbors.min() < -1 or neighbors.max() >= n_images:
         raise InputError(
-            f"Neighbors of {n_images:,} images with ids {neighbors.min()}..{neighbors.max()} do not belong to "
-            f"embeddings of {embeddings.n_images:,} images; ids lie in 0..{embeddings.n_images - 1}, -1 = none.",
+            f"Neighbors of {n_images:,} images with ids {neighbors.min()}..{neighbors.max()} do not belong "
+            f"to embeddings of {embeddings.n_images:,} images; ids lie in 0..{embeddings.n_images - 1}, "
+            "-1 = none.",
             code="neighbors-of-other-embeddings",
             expected=embeddings.n_images,
             found=n_images,
         )
     ids = np.array(neighbors, dtype=np.int32)
     drop_repeats(ids)
-    similarity = measure_lists(embeddings, ids, runtime)
+    similarity = rerank_all(embeddings, ids, runtime)
     used = max(1, int((ids >= 0).sum(axis=1).max()))
     return KnnGraph(ids[:, :used], similarity[:, :used], method=method)

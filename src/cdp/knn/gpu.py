@@ -1,4 +1,4 @@
-"""The searches' products and the best entries of each on a GPU; everything after them is the same as on the CPU."""
+"""Inner products and top-k selection of both searches on a GPU; re-ranking stays on the CPU."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import torch
 from torch import Tensor
 
 from cdp.blocks import spans
-from cdp.knn.exact import BLOCK_ROWS, Candidates, CandidateSearch
+from cdp.knn.exact import BLOCK_ROWS, TopK, TopKSearch
 from cdp.knn.pca import Vectors
 from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 from cdp.types.arrays import FloatArray, IntArray
 
-# Where a device does not say how much memory is free. Embeddings up to a quarter of it stay on the device; larger ones are
-# sent block by block.
+# Assumed free memory of devices that do not report it. Embeddings up to a quarter of it stay on the device;
+# larger ones are sent block by block.
 _FREE_BYTES = 2**33
 
 
-def make_candidate_search(embeddings: Embeddings, keep: int, device: torch.device) -> CandidateSearch:
-    """A search for the `keep` best images of every query, computed on the device.
+def make_top_k_search(embeddings: Embeddings, keep: int, device: torch.device) -> TopKSearch:
+    """Make a search of the `keep` best images of every query, computed on the device.
 
-    Which of equally similar images are kept is left open: the caller measures them again and settles ties by id.
+    Which of equally similar images are kept is undefined: the caller re-ranks them, ties by id.
     """
     resident = _resident_blocks(embeddings, device, spans(embeddings.n_images, BLOCK_ROWS))
 
-    def search(queries: IntArray) -> Candidates:
+    def search(queries: IntArray) -> TopK:
         vectors = torch.from_numpy(embeddings.take(queries)).to(device)
         itself = torch.from_numpy(queries).to(device, torch.int64)
         best, ids = _empty_lists(len(queries), keep, device)
@@ -38,44 +38,44 @@ def make_candidate_search(embeddings: Embeddings, keep: int, device: torch.devic
             tile = vectors @ block.T
             columns = torch.arange(start, start + len(block), device=device)
             tile.masked_fill_(columns == itself[:, None], -torch.inf)
-            best, ids = _merge_best(best, ids, tile, start)
+            best, ids = _merge_top_k(best, ids, tile, start)
             start += len(block)
         return best.cpu().numpy(), ids.to(torch.int32).cpu().numpy()
 
     return search
 
 
-def join_blocks(
+def compare_blocks(
     embeddings: Embeddings,
-    lists: Candidates,
+    lists: TopK,
     blocks: Sequence[tuple[int, int]],
     pairs: Sequence[tuple[int, int]],
     device: torch.device,
     runtime: Runtime,
     step: str,
-) -> Candidates:
-    """The lists after pairs of blocks were compared; each tile serves its rows and its columns."""
+) -> TopK:
+    """Compare pairs of blocks and return the updated lists; each tile updates its rows and its columns."""
     n_images = embeddings.n_images
     resident = _resident_blocks(embeddings, device, blocks)
     best, ids = torch.from_numpy(lists[0]).to(device), torch.from_numpy(lists[1]).to(device, torch.int64)
     for done, (first, second) in enumerate(pairs, 1):
-        queries, gallery = (
+        queries, images = (
             resident[block] if resident else _send(embeddings, blocks[block], device)
             for block in (first, second)
         )
         rows, columns = slice(*blocks[first]), slice(*blocks[second])
-        tile = queries @ gallery.T
+        tile = queries @ images.T
         if first == second:
             tile.fill_diagonal_(-torch.inf)
-        best[rows], ids[rows] = _merge_best(best[rows], ids[rows], tile, columns.start)
+        best[rows], ids[rows] = _merge_top_k(best[rows], ids[rows], tile, columns.start)
         if first != second:
-            best[columns], ids[columns] = _merge_best(best[columns], ids[columns], tile.T, rows.start)
+            best[columns], ids[columns] = _merge_top_k(best[columns], ids[columns], tile.T, rows.start)
         runtime.progress(step, done * n_images // len(pairs), n_images)
     return best.cpu().numpy(), ids.to(torch.int32).cpu().numpy()
 
 
 def make_product(embeddings: Vectors, device: torch.device) -> Callable[[IntArray, IntArray], FloatArray]:
-    """From the ids of two sets of images to the table of their similarities, computed on the device."""
+    """Make a function from two sets of ids to the table of their similarities, computed on the device."""
     resident = _resident_blocks(embeddings, device, spans(embeddings.n_images, BLOCK_ROWS))
     everything = None if resident is None else torch.cat(resident)
 
@@ -84,15 +84,15 @@ def make_product(embeddings: Vectors, device: torch.device) -> Callable[[IntArra
             return torch.from_numpy(embeddings.take(rows)).to(device)
         return everything[torch.from_numpy(rows).to(device, torch.int64)]
 
-    def product(queries: IntArray, gallery: IntArray) -> FloatArray:
-        tile: FloatArray = (vectors(queries) @ vectors(gallery).T).cpu().numpy()
+    def product(queries: IntArray, images: IntArray) -> FloatArray:
+        tile: FloatArray = (vectors(queries) @ vectors(images).T).cpu().numpy()
         return tile
 
     return product
 
 
-def _merge_best(best: Tensor, ids: Tensor, tile: Tensor, offset: int) -> tuple[Tensor, Tensor]:
-    """The lists of the tile's rows after its columns, the images from `offset` on, were looked at."""
+def _merge_top_k(best: Tensor, ids: Tensor, tile: Tensor, offset: int) -> tuple[Tensor, Tensor]:
+    """Merge a tile into the lists of its rows; its columns are the images from `offset` on."""
     keep = best.shape[1]
     values, nearest = tile.topk(min(keep, tile.shape[1]), dim=1)
     best, order = torch.cat([best, values], dim=1).topk(keep, dim=1)
@@ -107,7 +107,7 @@ def _empty_lists(n_rows: int, keep: int, device: torch.device) -> tuple[Tensor, 
 def _resident_blocks(
     embeddings: Vectors, device: torch.device, blocks: Sequence[tuple[int, int]]
 ) -> list[Tensor] | None:
-    """All blocks on the device, or None if they would take more than a quarter of its free memory."""
+    """Send all blocks to the device; None if they would take more than a quarter of its free memory."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _FREE_BYTES
     if 4 * embeddings.n_images * embeddings.dimensions > free // 4:
         return None

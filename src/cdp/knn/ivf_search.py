@@ -1,4 +1,26 @@
-"""Approximate k-NN search: every image looks into its nearest clusters."""
+"""Approximate k-NN search: IVF-Flat over PCA-reduced vectors.
+
+nlist and nprobe are tuned automatically for the recall asked for; insertion is symmetric (a comparison
+updates the top-k lists of both images), and the lists are re-ranked in all dimensions. In the order of
+`approximate_graph`:
+
+1. Ground truth (recall.py): exact neighbors of 500 random images.
+2. PCA (pca.py): as few components as keep the k nearest neighbors in somewhat longer lists; or none is left
+   out.
+3. Auto-tuning (autotune.py): k-means centroids (kmeans.py) and the least nprobe that reaches the recall on
+   the sample. The cost of each choice is estimated; where exact search is cheaper than all of them, exact
+   search it is.
+4. Assignment (ivf.py): every image gets nprobe cells to probe, its assigned cell first. Images are renumbered
+   cell by cell, so that an inverted list is a contiguous block of vectors.
+5. Probing (probe.py): the images of each cell are compared with each other, then with the queries that probe
+   the cell, in rounds, nearest cells first: thresholds are then high, and few further images enter a list.
+6. If the recall on the sample is missed, more cells are probed: an eighth more, then twice as many until it
+   is reached.
+7. Re-ranking (pair_similarity.py): the lists are sorted by full-dimension similarity and cut to k.
+
+All images are both queries and database. Neither threads nor their timing change a result: a list holds the
+best of all that was compared, ties by id.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +30,28 @@ from itertools import islice, pairwise
 import numpy as np
 
 from cdp.blocks import spans
-from cdp.knn.autotune import Plan, choose_plan
+from cdp.knn.autotune import OperatingPoint, choose_operating_point
 from cdp.knn.exact import exact_graph, search_bytes
-from cdp.knn.ivf import cluster_order, in_order, nearest_clusters
-from cdp.knn.pair_similarity import measure_block, rows_at_once
-from cdp.knn.pca import Vectors, project
-from cdp.knn.probe import Lists, Looking, group_by_cluster, search_homes, search_visits
-from cdp.knn.recall import TrueNeighbors, find_same_identity_neighbors, find_true_neighbors
+from cdp.knn.ivf import cells_to_probe, order_by_cell, reorder_rows
+from cdp.knn.pair_similarity import rerank_block, rows_per_rerank
+from cdp.knn.pca import Vectors, reduce_dimensions
+from cdp.knn.probe import SearchContext, TopKLists, cells_with_queries, probe_cells, search_assigned_cells
+from cdp.knn.recall import GroundTruth, find_ground_truth, find_same_identity_truth
 from cdp.runtime.parallel import on_one_thread
 from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
-# Goes up when other neighbors are found than before, so that graphs that were kept are made anew.
+# Part of the key of cached graphs; raise it when the search finds other neighbors than before.
 APPROXIMATE_VERSION = 8
-# Nearest clusters first: lists are then nearly right, and few images of the others are better. No round has more clusters
-# than the last step, so that the list of who looks into which stays small.
-_ROUNDS = (1, 4, 16, 48)
-# A round of more clusters is cut into parts, between which lists are kept; whoever changes this raises the version.
-_CLUSTERS_PER_PART = 2**14
-# Fewer neighbors of the same identity say too little about a plan.
-_FEWEST_COUNTED = 200
+# Rounds of probing end at these places among an image's nearest cells, then every 32: inverted lists of
+# queries stay small.
+_ROUND_ENDS = (1, 4, 16, 48)
+# Checkpoints are written after this many cells of a round; unfinished lists count them, so changing it raises
+# the version.
+_CELLS_PER_CHECKPOINT = 2**14
+# Fewer true neighbors of the same identity estimate the recall too badly to tune by.
+_MIN_SAME_IDENTITY = 200
 
 
 def approximate_graph(
@@ -36,160 +59,172 @@ def approximate_graph(
     k: int,
     recall: float,
     *,
-    seed: int = 0,
     runtime: Runtime,
+    seed: int = 0,
     step: str = "k-NN graph",
     identities: LongArray | None = None,
     key: str = "",
 ) -> KnnGraph:
-    """The k nearest neighbors of every image, but for a few; the graph's recall is measured on a sample.
+    """Search the k nearest neighbors of every image with about the recall asked for.
 
-    Along how many directions images are compared, and how many clusters are looked into, is chosen
-    beforehand as the cheapest way to the recall asked for; exact search answers if none is cheaper. Images, not threads,
-    decide what is compared with what. Where `identities` are known (0 or more),
-    the recall asked for is that among neighbors of the same identity. Lists are kept under the `key` while clusters are looked into.
+    Args:
+        embeddings: all images.
+        k: number of neighbors.
+        recall: share of the true neighbors to find.
+        runtime: how the search runs.
+        seed: of samples and k-means.
+        step: name of this search in progress reports.
+        identities: of labeled images (0 or more); the recall is then that among neighbors of the same
+            identity.
+        key: under which unfinished lists are checkpointed; "" = not at all.
+
+    Returns:
+        The graph with its recall, measured on a sample; an exact graph where exact search is cheaper.
     """
     runtime = runtime.with_threads_for(search_bytes(embeddings))
     runtime.progress(step, 0, 0)
-    truth = find_true_neighbors(embeddings, k, seed=seed, runtime=runtime)
-    same = find_same_identity_neighbors(embeddings, k, identities, seed=seed, runtime=runtime)
-    goal = same if same is not None and same.n_counted >= _FEWEST_COUNTED else truth
-    # The rounding of a product depends on how many threads it has.
+    truth = find_ground_truth(embeddings, k, seed=seed, runtime=runtime)
+    same = find_same_identity_truth(embeddings, k, identities, seed=seed, runtime=runtime)
+    target = same if same is not None and same.n_counted >= _MIN_SAME_IDENTITY else truth
+    # The rounding of a matrix product depends on the number of BLAS threads.
     with on_one_thread("blas"):
-        vectors = project(embeddings, k, truth.gaps, seed=seed, runtime=runtime)
-        plan = choose_plan(embeddings, vectors, goal, recall, seed=seed, runtime=runtime)
-    if plan is None:
+        vectors = reduce_dimensions(embeddings, k, truth.gaps, seed=seed, runtime=runtime)
+        point = choose_operating_point(embeddings, vectors, target, recall, seed=seed, runtime=runtime)
+    if point is None:
         del vectors
         return exact_graph(embeddings, k, runtime=runtime, step=step, key=key)
-    searching = _Search(embeddings, vectors, goal, plan, recall, runtime, key)
-    del vectors  # those in another order take their place
+    search = _IvfSearch(embeddings, vectors, target, point, recall, runtime, key)
+    del vectors  # replaced by a reordered copy
     n_images = embeddings.n_images
-    for share in searching.run():
+    for share in search.run():
         runtime.progress(step, int(0.99 * n_images * share), n_images)
-    neighbors, similarity = searching.measured(k)
+    neighbors, similarity = search.rerank(k)
     runtime.progress(step, n_images, n_images)
     reached = truth.recall(similarity)
     return KnnGraph(runtime.finished(neighbors), runtime.finished(similarity), "approximate", reached)
 
 
-class _Search:
-    """The lists as they grow.
+class _IvfSearch:
+    """State of a search: vectors, cells to probe and top-k lists.
 
-    Images are numbered anew here, cluster by cluster, where that is no second copy of all embeddings: what is needed together
-    then lies together.
+    PCA-reduced vectors are renumbered cell by cell; embeddings are not, as that would copy all of them.
     """
 
     def __init__(
         self,
         embeddings: Embeddings,
         vectors: Vectors,
-        truth: TrueNeighbors,
-        plan: Plan,
+        truth: GroundTruth,
+        point: OperatingPoint,
         recall: float,
         runtime: Runtime,
         key: str,
     ) -> None:
-        self.embeddings, self.vectors, self.truth, self.plan = embeddings, vectors, truth, plan
+        self.embeddings, self.vectors, self.truth, self.point = embeddings, vectors, truth, point
         self.recall, self.runtime, self.key = recall, runtime, key
-        # Where products are not quite those of the embeddings, more are kept than are asked for, and measured at the end.
         k = truth.neighbors.shape[1]
-        keep = k if isinstance(vectors, Embeddings) else vectors.listed
+        keep = k if isinstance(vectors, Embeddings) else vectors.list_length
         self.best = runtime.full((embeddings.n_images, keep), -np.inf, np.float32)
         self.ids = runtime.full((embeddings.n_images, keep), -1, np.int32)
-        self.nearest = self._find_nearest(plan.clusters + _reserve(plan))
-        self.order = cluster_order(self.nearest)
-        self.is_moved = not isinstance(vectors, Embeddings)
+        self.cells = self._cells_to_probe(point.nprobe + _spare_probes(point))
+        self.order = order_by_cell(self.cells)
+        self.is_reordered = not isinstance(vectors, Embeddings)
         if not isinstance(vectors, Embeddings):
             self.vectors = vectors.reorder(self.order, runtime)
-            self.nearest = in_order(self.nearest, self.order, runtime)
+            self.cells = reorder_rows(self.cells, self.order, runtime)
 
-    def measured(self, k: int) -> tuple[IntArray, FloatArray]:
-        """The k best of every list, measured in all dimensions, by the images' own numbers; cluster by cluster, as they have neighbors in common."""
+    def run(self) -> Iterator[float]:
+        """Probe cells until the recall is reached; yield the estimated share of the work that is done."""
+        nprobe = self.point.nprobe
+        for done in self._probe(0, nprobe, self.key):
+            yield done / nprobe
+        reached = self._measure_recall()
+        if reached < self.recall and self.cells.shape[1] > nprobe:
+            for _ in self._probe(nprobe, self.cells.shape[1]):
+                yield 1.0
+            reached = self._measure_recall()
+        while reached < self.recall and self.cells.shape[1] < len(self.point.centroids):
+            n_probed = self.cells.shape[1]
+            self.cells = self._cells_to_probe(min(2 * n_probed, len(self.point.centroids)))
+            for _ in self._probe(n_probed, self.cells.shape[1]):
+                yield 1.0
+            reached = self._measure_recall()
+
+    def rerank(self, k: int) -> tuple[IntArray, FloatArray]:
+        """Sort all lists by full-dimension similarity, cut them to k, and undo the renumbering.
+
+        Cell by cell, because the images of a cell have neighbors in common.
+        """
         n_images, width = self.ids.shape
         neighbors: IntArray = self.runtime.empty((n_images, k), np.int32)
         similarity: FloatArray = self.runtime.empty((n_images, k), np.float32)
-        cut = spans(n_images, rows_at_once(width))
+        cut = spans(n_images, rows_per_rerank(width))
         blocks = ((self.order[start:stop], self._lists(start, stop)) for start, stop in cut)
-        found = self.runtime.map(measure_block, self.embeddings, blocks)
+        found = self.runtime.map(rerank_block, self.embeddings, blocks)
         for (start, stop), (ids, values) in zip(cut, found, strict=True):
             rows = self.order[start:stop]
             neighbors[rows], similarity[rows] = ids[:, :k], values[:, :k]
         return neighbors, similarity
 
-    def _lists(self, start: int, stop: int) -> IntArray:
-        """Of some images that follow one another cluster by cluster, the others in their lists, by their own numbers."""
-        return self._named(self.ids[start:stop]) if self.is_moved else self.ids[self.order[start:stop]]
+    def _probe(self, first: int, last: int, key: str = "") -> Iterator[float]:
+        """Probe every image's first-th to last-th nearest cells; yield the number of cells done per image.
 
-    def _named(self, ids: IntArray) -> IntArray:
-        named: IntArray = np.where(ids < 0, np.int32(-1), self.order[ids])
-        return named
+        Checkpoints are written between parts of a round, when no thread is running.
+        """
+        checkpoint = self.runtime.list_checkpoint(key)
+        n_resumed, part = checkpoint.resume(self.best, self.ids), 0
+        context = SearchContext(self.vectors, self.runtime.search_device)
+        if self.runtime.pool is None:
+            context.product  # noqa: B018 (computed once, before several threads need it)
+        lists, nlist = TopKLists.of(self.best, self.ids), len(self.point.centroids)
+        cut = spans(nlist, _CELLS_PER_CHECKPOINT)
+        for start, stop in _rounds(first, last):
+            if part + len(cut) <= n_resumed:
+                part += len(cut)
+                continue
+            cells = cells_with_queries(self.cells, start, stop, nlist, self.runtime)
+            search = search_assigned_cells if start == 0 else probe_cells
+            for low, high in cut:
+                some = list(islice(cells, high - low))
+                part += 1
+                if part <= n_resumed:
+                    continue
+                for share in search(context, some, lists, self.runtime):
+                    yield start + (low + share * (high - low)) / nlist * (stop - start)
+                checkpoint.note(part, self.best, self.ids)
 
-    def run(self) -> Iterator[float]:
-        """Look into clusters until the recall is reached; yields the share that is done, more or less."""
-        clusters = self.plan.clusters
-        for looked in self._look_into(0, clusters, self.key):
-            yield looked / clusters
-        reached = self._reached()
-        if reached < self.recall and self.nearest.shape[1] > clusters:
-            for _ in self._look_into(clusters, self.nearest.shape[1]):
-                yield 1.0
-            reached = self._reached()
-        while reached < self.recall and self.nearest.shape[1] < len(self.plan.centroids):
-            looked_into = self.nearest.shape[1]
-            self.nearest = self._find_nearest(min(2 * looked_into, len(self.plan.centroids)))
-            for _ in self._look_into(looked_into, self.nearest.shape[1]):
-                yield 1.0
-            reached = self._reached()
+    def _cells_to_probe(self, nprobe: int) -> IntArray:
+        return cells_to_probe(self.vectors, self.point.centroids, nprobe, runtime=self.runtime)
 
-    def _find_nearest(self, count: int) -> IntArray:
-        return nearest_clusters(self.vectors, self.plan.centroids, count, runtime=self.runtime)
-
-    def _reached(self) -> float:
+    def _measure_recall(self) -> float:
         rows, ids = self.truth.rows, self.ids
-        if not self.is_moved:
+        if not self.is_reordered:
             return self.truth.recall_of_lists(self.embeddings, ids[rows])
         places = np.empty_like(self.order)
         places[self.order] = np.arange(len(places), dtype=np.int32)
-        return self.truth.recall_of_lists(self.embeddings, self._named(ids[places[rows]]))
+        return self.truth.recall_of_lists(self.embeddings, self._original_ids(ids[places[rows]]))
 
-    def _look_into(self, first: int, last: int, key: str = "") -> Iterator[float]:
-        """Every image looks into its first-th to last-th nearest clusters; yields how many of them are done.
+    def _lists(self, start: int, stop: int) -> IntArray:
+        """Lists, in original ids, of images start..stop-1 in the order of cells."""
+        if self.is_reordered:
+            return self._original_ids(self.ids[start:stop])
+        return self.ids[self.order[start:stop]]
 
-        Lists are kept where all threads have ended, after every round and in the midst of long ones.
-        """
-        checkpoint = self.runtime.list_checkpoint(key)
-        begun, part = checkpoint.resume(self.best, self.ids), 0
-        looking = Looking(self.vectors, self.runtime.search_device)
-        if self.runtime.pool is None:
-            looking.product  # noqa: B018 (made once, before threads want it)
-        lists, n_clusters = Lists.of(self.best, self.ids), len(self.plan.centroids)
-        cut = spans(n_clusters, _CLUSTERS_PER_PART)
-        for start, stop in _rounds(first, last):
-            if part + len(cut) <= begun:
-                part += len(cut)
-                continue
-            each = group_by_cluster(self.nearest, start, stop, n_clusters, self.runtime)
-            search = search_homes if start == 0 else search_visits
-            for low, high in cut:
-                some = list(islice(each, high - low))
-                part += 1
-                if part <= begun:
-                    continue
-                for share in search(looking, some, lists, self.runtime):
-                    yield start + (low + share * (high - low)) / n_clusters * (stop - start)
-                checkpoint.note(part, self.best, self.ids)
+    def _original_ids(self, ids: IntArray) -> IntArray:
+        original: IntArray = np.where(ids < 0, np.int32(-1), self.order[ids])
+        return original
 
 
-def _reserve(plan: Plan) -> int:
-    """How many more clusters are looked into where the plan misses the recall by little."""
-    near = plan.centroids.near
-    most = len(plan.centroids) if near is None else near.shape[1]
-    return max(0, min(max(2, plan.clusters // 8), most - plan.clusters))
+def _spare_probes(point: OperatingPoint) -> int:
+    """Number of further cells to probe where the operating point misses the recall by little."""
+    nearby = point.centroids.nearby
+    most = len(point.centroids) if nearby is None else nearby.shape[1]
+    return max(0, min(max(2, point.nprobe // 8), most - point.nprobe))
 
 
 def _rounds(first: int, last: int) -> list[tuple[int, int]]:
-    """first..last cut into rounds: 0..1, 1..4, 4..16, 16..48, 48..80 and so on."""
-    step = _ROUNDS[-1] - _ROUNDS[-2]
-    bounds = [*_ROUNDS, *range(_ROUNDS[-1] + step, last, step)]
+    """Cut first..last into rounds: 0..1, 1..4, 4..16, 16..48, 48..80 and so on."""
+    step = _ROUND_ENDS[-1] - _ROUND_ENDS[-2]
+    bounds = [*_ROUND_ENDS, *range(_ROUND_ENDS[-1] + step, last, step)]
     inside = [first, *(bound for bound in bounds if first < bound < last), last]
     return [(start, stop) for start, stop in pairwise(inside) if start < stop]

@@ -1,130 +1,134 @@
-"""How similar pairs of images are, measured in all dimensions by one loop: a pair has one similarity wherever it is asked for."""
+"""Full-dimension similarity of pairs of images, and re-ranking of neighbor lists by it.
+
+One loop measures every pair, so a pair has the same similarity, bit for bit, wherever it is measured.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from cdp.blocks import spans
-from cdp.knn.simd import as_float, prefetch
+from cdp.knn.simd import prefetch, to_float32
 from cdp.knn.topk import sort_rows
 from cdp.runtime.kernels import kernel, sum_kernel
 from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
-# Embeddings of 64 bits are converted for so many pairs at a time.
+# Embeddings that the loop cannot read as they are (float64) are converted for this many entries at a time.
 _CONVERTED_ENTRIES = 2**21
-_FEWEST_PAIRS = 256
-# Rows are read in order but for 2^5 of them that lie together.
-_READ_TOGETHER = 5
-# Vectors are asked for so many pairs before they are measured.
-_ASKED_BEFORE = 4
-# Pairs of lists that are measured at a time.
-_PAIRS_AT_ONCE = 2**18
+_MIN_CONVERTED_PAIRS = 256
+# Pairs are sorted by buckets of 2^5 rows: a few pages of memory.
+_ROWS_PER_BUCKET_LOG2 = 5
+# Vectors are prefetched this many pairs ahead.
+_PREFETCH_AHEAD = 4
+# Pairs of lists that are re-ranked at a time.
+_RERANKED_PAIRS = 2**18
 
 
-def similarities(embeddings: Embeddings, ends: AnyArray) -> FloatArray:
-    """Cosine similarity of every pair in `ends` (m, 2), float32 (m,).
+def similarities(embeddings: Embeddings, pairs: AnyArray) -> FloatArray:
+    """Compute the cosine similarity of every pair (m, 2) of rows, float32 (m,).
 
-    Every pair is measured by the same loop, so a pair has one similarity wherever it is asked for, and copies
-    of an image are exactly equally similar to a third.
+    Copies of an image are exactly equally similar to a third.
     """
-    similarity = np.empty(len(ends), np.float32)
+    similarity = np.empty(len(pairs), np.float32)
     source = embeddings.source
-    if source.dtype != np.float64 and source.flags.c_contiguous and _is_tame(embeddings):
-        numbers = source.view(np.uint16) if source.dtype == np.float16 else source
-        _cosines(numbers, embeddings.scale, ends, similarity)
+    if source.dtype != np.float64 and source.flags.c_contiguous and _is_in_range(embeddings):
+        entries = source.view(np.uint16) if source.dtype == np.float16 else source
+        _cosines(entries, embeddings.scale, pairs, similarity)
         return similarity
-    for start, stop in spans(len(ends), max(_FEWEST_PAIRS, _CONVERTED_ENTRIES // embeddings.dimensions)):
-        rows, position = np.unique(ends[start:stop], return_inverse=True)
+    rows_per_block = max(_MIN_CONVERTED_PAIRS, _CONVERTED_ENTRIES // embeddings.dimensions)
+    for start, stop in spans(len(pairs), rows_per_block):
+        rows, position = np.unique(pairs[start:stop], return_inverse=True)
         places = position.reshape(-1, 2)
         _cosines(embeddings.take(rows), np.ones(len(rows)), places, similarity[start:stop])
     return similarity
 
 
 @kernel
-def in_reading_order(ends: IntArray, n_images: int) -> tuple[IntArray, IntArray]:
-    """Pairs (m, 2) by the rows of their second ends, more or less, and where each was: far rows are then read one after the other.
+def sort_for_locality(pairs: IntArray, n_images: int) -> tuple[IntArray, IntArray]:
+    """Bucket-sort pairs (m, 2) by their second image, and return the position that each had.
 
-    Where embeddings are larger than the processor's cache, measuring many pairs so takes half the time.
+    Rows are then read nearly in order: where embeddings are larger than the processor's cache, similarities
+    take half the time.
     """
-    bounds = np.zeros((n_images >> _READ_TOGETHER) + 2, np.int32)
-    for pair in range(len(ends)):
-        bounds[(ends[pair, 1] >> _READ_TOGETHER) + 1] += 1
-    for place in range(1, len(bounds)):
-        bounds[place] += bounds[place - 1]
-    moved = np.empty_like(ends)
-    origin = np.empty(len(ends), np.int32)
-    for pair in range(len(ends)):
-        place = ends[pair, 1] >> _READ_TOGETHER
-        slot = bounds[place]
-        bounds[place] += 1
-        moved[slot, 0], moved[slot, 1] = ends[pair, 0], ends[pair, 1]
+    offsets = np.zeros((n_images >> _ROWS_PER_BUCKET_LOG2) + 2, np.int32)
+    for pair in range(len(pairs)):
+        offsets[(pairs[pair, 1] >> _ROWS_PER_BUCKET_LOG2) + 1] += 1
+    for bucket in range(1, len(offsets)):
+        offsets[bucket] += offsets[bucket - 1]
+    moved = np.empty_like(pairs)
+    origin = np.empty(len(pairs), np.int32)
+    for pair in range(len(pairs)):
+        bucket = pairs[pair, 1] >> _ROWS_PER_BUCKET_LOG2
+        slot = offsets[bucket]
+        offsets[bucket] += 1
+        moved[slot, 0], moved[slot, 1] = pairs[pair, 0], pairs[pair, 1]
         origin[slot] = pair
     return moved, origin
 
 
-def _is_tame(embeddings: Embeddings) -> bool:
+def _is_in_range(embeddings: Embeddings) -> bool:
     """Whether products of entries stay far from the ends of float32's range before they are scaled."""
     return bool(embeddings.scale.min() > 1e-12 and embeddings.scale.max() < 1e12)
 
 
 @sum_kernel
-def _cosines(source: AnyArray, scale: AnyArray, ends: AnyArray, similarity: FloatArray) -> None:
+def _cosines(source: AnyArray, scale: AnyArray, pairs: AnyArray, similarity: FloatArray) -> None:
     dimensions = source.shape[1]
-    for row in range(len(ends)):
-        if row + _ASKED_BEFORE < len(ends):
-            prefetch(source, np.int64(ends[row + _ASKED_BEFORE, 1]))
-            if ends[row + _ASKED_BEFORE, 0] != ends[row, 0]:
-                prefetch(source, np.int64(ends[row + _ASKED_BEFORE, 0]))
-        first = min(ends[row, 0], ends[row, 1])  # so that (i, j) and (j, i) round alike
-        second = max(ends[row, 0], ends[row, 1])
+    for row in range(len(pairs)):
+        if row + _PREFETCH_AHEAD < len(pairs):
+            prefetch(source, np.int64(pairs[row + _PREFETCH_AHEAD, 1]))
+            if pairs[row + _PREFETCH_AHEAD, 0] != pairs[row, 0]:
+                prefetch(source, np.int64(pairs[row + _PREFETCH_AHEAD, 0]))
+        first = min(pairs[row, 0], pairs[row, 1])  # so that (i, j) and (j, i) round alike
+        second = max(pairs[row, 0], pairs[row, 1])
         total = np.float32(0)
         for column in range(dimensions):
-            total += as_float(source[first, column]) * as_float(source[second, column])
+            total += to_float32(source[first, column]) * to_float32(source[second, column])
         similarity[row] = min(1.0, max(-1.0, total * scale[first] * scale[second]))
 
 
-def measure_lists(embeddings: Embeddings, ids: IntArray, runtime: Runtime) -> FloatArray:
-    """The similarities of every image and those in its list, float32 (n, width); `ids` are sorted, best first."""
+def rerank_all(embeddings: Embeddings, ids: IntArray, runtime: Runtime) -> FloatArray:
+    """Re-rank the lists of all images (n, width) in place; return the similarities, float32 (n, width)."""
     n_images, width = ids.shape
     similarity = np.empty(ids.shape, np.float32)
-    cut = spans(n_images, rows_at_once(width))
+    cut = spans(n_images, rows_per_rerank(width))
     blocks = ((np.arange(start, stop, dtype=np.int32), ids[start:stop]) for start, stop in cut)
-    for (start, stop), lists in zip(cut, runtime.map(measure_block, embeddings, blocks), strict=True):
+    for (start, stop), lists in zip(cut, runtime.map(rerank_block, embeddings, blocks), strict=True):
         ids[start:stop], similarity[start:stop] = lists
     return similarity
 
 
-def rows_at_once(width: int) -> int:
-    """Of lists of this width, how many are measured at a time."""
-    return max(1, _PAIRS_AT_ONCE // width)
+def rows_per_rerank(width: int) -> int:
+    """Number of lists of this width to re-rank at a time."""
+    return max(1, _RERANKED_PAIRS // width)
 
 
-def measure_block(embeddings: Embeddings, block: tuple[IntArray, IntArray]) -> tuple[IntArray, FloatArray]:
-    """`measure_lists_of` for some images and their lists."""
-    return measure_lists_of(embeddings, *block)
+def rerank_block(embeddings: Embeddings, block: tuple[IntArray, IntArray]) -> tuple[IntArray, FloatArray]:
+    """`rerank` as a function of a block: images and their lists."""
+    return rerank(embeddings, *block)
 
 
-def measure_lists_of(embeddings: Embeddings, rows: IntArray, ids: IntArray) -> tuple[IntArray, FloatArray]:
-    """The lists of some images, best first, and their similarities."""
+def rerank(embeddings: Embeddings, rows: IntArray, ids: IntArray) -> tuple[IntArray, FloatArray]:
+    """Sort lists of some images by full-dimension similarity, ties by id; return ids and similarities."""
     ids = ids.copy()
     similarity = np.full(ids.shape, -np.inf, np.float32)
-    ends = np.empty((ids.size, 2), np.int32)
-    ends = ends[: _list_pairs(rows, ids, ends)]
-    _fill_in(similarities(embeddings, ends), ids, similarity)
+    pairs = np.empty((ids.size, 2), np.int32)
+    pairs = pairs[: _list_pairs(rows, ids, pairs)]
+    _fill_in(similarities(embeddings, pairs), ids, similarity)
     sort_rows(similarity, ids)
     return ids, similarity
 
 
 @kernel
-def _list_pairs(rows: IntArray, ids: IntArray, ends: IntArray) -> int:
-    """Write down every image with each in its list, and return how many pairs these are."""
+def _list_pairs(rows: IntArray, ids: IntArray, pairs: IntArray) -> int:
+    """Write every image with each one in its list to `pairs`, and return the number of pairs."""
     count = 0
     for row in range(len(rows)):
         for place in range(ids.shape[1]):
             if ids[row, place] >= 0:
-                ends[count, 0], ends[count, 1] = rows[row], ids[row, place]
+                pairs[count, 0], pairs[count, 1] = rows[row], ids[row, place]
                 count += 1
     return count
 

@@ -1,4 +1,4 @@
-"""Fewer dimensions for the search: the principal directions of the embeddings, where few of them hold what tells images apart."""
+"""Dimension reduction of the search by PCA, for embeddings that a few components describe well enough."""
 
 from __future__ import annotations
 
@@ -19,32 +19,36 @@ from cdp.types.arrays import DoubleArray, FloatArray
 _SAMPLE_ROWS = 8192
 _BLOCK_ROWS = 2048
 _SAMPLE_BLOCK = 1024
-_STEP = 16
-# Fewer directions that save less than this share of the work are not worth a copy of the vectors.
-_WORTH_IT = 0.75
-# What is left out may change similarities by so much of the gap between the last neighbor and the last in a longer list: 0.994 of the
-# neighbors stay in the list (measured on structured embeddings of 200,000 images).
-_OF_THE_GAP = 0.5
-# Nanoseconds per image; only their ratios matter. What one more direction costs, one more in a list, and a dimension to measure it in.
-_PER_DIRECTION = 85
-_PER_LISTED = 220
-_PER_DIMENSION = 0.25
+# Numbers of components to choose from are multiples of this: vectors then fill whole cache lines.
+_COMPONENT_STEP = 16
+# More than this share of the dimensions saves too little to pay for a copy of the vectors.
+_MAX_SHARE = 0.75
+# The error of reduced products may be this share of the gap between the k-th neighbor and the last one in a
+# longer list: 0.994 of the neighbors then stay in the list. Measured on structured embeddings of 200,000
+# images by `python -m benchmarks.search constants`.
+_ERROR_PER_GAP = 0.5
+# Costs per image, in multiply-adds of a probe (`_ENTRY_COST` and others in autotune.py have the same unit):
+# comparing one more component with all probed images, one more candidate in every list, and re-ranking it,
+# per dimension. Only the ratios matter. Measured by `python -m benchmarks.search constants`.
+_COMPONENT_COST = 3_040
+_CANDIDATE_COST = 7_860
+_RERANK_COST = 8.9
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Projected:
-    """Embeddings along a few directions: products of rows are nearly those of the embeddings.
+class ReducedVectors:
+    """PCA-reduced embeddings: inner products of rows approximate those of the embeddings.
 
     Attributes:
-        source: float32 (n, directions); the rows are a little shorter than unit length.
-        error: standard deviation of what the product of two random rows lacks.
-        listed: so many images with the greatest products hold the k nearest.
+        source: float32 (n, components); rows are a little shorter than unit length.
+        error: standard deviation of the error of the inner product of two random rows.
+        list_length: length of top-k lists by reduced products that still hold the k nearest neighbors.
     """
 
     source: FloatArray
     error: float
-    listed: int
+    list_length: int
 
     @property
     def n_images(self) -> int:
@@ -53,94 +57,97 @@ class Projected:
 
     @property
     def dimensions(self) -> int:
-        """Number of directions."""
+        """Number of components."""
         return int(self.source.shape[1])
 
     @cached_property
     def scale(self) -> DoubleArray:
-        """1 for every row: products are taken as they are."""
+        """1 for every row: rows are not normalized."""
         return np.ones(self.n_images)
 
     @property
-    def is_rounded(self) -> bool:
-        """Whether products differ by more than float32 rounds."""
+    def is_lossy(self) -> bool:
+        """Whether inner products differ by more than float32 rounding."""
         return self.error > _ROUNDING
 
     def block(self, start: int, stop: int) -> FloatArray:
-        """Rows start..stop-1."""
+        """Return rows start..stop-1."""
         return self.source[start:stop]
 
     def take(self, rows: npt.NDArray[np.integer[Any]], out: FloatArray | None = None) -> FloatArray:
-        """The given rows, in a fresh array or the one given."""
-        # Rows are there, so nothing is clipped; but without it, NumPy would not write to `out` directly.
+        """Gather the given rows, into a new array or the one given."""
+        # All rows exist, so nothing is clipped; but in any other mode NumPy would not write to `out`
+        # directly.
         return np.take(self.source, rows, axis=0, out=out, mode="raise" if out is None else "clip")
 
-    def reorder(self, order: npt.NDArray[np.integer[Any]], runtime: Runtime) -> Projected:
-        """The same rows in another order."""
+    def reorder(self, order: npt.NDArray[np.integer[Any]], runtime: Runtime) -> ReducedVectors:
+        """Copy the rows in another order."""
         source = runtime.empty(self.source.shape, np.float32)
         for start, stop in spans(len(order), _BLOCK_ROWS):
             source[start:stop] = self.source[order[start:stop]]
-        return Projected(runtime.finished(source), self.error, self.listed)
+        return ReducedVectors(runtime.finished(source), self.error, self.list_length)
 
 
-Vectors: TypeAlias = Embeddings | Projected
-"""What a search compares: the embeddings, or the same along few directions."""
+Vectors: TypeAlias = Embeddings | ReducedVectors
+"""The vectors that a search compares: the embeddings, or their PCA reduction."""
 
 
-def project(
-    embeddings: Embeddings,
-    k: int,
-    gaps: Sequence[Gap],
-    *,
-    seed: int,
-    runtime: Runtime,
+def reduce_dimensions(
+    embeddings: Embeddings, k: int, gaps: Sequence[Gap], *, seed: int, runtime: Runtime
 ) -> Vectors:
-    """The embeddings along so few principal directions that the k nearest neighbors just stay in longer lists, or as they are.
+    """Reduce embeddings by PCA as far as the k nearest neighbors stay in somewhat longer lists.
+
+    The components are eigenvectors of the uncentered second moments, so that inner products are preserved.
+    The product of two random rows along a component has the standard deviation of its eigenvalue λ, so
+    leaving out the components after the c-th makes an error of sqrt(Σ_{i>c} λ_i²).
 
     Args:
         embeddings: all images.
         k: number of neighbors.
-        gaps: how long lists may be, and how much less similar their last images are. The longer the lists, the fewer directions will
-            do; what is cheapest is taken.
-        seed: of the sample that the directions are found on.
+        gaps: list lengths to choose from, with the similarity gap of each: the longer the lists, the larger
+            the error may be. The cheapest combination of components and length is taken.
+        seed: of the sample that the components are found on.
         runtime: how the search runs.
+
+    Returns:
+        The embeddings themselves where too few components could be left out.
     """
     size = min(_SAMPLE_ROWS, embeddings.n_images)
     drawn = np.random.default_rng(seed).choice(embeddings.n_images, size, replace=False)
-    values, directions = np.linalg.eigh(_second_moments(embeddings, np.sort(drawn)))
-    # Products of what two random rows have along a direction spread by its eigenvalue.
-    lacking = np.sqrt(np.append(np.cumsum(np.square(values))[::-1], 0.0))
-    count, listed = _cheapest(lacking, k, gaps)
-    if count > _WORTH_IT * embeddings.dimensions:
+    eigenvalues, eigenvectors = np.linalg.eigh(_second_moments(embeddings, np.sort(drawn)))
+    errors = np.sqrt(np.append(np.cumsum(np.square(eigenvalues))[::-1], 0.0))
+    n_components, list_length = _choose_components(errors, k, gaps)
+    if n_components > _MAX_SHARE * embeddings.dimensions:
         return embeddings
-    basis = np.ascontiguousarray(directions[:, : -count - 1 : -1].astype(np.float32))
-    source = runtime.empty((embeddings.n_images, count), np.float32)
+    basis = np.ascontiguousarray(eigenvectors[:, : -n_components - 1 : -1].astype(np.float32))
+    source = runtime.empty((embeddings.n_images, n_components), np.float32)
     cut = spans(embeddings.n_images, _BLOCK_ROWS)
-    for (start, stop), rows in zip(cut, runtime.map(_project_block, (embeddings, basis), cut), strict=True):
+    reduced = runtime.map(_reduce_block, (embeddings, basis), cut)
+    for (start, stop), rows in zip(cut, reduced, strict=True):
         source[start:stop] = rows
-    return Projected(runtime.finished(source), float(lacking[count]), listed)
+    return ReducedVectors(runtime.finished(source), float(errors[n_components]), list_length)
 
 
-def _cheapest(lacking: DoubleArray, k: int, gaps: Sequence[Gap]) -> tuple[int, int]:
-    """How many directions and how long lists, by what the products lack with so many directions."""
-    dimensions = len(lacking) - 1
+def _choose_components(errors: DoubleArray, k: int, gaps: Sequence[Gap]) -> tuple[int, int]:
+    """Choose the cheapest number of components and list length; `errors` are those of 0..d components."""
+    dimensions = len(errors) - 1
     choices = []
     for length, gap in gaps:
-        allowed = max(_OF_THE_GAP * gap, _ROUNDING)
+        allowed = max(_ERROR_PER_GAP * gap, _ROUNDING)
         count = next(
             number
-            for number in range(_STEP, dimensions + _STEP, _STEP)
-            if number >= dimensions or lacking[number] <= allowed
+            for number in range(_COMPONENT_STEP, dimensions + _COMPONENT_STEP, _COMPONENT_STEP)
+            if number >= dimensions or errors[number] <= allowed
         )
-        listed = k if lacking[min(count, dimensions)] <= _ROUNDING else length
-        cost = _PER_DIRECTION * count + (_PER_LISTED + _PER_DIMENSION * dimensions) * listed
-        choices.append((cost, count, listed))
-    _, count, listed = min(choices)
-    return count, listed
+        list_length = k if errors[min(count, dimensions)] <= _ROUNDING else length
+        cost = _COMPONENT_COST * count + (_CANDIDATE_COST + _RERANK_COST * dimensions) * list_length
+        choices.append((cost, count, list_length))
+    _, count, list_length = min(choices)
+    return count, list_length
 
 
 def _second_moments(embeddings: Embeddings, rows: npt.NDArray[np.integer[Any]]) -> DoubleArray:
-    """The mean of the outer products of some rows with themselves, float64 (d, d)."""
+    """Compute the mean outer product x xᵀ of some rows, float64 (d, d)."""
     total = np.zeros((embeddings.dimensions, embeddings.dimensions))
     for start, stop in spans(len(rows), _SAMPLE_BLOCK):
         block = embeddings.take(rows[start:stop]).astype(np.float64)
@@ -148,7 +155,7 @@ def _second_moments(embeddings: Embeddings, rows: npt.NDArray[np.integer[Any]]) 
     return total / len(rows)
 
 
-def _project_block(shared: tuple[Embeddings, FloatArray], span: tuple[int, int]) -> FloatArray:
+def _reduce_block(shared: tuple[Embeddings, FloatArray], span: tuple[int, int]) -> FloatArray:
     embeddings, basis = shared
     rows: FloatArray = embeddings.block(*span) @ basis
     return rows

@@ -1,4 +1,4 @@
-"""Images compared with those at home in the clusters that they look into, for the lists of both."""
+"""Probing: compare each query with the images of the cells it probes, and update both top-k lists."""
 
 from __future__ import annotations
 
@@ -10,56 +10,64 @@ from typing import TypeAlias
 import numpy as np
 
 from cdp.blocks import spans
-from cdp.knn.ivf import group_rows
-from cdp.knn.panels import find_hits, pack_panels, pad_bars
-from cdp.knn.pca import Projected, Vectors
-from cdp.knn.topk import best_of_rows, find_hits_of_tile, insert_hits
+from cdp.knn.ivf import inverted_lists
+from cdp.knn.panels import find_candidates, pack_panels, pad_thresholds
+from cdp.knn.pca import ReducedVectors, Vectors
+from cdp.knn.topk import find_tile_candidates, insert_candidates, top_k_of_rows
 from cdp.runtime.devices import find_accelerator
 from cdp.runtime.parallel import map_blocks
 from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import ByteArray, FloatArray, IntArray
 
-# Pairs that are compared before what was found is handed over.
-_MOST_PAIRS = 2**17
-# Clusters that are looked into with the same memory.
-_BATCH = 8
+# Pairs that are compared before their candidates are inserted.
+_PAIRS_PER_TURN = 2**17
+_CELLS_PER_BATCH = 8
 
 Product: TypeAlias = Callable[[IntArray, IntArray], FloatArray]
 """From the ids of two sets of images to the table of their similarities."""
-Hits: TypeAlias = IntArray
-"""Three rows: images, for each another that may belong into its list, and the bits of their similarity."""
+CandidatePairs: TypeAlias = IntArray
+"""int32 (3, m): an image, another that may enter its top-k list, and the bits of their float32 similarity."""
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
-    """The best of every image as they grow: similarities and ids (n, keep), best first; the last similarity and a lock of each (n,)."""
+class TopKLists:
+    """Top-k lists of all images, as they grow.
+
+    Attributes:
+        best: similarities, float32 (n, keep), best first.
+        ids: of the images they belong to, int32 (n, keep), -1 where there are fewer.
+        thresholds: the last similarity of every list, float32 (n,).
+        locks: one per list, uint8 (n,).
+    """
 
     best: FloatArray
     ids: IntArray
-    bars: FloatArray
+    thresholds: FloatArray
     locks: ByteArray
 
     @classmethod
-    def of(cls, best: FloatArray, ids: IntArray) -> Lists:
-        """Lists that may be filled to some extent."""
+    def of(cls, best: FloatArray, ids: IntArray) -> TopKLists:
+        """Wrap lists that may be partly filled."""
         return cls(best, ids, best[:, -1].copy(), np.zeros(len(best), np.uint8))
 
-    def insert(self, hits: Hits) -> None:
-        """Put hits into the lists; several threads may at once."""
-        values = hits[2].view(np.float32)
-        insert_hits(hits[0], hits[1], values, self.best, self.ids, self.bars, self.locks)
+    def insert(self, candidates: CandidatePairs) -> None:
+        """Insert candidates; safe on several threads."""
+        values = candidates[2].view(np.float32)
+        insert_candidates(
+            candidates[0], candidates[1], values, self.best, self.ids, self.thresholds, self.locks
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Looking:
-    """What is compared, and where."""
+class SearchContext:
+    """The vectors that are compared, and the device that compares them."""
 
     vectors: Vectors
     device: str
 
     @cached_property
     def product(self) -> Product | None:
-        """How similarities are computed on a GPU; None where there is none."""
+        """Inner products on a GPU; None without one."""
         accelerator = find_accelerator(self.device)
         if accelerator is None:
             return None
@@ -69,151 +77,157 @@ class Looking:
 
 
 @dataclass(frozen=True, eq=False)
-class Cluster:
-    """The images at home in a cluster, and those that look into it."""
+class Cell:
+    """The images assigned to a cell (its inverted list), and the queries that probe it."""
 
-    gallery: IntArray
-    visitors: IntArray
+    images: IntArray
+    queries: IntArray
 
 
-def group_by_cluster(
-    nearest: IntArray, first: int, last: int, n_clusters: int, runtime: Runtime
-) -> Iterator[Cluster]:
-    """Every cluster, with those that look into it as their first-th to last-th nearest."""
-    home, home_bounds = group_rows(nearest[:, :1], n_clusters, runtime)
-    visits, visit_bounds = home, np.zeros_like(home_bounds)
+def cells_with_queries(
+    cells: IntArray, first: int, last: int, nlist: int, runtime: Runtime
+) -> Iterator[Cell]:
+    """Yield every cell with its queries: images that have it first-th to last-th; none where first = 0.
+
+    `cells` are the cells to probe of every image, (n, nprobe), the assigned one first.
+    """
+    assigned, assigned_bounds = inverted_lists(cells[:, :1], nlist, runtime)
+    probing, probing_bounds = assigned, np.zeros_like(assigned_bounds)
     if first > 0:
-        visits, visit_bounds = group_rows(nearest[:, first:last], n_clusters, runtime)
+        probing, probing_bounds = inverted_lists(cells[:, first:last], nlist, runtime)
 
-    for number in range(n_clusters):
-        gallery = home[home_bounds[number] : home_bounds[number + 1]]
-        visitors = visits[visit_bounds[number] : visit_bounds[number + 1]]
-        yield Cluster(gallery, visitors)
+    for number in range(nlist):
+        images = assigned[assigned_bounds[number] : assigned_bounds[number + 1]]
+        queries = probing[probing_bounds[number] : probing_bounds[number + 1]]
+        yield Cell(images, queries)
 
 
 @dataclass(frozen=True, eq=False)
-class Bars:
-    """The least similarity that counts for the images of a cluster and its visitors.
+class Thresholds:
+    """The least similarity that enters the lists of a cell's images and of its queries.
 
-    Bars that are out of date let too many pass, never too few; lists take what is better than their last one at the time.
+    Thresholds only rise, so outdated ones let too many candidates pass, never too few.
     """
 
-    gallery: FloatArray
-    visitors: FloatArray
+    images: FloatArray
+    queries: FloatArray
 
     @classmethod
-    def of(cls, lists: Lists, cluster: Cluster) -> Bars:
-        """As they are now."""
-        return cls(lists.bars[cluster.gallery], lists.bars[cluster.visitors])
+    def of(cls, lists: TopKLists, cell: Cell) -> Thresholds:
+        """Read them from the lists."""
+        return cls(lists.thresholds[cell.images], lists.thresholds[cell.queries])
 
 
-def search_homes(
-    looking: Looking, clusters: Sequence[Cluster], lists: Lists, runtime: Runtime
+def search_assigned_cells(
+    context: SearchContext, cells: Sequence[Cell], lists: TopKLists, runtime: Runtime
 ) -> Iterator[float]:
-    """Fill the lists, which are empty, with the best of every image's own cluster; yields the share that is done."""
-    shared = looking, lists.best.shape[1]
-    for done, found in enumerate(runtime.map(_look_at_homes, shared, _batches(clusters)), 1):
+    """Fill the empty lists with the top-k of every image's assigned cell; yield the share done."""
+    shared = context, lists.best.shape[1]
+    for done, found in enumerate(runtime.map(_search_assigned, shared, _batches(cells)), 1):
         for images, similarity, others in found:
             rows = _as_slice(images)
-            lists.best[rows], lists.ids[rows], lists.bars[rows] = similarity, others, similarity[:, -1]
-        yield min(1.0, done * _BATCH / len(clusters))
+            lists.best[rows], lists.ids[rows], lists.thresholds[rows] = similarity, others, similarity[:, -1]
+        yield min(1.0, done * _CELLS_PER_BATCH / len(cells))
 
 
-def _batches(clusters: Sequence[Cluster]) -> Iterator[Sequence[Cluster]]:
-    return (clusters[start:stop] for start, stop in spans(len(clusters), _BATCH))
+def _batches(cells: Sequence[Cell]) -> Iterator[Sequence[Cell]]:
+    return (cells[start:stop] for start, stop in spans(len(cells), _CELLS_PER_BATCH))
 
 
-def _look_at_homes(
-    shared: tuple[Looking, int], clusters: Sequence[Cluster]
+def _search_assigned(
+    shared: tuple[SearchContext, int], cells: Sequence[Cell]
 ) -> list[tuple[IntArray, FloatArray, IntArray]]:
-    """The lists of the images at home in some clusters."""
-    looking, keep = shared
+    """Compare the images of each cell with each other."""
+    context, keep = shared
     found = []
-    for images in (cluster.gallery for cluster in clusters):
-        if looking.product is None:
-            rows = _vectors_of(looking.vectors, images)
+    for images in (cell.images for cell in cells):
+        if context.product is None:
+            rows = _vectors_of(context.vectors, images)
             tile = rows @ rows.T
         else:
-            tile = looking.product(images, images)
-        found.append((images, *best_of_rows(tile, images, keep)))
+            tile = context.product(images, images)
+        found.append((images, *top_k_of_rows(tile, images, keep)))
     return found
 
 
-def search_visits(
-    looking: Looking, clusters: Sequence[Cluster], lists: Lists, runtime: Runtime
+def probe_cells(
+    context: SearchContext, cells: Sequence[Cell], lists: TopKLists, runtime: Runtime
 ) -> Iterator[float]:
-    """Compare every image with those at home in the clusters that it looks into, for the lists of both.
-
-    Yields the share of clusters that are done.
-    """
-    used = [cluster for cluster in clusters if len(cluster.gallery) and len(cluster.visitors)]
+    """Compare the queries of every cell with its images, update both lists, and yield the share done."""
+    used = [cell for cell in cells if len(cell.images) and len(cell.queries)]
     if runtime.pool is None:
-        inserted = runtime.map(_look_and_insert, (looking, lists), _batches(used))
+        inserted = runtime.map(_probe_and_insert, (context, lists), _batches(used))
     else:
-        with_bars = ([(cluster, Bars.of(lists, cluster)) for cluster in batch] for batch in _batches(used))
-        inserted = map_blocks(lists.insert, runtime.map(_look_into, looking, with_bars))
+        with_thresholds = ([(cell, Thresholds.of(lists, cell)) for cell in batch] for batch in _batches(used))
+        inserted = map_blocks(lists.insert, runtime.map(_probe, context, with_thresholds))
     for done, _ in enumerate(inserted, 1):
-        yield min(1.0, done * _BATCH / len(used))
+        yield min(1.0, done * _CELLS_PER_BATCH / len(used))
 
 
-def _look_and_insert(shared: tuple[Looking, Lists], clusters: Sequence[Cluster]) -> None:
-    """Put what is found into the lists at once: bars of the next cluster are then higher, and less is found for nothing."""
-    looking, lists = shared
-    found = _memory_for(clusters)
-    for cluster in clusters:
-        for n_hits in _find(looking, cluster, Bars.of(lists, cluster), found):
-            lists.insert(found[:, :n_hits])
+def _probe_and_insert(shared: tuple[SearchContext, TopKLists], cells: Sequence[Cell]) -> None:
+    """Probe some cells and insert candidates at once: thresholds rise before the next cell is probed."""
+    context, lists = shared
+    buffer = _candidate_buffer(cells)
+    for cell in cells:
+        for count in _compare(context, cell, Thresholds.of(lists, cell), buffer):
+            lists.insert(buffer[:, :count])
 
 
-def _look_into(looking: Looking, clusters: list[tuple[Cluster, Bars]]) -> Hits:
-    """What may belong into the lists of some clusters' images and their visitors, as one array that is sent at once."""
-    found = _memory_for([cluster for cluster, _ in clusters])
-    hits = [
-        found[:, :n_hits].copy()
-        for cluster, bars in clusters
-        for n_hits in _find(looking, cluster, bars, found)
+def _probe(context: SearchContext, cells: list[tuple[Cell, Thresholds]]) -> CandidatePairs:
+    """Probe some cells and return their candidates as one array, to be sent by another process."""
+    buffer = _candidate_buffer([cell for cell, _ in cells])
+    candidates = [
+        buffer[:, :count].copy()
+        for cell, thresholds in cells
+        for count in _compare(context, cell, thresholds, buffer)
     ]
-    return np.concatenate(hits, axis=1)
+    return np.concatenate(candidates, axis=1)
 
 
-def _memory_for(clusters: Sequence[Cluster]) -> Hits:
-    """As much as any of them needs, once for all: memory that is new each time takes longer to get than to fill."""
-    most = max(_per_turn(cluster) * len(cluster.gallery) for cluster in clusters)
+def _candidate_buffer(cells: Sequence[Cell]) -> CandidatePairs:
+    """Allocate memory for the candidates of any of the cells, once: allocating takes longer than filling."""
+    most = max(_queries_per_turn(cell) * len(cell.images) for cell in cells)
     return np.empty((3, 2 * most), np.int32)
 
 
-def _find(looking: Looking, cluster: Cluster, bars: Bars, found: Hits) -> Iterator[int]:
-    """Write down what some visitors after others may have in common with the cluster; yields how much that is."""
-    find = _find_on_cpu if looking.product is None else _find_on_gpu
-    return find(looking, cluster, bars, found)
+def _compare(
+    context: SearchContext, cell: Cell, thresholds: Thresholds, buffer: CandidatePairs
+) -> Iterator[int]:
+    """Write candidates to the buffer, some queries at a time, and yield their number."""
+    compare = _compare_on_cpu if context.product is None else _compare_on_gpu
+    return compare(context, cell, thresholds, buffer)
 
 
-def _find_on_cpu(looking: Looking, cluster: Cluster, bars: Bars, found: Hits) -> Iterator[int]:
-    vectors = looking.vectors
-    panels, gallery_bars = pack_panels(_vectors_of(vectors, cluster.gallery)), pad_bars(bars.gallery)
-    for start, stop in spans(len(cluster.visitors), _per_turn(cluster)):
-        visitors = cluster.visitors[start:stop]
-        if isinstance(vectors, Projected):
-            source, rows = vectors.source, visitors
+def _compare_on_cpu(
+    context: SearchContext, cell: Cell, thresholds: Thresholds, buffer: CandidatePairs
+) -> Iterator[int]:
+    vectors = context.vectors
+    panels = pack_panels(_vectors_of(vectors, cell.images))
+    image_thresholds = pad_thresholds(thresholds.images)
+    for start, stop in spans(len(cell.queries), _queries_per_turn(cell)):
+        queries = cell.queries[start:stop]
+        if isinstance(vectors, ReducedVectors):
+            source, rows = vectors.source, queries
         else:
-            source, rows = vectors.take(visitors), np.arange(len(visitors), dtype=np.int32)
-        given = (source, rows, visitors, bars.visitors[start:stop], panels)
-        yield find_hits(*given, cluster.gallery, gallery_bars, found)
+            source, rows = vectors.take(queries), np.arange(len(queries), dtype=np.int32)
+        given = (source, rows, queries, thresholds.queries[start:stop], panels)
+        yield find_candidates(*given, cell.images, image_thresholds, buffer)
 
 
-def _find_on_gpu(looking: Looking, cluster: Cluster, bars: Bars, found: Hits) -> Iterator[int]:
-    """By tables of similarities that are computed on a GPU."""
-    assert looking.product is not None
-    for start, stop in spans(len(cluster.visitors), _per_turn(cluster)):
-        visitors = cluster.visitors[start:stop]
-        tile = looking.product(visitors, cluster.gallery)
-        given = (tile, visitors, bars.visitors[start:stop], cluster.gallery, bars.gallery)
-        yield find_hits_of_tile(*given, found)
+def _compare_on_gpu(
+    context: SearchContext, cell: Cell, thresholds: Thresholds, buffer: CandidatePairs
+) -> Iterator[int]:
+    assert context.product is not None
+    for start, stop in spans(len(cell.queries), _queries_per_turn(cell)):
+        queries = cell.queries[start:stop]
+        tile = context.product(queries, cell.images)
+        given = (tile, queries, thresholds.queries[start:stop], cell.images, thresholds.images)
+        yield find_tile_candidates(*given, buffer)
 
 
-def _per_turn(cluster: Cluster) -> int:
-    """How many visitors are compared at a time."""
-    return min(len(cluster.visitors), max(1, _MOST_PAIRS // len(cluster.gallery)))
+def _queries_per_turn(cell: Cell) -> int:
+    """Number of queries that are compared at a time."""
+    return min(len(cell.queries), max(1, _PAIRS_PER_TURN // len(cell.images)))
 
 
 def _vectors_of(vectors: Vectors, images: IntArray) -> FloatArray:
@@ -222,7 +236,7 @@ def _vectors_of(vectors: Vectors, images: IntArray) -> FloatArray:
 
 
 def _as_slice(images: IntArray) -> slice | IntArray:
-    """Ascending ids as a slice where they lie together, as those of one cluster do: then nothing needs to be gathered."""
+    """Convert ascending ids to a slice if contiguous, as those of a cell are: nothing is gathered then."""
     if len(images) and images[-1] - images[0] + 1 == len(images):
         return slice(int(images[0]), int(images[-1]) + 1)
     return images

@@ -1,4 +1,4 @@
-"""Which k-NN search is used, exact or approximate."""
+"""k-NN graphs of one or several models, by exact or approximate search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import LongArray
 
 METHODS = ("auto", "exact", "approximate")
-# Up to here an exact search takes seconds.
+# Up to this many images exact search takes seconds.
 EXACT_UP_TO = 30_000
 RECALL = 0.97
 
@@ -31,15 +31,16 @@ def knn_graph(
     seed: int = 0,
     runtime: Runtime | None = None,
 ) -> KnnGraph:
-    """The k nearest neighbors of every image by cosine similarity (paper, section 3.1.i).
+    """Search the k nearest neighbors of every image by cosine similarity (paper, section 3.1.i).
 
     Args:
         embeddings: `Embeddings` or a plain array (n, d); its rows need not have unit length.
         k: number of neighbors, not counting the image itself.
         method: `exact`, `approximate`, or `auto`: exact up to 30,000 images.
-        recall: share of the true neighbors that an approximate search shall find; it takes the cheapest way there, which
-            may be the exact search. What it reached, on a sample of images, is the graph's `recall`.
-        seed: of the approximate search and of the sample.
+        recall: share of the true neighbors that an approximate search should find. The cheapest parameters
+            that reach it are chosen, which may mean exact search. The graph's `recall` is the one measured,
+            on a sample of images.
+        seed: random seed of the approximate search.
         runtime: threads, device, memory budget and progress; the graph does not depend on it.
     """
     model = embeddings if isinstance(embeddings, Embeddings) else Embeddings(np.asarray(embeddings))
@@ -54,7 +55,7 @@ def knn_graphs(
     runtime: Runtime | None = None,
     **options: Any,
 ) -> list[KnnGraph]:
-    """`knn_graph` for several models of the same images, with the options of `each_knn_graph`."""
+    """Search the graphs of several models of the same images, with the options of `each_knn_graph`."""
     return list(each_knn_graph(models, k, method, runtime=runtime or Runtime(), **options))
 
 
@@ -70,10 +71,20 @@ def each_knn_graph(
     identities: LongArray | None = None,
     keys: Sequence[str] = (),
 ) -> Iterator[KnnGraph]:
-    """`knn_graph` for several models of the same images, one at a time: each can be saved before the next is begun.
+    """Yield the graphs of several models, one at a time: each can be saved before the next is searched.
 
-    Under `keys`, one per model, the runtime's cache keeps what a search that is stopped has found. Where `identities` are known (0 or more), the recall asked for is that among neighbors
-    of the same identity; whoever gives them sees to it that a miss is said.
+    Args:
+        models: of the same images.
+        k: number of neighbors.
+        method: `exact`, `approximate` or `auto`.
+        runtime: how the searches run; on a Ray cluster, each approximate graph may be searched by one
+            machine.
+        recall: asked for of approximate searches.
+        names: of the models, for progress reports and warnings.
+        seed: random seed of approximate searches.
+        identities: of labeled images (0 or more). The recall asked for is then that among neighbors of the
+            same identity, and the caller measures it and warns of a miss.
+        keys: one per model, under which unfinished lists are checkpointed.
 
     Warns:
         UserWarning: an approximate graph has a lower recall than was asked for.
@@ -102,7 +113,7 @@ def each_knn_graph(
 def _on_machines(
     models: Sequence[Embeddings], keys: Sequence[str], runtime: Runtime, *, method: str, **about: Any
 ) -> Iterator[KnnGraph] | None:
-    """Graphs that are searched by a machine of the cluster each, where that is faster."""
+    """Search each graph on one machine of the cluster; None where that is not faster."""
     if runtime.pool is None:
         return None
     from cdp.knn.distributed import find_machines, make_options, make_tasks, search_on_machines
@@ -116,11 +127,11 @@ def _on_machines(
 
 
 def warn_of_recall(step: str, reached: float, asked: float, among: str = "the nearest neighbors") -> None:
-    """Warn where an approximate search found fewer neighbors than it was asked for."""
+    """Warn if an approximate search missed the recall asked for."""
     if reached < asked:
         warnings.warn(
-            f"{step}: the approximate search found {reached:.1%} of {among} on a sample, less than the {asked:.1%} asked for; "
-            "use method='exact', or ask for a lower recall.",
+            f"{step}: the approximate search found {reached:.1%} of {among} on a sample, less than the "
+            f"{asked:.1%} asked for; use method='exact', or ask for a lower recall.",
             stacklevel=3,
         )
 
@@ -135,7 +146,7 @@ def _check_recall(recall: float) -> None:
 
 
 def choose_method(method: str, n_images: int) -> str:
-    """The search that `method` stands for at this size: `exact` or `approximate`."""
+    """Resolve `auto` to `exact` or `approximate` by the number of images."""
     if method not in METHODS:
         raise InputError(
             f"method={method!r}: choose from {', '.join(METHODS)}.", code="knn-method-unknown", value=method
@@ -146,7 +157,7 @@ def choose_method(method: str, n_images: int) -> str:
 
 
 def check_k(k: int, n_images: int) -> None:
-    """Refuse a k that no image can satisfy."""
+    """Refuse a k below 1, or not below the number of images."""
     if k < 1:
         raise InputError(f"k={k}: at least 1 neighbor per image is needed.", code="k-too-small", value=k)
     if n_images < 2:

@@ -1,25 +1,26 @@
-"""Loops that keep the few best images of every row in a list, best first."""
+"""Kernels of top-k lists: the best images of every row, sorted, best first."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from cdp.knn.simd import lock, lowest_bit, make_room, prefetch, unlock
+from cdp.knn.simd import count_trailing_zeros, lock, prefetch, shift_right, unlock
 from cdp.runtime.kernels import kernel
 from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
 
-# So many entries are looked at together, eight at a time by the processor: nearly always none of them is good enough. What is
-# found must be cast to 32 bits again and again: the compiler makes 64 of them otherwise, and half as many fit.
+# Entries are first checked in chunks without branches, which the compiler vectorizes: nearly always none
+# reaches the threshold. Flags are cast to 32 bits at every step; Numba widens them to 64 otherwise, and half
+# as many fit a register.
 _CHUNK = 64
 _BINS = 2048
-# Lists are asked for so many hits before they are needed.
-_ASKED_BEFORE = 8
-_SAMPLED = 16
+# Lists are prefetched this many candidates ahead.
+_PREFETCH_AHEAD = 8
+_SAMPLE_STEP = 16
 
 
 @kernel
 def insert(best: FloatArray, ids: IntArray, value: float, image: int) -> None:
-    """Put an image into one sorted list, which must have a worse last one; the last one drops out."""
+    """Insert an image into one sorted list whose last one is worse; the last one drops out."""
     slot = len(best) - 1
     while slot > 0 and best[slot - 1] < value:
         best[slot] = best[slot - 1]
@@ -31,19 +32,19 @@ def insert(best: FloatArray, ids: IntArray, value: float, image: int) -> None:
 
 @kernel
 def insert_rows(tile: FloatArray, queries: IntArray, offset: int, best: FloatArray, ids: IntArray) -> None:
-    """Put a tile's entries into the lists of its rows; its columns are the images from `offset` on."""
+    """Insert a tile's entries into the lists of its rows; its columns are the images from `offset` on."""
     last = best.shape[1] - 1
     width = tile.shape[1]
     for row in range(tile.shape[0]):
         line = tile[row]
         for start in range(0, width, _CHUNK):
             if start + _CHUNK <= width:
-                bar = best[row, last]
-                hits = np.int32(0)
+                threshold = best[row, last]
+                above = np.int32(0)
                 values = line[start : start + _CHUNK]
                 for column in range(_CHUNK):
-                    hits = np.int32(hits | np.int32(values[column] > bar))
-                if hits == 0:
+                    above = np.int32(above | np.int32(values[column] > threshold))
+                if above == 0:
                     continue
             for column in range(start, min(start + _CHUNK, width)):
                 image = offset + column
@@ -53,7 +54,7 @@ def insert_rows(tile: FloatArray, queries: IntArray, offset: int, best: FloatArr
 
 @kernel
 def merge_lists(values: FloatArray, images: IntArray, best: FloatArray, ids: IntArray) -> None:
-    """Put the images of every row's other list, best first and -1 after them, into its list."""
+    """Merge every row's other list, best first and -1 after the last, into its list."""
     last = best.shape[1] - 1
     for row in range(len(best)):
         for column in range(values.shape[1]):
@@ -66,13 +67,14 @@ def merge_lists(values: FloatArray, images: IntArray, best: FloatArray, ids: Int
 def insert_rows_and_columns(
     tile: FloatArray, first: int, second: int, best: FloatArray, ids: IntArray
 ) -> None:
-    """Put a tile's entries into the lists of its rows (images from `first` on) and of its columns (from `second` on).
+    """Insert a tile's entries into the lists of its rows (from `first` on) and columns (from `second` on).
 
-    Where the two are the same images, only entries above the diagonal are used: below, every pair comes again.
+    Where the two are the same images, only entries above the diagonal are used: below, every pair comes
+    again.
     """
     last = best.shape[1] - 1
     width = tile.shape[1]
-    bars = best[second : second + width, last].copy()
+    thresholds = best[second : second + width, last].copy()
     for row in range(tile.shape[0]):
         image = first + row
         left = row + 1 if first == second else 0
@@ -80,39 +82,43 @@ def insert_rows_and_columns(
         for start in range(left, width, _CHUNK):
             stop = min(start + _CHUNK, width)
             if stop - start == _CHUNK:
-                hits = _find_above(line[start:stop], best[image, last], bars[start:stop])
+                above = _find_above(line[start:stop], best[image, last], thresholds[start:stop])
             else:
-                hits = (np.int64(1) << (stop - start)) - 1
-            while hits != 0:
-                column = start + lowest_bit(hits)
-                hits &= hits - 1
+                above = (np.int64(1) << (stop - start)) - 1
+            while above != 0:
+                column = start + count_trailing_zeros(above)
+                above &= above - 1
                 value = line[column]
                 if value > best[image, last]:
                     insert(best[image], ids[image], value, second + column)
-                if value > bars[column]:
+                if value > thresholds[column]:
                     insert(best[second + column], ids[second + column], value, image)
-                    bars[column] = best[second + column, last]
+                    thresholds[column] = best[second + column, last]
 
 
 @kernel
-def _find_above(values: FloatArray, bar: float, bars: FloatArray) -> int:
-    """Which of a chunk's values are above the row's bar or the column's own, as bits.
+def _find_above(values: FloatArray, threshold: float, thresholds: FloatArray) -> int:
+    """Return a bit mask of the chunk's values above the row's threshold or the column's own.
 
-    The first loop has no branch, so the compiler checks eight values at a time; nearly always none is above.
+    The first loop has no branch, so it is vectorized; nearly always no value is above.
     """
-    is_any = np.int32(0)
+    is_any_above = np.int32(0)
     for column in range(_CHUNK):
-        is_any = np.int32(is_any | np.int32((values[column] > bar) | (values[column] > bars[column])))
-    hits = np.int64(0)
-    if is_any != 0:
+        is_any_above = np.int32(
+            is_any_above | np.int32((values[column] > threshold) | (values[column] > thresholds[column]))
+        )
+    above = np.int64(0)
+    if is_any_above != 0:
         for column in range(_CHUNK):
-            hits |= np.int64((values[column] > bar) | (values[column] > bars[column])) << np.int64(column)
-    return int(hits)
+            above |= np.int64(
+                (values[column] > threshold) | (values[column] > thresholds[column])
+            ) << np.int64(column)
+    return int(above)
 
 
 @kernel
 def sort_rows(similarity: FloatArray, ids: IntArray) -> None:
-    """Insertion sort of every row: most similar first, ties by id, missing ones (-1) last."""
+    """Sort every row by insertion: most similar first, ties by id, missing ones (-1) last."""
     for row in range(similarity.shape[0]):
         for start in range(similarity.shape[1]):
             value = similarity[row, start]
@@ -131,7 +137,7 @@ def sort_rows(similarity: FloatArray, ids: IntArray) -> None:
 
 @kernel
 def drop_repeats(ids: IntArray) -> None:
-    """Replace the image itself and every second mention by -1."""
+    """Replace the image itself and repeated ids by -1."""
     for row in range(ids.shape[0]):
         for column in range(ids.shape[1]):
             image = ids[row, column]
@@ -146,10 +152,10 @@ def drop_repeats(ids: IntArray) -> None:
 
 @kernel
 def insert_in_order(best: FloatArray, ids: IntArray, value: float, image: int) -> int:
-    """Put an image that is not there into one list; ties by id, so that the order of calls does not matter.
+    """Insert an image that is not in the list; ties by id, so that the order of calls does not matter.
 
     Returns:
-        its place, or -1 if all that are there are better.
+        Its place, or -1 if all in the list are better.
     """
     slot = len(best) - 1
     if best[slot] > value or (best[slot] == value and ids[slot] < image):
@@ -164,51 +170,51 @@ def insert_in_order(best: FloatArray, ids: IntArray, value: float, image: int) -
 
 
 @kernel
-def insert_hits(
+def insert_candidates(
     rows: IntArray,
     images: IntArray,
     values: FloatArray,
     best: FloatArray,
     ids: IntArray,
-    bars: FloatArray,
+    thresholds: FloatArray,
     locks: ByteArray,
 ) -> None:
-    """Put images into the lists of rows, one per entry, unless they are there; `bars` are the last ones of all lists.
+    """Insert candidates into the lists of rows, unless they are there; `thresholds` are of all lists.
 
-    Several threads may do so at once: each list is one thread's at a time, and in the end the best are there in any order of events.
+    Safe on several threads: each list has a lock, and the result does not depend on the order of insertions.
     """
     last = best.shape[1] - 1
-    for hit in range(len(rows)):
-        if hit + _ASKED_BEFORE < len(rows):
-            soon = np.int64(rows[hit + _ASKED_BEFORE])
+    for position in range(len(rows)):
+        if position + _PREFETCH_AHEAD < len(rows):
+            soon = np.int64(rows[position + _PREFETCH_AHEAD])
             prefetch(best, soon)
             prefetch(ids, soon)
-        row = np.int64(rows[hit])
-        if values[hit] < bars[row]:
+        row = np.int64(rows[position])
+        if values[position] < thresholds[row]:
             continue
         lock(locks, row)
-        # Without branches: whether it is there, and how many are better, ties by id.
-        value, image = values[hit], images[hit]
+        # Without branches: is it in the list, and how many are better, ties by id?
+        value, image = values[position], images[position]
         is_there, n_better = np.int32(0), np.int32(0)
         for place in range(last + 1):
             other, there = best[row, place], ids[row, place]
             is_there = np.int32(is_there | np.int32(there == image))
             n_better = np.int32(n_better + np.int32((other > value) | ((other == value) & (there < image))))
         if is_there == 0 and n_better <= last:
-            make_room(best, row, np.int64(n_better))
-            make_room(ids, row, np.int64(n_better))
+            shift_right(best, row, np.int64(n_better))
+            shift_right(ids, row, np.int64(n_better))
             best[row, n_better], ids[row, n_better] = value, image
-            bars[row] = best[row, last]
+            thresholds[row] = best[row, last]
         unlock(locks, row)
 
 
-def best_of_rows(tile: FloatArray, images: IntArray, keep: int) -> tuple[FloatArray, IntArray]:
-    """Lists of the best entries of every row of a square tile, all images with themselves; ascending ids, so ties by id."""
+def top_k_of_rows(tile: FloatArray, images: IntArray, keep: int) -> tuple[FloatArray, IntArray]:
+    """Find the top-k of every row of a square tile, all images with themselves; ties by id, as ids ascend."""
     best = np.full((len(images), keep), -np.inf, np.float32)
     ids = np.full((len(images), keep), -1, np.int32)
     keys = np.empty(tile.shape, np.int64)
     _fill_keys(tile.view(np.int32), keys)
-    # Sorting whole rows takes a fifth of the time of keeping lists of the best: the library sorts without branches.
+    # Sorting whole rows takes a fifth of the time of insertion: NumPy sorts integers without branches.
     keys.sort(axis=1)
     _take_first(keys, tile, images, best, ids)
     return best, ids
@@ -216,9 +222,10 @@ def best_of_rows(tile: FloatArray, images: IntArray, keep: int) -> tuple[FloatAr
 
 @kernel
 def _fill_keys(tile: IntArray, keys: LongArray) -> None:
-    """Numbers in the order of the entries of every row, largest first, ties by column, itself last; a key's lower half is its column.
+    """Fill in integers that sort like entries: largest first, ties by column, the image itself last.
 
-    The tile's floats are given by their bits: as integers they are in order but for negative ones, whose order is the reverse.
+    A key's lower half is its column. Floats are given by their bits, which sort like integers, negative ones
+    in reverse.
     """
     for row in range(tile.shape[0]):
         for column in range(tile.shape[1]):
@@ -239,35 +246,36 @@ def _take_first(keys: LongArray, tile: FloatArray, images: IntArray, best: Float
 
 
 @kernel
-def find_hits_of_tile(
+def find_tile_candidates(
     tile: FloatArray,
     rows: IntArray,
-    row_bars: FloatArray,
+    row_thresholds: FloatArray,
     columns: IntArray,
-    column_bars: FloatArray,
+    column_thresholds: FloatArray,
     found: IntArray,
 ) -> int:
-    """Write down pairs of a tile that are good enough for the list of one of the two, and return how many they are.
+    """Find the pairs of a tile that reach the threshold of either image, and return their number.
 
-    `found`, (3, ...), gets the image whose list it is, the other, and the bits of their similarity.
+    Output `found` (3, ...): the image whose list the candidate may enter, the candidate, and the bits of
+    their similarity.
     """
     values = found[2].view(np.float32)
-    n_hits = 0
+    n_found = 0
     for row in range(len(rows)):
         for column in range(len(columns)):
             value = tile[row, column]
-            if value >= row_bars[row]:
-                found[0, n_hits], found[1, n_hits], values[n_hits] = rows[row], columns[column], value
-                n_hits += 1
-            if value >= column_bars[column]:
-                found[0, n_hits], found[1, n_hits], values[n_hits] = columns[column], rows[row], value
-                n_hits += 1
-    return n_hits
+            if value >= row_thresholds[row]:
+                found[0, n_found], found[1, n_found], values[n_found] = rows[row], columns[column], value
+                n_found += 1
+            if value >= column_thresholds[column]:
+                found[0, n_found], found[1, n_found], values[n_found] = columns[column], rows[row], value
+                n_found += 1
+    return n_found
 
 
 @kernel
-def best_columns(tile: FloatArray, best: IntArray) -> None:
-    """The columns of a row's largest entries, largest first; of equal ones the first."""
+def top_columns(tile: FloatArray, best: IntArray) -> None:
+    """Find the columns of every row's largest entries, largest first; of equal ones the first."""
     count = best.shape[1]
     values = np.empty(count, tile.dtype)
     for row in range(tile.shape[0]):
@@ -279,11 +287,11 @@ def best_columns(tile: FloatArray, best: IntArray) -> None:
 
 
 @kernel
-def roughly_best_columns(tile: FloatArray, best: IntArray) -> None:
-    """The columns of a row's largest entries, the largest first and the others in order but for what lies within 0.001.
+def roughly_top_columns(tile: FloatArray, best: IntArray) -> None:
+    """Find the columns of every row's largest entries, the largest first, the others sorted to 0.001.
 
-    Entries lie in -1..1. Where some of equal ones are too many, the first are kept; -1 where a row is shorter. Time does not
-    depend on how many are kept.
+    A counting sort. Entries are in -1..1; of equal ones the first are kept; -1 where a row is shorter. The
+    time does not depend on the number of columns kept.
     """
     n_columns = tile.shape[1]
     count = min(best.shape[1], n_columns)
@@ -292,10 +300,12 @@ def roughly_best_columns(tile: FloatArray, best: IntArray) -> None:
     ends = np.empty(_BINS + 1, np.int32)
     for row in range(tile.shape[0]):
         line = tile[row]
-        # Every sixteenth column tells how good the others must be, but for some slack.
+        # Every sixteenth column estimates the threshold, with some slack.
         last = _BINS - 1
-        if n_columns >= 32 * _SAMPLED and 4 * count <= n_columns:
-            last = _last_bin(line[::_SAMPLED], count // _SAMPLED + count // (4 * _SAMPLED) + 8, ends)
+        if n_columns >= 32 * _SAMPLE_STEP and 4 * count <= n_columns:
+            last = _last_bin(
+                line[::_SAMPLE_STEP], count // _SAMPLE_STEP + count // (4 * _SAMPLE_STEP) + 8, ends
+            )
         n_kept = _find_bins(line, last, kept, bins)
         if n_kept < count:
             n_kept = _find_bins(line, _BINS - 1, kept, bins)
@@ -326,7 +336,7 @@ def _bin(value: float) -> int:
 
 @kernel
 def _last_bin(sample: FloatArray, count: int, counts: IntArray) -> int:
-    """The bin that the entry with so many larger ones is in."""
+    """Find the bin of the entry that has `count` larger ones."""
     counts[:] = 0
     for place in range(len(sample)):
         counts[_bin(sample[place])] += 1
@@ -341,8 +351,8 @@ def _last_bin(sample: FloatArray, count: int, counts: IntArray) -> int:
 
 @kernel
 def _find_bins(line: FloatArray, last: int, kept: IntArray, bins: IntArray) -> int:
-    """Write down the columns with entries in the bins up to the last, and their bins; returns how many they are."""
-    # A little below the last bin, because of rounding; without a branch.
+    """Find the columns with entries in the bins up to the last, and their bins; return their number."""
+    # A little below the last bin, because of rounding; the loop has no branch.
     least = np.float32(1) - np.float32(last + 1) / np.float32(_BINS / 2) - np.float32(1e-5)
     if last == _BINS - 1:
         least = np.float32(-np.inf)

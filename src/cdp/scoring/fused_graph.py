@@ -12,7 +12,7 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.knn.model_graphs import ModelGraphs
-from cdp.knn.pair_similarity import in_reading_order, similarities
+from cdp.knn.pair_similarity import similarities, sort_for_locality
 from cdp.knn.topk import insert_in_order
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
@@ -115,7 +115,7 @@ def _search_block(
     models, graphs, model_of_column, k = shared
     lists, measured = _side_by_side(graphs, rows)
     starts, ends, known = _unite(rows, lists, measured, model_of_column, len(models), models[0].n_images)
-    ends, origin = in_reading_order(ends, models[0].n_images)
+    ends, origin = sort_for_locality(ends, models[0].n_images)
     total = np.zeros(len(ends), np.float32)
     for model, similarity in zip(models, known, strict=True):
         values = similarity[origin]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.knn.pair_similarity import in_reading_order, similarities
+from cdp.knn.pair_similarity import similarities, sort_for_locality
 from cdp.runtime.kernels import kernel
 from cdp.scoring.paper_features import neighbor_distribution
 from cdp.types import Embeddings, KnnGraph, Views
@@ -84,7 +84,7 @@ def extract_tree_features(source: TreeFeatureSource, ids: IntArray) -> FloatArra
     """Compute the features of the given pairs (m, 2) in all models, float32 (m, columns)."""
     width = sum(len(columns) for columns in BLOCKS.values())
     matrix = np.empty((len(ids), width * len(source.models)), np.float32)
-    ends, origin = in_reading_order(ids, len(source.models[0].mean))
+    ends, origin = sort_for_locality(ids, len(source.models[0].mean))
     for number, model in enumerate(source.models):
         out = matrix[:, width * number : width * (number + 1)]
         if model.embeddings is not None:

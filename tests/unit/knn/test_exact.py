@@ -4,9 +4,9 @@ from tests.refusals import refuses
 
 import reference
 from cdp.knn import exact
-from cdp.knn.exact import exact_graph, graph_from_neighbors, pairs_of_blocks, search_rows
-from cdp.knn.pair_similarity import in_reading_order, similarities
-from cdp.knn.simd import as_float
+from cdp.knn.exact import block_pairs, exact_graph, graph_from_neighbors, search_rows
+from cdp.knn.pair_similarity import similarities, sort_for_locality
+from cdp.knn.simd import to_float32
 from cdp.knn.topk import insert_rows_and_columns
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
@@ -99,7 +99,7 @@ def test_block_boundaries_do_not_show(monkeypatch, block_rows, tile_rows, make):
 
 @pytest.mark.parametrize("n_blocks", range(1, 12))
 def test_every_pair_of_blocks_is_joined_once(n_blocks):
-    pairs = pairs_of_blocks(n_blocks)
+    pairs = block_pairs(n_blocks)
     assert sorted(pairs) == [
         (first, second) for first in range(n_blocks) for second in range(first, n_blocks)
     ]
@@ -160,7 +160,7 @@ def test_similarities_are_cosines_within_their_range(dtype):
 @kernel
 def _convert(entries, converted):
     for row in range(len(entries)):
-        converted[row] = as_float(entries[row])
+        converted[row] = to_float32(entries[row])
 
 
 def test_every_float_of_16_bits_is_the_same_with_32():
@@ -227,7 +227,7 @@ def test_given_true_neighbors_make_the_exact_graph():
 @pytest.mark.parametrize("n_images", [1, 40, 1000])
 def test_pairs_in_reading_order_are_the_same_pairs_by_their_second_ends(n_images):
     ends = np.random.default_rng(n_images).integers(0, n_images, (300, 2)).astype(np.int32)
-    moved, origin = in_reading_order(ends, n_images)
+    moved, origin = sort_for_locality(ends, n_images)
     np.testing.assert_array_equal(moved, ends[origin])
     np.testing.assert_array_equal(np.sort(origin), np.arange(300))
     assert np.all(np.diff(moved[:, 1] // 32) >= 0)

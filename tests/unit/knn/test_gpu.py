@@ -12,10 +12,7 @@ import torch
 from tests.refusals import refuses
 
 from cdp.errors import MissingExtraError
-from cdp.knn import autotune as cluster_plan
-from cdp.knn import exact
-from cdp.knn import gpu as tiles_torch
-from cdp.knn import probe as cluster_search
+from cdp.knn import autotune, exact, gpu, probe
 from cdp.knn.recall import measure_recall
 from cdp.knn.search import each_knn_graph, knn_graph, knn_graphs
 from cdp.runtime import devices
@@ -28,13 +25,13 @@ def small_tiles(monkeypatch):
     """Several tiles and blocks, the last ones ragged."""
     monkeypatch.setattr(exact, "TILE_ROWS", 32)
     monkeypatch.setattr(exact, "BLOCK_ROWS", 50)
-    monkeypatch.setattr(tiles_torch, "BLOCK_ROWS", 50)
+    monkeypatch.setattr(gpu, "BLOCK_ROWS", 50)
 
 
 @pytest.fixture
 def through_torch(monkeypatch):
     """Every device is torch's CPU."""
-    for module in (exact, cluster_search):
+    for module in (exact, probe):
         monkeypatch.setattr(
             module, "find_accelerator", lambda name: None if name == "cpu" else torch.device("cpu")
         )
@@ -60,7 +57,7 @@ def _copies(dtype):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("make", [_faces, _signs, _copies])
 def test_the_same_neighbors_and_similarities(monkeypatch, small_tiles, through_torch, make, dtype, resident):
-    monkeypatch.setattr(tiles_torch, "_FREE_BYTES", resident)
+    monkeypatch.setattr(gpu, "_FREE_BYTES", resident)
     vectors = make(dtype)
     for k in (1, 9, 332):
         here = knn_graph(vectors, k, runtime=Runtime.of(threads=1, device="cpu"))
@@ -115,9 +112,9 @@ def test_real_faces(through_torch, shared_data):
 
 @pytest.mark.parametrize("resident", [2**34, 0], ids=["resident", "streamed"])
 def test_the_approximate_search_finds_the_same(monkeypatch, small_tiles, through_torch, resident):
-    monkeypatch.setattr(tiles_torch, "_FREE_BYTES", resident)
-    monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
-    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2, 4, 8), False),))
+    monkeypatch.setattr(gpu, "_FREE_BYTES", resident)
+    monkeypatch.setattr(autotune, "_exact_cost", lambda embeddings: np.inf)
+    monkeypatch.setattr(autotune, "LAYOUTS", ((20, (2, 4, 8), False),))
     here, there = (
         knn_graph(
             _faces(np.float32), 5, "approximate", recall=0.9, runtime=Runtime.of(threads=2, device=device)
@@ -142,7 +139,7 @@ def test_the_device_reaches_every_search(monkeypatch, small_views):
 @pytest.mark.slow
 def test_products_are_made_on_the_device():
     """The device `meta` has no data: the first copy back from it fails."""
-    search = tiles_torch.make_candidate_search(Embeddings(_faces(np.float32)), 5, torch.device("meta"))
+    search = gpu.make_top_k_search(Embeddings(_faces(np.float32)), 5, torch.device("meta"))
     with pytest.raises(NotImplementedError, match="meta"):
         search(np.arange(10, dtype=np.int32))
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from cdp import Labels, Mediator, Views, measure_labels
-from cdp.knn import autotune as cluster_plan
+from cdp.knn import autotune
 from cdp.labeling.figures import measure_labeling
 from cdp.labeling.output import write_labeling
 from cdp.labeling.pipeline import label
@@ -92,8 +92,8 @@ def test_a_folder_holds_all_that_belongs_to_labels(labeled, tmp_path):
 def test_what_approximate_graphs_found_is_said_overall_and_for_the_same_identity(
     large_split, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
-    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (2, 4, 8, 12), False),))
+    monkeypatch.setattr(autotune, "_exact_cost", lambda embeddings: np.inf)
+    monkeypatch.setattr(autotune, "LAYOUTS", ((20, (2, 4, 8, 12), False),))
     settings = replace(SETTINGS, method="approximate", recall=0.8, mediator="vote", soft_depth=0)
     labeling = label(large_split.unlabeled, settings, labeled=[large_split.labeled])
     assert list(labeling.same_identity_recall) == list(large_split.unlabeled.names)

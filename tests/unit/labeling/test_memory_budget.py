@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from cdp.knn import autotune as cluster_plan
+from cdp.knn import autotune
 from cdp.knn.ivf_search import approximate_graph
 from cdp.knn.search import knn_graph
 from cdp.runtime.runtime import Runtime
@@ -92,12 +92,12 @@ def test_float16_files_larger_than_memory_are_read_block_by_block(tmp_path):
 APPROXIMATE = """
 import resource, sys
 import numpy as np
-from cdp.knn import autotune as cluster_plan
+from cdp.knn import autotune
 from cdp.knn.ivf_search import approximate_graph
 from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 
-cluster_plan._exact_cost = lambda _: np.inf
+autotune._exact_cost = lambda _: np.inf
 vectors = np.load(sys.argv[1], mmap_mode="r")
 approximate_graph(Embeddings(vectors[:900]), 5, 0.99, runtime=Runtime.of(threads=1))
 held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData:"))
@@ -115,11 +115,11 @@ def test_lists_of_an_approximate_search_need_no_memory_and_are_those_made_in_mem
     vectors = np.repeat(generator.standard_normal((60, 24), np.float32), 100, axis=0)
     vectors = (vectors + generator.standard_normal(vectors.shape, np.float32)).astype(np.float16)
     np.save(tmp_path / "base.npy", vectors)
-    # Lists and neighbors of neighbors of 6,000 images take 30 MB.
+    # TopKLists and neighbors of neighbors of 6,000 images take 30 MB.
     code = [sys.executable, "-c", APPROXIMATE, *(str(tmp_path / name) for name in ("base.npy", "found.npy"))]
     done = subprocess.run([*code, str(24 * 10**6)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    monkeypatch.setattr(cluster_plan, "_exact_cost", lambda _: np.inf)
+    monkeypatch.setattr(autotune, "_exact_cost", lambda _: np.inf)
     expected = approximate_graph(Embeddings(vectors), 100, 0.97, runtime=Runtime.of(threads=2))
     np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), expected.neighbors)
 

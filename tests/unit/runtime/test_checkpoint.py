@@ -5,9 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from cdp.knn import autotune as cluster_plan
-from cdp.knn import exact
-from cdp.knn import ivf_search as approximate
+from cdp.knn import autotune, exact, ivf_search
 from cdp.knn.search import each_knn_graph
 from cdp.runtime import checkpoint
 from cdp.runtime.checkpoint import ListCheckpoint
@@ -42,11 +40,11 @@ class Kept(Runtime):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Several pairs of blocks, and several rounds of clusters, however few images there are."""
+    """Several pairs of blocks, and several rounds of probing, however few images there are."""
     monkeypatch.setattr(exact, "BLOCK_ROWS", 200)
-    monkeypatch.setattr(cluster_plan, "_exact_cost", lambda embeddings: np.inf)
-    monkeypatch.setattr(cluster_plan, "LAYOUTS", ((20, (8, 12, 16), False),))
-    monkeypatch.setattr(approximate, "_CLUSTERS_PER_PART", 20)
+    monkeypatch.setattr(autotune, "_exact_cost", lambda embeddings: np.inf)
+    monkeypatch.setattr(autotune, "LAYOUTS", ((20, (8, 12, 16), False),))
+    monkeypatch.setattr(ivf_search, "_CELLS_PER_CHECKPOINT", 20)
 
 
 @pytest.mark.parametrize("method", ["exact", "approximate"])
@@ -65,9 +63,9 @@ def test_what_was_kept_is_not_searched_again(monkeypatch, small, method):
 
     worked = []
     for module, name in (
-        (exact, "_join_pair"),
-        (approximate, "search_homes"),
-        (approximate, "search_visits"),
+        (exact, "_compare_pair"),
+        (ivf_search, "search_assigned_cells"),
+        (ivf_search, "probe_cells"),
     ):
         work = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, work=work: worked.append(1) or work(*given))
