@@ -26,10 +26,12 @@ from cdp.runtime.checkpoint import Checkpoint
 from cdp.runtime.memory import rows_within
 from cdp.runtime.parallel import map_blocks, map_shared
 from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.runtime.spill import SpillFiles
+from cdp.scoring.adjacency import build_adjacency
 from cdp.scoring.boosting import BoostedTrees, grow_trees
-from cdp.scoring.second_order import COLUMNS, second_order, weighted_adjacency
+from cdp.scoring.second_order import COLUMNS, second_order
 from cdp.scoring.tree_features import EvidenceSource, extract_evidence
 from cdp.types import Pairs
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, LongArray
@@ -308,7 +310,8 @@ class _Evidence:
     def add_second_order(self, probability: FloatArray, scratch: SpillFiles) -> None:
         """From now on rows also have what these probabilities say about their neighborhood."""
         self._probability = probability
-        self._adjacency = weighted_adjacency(self._pairs.ids, probability, self._pairs.n_images, scratch)
+        runtime = Runtime(shared_spill=scratch)
+        self._adjacency = build_adjacency(self._pairs.ids, self._pairs.n_images, probability, runtime)
 
     def rows(self, rows: LongArray) -> FloatArray:
         """Evidence about some pairs."""
