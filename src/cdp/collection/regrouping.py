@@ -31,7 +31,7 @@ from cdp.storage.files import locked, write_bytes, writing_folder
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, IntArray, LongArray
 from cdp.types.constraints import Constraints, check_constraints
-from cdp.types.labels import number_by_first_appearance
+from cdp.types.labels import first_rows, number_by_first_appearance
 from cdp.types.run_record import Expectation
 
 
@@ -226,13 +226,7 @@ def _group_images(
             expected = expect(labels, known, seed, disjoint=settings.disjoint)
         if settings.grouping == "average":
             labels = calibrate(scored, labels, known, settings.k, disjoint=settings.disjoint)
-    n_images = constraints.n_images
-    number, fate = np.array(labels.labels[:n_images]), np.array(labels.fate[:n_images])
-    confidence = np.array(labels.confidence[:n_images])
-    alone = (number >= 0) & (np.bincount(number[number >= 0], minlength=1)[np.maximum(number, 0)] < 2)
-    alone[list(constraints.named)] = False
-    number[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
-    return Labels(number_by_first_appearance(number), fate, confidence), expected
+    return first_rows(labels, constraints.n_images, list(constraints.named)), expected
 
 
 def _with_held(labels: Labels, free: IntArray, identity: IntArray) -> Labels:

@@ -30,7 +30,7 @@ from cdp.errors import InputError
 from cdp.grouping.components import Batch, group_batches
 from cdp.grouping.dendrogram import Dendrogram, merge_groups
 from cdp.grouping.links import Links, join_groups, link_groups, link_images, may_lead_above
-from cdp.grouping.union_find import separate
+from cdp.grouping.union_find import make_union_find
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph, Labels
@@ -188,7 +188,7 @@ def _find_merges(links: Links, stage: _Stage, runtime: Runtime) -> _Merges:
 
 def _merge_batch(stage: _Stage, batch: Batch, spill: SpillFiles) -> _Merges:
     """Find the merges of one batch."""
-    state = separate(batch.n_images, stage.constraints)
+    state = make_union_find(batch.n_images, stage.constraints)
     if stage.constraints is None:
         size = stage.size if batch.images is None else stage.size[batch.images]
         state.size[:] = size

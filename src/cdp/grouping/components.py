@@ -20,6 +20,7 @@ from typing import TypeVar
 import numpy as np
 
 from cdp.blocks import spans
+from cdp.grouping.union_find import compress_paths, unite_pairs
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
@@ -148,11 +149,11 @@ def find_components(
     )
     if runtime is None or runtime.pool is None:
         for shard in shards:
-            _join(*shard, parent)
+            unite_pairs(parent, *shard)
     else:
         for forest in runtime.map(_reduce_shard, None, shards):
-            _join(forest, _ALL, parent)
-    _point_to_smallest(parent)
+            unite_pairs(parent, forest, _ALL)
+    compress_paths(parent)
     return parent
 
 
@@ -160,40 +161,9 @@ def _reduce_shard(_: None, shard: tuple[IntArray, BoolArray]) -> IntArray:
     """A spanning forest of the shard's pairs that join."""
     ids, joins = shard
     images, local = np.unique(ids, return_inverse=True)
-    is_used = _join(local.reshape(ids.shape).astype(np.int32), joins, np.arange(len(images), dtype=np.int32))
-    forest: IntArray = ids[is_used]
+    parent = np.arange(len(images), dtype=np.int32)
+    forest: IntArray = ids[unite_pairs(parent, local.reshape(ids.shape).astype(np.int32), joins)]
     return forest
-
-
-@kernel
-def _join(ids: IntArray, joins: BoolArray, parent: IntArray) -> BoolArray:
-    """Union-find (Rem's algorithm) with the pairs that join, all if none is marked: which of them joined two components.
-
-    A parent is never larger than its child.
-    """
-    is_used = np.zeros(len(ids), np.bool_)
-    for row in range(len(ids)):
-        if len(joins) > 0 and not joins[row]:
-            continue
-        one = ids[row, 0]
-        other = ids[row, 1]
-        while parent[one] != parent[other]:
-            if parent[one] < parent[other]:
-                one, other = other, one
-            if parent[one] == one:
-                parent[one] = parent[other]
-                is_used[row] = True
-                break
-            above = parent[one]
-            parent[one] = parent[other]
-            one = above
-    return is_used
-
-
-@kernel
-def _point_to_smallest(parent: IntArray) -> None:
-    for node in range(len(parent)):
-        parent[node] = parent[parent[node]]
 
 
 def _fill_batches(pairs: Batch, component: IntArray, most_pairs: int) -> tuple[IntArray, LongArray]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cdp.errors import InputError
 from cdp.grouping.propagation import measure_ties, number_groups
-from cdp.grouping.union_find import find_root, point_to_roots, separate
+from cdp.grouping.union_find import compress_paths, find_root, make_union_find
 from cdp.runtime.kernels import kernel
 from cdp.types import ConsensusGraph, Fate, Labels
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, read_only
@@ -76,7 +76,9 @@ class Dendrogram:
                 lowest=self.lowest,
             )
         n_merges = len(self) - int(np.searchsorted(self.height[::-1], threshold, side="right"))
-        parent = separate(self.graph.n_images, self.constraints).parent
+        parent = np.arange(self.graph.n_images, dtype=np.int32)
+        if self.constraints is not None:
+            parent = make_union_find(self.graph.n_images, self.constraints).parent
         merge_groups(parent, self.kept[:n_merges], self.gone[:n_merges])
         return parent
 
@@ -86,7 +88,7 @@ def merge_groups(parent: IntArray, kept: IntArray, gone: IntArray) -> None:
     """Apply merges to a union-find forest, and let every image point to the root of its group."""
     for merge in range(len(kept)):
         parent[find_root(parent, gone[merge])] = find_root(parent, kept[merge])
-    point_to_roots(parent)
+    compress_paths(parent)
 
 
 @kernel

@@ -13,7 +13,7 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.grouping.indexed_heap import LinkHeap, heap_of, pop, put, take_out
-from cdp.grouping.union_find import Separation, may_unite, unite
+from cdp.grouping.union_find import UnionFind, may_unite, unite
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
@@ -73,7 +73,7 @@ def may_lead_above(bar: float, links: Links, runtime: Runtime) -> BoolArray:
 def join_groups(
     links: Links,
     size: IntArray,
-    state: Separation,
+    state: UnionFind,
     k: int,
     thresholds: tuple[float, float],
     max_size: int,
@@ -269,7 +269,7 @@ def _join_groups(
     order: IntArray,
     place: IntArray,
     size: IntArray,
-    state: Separation,
+    state: UnionFind,
     k: int,
     highest: float,
     join_above: float,

@@ -22,7 +22,7 @@ import numpy as np
 
 from cdp.errors import InputError
 from cdp.grouping.components import Batch, find_components, group_batches
-from cdp.grouping.union_find import Separation, find_root, may_unite, point_to_roots, separate, unite
+from cdp.grouping.union_find import UnionFind, compress_paths, find_root, make_union_find, may_unite, unite
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
@@ -109,9 +109,9 @@ def _split_components(
 def _keep_apart(graph: ConsensusGraph, constraints: Constraints) -> tuple[ConsensusGraph, DoubleArray]:
     """The edges that constraints leave, and their doubts, below zero where they must be."""
     corrected = confirm(graph, constraints)
-    state = separate(graph.n_images, constraints)
+    state = make_union_find(graph.n_images, constraints)
     must = state.parent.copy()
-    point_to_roots(must)
+    compress_paths(must)
     is_certain = must[corrected.ids[:, 0]] == must[corrected.ids[:, 1]]
     doubt = np.where(is_certain, -1.0, corrected.doubt.astype(np.float64))
     _join_apart(corrected.ids[np.argsort(doubt, kind="stable")], state)
@@ -120,12 +120,12 @@ def _keep_apart(graph: ConsensusGraph, constraints: Constraints) -> tuple[Consen
 
 
 @kernel
-def _join_apart(ends: IntArray, state: Separation) -> None:
+def _join_apart(ends: IntArray, state: UnionFind) -> None:
     """Edges join in their order, but for those that would put images together that cannot be."""
     for row in range(len(ends)):
         if may_unite(state, ends[row, 0], ends[row, 1], len(state.parent)):
             unite(state, ends[row, 0], ends[row, 1])
-    point_to_roots(state.parent)
+    compress_paths(state.parent)
 
 
 def _split(

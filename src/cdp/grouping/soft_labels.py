@@ -7,6 +7,7 @@ from scipy import sparse
 
 from cdp.errors import InputError
 from cdp.runtime.kernels import kernel
+from cdp.scoring.adjacency import build_adjacency
 from cdp.types import ConsensusGraph, Labels
 from cdp.types.arrays import DoubleArray, FloatArray, IntArray, LongArray
 
@@ -52,7 +53,7 @@ def diffuse(graph: ConsensusGraph, labels: Labels, depth: int = 3, decay: float 
     if labels.n_identities == 0:
         nothing = np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(labels.n_images + 1, np.int64)
         return sparse.csr_array(nothing, shape=(labels.n_images, 0))
-    starts, neighbors = adjacency(graph)
+    starts, neighbors, _ = build_adjacency(graph.ids, graph.n_images)
     weights = np.float64(decay) ** np.arange(int(depth) + 1)
     counts = np.zeros(labels.n_images + 1, np.int64)
     # Two passes, count then fill, so that no more is allocated than the result needs.
@@ -81,28 +82,6 @@ def likely_pairs(graph: ConsensusGraph) -> ConsensusGraph:
     """
     kept = graph.doubt < 0.5
     return ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images)
-
-
-def adjacency(graph: ConsensusGraph) -> tuple[LongArray, IntArray]:
-    """Neighbors of every image in the consensus graph: those of i are neighbors[starts[i]:starts[i + 1]]."""
-    both = np.concatenate([graph.ids[:, 0], graph.ids[:, 1]])
-    starts = np.zeros(graph.n_images + 1, np.int64)
-    np.cumsum(np.bincount(both, minlength=graph.n_images), out=starts[1:])
-    neighbors = np.empty(len(both), np.int32)
-    _fill_adjacency(graph.ids, starts, neighbors)
-    return starts, neighbors
-
-
-@kernel
-def _fill_adjacency(ids: IntArray, starts: LongArray, neighbors: IntArray) -> None:
-    free = starts[:-1].copy()
-    for row in range(len(ids)):
-        first = ids[row, 0]
-        second = ids[row, 1]
-        neighbors[free[first]] = second
-        free[first] += 1
-        neighbors[free[second]] = first
-        free[second] += 1
 
 
 @kernel

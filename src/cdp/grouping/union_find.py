@@ -1,8 +1,10 @@
-"""Images that must be together and images that must not be, while groups are being joined.
+"""Union-find: a plain forest, and one that respects constraints (must-link, cannot-link, names, size).
 
-Images that must be together are united from the start. Whatever is joined later unites all that either side is united with, and is
-refused where that would put two images together that cannot be, or two names, or too many images. So what is joined is transitive:
-if an image of one group must be with an image of another, the two groups are one.
+A forest is an array `parent`; a root is its own parent and stands for its group. `UnionFind` adds what is known of
+every group. Images that must be together are united from the start. A union includes everything that either side
+is united with, and is refused where it would put together two images that cannot be, two names, or too many
+images. Must-links are thereby transitive: if an image of one group must be with an image of another, the two
+groups are one.
 """
 
 from __future__ import annotations
@@ -12,36 +14,82 @@ from typing import NamedTuple
 import numpy as np
 
 from cdp.runtime.kernels import kernel
-from cdp.types.arrays import IntArray, LongArray
+from cdp.types.arrays import BoolArray, IntArray, LongArray
 from cdp.types.constraints import Constraints
 
 
-class Separation(NamedTuple):
-    """Who is united with whom, and what is known of everyone who is."""
+@kernel
+def find_root(parent: IntArray, node: int) -> int:
+    """Return the root of a node's group, halving the path to it."""
+    while parent[node] != node:
+        parent[node] = parent[parent[node]]
+        node = parent[node]
+    return node
 
-    parent: IntArray  # union-find; the rest is of the roots
-    size: IntArray
-    name: IntArray  # number of the name, -1 = none
-    cannot: IntArray  # pairs that cannot be together
-    first: (
-        LongArray  # those of every root as a chain: entry 2 * pair + side hangs in that of cannot[pair, side]
-    )
+
+@kernel
+def compress_paths(parent: IntArray) -> None:
+    """Let every node point to the root of its group."""
+    for node in range(len(parent)):
+        parent[node] = find_root(parent, node)
+
+
+@kernel
+def unite_pairs(parent: IntArray, ids: IntArray, is_joining: BoolArray) -> BoolArray:
+    """Unite the ends of many pairs, and return which of the pairs joined two groups: a spanning forest.
+
+    Rem's algorithm, which moves up both paths at once, takes less than half the time of finding two roots. Parents
+    are never larger than their children, so the root of a group is its smallest node.
+
+    Args:
+        parent: a forest in which no parent is larger than its child; it is changed.
+        ids: int32 (m, 2).
+        is_joining: bool (m,), the pairs to take; all if it is empty.
+    """
+    is_used = np.zeros(len(ids), np.bool_)
+    for row in range(len(ids)):
+        if len(is_joining) > 0 and not is_joining[row]:
+            continue
+        one = ids[row, 0]
+        other = ids[row, 1]
+        while parent[one] != parent[other]:
+            if parent[one] < parent[other]:
+                one, other = other, one
+            if parent[one] == one:
+                parent[one] = parent[other]
+                is_used[row] = True
+                break
+            above = parent[one]
+            parent[one] = parent[other]
+            one = above
+    return is_used
+
+
+class UnionFind(NamedTuple):
+    """A forest of images and what is known of every group; all arrays but `parent` are read at roots only."""
+
+    parent: IntArray
+    size: IntArray  # images in the group
+    name: IntArray  # number of the group's name, -1 = none
+    cannot: IntArray  # (c, 2), pairs that cannot be together
+    # The cannot-links of every group as a linked list: entry 2 * pair + side is in the list of cannot[pair, side].
+    first: LongArray
     last: LongArray
     following: LongArray
     n_pairs: LongArray
 
 
-def separate(n_images: int, constraints: Constraints | None) -> Separation:
-    """Where joining starts: everybody alone, but for those that must be together."""
+def make_union_find(n_images: int, constraints: Constraints | None) -> UnionFind:
+    """Return a forest in which every image is alone, except those that must be together."""
     if constraints is None:
         none = np.empty((0, 2), np.int32)
-        return _start(none, none, np.full(n_images, -1, np.int32))
+        return _make_union_find(none, none, np.full(n_images, -1, np.int32))
     constraints = constraints.among(n_images)
-    return _start(constraints.links.astype(np.int32), constraints.cannot, constraints.name_of)
+    return _make_union_find(constraints.links.astype(np.int32), constraints.cannot, constraints.name_of)
 
 
 @kernel
-def _start(links: IntArray, cannot: IntArray, name: IntArray) -> Separation:
+def _make_union_find(links: IntArray, cannot: IntArray, name: IntArray) -> UnionFind:
     n_images = len(name)
     first = np.full(n_images, -1, np.int64)
     last = np.full(n_images, -1, np.int64)
@@ -56,31 +104,15 @@ def _start(links: IntArray, cannot: IntArray, name: IntArray) -> Separation:
         n_pairs[image] += 1
     parent = np.arange(n_images).astype(np.int32)
     size = np.ones(n_images, np.int32)
-    start = Separation(parent, size, name.copy(), cannot, first, last, following, n_pairs)
+    state = UnionFind(parent, size, name.copy(), cannot, first, last, following, n_pairs)
     for row in range(len(links)):
-        unite(start, links[row, 0], links[row, 1])
-    return start
+        unite(state, links[row, 0], links[row, 1])
+    return state
 
 
 @kernel
-def find_root(parent: IntArray, node: int) -> int:
-    """The image that stands for all that a node is united with."""
-    while parent[node] != node:
-        parent[node] = parent[parent[node]]
-        node = parent[node]
-    return node
-
-
-@kernel
-def point_to_roots(parent: IntArray) -> None:
-    """Let every image point to the one that stands for all that it is united with."""
-    for image in range(len(parent)):
-        parent[image] = find_root(parent, image)
-
-
-@kernel
-def may_unite(state: Separation, one: int, other: int, max_size: int) -> bool:
-    """Whether two images may be together, with all that they are united with."""
+def may_unite(state: UnionFind, one: int, other: int, max_size: int) -> bool:
+    """Return whether the groups of two images may be one; True if they are already."""
     one = find_root(state.parent, one)
     other = find_root(state.parent, other)
     if one == other:
@@ -100,8 +132,8 @@ def may_unite(state: Separation, one: int, other: int, max_size: int) -> bool:
 
 
 @kernel
-def unite(state: Separation, one: int, other: int) -> None:
-    """Put two images together, with all that they are united with."""
+def unite(state: UnionFind, one: int, other: int) -> None:
+    """Unite the groups of two images; the root of the larger one stays."""
     one = find_root(state.parent, one)
     other = find_root(state.parent, other)
     if one == other:

@@ -9,45 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from cdp.runtime.kernels import kernel
-from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 COLUMNS = (
     "probability", "common support", "strongest path", "contradiction", "agreed neighbors", "smaller total",
     "larger total", "share of the smaller", "share of both", "smaller rest", "larger rest",
 )  # fmt: skip
-
-
-def weighted_adjacency(
-    ids: IntArray, probability: FloatArray, n_images: int, runtime: Runtime
-) -> tuple[LongArray, IntArray, FloatArray]:
-    """Build the weighted adjacency in CSR form: candidates of image i and their probabilities are at starts[i]:starts[i + 1]."""
-    starts = np.zeros(n_images + 1, np.int64)
-    _count_ends(ids, starts[1:])
-    np.cumsum(starts, out=starts)
-    neighbors = runtime.empty(2 * len(ids), np.int32)
-    weights = runtime.empty(2 * len(ids), np.float32)
-    _fill_adjacency(ids, probability, starts[:-1].copy(), neighbors, weights)
-    return starts, runtime.finished(neighbors), runtime.finished(weights)
-
-
-@kernel
-def _count_ends(ids: IntArray, counts: LongArray) -> None:
-    for row in range(len(ids)):
-        counts[ids[row, 0]] += 1
-        counts[ids[row, 1]] += 1
-
-
-@kernel
-def _fill_adjacency(
-    ids: IntArray, probability: FloatArray, free: LongArray, neighbors: IntArray, weights: FloatArray
-) -> None:
-    for row in range(len(ids)):
-        for end in range(2):
-            image = ids[row, end]
-            neighbors[free[image]] = ids[row, 1 - end]
-            weights[free[image]] = probability[row]
-            free[image] += 1
 
 
 @kernel

@@ -23,8 +23,9 @@ from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.errors import InputError
 from cdp.runtime.checkpoint import Checkpoint
 from cdp.runtime.runtime import Runtime
+from cdp.scoring.adjacency import build_adjacency
 from cdp.scoring.boosting import BoostedTrees, grow_trees
-from cdp.scoring.second_order import COLUMNS, second_order, weighted_adjacency
+from cdp.scoring.second_order import COLUMNS, second_order
 from cdp.scoring.tree_features import TreeFeatureSource, extract_tree_features
 from cdp.types import Pairs
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, LongArray
@@ -294,7 +295,7 @@ class _FeatureMatrix:
     def add_second_order(self, probability: FloatArray, runtime: Runtime) -> None:
         """Add second-order features of these scores to the rows from now on."""
         self._probability = probability
-        self._adjacency = weighted_adjacency(self._pairs.ids, probability, self._pairs.n_images, runtime)
+        self._adjacency = build_adjacency(self._pairs.ids, self._pairs.n_images, probability, runtime)
 
     def rows(self, rows: LongArray) -> FloatArray:
         """Features of some pairs."""

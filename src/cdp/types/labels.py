@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -165,11 +165,18 @@ def number_by_first_appearance(labels: AnyArray) -> IntArray:
     return numbers
 
 
-def first_rows(labels: Labels, n_images: int) -> Labels:
-    """The labels of the first images; whoever is left alone in a group is discarded."""
+def first_rows(labels: Labels, n_images: int, keep: Sequence[int] = ()) -> Labels:
+    """Return the labels of the first images; an image left alone in its group is discarded.
+
+    Args:
+        labels: of all images.
+        n_images: how many images to keep.
+        keep: rows of images that stay a group of their own, such as named ones.
+    """
     found = np.array(labels.labels[:n_images])
     fate, confidence = np.array(labels.fate[:n_images]), np.array(labels.confidence[:n_images])
     sizes = np.bincount(found[found >= 0], minlength=labels.n_identities)
     alone = (found >= 0) & (sizes[np.maximum(found, 0)] < 2) if len(sizes) else found >= 0
+    alone[list(keep)] = False
     found[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
     return Labels(number_by_first_appearance(found), fate, confidence)

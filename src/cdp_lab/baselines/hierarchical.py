@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cdp.blocks import spans
+from cdp.grouping.union_find import find_root
 from cdp.runtime.kernels import kernel
 from cdp.runtime.memory import parse_bytes
 from cdp.runtime.parallel import on_one_thread
@@ -169,10 +170,7 @@ def _merge_by_average(
         candidates = np.concatenate((neighbors[one], neighbors[two]))
         kept = 0
         for candidate in candidates:
-            other = candidate
-            while merged_into[other] != other:
-                merged_into[other] = merged_into[merged_into[other]]
-                other = merged_into[other]
+            other = find_root(merged_into, candidate)
             if other == group or seen[other] == group:
                 continue
             seen[other] = group

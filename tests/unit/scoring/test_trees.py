@@ -12,8 +12,9 @@ from cdp.labeling.pipeline import label
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring import boosting as boosted_trees
+from cdp.scoring.adjacency import build_adjacency
 from cdp.scoring.boosting import grow_trees
-from cdp.scoring.second_order import COLUMNS, second_order, weighted_adjacency
+from cdp.scoring.second_order import COLUMNS, second_order
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.tree_features import BLOCKS, extract_evidence, prepare_evidence, search_together
 from cdp.scoring.trees import known_pairs
@@ -170,7 +171,7 @@ def test_second_order_evidence_is_what_its_definition_says(few):
     for (one, other), value in zip(pairs.ids.tolist(), probability.tolist(), strict=True):
         table[one][other] = table[other][one] = value
     found = np.empty((len(pairs), len(COLUMNS)), np.float32)
-    second_order(pairs.ids, probability, *weighted_adjacency(pairs.ids, probability, pairs.n_images), found)
+    second_order(pairs.ids, probability, *build_adjacency(pairs.ids, pairs.n_images, probability), found)
     for row, (one, other) in enumerate(pairs.ids.tolist()):
         np.testing.assert_allclose(found[row], slow_second_order(table, one, other), rtol=1e-4, atol=1e-4)
 
