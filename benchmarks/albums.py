@@ -23,11 +23,11 @@ from benchmarks.unsupervised import real_sets
 from cdp import Views, measure_labels
 from cdp.grouping.group import group
 from cdp.labeling.split_half import compare_pairs
-from cdp.labeling.unsupervised_threshold import choose_bar
-from cdp.labeling.workspace import Workspace
+from cdp.labeling.unsupervised_threshold import estimate_threshold
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
-from cdp.scoring.zscore import similarity_to_itself
+from cdp.scoring.zscore import max_z_score
 from cdp.types.arrays import LongArray
 
 SIZES = (100, 200, 500, 1000, 2000)
@@ -120,13 +120,13 @@ def measure_album(views: Views, *, joined: bool) -> dict[str, Any]:
     """The chosen bar and the best one; or, where nobody is there twice, the share of images that are joined."""
     assert views.identities is not None
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=min(20, views.n_images - 1))
-    identities, work = views.identities, Workspace(RuntimeSettings(threads=1))
+    identities, work = views.identities, Runtime(RuntimeSettings(threads=1))
     hidden = Views(views.base, views.committee)
-    compared = compare_pairs(hidden, settings, work=work)
-    found = choose_bar(hidden, compared, settings, work=work)
+    compared = compare_pairs(hidden, settings, runtime=work)
+    found = estimate_threshold(hidden, compared, settings, runtime=work)
 
     def labels_at(bar: float) -> Any:
-        tried = replace(settings, similar_above=bar)
+        tried = replace(settings, threshold=bar)
         return group(compared.at(tried), tried)
 
     figures: dict[str, Any] = {
@@ -137,7 +137,7 @@ def measure_album(views: Views, *, joined: bool) -> dict[str, Any]:
     }
     if joined:
         return {**figures, "joined": float((labels_at(found.chosen).labels >= 0).mean())}
-    top = min(similarity_to_itself(compared.background), HIGHEST)
+    top = min(max_z_score(compared.background), HIGHEST)
     bars = [found.chosen, *np.round(np.linspace(0.06, 1, 40) * top, 3).tolist()]
     curve = {bar: measure_labels(labels_at(bar), identities).discards_kept.pairwise.f or 0.0 for bar in bars}
     best = max(curve, key=curve.__getitem__)

@@ -116,7 +116,7 @@ def measure_opening(n_images: int) -> dict[str, Any]:
             None,
             Measured(results=Results(labels=labels)),
         )
-        settings = ConsensusSettings.of(mediator="similarity", k=4, join_above=0.3)
+        settings = ConsensusSettings.of(mediator="similarity", k=4, threshold=0.3)
         parts = Parts(
             batches=(1,),
             known=(),

@@ -68,11 +68,11 @@ def _best(n_people: int) -> dict[str, Any]:
     from benchmarks.presets import made_up_crowd
     from cdp import measure_labels
     from cdp.labeling.pipeline import label
-    from cdp.labeling.workspace import Workspace
+    from cdp.runtime.runtime import Runtime
     from cdp.runtime.settings import RuntimeSettings
     from cdp.scoring.settings import ConsensusSettings
 
-    class CpuWorkspace(Workspace):
+    class CpuWorkspace(Runtime):
         @contextmanager
         def step(self, name: str) -> Iterator[None]:
             start = time.process_time()
@@ -81,11 +81,11 @@ def _best(n_people: int) -> dict[str, Any]:
 
     settings, engine = ConsensusSettings.of(method="exact"), RuntimeSettings(threads=1)
     known, unlabeled = made_up_crowd(60, 0)
-    label(unlabeled, settings, labeled=[known], workspace=Workspace(engine))  # compile
+    label(unlabeled, settings, labeled=[known], runtime=Runtime(engine))  # compile
     known, unlabeled = made_up_crowd(n_people, 0)
     work = CpuWorkspace(engine)
     start = time.process_time()
-    found = label(unlabeled, settings, labeled=[known], workspace=work)
+    found = label(unlabeled, settings, labeled=[known], runtime=work)
     whole = time.process_time() - start
     graphs = work.seconds.pop("graphs")
     one, after = graphs / len(unlabeled), whole - graphs

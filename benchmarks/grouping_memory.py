@@ -42,7 +42,7 @@ def _group(way: str, n_images: int) -> dict[str, float]:
     from cdp.grouping.average_linkage import agglomerate, build_dendrogram
     from cdp.grouping.components import Batch, _reduce_shard, group_batches
     from cdp.grouping.propagation import propagate
-    from cdp.labeling.tuning import BARS
+    from cdp.labeling.tuning import THRESHOLDS
     from cdp.runtime.runtime import Runtime
     from cdp.types import ConsensusGraph
 
@@ -70,7 +70,7 @@ def _group(way: str, n_images: int) -> dict[str, float]:
             return agglomerate(graph, 20)
         if way == "tuning":
             runtime = Runtime.of(memory_budget="6GB")
-            bars = BARS["join_above"]
+            bars = THRESHOLDS["join_above"]
             dendrogram = build_dendrogram(graph, 20, bars[0], runtime=runtime)
             return [dendrogram.cut(bar).n_identities for bar in bars]
         if way == "reducing":

@@ -42,7 +42,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
 
     def voted(quorum: int) -> list[Labels]:
         votes = (
-            CDP("paper", mediator="vote", quorum=quorum, vote_threshold=threshold)
+            CDP("paper", mediator="vote", min_votes=quorum, threshold=threshold)
             for threshold in np.arange(0.3, 0.66, 0.02)
         )
         tries = [model.predict(unlabeled, graphs=graphs[1]) for model in votes]

@@ -85,14 +85,14 @@ def anonymous() -> int:
 @contextmanager
 def watching() -> Iterator[dict[str, int]]:
     """The most anonymous memory by step of the labeling, filled as it goes on."""
-    from cdp.labeling.workspace import Workspace
+    from cdp.runtime.runtime import Runtime
 
     peaks: dict[str, int] = {}
     current, is_over = ["before"], threading.Event()
-    timed = Workspace.step
+    timed = Runtime.step
 
     @contextmanager
-    def named(work: Workspace, name: str) -> Iterator[None]:
+    def named(work: Runtime, name: str) -> Iterator[None]:
         current[0] = name
         with timed(work, name):
             yield
@@ -103,11 +103,11 @@ def watching() -> Iterator[dict[str, int]]:
             peaks[current[0]] = max(peaks.get(current[0], 0), anonymous())
 
     watcher = threading.Thread(target=look)
-    Workspace.step = named  # type: ignore[method-assign]
+    Runtime.step = named  # type: ignore[method-assign]
     watcher.start()
     try:
         yield peaks
     finally:
         is_over.set()
         watcher.join()
-        Workspace.step = timed  # type: ignore[method-assign]
+        Runtime.step = timed  # type: ignore[method-assign]

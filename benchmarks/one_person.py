@@ -18,12 +18,12 @@ from benchmarks.unsupervised import at_most
 from cdp import Views, measure_labels
 from cdp.grouping.group import group
 from cdp.labeling.split_half import compare_pairs
-from cdp.labeling.unsupervised_threshold import choose_bar
-from cdp.labeling.workspace import Workspace
+from cdp.labeling.unsupervised_threshold import estimate_threshold
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 
-BARS = (1.0, 1.3, 1.4, 1.6, 2.0, 2.5, 2.8, 3.1, 3.4, 3.7)
+THRESHOLDS = (1.0, 1.3, 1.4, 1.6, 2.0, 2.5, 2.8, 3.1, 3.4, 3.7)
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
@@ -53,13 +53,13 @@ def walk(views: Views, limit: int, largest: int, name: str) -> dict[str, Any]:
     """Figures at every bar, and at the chosen one."""
     assert views.identities is not None
     identities = views.identities
-    settings = ConsensusSettings.of(mediator="similarity", method="exact", max_size=limit)
-    work, hidden = Workspace(RuntimeSettings(threads=1)), Views(views.base)
-    compared = compare_pairs(hidden, settings, work=work)
-    chosen = choose_bar(hidden, compared, settings, work=work).chosen
+    settings = ConsensusSettings.of(mediator="similarity", method="exact", max_cluster_size=limit)
+    work, hidden = Runtime(RuntimeSettings(threads=1)), Views(views.base)
+    compared = compare_pairs(hidden, settings, runtime=work)
+    chosen = estimate_threshold(hidden, compared, settings, runtime=work).chosen
     rows: dict[str, Any] = {"chosen": chosen}
-    for bar in sorted({*BARS, chosen}):
-        tried = replace(settings, similar_above=bar)
+    for bar in sorted({*THRESHOLDS, chosen}):
+        tried = replace(settings, threshold=bar)
         labels = group(compared.at(tried), tried)
         kept = measure_labels(labels, identities).discards_kept
         found = labels.labels[labels.labels >= 0]

@@ -20,7 +20,6 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
-from cdp.labeling.workspace import Workspace
 
 from benchmarks.data import data_folder
 from benchmarks.lfw import split_faces
@@ -31,6 +30,7 @@ from cdp.labeling.labeling import Labeling
 from cdp.labeling.pipeline import label
 from cdp.nets.ensemble import ensemble
 from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_run_record
@@ -107,7 +107,7 @@ def with_base(views: Views, base: str) -> Views:
 def _label_all(parts: Sequence[tuple[Views, Views]]) -> dict[str, list[Outcome]]:
     """The labels of unlabeled parts, by every way; graphs are searched once."""
     with tempfile.TemporaryDirectory() as steps:
-        work = Workspace(cache=StepCache(Path(steps)))
+        work = Runtime(cache=StepCache(Path(steps)))
         found = {way: [_label(way, *part, work) for part in parts] for way in WAYS}
     others = [_other_methods(*put_together(*part)) for part in parts]
     return found | {name: [one[name] for one in others] for name in OTHER_METHODS}
@@ -142,8 +142,8 @@ def _other_methods(views: Views, known: LongArray, counted: LongArray) -> dict[s
     return found
 
 
-def _label(way: str, labeled: Views, unlabeled: Views, work: Workspace) -> Outcome:
-    found = label(unlabeled, replace(WAYS[way], method="exact"), labeled=[labeled], workspace=work)
+def _label(way: str, labeled: Views, unlabeled: Views, work: Runtime) -> Outcome:
+    found = label(unlabeled, replace(WAYS[way], method="exact"), labeled=[labeled], runtime=work)
     assert unlabeled.identities is not None
     return _outcome(found, unlabeled.identities)
 
@@ -168,7 +168,7 @@ def _label_run_all(folder: Path, n_seeds: int) -> dict[str, list[Outcome]]:
     assert unlabeled.identities is not None
     identities = unlabeled.identities
     counted = identities if rows is None else np.where(rows, -1, identities)
-    work = Workspace(cache=StepCache(run / "steps"))
+    work = Runtime(cache=StepCache(run / "steps"))
     options: dict[str, Any] = {
         "labeled": [labeled],
         "validation": rows,

@@ -81,7 +81,7 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     from benchmarks.scale import MeteredWorkspace
     from cdp.data.views import read_views
     from cdp.labeling.pipeline import label
-    from cdp.labeling.workspace import Workspace
+    from cdp.runtime.runtime import Runtime
     from cdp.runtime.settings import RuntimeSettings
     from cdp.scoring.settings import ConsensusSettings
     from cdp_lab.synthetic import synthetic_views
@@ -92,11 +92,11 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     if engine_name == _TWO_NODES:
         _start_two_nodes()
     few = synthetic_views(100, members=1, seed=2)
-    label(few.unlabeled, ConsensusSettings.of(), labeled=[few.labeled], workspace=Workspace(engine=engine))
+    label(few.unlabeled, ConsensusSettings.of(), labeled=[few.labeled], runtime=Runtime(engine))
     startup, startup_cpu = time.perf_counter() - start, _cpu_seconds(os.getpid())
     work = MeteredWorkspace(engine)
     begun = time.process_time()
-    labeling = label(unlabeled, ConsensusSettings.of(), labeled=[labeled], workspace=work)
+    labeling = label(unlabeled, ConsensusSettings.of(), labeled=[labeled], runtime=work)
     here = time.process_time() - begun
     return {
         "images": labeled.n_images + unlabeled.n_images,

@@ -38,8 +38,8 @@ import numpy as np
 
 from benchmarks.clock import in_own_process
 from benchmarks.data import write_made_up_views
-from cdp.labeling.workspace import Workspace
 from cdp.runtime.progress import Progress
+from cdp.runtime.runtime import Runtime
 
 SIZES = (50_000, 100_000, 200_000, 500_000, 1_000_000)
 _FOLDER = Path(__file__).resolve().parents[1] / "docs" / "results"
@@ -131,7 +131,7 @@ def child(folder: str, recall: float, recall_of: str, memory: str) -> dict[str, 
     with watching(work.meter), gathering_warnings(warned):
         begun = time.process_time()
         settings = ConsensusSettings.of(recall=recall, recall_of=recall_of)
-        labeling = label(unlabeled, settings, labeled=[labeled], keep_judged=True, workspace=work)
+        labeling = label(unlabeled, settings, labeled=[labeled], keep_scored=True, runtime=work)
         labeled_after = time.process_time() - begun
         with work.step("figures and output"):
             results = measure_labeling(labeling, unlabeled, scratch=work.scratch)
@@ -239,7 +239,7 @@ def watching(meter: Meter) -> Iterator[None]:
 
 
 @dataclass
-class MeteredWorkspace(Workspace):
+class MeteredWorkspace(Runtime):
     """A workspace that also keeps CPU seconds and memory of every step."""
 
     cpu: dict[str, float] = field(default_factory=dict)

@@ -21,9 +21,9 @@ from cdp import Views, measure_labels
 from cdp.data.views import read_views
 from cdp.grouping.group import group
 from cdp.labeling.split_half import compare_pairs
-from cdp.labeling.unsupervised_threshold import choose_bar
-from cdp.labeling.workspace import Workspace
+from cdp.labeling.unsupervised_threshold import estimate_threshold
 from cdp.run.labeling import LabelSettings, Round, read_part
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_run_record
@@ -31,7 +31,7 @@ from cdp.types.arrays import LongArray
 from cdp.types.run_record import Score
 
 FACES = ("mobilefacenet", "sface", "openface")
-BARS = tuple(round(1 + 0.3 * step, 1) for step in range(31))
+THRESHOLDS = tuple(round(1 + 0.3 * step, 1) for step in range(31))
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
@@ -51,16 +51,16 @@ def measure_bar(views: Views, k: int) -> dict[str, Any]:
     """The chosen bar and the best one."""
     assert views.identities is not None
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=k)
-    work = Workspace(RuntimeSettings(threads=1))
+    work = Runtime(RuntimeSettings(threads=1))
     hidden = Views(views.base, views.committee)
-    compared = compare_pairs(hidden, settings, work=work)
-    found = choose_bar(hidden, compared, settings, work=work)
+    compared = compare_pairs(hidden, settings, runtime=work)
+    found = estimate_threshold(hidden, compared, settings, runtime=work)
 
     def score(bar: float) -> Score:
-        tried = replace(settings, similar_above=bar)
+        tried = replace(settings, threshold=bar)
         return measure_labels(group(compared.at(tried), tried), views.identities).discards_kept.pairwise
 
-    curve = {bar: score(bar).f or 0.0 for bar in BARS}
+    curve = {bar: score(bar).f or 0.0 for bar in THRESHOLDS}
     best = max(curve, key=curve.__getitem__)
     for step in (-0.2, -0.1, 0.1, 0.2):
         bar = round(best + step, 1)

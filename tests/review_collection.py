@@ -17,8 +17,8 @@ from cdp.types import Views
 TOKEN = "secret"
 ORIGIN = "http://127.0.0.1:8000"
 N_PEOPLE, N_IMAGES = 8, 6
-BY_VOTE = ConsensusSettings.of(preset="paper", mediator="vote", vote_threshold=0.5, k=8, max_size=30)
-BY_SIMILARITY = ConsensusSettings.of(mediator="similarity", k=8, max_size=30)
+BY_VOTE = ConsensusSettings.of(preset="paper", mediator="vote", threshold=0.5, k=8, max_cluster_size=30)
+BY_SIMILARITY = ConsensusSettings.of(mediator="similarity", k=8, max_cluster_size=30)
 """Groups by similarity, of which the first question is whether two of them are one person."""
 
 

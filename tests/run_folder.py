@@ -27,7 +27,7 @@ RECIPE = {
     "committee": {"networks": ["small_vgg:1", "small_inception"]},
     "train": _TRAINING,
     "joint": {**_TRAINING, "epochs": 6},
-    "consensus": {"preset": "paper", "k": 8, "max_size": 20, "tune": True},
+    "consensus": {"preset": "paper", "k": 8, "max_cluster_size": 20, "threshold": "auto"},
     "evaluation": {"replicates": 20, "fpr": [0.2, 0.1]},
     "engine": {"threads": 1},
 }

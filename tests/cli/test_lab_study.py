@@ -73,7 +73,7 @@ def test_k_over_seeds(folder):
     assert {"versions", "cores", "recipe", "command", "variants"} <= set(results)
     second = results["variants"][1]
     assert second["slug"] == "k20"
-    assert second["overrides"] == {"consensus.k": 20, "consensus.recall_weight": 1}
+    assert second["overrides"] == {"consensus.k": 20, "consensus.beta": 1}
     assert len(results["made"]) == results["runs"] == results["runs_done"] == 4
     before = (folder / "k" / "results.json").read_text()
     again, ran = study(folder, "k", "k10,k20", seeds=2)
@@ -181,17 +181,17 @@ def test_rounds(folder):
     assert not (first / "rounds").exists()
 
 
-def test_recall_weight(folder):
-    results, ran = study(folder, "recall_weight", "weight1,weight4")
+def test_beta(folder):
+    results, ran = study(folder, "beta", "weight1,weight4")
     assert [row["cells"][0] for row in results["rows"]] == ["labeled only", "1", "4", "all labels"]
     recall = figures(results, "label_recall")
     assert recall[("4",)] >= recall[("1",)]
     assert "label" in ran
     even, bold = (
-        read_json(folder / f"recall_weight/runs/weight{weight}/seed0/labels/metrics.json", Results).tuning
+        read_json(folder / f"beta/runs/weight{weight}/seed0/labels/metrics.json", Results).tuning
         for weight in (1, 4)
     )
-    assert bold.recall_weight == 4
+    assert bold.beta == 4
     assert even.curve == bold.curve, "the same labels are looked at"
     assert bold.chosen <= even.chosen
 

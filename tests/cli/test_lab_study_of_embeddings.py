@@ -32,7 +32,7 @@ network = "ours"
 networks = ["theirs", "other:1"]
 [consensus]
 k = 6
-tune = true
+threshold = "auto"
 """
 
 
@@ -150,7 +150,7 @@ def test_the_mediator_is_trained_on_the_validation_part_if_asked(folder):
     made, second = training_pairs("unseen", "--train-on", "validation")
     assert made == ["split", "label"]
     assert first != second
-    words = ("--train-on", "validation", "--split.validation", "0", "--no-tune")
+    words = ("--train-on", "validation", "--split.validation", "0", "--threshold", "0.3")
     assert 'consensus.train_on = "validation" needs a validation part' in say_no(
         "k", "recipe.toml", "--out", "x", *words
     )

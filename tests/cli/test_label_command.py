@@ -131,7 +131,7 @@ def test_a_learned_mediator_gives_the_same_labels(cdp, home):
 @pytest.mark.slow
 def test_a_trained_mediator_can_be_tuned_on_a_validation_part(cdp, labeled_folder, home):
     words = ["label", "unlabeled", "--trained-mediator", "labels/scored/0001/mediator", "--k", "10", "--out"]
-    output = cdp(*words, "not_tuned")
+    output = cdp(*words, "not_chosen")
     assert "join_above = 0.3 was not tuned: there are no validation images with known identities." in output
     output = cdp(*words, "tuned", "--validation", "labeled")
     assert "join_above, tuned" in output
@@ -140,7 +140,7 @@ def test_a_trained_mediator_can_be_tuned_on_a_validation_part(cdp, labeled_folde
 
 def test_a_vote_needs_no_labeled_part(cdp, home):
     output = cdp(
-        "label", "unlabeled", "--mediator", "vote", "--quorum", "1", "--vote-threshold", "0.5", "--k", "10",
+        "label", "unlabeled", "--mediator", "vote", "--min-votes", "1", "--threshold", "0.5", "--k", "10",
         "--out", "voted",
     )  # fmt: skip
     assert "accepted pairs" in output
@@ -225,7 +225,7 @@ MEDIATOR = "--trained-mediator labels/scored/0001/mediator"
         ("--labeled labeled --preset papr --out x", "setting-choice-unknown"),
         ("--labeled labeled --train-on validation --out x", "train-on-validation-missing"),
         ("--mediator vote --k 100000 --out x", "knn-too-few-images"),
-        ("--mediator vote --quorum 5 --out x", "quorum-exceeds-committee"),
+        ("--mediator vote --min-votes 5 --out x", "min-votes-exceed-committee"),
         ("--mediator vote --knn nobody=f --out x", "knn-option-wrong"),
         ("--trained-mediator labels --out x", "artifact-kind-differs"),
         (f"{MEDIATOR} --k 12 --out x", "mediator-k-differs"),

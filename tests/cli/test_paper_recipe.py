@@ -26,7 +26,7 @@ SMALL = [
     *("--train.size", "16", "--train.dimensions", "16", "--train.epochs", "6", "--train.batch", "16"),
     *("--joint.size", "16", "--joint.dimensions", "16", "--joint.epochs", "2", "--joint.batch", "16"),
     # A few patterns are not seven million faces.
-    *("--consensus.k", "8", "--consensus.threshold", "0.5", "--consensus.max-size", "12"),
+    *("--consensus.k", "8", "--consensus.threshold", "0.5", "--consensus.max-cluster-size", "12"),
     *("--evaluation.fpr", "0.1", "--evaluation.replicates", "20", "--evaluation.pairs", "2000"),
     *("--engine.threads", "1"),
 ]

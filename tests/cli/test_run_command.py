@@ -59,7 +59,7 @@ dimensions = 16
 
 [consensus]
 k = 10
-max_size = 12
+max_cluster_size = 12
 
 [evaluation]
 replicates = 20
@@ -256,12 +256,14 @@ def test_a_changed_image_is_noticed(folder, copied, tmp_path):
 
 
 def test_a_tuned_vote_with_soft_labels(folder, copied):
-    rerun(folder, copied, "--preset", "paper", "--tune", "--mediator", "vote", "--soft-depth", "2")
+    rerun(
+        folder, copied, "--preset", "paper", "--threshold", "auto", "--mediator", "vote", "--soft-depth", "2"
+    )
     record = record_of(copied)
     tuning = record.results.tuning
     best = max(tuning.curve, key=lambda point: point.f)
     assert tuning.chosen == best.threshold == record.results.labels.threshold
-    assert record.results.labels.setting == "vote_threshold"
+    assert record.results.labels.threshold_kind == "vote_threshold"
     assert record.results.mediator is None
     parts = record.parts
     assert record.results.labels.true.images == parts["unlabeled"].images - parts["validation"].images
@@ -281,7 +283,7 @@ def test_figures_of_members_and_of_an_ensemble(folder, copied):
 
 
 def test_a_mediator_that_is_trained_on_folds(folder, copied):
-    ran = rerun(folder, copied, "--folds", "2", "--no-tune", "--join-above", "0.2")
+    ran = rerun(folder, copied, "--folds", "2", "--threshold", "0.2")
     trained = [name for name in ran if name.startswith("train fold")]
     assert trained == [
         f"train fold{fold}/small_{kind}" for fold in (1, 2) for kind in ("resnet", "vgg", "inception")

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from cdp.cli.main import app
 from cdp.config.reading import read_recipe, recipe_from
-from cdp.labeling import fitting, workspace
+from cdp.knn import model_graphs
+from cdp.labeling import fitting
 from cdp.storage.artifacts import read_run_record
 from cdp.types import Labels, Views
 from cdp.types.run_record import RunRecord
@@ -174,9 +175,7 @@ def test_a_folder_of_one_file_per_network(given, tmp_path):
 
 
 def test_a_vote_of_one_model_needs_no_validation(given, tmp_path):
-    record = call(
-        given, tmp_path, *PARTS, "--preset", "paper", "--mediator", "vote", "--vote-threshold", "0.5"
-    )
+    record = call(given, tmp_path, *PARTS, "--preset", "paper", "--mediator", "vote", "--threshold", "0.5")
     assert (record.results.mediator, record.results.tuning) == (None, None)
     assert record.results.labels.threshold == 0.5
     assert record.differences == {
@@ -187,7 +186,7 @@ def test_a_vote_of_one_model_needs_no_validation(given, tmp_path):
         "split.distractors": 0.0,
         "consensus.k": 8,
         "consensus.mediator": "vote",
-        "consensus.vote_threshold": 0.5,
+        "consensus.threshold": 0.5,
         "consensus.preset": "paper",
         "evaluation.replicates": 20,
         "engine.threads": 1,
@@ -211,7 +210,7 @@ def test_parts_that_are_too_small_are_used_as_far_as_they_go(given, tmp_path):
     views.take(views.identities == one).save(tmp_path / "one")
     views.take(np.isin(views.identities, two)).save(tmp_path / "two")
     n_images = int((views.identities == one).sum())
-    words = ("--validation", str(tmp_path / "one"), "--test", str(tmp_path / "two"), "--no-tune")
+    words = ("--validation", str(tmp_path / "one"), "--test", str(tmp_path / "two"), "--threshold", "0.3")
     record = call(given, tmp_path / "run", *PARTS, *words, "--train-on", "validation")
     assert record.notes == [
         f"The mediator was trained on the labeled part: the validation part has {n_images} images of 1 identity only, and "
@@ -229,7 +228,8 @@ def test_parts_that_are_too_small_are_used_as_far_as_they_go(given, tmp_path):
         str(tmp_path / "two"),
         "--unlabeled",
         "unlabeled",
-        "--no-tune",
+        "--threshold",
+        "0.3",
         "--k",
         "30",
     )
@@ -244,7 +244,7 @@ def test_parts_that_are_too_small_are_used_as_far_as_they_go(given, tmp_path):
 def test_another_bar_searches_no_graph_and_trains_no_mediator_again(given, tmp_path, monkeypatch):
     """Steps inside the stage are kept by their own keys."""
     searched, trained = [], []
-    search, train = workspace.each_knn_graph, fitting.train_mediator
+    search, train = model_graphs.each_knn_graph, fitting.train_mediator
 
     def count_models(models, *args, **named):
         searched.extend(models)
@@ -254,16 +254,16 @@ def test_another_bar_searches_no_graph_and_trains_no_mediator_again(given, tmp_p
         trained.append(1)
         return train(*args, **named)
 
-    monkeypatch.setattr(workspace, "each_knn_graph", count_models)
+    monkeypatch.setattr(model_graphs, "each_knn_graph", count_models)
     monkeypatch.setattr(fitting, "train_mediator", count_mediators)
     words = (*PARTS, "--validation", "validation", "--mediator", "mlp")
     call(given, tmp_path, *words)
     assert (len(searched), len(trained)) == (6, 1), "three models of the unlabeled and of the labeled part"
     for more in (
-        ("--no-tune", "--join-above", "0.4"),
-        ("--no-tune", "--grouping", "components", "--threshold", "0.9"),
+        ("--threshold", "0.4"),
+        ("--grouping", "components", "--threshold", "0.9"),
         ("--recall-weight", "2"),
-        ("--max-size", "20"),
+        ("--max-cluster-size", "20"),
     ):
         call(given, tmp_path, *words, *more)
         assert call.ran == ["label"], more

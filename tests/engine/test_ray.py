@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cdp.labeling.workspace import Workspace, find_graphs
 from tests.refusals import refuses
 from typer.testing import CliRunner
 
@@ -25,6 +24,7 @@ from cdp.grouping.propagation import propagate
 from cdp.knn import search
 from cdp.knn.distributed import find_machines
 from cdp.knn.exact import extend_graph
+from cdp.knn.model_graphs import find_graphs
 from cdp.knn.search import knn_graph, knn_graphs
 from cdp.labeling.pipeline import label
 from cdp.runtime import ray_pool
@@ -117,13 +117,13 @@ def hashes(labeling):
 
 SETTINGS = {
     "trees": ConsensusSettings.of(k=8, method="exact"),
-    "paper": ConsensusSettings.of("paper", k=8, method="approximate", recall=0.9, tune=True),
+    "paper": ConsensusSettings.of("paper", k=8, method="approximate", recall=0.9, threshold="auto"),
 }
 
 
 def label_small(views, name, engine, **more):
     known = np.arange(views.n_images) < 150
-    labeling = label(views, SETTINGS[name], validation=known, workspace=Workspace(engine=engine, **more))
+    labeling = label(views, SETTINGS[name], validation=known, runtime=Runtime(engine, **more))
     return hashes(labeling)
 
 
@@ -245,7 +245,7 @@ def test_where_there_is_no_other_machine_threads_do_the_work(cluster, monkeypatc
     monkeypatch.setattr(ray, "nodes", lambda: [node, {**node, "Alive": False}])
     assert alone.workers == 3
     with pytest.warns(UserWarning, match="^engine = 'ray', and there is no other machine than this one"):
-        assert not Workspace(engine=alone).scratch.is_shared
+        assert not Runtime(alone).scratch.is_shared
     assert alone.embedders == 3, "no GPUs that would be worth processes"
     assert alone.search_device == "auto"
     for other in ({"NodeManagerHostname": "another"}, {"Resources": {"memory": 1.0}}):
@@ -302,9 +302,9 @@ def test_graphs_of_several_models_are_searched_on_a_machine_each(
     monkeypatch.chdir(tmp_path)
     steps, cache = set(), StepCache(Path("cache")) if keeps else StepCache()
     about = {"cache": cache, "progress": lambda step, *_: steps.add(step), "folder": Path("files")}
-    there = find_graphs(crowded_views, settings, work=Workspace(engine=RAY, **about))
+    there = find_graphs(crowded_views, settings, runtime=Runtime(RAY, **about))
     assert steps == {"k-NN graphs"}
-    here = find_graphs(crowded_views, settings, work=Workspace(engine=RuntimeSettings(threads=2)))
+    here = find_graphs(crowded_views, settings, runtime=Runtime(RuntimeSettings(threads=2)))
     for name, graph in here.items():
         assert graph.method == "approximate"
         np.testing.assert_array_equal(graph.neighbors, there[name].neighbors)
@@ -314,7 +314,7 @@ def test_graphs_of_several_models_are_searched_on_a_machine_each(
         monkeypatch.setattr(
             RayPool, "map", lambda *_: pytest.fail("graphs that are kept are not searched again")
         )
-        find_graphs(crowded_views, settings, work=Workspace(engine=RAY, **about))
+        find_graphs(crowded_views, settings, runtime=Runtime(RAY, **about))
 
 
 def test_blocks_of_one_approximate_graph_go_to_all_machines(cluster, crowded_views):

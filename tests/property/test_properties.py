@@ -79,12 +79,12 @@ def _vote(views, **settings):
 
 @pytest.mark.slow
 @seldom
-@given(seed=seeds, quorum=st.integers(0, 2), max_size=st.integers(2, 12))
+@given(seed=seeds, min_votes=st.integers(0, 2), max_size=st.integers(2, 12))
 def test_reordering_images_reorders_labels(seed, quorum, max_size):
     views = _random_views(seed)
     order = np.random.default_rng(seed).permutation(views.n_images)
-    labels = propagate(_vote(views, quorum=quorum), max_size)
-    reordered = propagate(_vote(views.take(order), quorum=quorum), max_size)
+    labels = propagate(_vote(views, min_votes=quorum), max_size)
+    reordered = propagate(_vote(views.take(order), min_votes=quorum), max_size)
     back = np.empty(views.n_images, int)
     back[order] = reordered.labels
     assert reference.partition(back) == reference.partition(labels.labels)
@@ -94,12 +94,12 @@ def test_reordering_images_reorders_labels(seed, quorum, max_size):
 
 @pytest.mark.slow
 @seldom
-@given(seed=seeds, quorum=st.integers(0, 2), low=st.floats(-1, 1), high=st.floats(-1, 1))
+@given(seed=seeds, min_votes=st.integers(0, 2), low=st.floats(-1, 1), high=st.floats(-1, 1))
 def test_a_higher_threshold_never_joins_groups(seed, quorum, low, high):
     low, high = sorted((low, high))
     views = _random_views(seed)
     loose, strict = (
-        propagate(_vote(views, quorum=quorum, vote_threshold=threshold), max_size=views.n_images)
+        propagate(_vote(views, min_votes=quorum, threshold=threshold), max_size=views.n_images)
         for threshold in (low, high)
     )
     whole = reference.partition(loose.labels)
@@ -196,7 +196,7 @@ def test_inputs_are_unchanged(seed, dtype):
     identities = generator.integers(0, 5, 25)
     before = [array.copy() for array in (base, member, identities)]
     views = Views(base, {"a": member}, identities)
-    graph = _vote(views, quorum=1)
+    graph = _vote(views, min_votes=1)
     ids, doubt = graph.ids.copy(), graph.doubt.copy()
     labels = propagate(graph, max_size=3)
     diffuse(graph, labels)

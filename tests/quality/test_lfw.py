@@ -98,8 +98,8 @@ def test_the_preset_best_reaches_the_mark(faces):
 
 def test_single_model_and_vote_reach_their_marks(faces):
     # At their best thresholds, which a user without labels would not know.
-    assert pairwise_f(CDP("paper", mediator="vote", quorum=0, vote_threshold=0.46), faces) >= 0.965
-    assert pairwise_f(CDP("paper", mediator="vote", vote_threshold=0.40), faces) >= 0.89
+    assert pairwise_f(CDP("paper", mediator="vote", min_votes=0, threshold=0.46), faces) >= 0.965
+    assert pairwise_f(CDP("paper", mediator="vote", threshold=0.40), faces) >= 0.89
 
 
 def test_confidence_separates_right_from_wrong(faces, paper_labels):

@@ -22,7 +22,7 @@ from cdp.types.arrays import AnyArray, Artifact, BoolArray, FloatArray, IntArray
 from cdp.types.opinions import check_inputs
 
 # Fixed, whatever the memory budget: mini-batches and sums would otherwise depend on it.
-_PAIRS_PER_EPOCH_BLOCK = 256 * BATCH
+_PAIRS_PER_BLOCK = 256 * BATCH
 _MOST_PAIRS_AT_ONCE = 1_000_000
 
 
@@ -324,5 +324,5 @@ class _PairBlocks:
     def shuffled(self, generator: np.random.Generator) -> Iterator[tuple[FloatArray, LongArray]]:
         """One pass over all pairs in random order."""
         order = generator.permutation(len(self._same))
-        for start, stop in spans(len(order), _PAIRS_PER_EPOCH_BLOCK):
+        for start, stop in spans(len(order), _PAIRS_PER_BLOCK):
             yield self.with_random_ends(order[start:stop], generator)

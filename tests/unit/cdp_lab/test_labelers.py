@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refuses
 
-from cdp.grouping.group import at_bar
+from cdp.grouping.group import pairs_at
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Pairs
-from cdp_lab.labelers import bar_at_recall
+from cdp_lab.labelers import threshold_at_recall
 
 
 def judged(seed: int, n_images: int, accepted: float) -> tuple[ConsensusGraph, Pairs, np.ndarray]:
@@ -34,8 +34,8 @@ def test_no_bar_comes_closer(seed: int, n_images: int, accepted: float, wanted: 
     total = n_true(candidates.ids)
     if not total:
         return
-    bar = bar_at_recall(graph, candidates, identities, wanted)
-    got = n_true(at_bar(graph, ConsensusSettings.of("paper", mediator="vote", vote_threshold=bar)).ids)
+    bar = threshold_at_recall(graph, candidates, identities, wanted)
+    got = n_true(pairs_at(graph, ConsensusSettings.of("paper", mediator="vote", threshold=bar)).ids)
     target = min(round(wanted * total), n_true(graph.ids))
     # All cuts that doubts allow; pairs of one doubt go together.
     reachable = [n_true(graph.ids[graph.doubt < cut]) for cut in [*np.unique(graph.doubt), np.inf]]
@@ -49,7 +49,7 @@ def test_no_bar_comes_closer(seed: int, n_images: int, accepted: float, wanted: 
 def test_without_truth_it_is_a_sentence() -> None:
     graph, candidates, identities = judged(0, 10, 0.5)
     with refuses("pair-recall-without-truth") as caught:
-        bar_at_recall(graph, candidates, np.full_like(identities, -1), 0.3)
+        threshold_at_recall(graph, candidates, np.full_like(identities, -1), 0.3)
     assert str(caught.value) == (
         "A bar at a fixed pair recall needs the true identities of unlabeled images, and no candidate pair is known "
         "to be true."

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cdp.labeling.workspace import Workspace
 from tests.refusals import refuses
 
 from cdp import CDP, Views, measure_labels
@@ -19,14 +18,14 @@ from cdp.collection.image_root import find_image_root
 from cdp.collection.questions import KINDS, questions_left, rank_questions
 from cdp.collection.regrouping import regroup
 from cdp.collection.retraining import retrain
-from cdp.collection.scored_files import read_judged as read_stored
+from cdp.collection.scored_files import read_scored_pairs as read_stored
 from cdp.collection.scored_files import read_share
 from cdp.errors import BusyError, InputError
 from cdp.knn.exact import exact_graph, extend_graph
 from cdp.labeling.pipeline import label
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
-from cdp.scoring.trees import TreeAnswers
+from cdp.scoring.trees import TreeScores
 from cdp.storage.files import locked
 from cdp.types import Fate, Labels
 from cdp.types.constraints import said_of_pairs
@@ -42,8 +41,8 @@ def halves(small_views):
     return small_views.take(known), others.take(slice(0, 80)), others.take(slice(80, None))
 
 
-def read_judged(collection):
-    work = Workspace()
+def read_scored_pairs(collection):
+    work = Runtime()
     place = collection.scored_place
     with read_all_views(collection, None, work, read_share(place)) as views:
         return read_stored(place, collection.settings, views, collection.parts.seed, work)
@@ -108,8 +107,8 @@ def test_contradictions_are_told_by_path_and_change_nothing(faces):
 
 
 def test_other_settings_of_groups_can_be_tried_others_cannot(faces):
-    finer, _ = regroup(faces, settings=replace(faces.settings, join_above=0.9))
-    assert finer.settings.join_above == 0.9
+    finer, _ = regroup(faces, settings=replace(faces.settings, threshold=0.9))
+    assert finer.threshold == 0.9
     assert (finer.identity >= 0).sum() <= (faces.identity >= 0).sum()
     with refuses("regroup-needs-new-scores", keys=("passes",)):
         regroup(faces, settings=replace(faces.settings, passes=1))
@@ -134,7 +133,7 @@ def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(h
     grown, changes = extend(faces, bare(second), growth=GrowthSettings(retrain_after=1, keep_numbers=0))
     everything = Views.concatenate([bare(first), bare(second)])
     whole = create_collection(tmp_path / "whole", everything, labeled=[known], settings=SETTINGS)
-    found, wanted = (read_judged(one)[0] for one in (grown, whole))
+    found, wanted = (read_scored_pairs(one)[0] for one in (grown, whole))
     np.testing.assert_array_equal(found.pairs.ids, wanted.pairs.ids)
     for one, other in zip(found.answers.passes, wanted.answers.passes, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -149,13 +148,13 @@ def test_answers_that_are_kept_are_those_that_would_be_given(halves, faces, monk
     _, _, second = halves
     few = bare(second.take(slice(0, 2)))
     grown, _ = extend(faces, few, growth=GrowthSettings(retrain_after=9))
-    kept = read_judged(grown)[0]
+    kept = read_scored_pairs(grown)[0]
     reused = []
 
     def forget(pairs, old_ids, answers, changed):
         known = _kept_answers(pairs, old_ids, answers, changed)
         reused.append(float(np.isfinite(known.passes[0]).mean()))
-        return TreeAnswers(
+        return TreeScores(
             tuple(np.full(len(pairs), np.nan, np.float32) for _ in answers.passes), answers.judges
         )
 
@@ -163,7 +162,7 @@ def test_answers_that_are_kept_are_those_that_would_be_given(halves, faces, monk
     monkeypatch.setattr(extension, "_kept_answers", forget)
     # The same two images once more, from the same state: all pairs are asked about again.
     asked, _ = extend(open_at(faces), few, growth=GrowthSettings(retrain_after=9))
-    again = read_judged(asked)[0]
+    again = read_scored_pairs(asked)[0]
     np.testing.assert_array_equal(kept.pairs.ids, again.pairs.ids)
     for one, other in zip(kept.answers.passes, again.answers.passes, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -185,7 +184,7 @@ def open_at(collection):
 )
 def test_collections_of_other_mediators_grow_as_well(halves, tmp_path, given):
     known, first, second = halves
-    settings = ConsensusSettings.of(**{"k": 8, "tune": False, **given})
+    settings = ConsensusSettings.of(**{"k": 8, "threshold": 0.3, **given})
     collection = create_collection(tmp_path / "faces", bare(first), labeled=[known], settings=settings)
     grown, _ = extend(collection, bare(second))
     whole = create_collection(
@@ -230,13 +229,13 @@ def test_a_killed_extension_changes_nothing_and_can_be_done_again(halves, faces,
 def test_identities_with_numbers_keep_them(faces):
     assert faces.n_identities > 3
     free, changes = regroup(
-        faces, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(keep_numbers=0)
+        faces, settings=replace(faces.settings, threshold=0.02), growth=GrowthSettings(keep_numbers=0)
     )
     assert changes.kept < 1
     start = faces.identity
     again, _ = regroup(free, settings=faces.settings)
     held, changes = regroup(
-        again, settings=replace(faces.settings, join_above=0.02), growth=GrowthSettings(keep_numbers=1)
+        again, settings=replace(faces.settings, threshold=0.02), growth=GrowthSettings(keep_numbers=1)
     )
     assert changes.kept == 1
     one, other = (int(np.flatnonzero(held.identity == number)[0]) for number in np.unique(start)[1:3])
@@ -253,7 +252,7 @@ def test_retrained_trees_learn_from_corrections(halves, faces):
     append_corrections(faces.folder, [same(*pair) for pair in wrong.tolist()])
 
     def probability(collection):
-        judged, _ = read_judged(collection)
+        judged, _ = read_scored_pairs(collection)
         said = said_of_pairs(judged.pairs.ids, collection.constraints.among(judged.pairs.n_images))
         return judged.answers.passes[0][said > 0].mean()
 
@@ -345,7 +344,7 @@ def pairwise_f(collection, truth):
 def test_questions_are_about_what_is_wrong_and_end(halves, faces):
     _, first, _ = halves
     truth = first.identities
-    rough, _ = regroup(faces, settings=replace(faces.settings, join_above=0.1))
+    rough, _ = regroup(faces, settings=replace(faces.settings, threshold=0.1))
     start = pairwise_f(rough, truth)
     for _ in range(200):
         found = rank_questions(

@@ -7,7 +7,7 @@ from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph
 from cdp.types.constraints import Constraints
 
-SETTINGS = ConsensusSettings.of(join_above=0.3, k=4, tune=False)
+SETTINGS = ConsensusSettings.of(threshold=0.3, k=4)
 
 
 def ask(pairs, identity, confidence=None, **said):

@@ -29,12 +29,12 @@ def recipe_with(values):
         {"data.images": "faces", "split.probes": 0},
         {"data.embeddings": "faces", "data.test": "t"},
         {"data.labeled": "a", "data.unlabeled": ["b"]},
-        {**IMAGES, "consensus.tune": True, "split.validation": 0.0},
-        {**PARTS, "consensus.tune": True, "data.validation": "v"},
+        {**IMAGES, "consensus.threshold": "auto", "split.validation": 0.0},
+        {**PARTS, "consensus.threshold": "auto", "data.validation": "v"},
         {**PARTS, "split.labeled": 1.0},  # nothing is split
         {**PARTS, **TESTED},
         {"data.images": "faces", "data.test": "t"},
-        {**IMAGES, "committee.networks": [], "consensus.mediator": "vote", "consensus.quorum": 0},
+        {**IMAGES, "committee.networks": [], "consensus.mediator": "vote", "consensus.min_votes": 0},
         {**IMAGES, "committee.networks": ["small_resnet:0", "small_resnet:1"]},
     ],
 )
@@ -127,9 +127,9 @@ def test_recipes_that_can_be_run(values):
             {"key": "consensus.inputs"},
         ),
         (
-            {**IMAGES, "consensus.quorum": 5},
-            "quorum-exceeds-committee",
-            {"key": "consensus.quorum", "value": 5, "members": 4},
+            {**IMAGES, "consensus.min_votes": 5},
+            "min-votes-exceed-committee",
+            {"key": "consensus.min_votes", "value": 5, "members": 4},
         ),
         (
             {**IMAGES, "consensus.mediator": "vote", "train.folds": 3},

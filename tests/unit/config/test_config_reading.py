@@ -172,7 +172,7 @@ def test_a_preset_sets_what_is_not_given(write):
         assert {name: getattr(recipe.consensus, name) for name in paper} == paper
         assert recipe.consensus.preset == "paper"
     own = read_recipe(
-        write('[consensus]\npreset = "paper"\ngrouping = "average"\n'), {"consensus.tune": True}
+        write('[consensus]\npreset = "paper"\ngrouping = "average"\n'), {"consensus.threshold": "auto"}
     )
     assert (own.consensus.grouping, own.consensus.tune) == ("average", True)
     assert own.consensus.inputs == paper["inputs"]
@@ -184,7 +184,7 @@ def test_a_preset_sets_what_is_not_given(write):
 def test_the_command_line_wins_and_may_mend_the_file(write):
     file = write('seed = 1\n[consensus]\nk = "wrong"\nmax_size = 9\n')
     recipe = read_recipe(file, {"consensus.k": 7, "seed": 2})
-    assert (recipe.seed, recipe.consensus.k, recipe.consensus.max_size) == (2, 7, 9)
+    assert (recipe.seed, recipe.consensus.k, recipe.consensus.max_cluster_size) == (2, 7, 9)
     assert read_recipe(file, {"consensus.k": 7, "seed": 2}) == recipe
 
 

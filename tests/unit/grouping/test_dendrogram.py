@@ -96,7 +96,7 @@ def test_under_constraints_a_cut_is_a_fresh_linkage_too(graph, one, other, max_s
 
 @given(graphs(), st.sampled_from([0.2, 0.45]))
 def test_groups_from_a_dendrogram_are_groups_from_the_pairs(graph, threshold):
-    settings = ConsensusSettings.of(k=5, join_above=threshold)
+    settings = ConsensusSettings.of(k=5, threshold=threshold)
     dendrogram = build_dendrogram(graph, 5, 0.1, settings.max_size)
     assert same(group(graph, settings, dendrogram=dendrogram), group(graph, settings))
     free = Constraints(graph.n_images, must=np.array([[0, 1]]))

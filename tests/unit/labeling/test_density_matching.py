@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from cdp.labeling.workspace import Workspace
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +9,7 @@ from cdp import Views
 from cdp.collection.combined_views import read_all_views
 from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
-from cdp.collection.scored_files import read_judged, read_share
+from cdp.collection.scored_files import read_scored_pairs, read_share
 from cdp.knn.exact import exact_graph
 from cdp.labeling.density_matching import images_per_identity, is_as_dense, matching_share, order_of_use
 from cdp.labeling.pipeline import label
@@ -87,7 +86,7 @@ def test_known_images_are_left_out_and_come_back_as_a_collection_grows(tmp_path)
     shuffled = others.take(generator.permutation(others.n_images))
     bare = Views(shuffled.base, shuffled.committee)
     first, second = bare.take(slice(0, 60)), bare.take(slice(60, None))
-    labeling = label(first, SETTINGS, labeled=[known], keep_judged=True)
+    labeling = label(first, SETTINGS, labeled=[known], keep_scored=True)
     n_used = int((labeling.judged.known >= 0).sum())
     assert n_used < 240
     assert labeling.judged.others.n_images == 480
@@ -95,9 +94,9 @@ def test_known_images_are_left_out_and_come_back_as_a_collection_grows(tmp_path)
     grown = create_collection(tmp_path / "faces", first, labeled=[known], settings=SETTINGS)
     np.testing.assert_array_equal(grown.identity, labeling.labels.labels)
     grown, _ = extend(grown, second)
-    place, work = grown.scored_place, Workspace()
+    place, work = grown.scored_place, Runtime()
     with read_all_views(grown, None, work, read_share(place)) as views:
-        judged, _ = read_judged(place, SETTINGS, views, 0, work)
+        judged, _ = read_scored_pairs(place, SETTINGS, views, 0, work)
     assert judged.share > labeling.judged.share
     theirs = judged.known[240:]
     assert len(theirs) > n_used

@@ -43,7 +43,7 @@ def test_finds_identities(split, model):
 def test_the_default_preset_tunes_and_is_better_than_the_paper(large_split):
     best = CDP(k=10).fit(large_split.labeled)
     labels = best.predict(large_split.unlabeled)
-    assert best.labeling_.tuning.chosen == best.labeling_.settings.join_above
+    assert best.labeling_.tuning.chosen == best.labeling_.threshold
     assert best.labeling_.notes == ()
     paper = CDP("paper", k=10).fit(large_split.labeled).predict(large_split.unlabeled)
     assert pairwise_f(labels, large_split.unlabeled) > pairwise_f(paper, large_split.unlabeled)
@@ -124,7 +124,7 @@ def test_the_steps_by_hand_give_the_same(split, model):
 
 def test_vote_works_on_one_array(split):
     embeddings = split.unlabeled.base.vectors
-    estimator = CDP("paper", k=10, max_size=10_000, mediator="vote", vote_threshold=0.6)
+    estimator = CDP("paper", k=10, max_cluster_size=10_000, mediator="vote", threshold=0.6)
     labels = estimator.fit_predict(embeddings)
     assert np.asarray(labels).shape == (len(embeddings),)
     np.testing.assert_array_equal(estimator.labels_, np.asarray(labels))
@@ -180,7 +180,7 @@ def test_scikit_learn_conventions(split):
     copy = clone(estimator)
     assert copy.get_params()["k"] == 7
     assert copy.get_params()["threshold"] is None
-    assert copy.set_params(k=9, vote_threshold=0.7) is copy
+    assert copy.set_params(k=9, threshold=0.7) is copy
     assert (copy.settings.k, copy.settings.vote_threshold) == (9, 0.7)
     assert estimator.fit(split.labeled) is estimator
     assert "k=7" in repr(estimator)
@@ -233,7 +233,7 @@ def test_the_mediator_may_not_depend_on_the_order_of_a_pair(split, model):
             "mediator-unknown",
             {"key": "mediator", "value": "3"},
         ),
-        ({"mediator": "vote", "quorum": 9}, "quorum-exceeds-committee", {"value": 9, "members": 2}),
+        ({"mediator": "vote", "quorum": 9}, "min-votes-exceed-committee", {"value": 9, "members": 2}),
         ({"train_on": "validation"}, "train-on-validation-in-fit", {"key": "train_on"}),
     ],
 )
@@ -289,7 +289,9 @@ def test_a_graph_of_other_images_is_refused(split, model):
 
 
 def test_average_grouping_is_agglomeration_of_all_pairs_that_are_not_negligible(split, model):
-    average = CDP("paper", k=10, grouping="average", join_above=0.4, max_size=9, mediator=model.mediator_)
+    average = CDP(
+        "paper", k=10, grouping="average", threshold=0.4, max_cluster_size=9, mediator=model.mediator_
+    )
     labels = average.predict(split.unlabeled)
     everything = CDP("paper", k=10, threshold=0, mediator=model.mediator_)
     everything.predict(split.unlabeled)
@@ -302,7 +304,7 @@ def test_average_grouping_is_agglomeration_of_all_pairs_that_are_not_negligible(
 
 
 def test_average_grouping_serves_a_vote(split):
-    model = CDP(k=10, mediator="vote", quorum=1, join_above=0.5, tune=False)
+    model = CDP(k=10, mediator="vote", min_votes=1, threshold=0.5)
     labels = model.predict(split.unlabeled)
     assert measure_labels(labels, split.unlabeled.identities).discards_kept.bcubed.f > 0.5
 

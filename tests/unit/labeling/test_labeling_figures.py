@@ -48,7 +48,7 @@ def test_what_needs_no_truth_is_there_without_it(labeled):
     results = measure_labeling(labeling, Views(views.base, views.committee), names=["a", "b", "c"])
     assert results.labels.true is None
     assert results.labels.coverage == pytest.approx(labeling.labels.coverage)
-    assert (results.labels.setting, results.labels.threshold) == ("join_above", labeling.tuning.chosen)
+    assert (results.labels.threshold_kind, results.labels.threshold) == ("join_above", labeling.tuning.chosen)
     assert [member.name for member in results.committee.members] == ["a", "b", "c"]
     assert [member.edge_precision for member in results.committee.members] == [None] * 3
     assert results.mediator.importance == []
@@ -65,7 +65,7 @@ def test_members_and_inputs_are_measured_where_identities_are_known(labeled):
 
 
 def test_a_vote_has_no_mediator_to_measure(large_split):
-    labeling = label(large_split.unlabeled, replace(SETTINGS, mediator="vote", tune=False))
+    labeling = label(large_split.unlabeled, replace(SETTINGS, mediator="vote", threshold=0.3))
     assert measure_labeling(labeling, large_split.unlabeled).mediator is None
 
 

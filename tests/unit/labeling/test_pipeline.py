@@ -7,9 +7,9 @@ import pytest
 from tests.refusals import refuses
 
 from cdp import Views, candidate_pairs, knn_graph, measure_labels
-from cdp.labeling.fitting import fit
+from cdp.labeling.fitting import LabeledImages, fit
 from cdp.labeling.pipeline import label
-from cdp.labeling.workspace import Workspace
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.mediator import _PAIRS_PER_BLOCK, select_training_pairs, train_mediator
 from cdp.scoring.paper_features import prepare_features
@@ -105,8 +105,8 @@ def test_the_mediator_is_trained_where_train_on_says(large_split, validation):
         settings = replace(BEST, train_on=part)
         return label(together, settings, labeled=[training], validation=mask, **how).mediator.training
 
-    of_labeled = fit([training], replace(BEST, tune=False)).mediator.training
-    of_validation = fit([others], replace(BEST, tune=False)).mediator.training
+    of_labeled = fit(LabeledImages((training,)), replace(BEST, threshold=0.3)).mediator.training
+    of_validation = fit(LabeledImages((others,)), replace(BEST, threshold=0.3)).mediator.training
     assert of_labeled != of_validation
     assert trained_on("labeled", networks_saw_labeled=True) == of_labeled
     assert trained_on("auto") == of_labeled
@@ -124,14 +124,14 @@ def test_several_labeled_parts_are_learned_from_together(large_split):
     half = large_split.labeled.identities % 2 == 0
     parts = [large_split.labeled.take(half), large_split.labeled.take(~half)]
     n_pairs = sum(len(candidate_pairs(knn_graph(part.base, 10))) for part in parts)
-    assert fit(parts, PAPER).mediator.training["pairs"] == n_pairs
+    assert fit(LabeledImages(tuple(parts)), PAPER).mediator.training["pairs"] == n_pairs
     labels = label(large_split.unlabeled, PAPER, labeled=parts).labels
     assert measure_labels(labels, large_split.unlabeled.identities).discards_kept.bcubed.f > 0.6
 
 
 def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
     with refuses("labeled-missing") as caught:
-        fit([], PAPER)
+        fit(LabeledImages(), PAPER)
     assert str(caught.value) == (
         "The mediator is trained on identities, and no labeled part is given; give one, give a trained mediator, or use "
         'mediator = "vote", which needs none.'
@@ -139,7 +139,7 @@ def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
     labeled = split.labeled
     other = Views(labeled.base, {"someone": labeled.committee["member1"]}, labeled.identities)
     with refuses("labeled-committees-differ", part=1, expected=("member1", "member2"), found=("someone",)):
-        fit([labeled, other], PAPER)
+        fit(LabeledImages((labeled, other)), PAPER)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
 )
 def test_an_accepted_pair_has_one_definition(large_split, given):
     """A candidate above the bar with components; with average linkage, one that counted and whose images were joined."""
-    settings = ConsensusSettings.of(k=10, tune=False, quorum=1, vote_threshold=0.3, **given)
+    settings = ConsensusSettings.of(k=10, min_votes=1, threshold=0.3, **given)
     labeling = label(large_split.unlabeled, settings, labeled=[large_split.labeled])
     accepted = {tuple(pair) for pair in labeling.accepted.ids.tolist()}
     candidates = {tuple(pair) for pair in candidate_pairs(labeling.graphs["base"]).ids.tolist()}
@@ -164,7 +164,7 @@ def test_an_accepted_pair_has_one_definition(large_split, given):
         if labeling.labels[pair[0]] == labeling.labels[pair[1]] and labeling.labels[pair[0]] >= 0
     }
     if settings.grouping == "components":
-        bar = 1 - settings.bar if settings.mediator == "mlp" else np.float32(1) - np.float32(settings.bar)
+        bar = 1 - 0.3 if settings.mediator == "mlp" else np.float32(1) - np.float32(0.3)
         assert labeling.accepted.doubt.max() < bar
         # Nothing was too large, so nothing was split: whatever is accepted is joined.
         assert accepted <= joined
@@ -206,9 +206,9 @@ def test_the_memory_budget_does_not_change_the_mediators_weights():
 @pytest.mark.slow
 def test_a_small_memory_budget_changes_no_label(large_split):
     expected = label(large_split.unlabeled, BEST, labeled=[large_split.labeled])
-    tight = Workspace(RuntimeSettings(memory_budget="10KB", threads=2))
+    tight = Runtime(RuntimeSettings(memory_budget="10KB", threads=2))
     with pytest.warns(UserWarning, match="memory_budget = 10KB is too little"):
-        found = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], workspace=tight)
+        found = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], runtime=tight)
     np.testing.assert_array_equal(found.labels.labels, expected.labels.labels)
     np.testing.assert_allclose(found.labels.confidence, expected.labels.confidence, atol=1e-5)
 

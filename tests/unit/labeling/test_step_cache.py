@@ -8,14 +8,13 @@ import pytest
 
 from cdp import Views
 from cdp.knn import exact
-from cdp.labeling import tree_scoring
+from cdp.knn.settings import SearchSettings
 from cdp.labeling.pipeline import label
-from cdp.labeling.workspace import Workspace
 from cdp.runtime import checkpoint
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.step_cache import StepCache, step_key
-from cdp.scoring import tree_features as evidence
-from cdp.scoring import trees
-from cdp.scoring.settings import ConsensusSettings, MediatorSettings, SearchSettings
+from cdp.scoring import fused_graph, tree_scorer, trees
+from cdp.scoring.settings import ConsensusSettings, ScoringSettings
 
 SETTINGS = ConsensusSettings.of("paper", k=10)
 
@@ -36,7 +35,7 @@ class Counter:
             how.pop("unlabeled", self.split.unlabeled),
             settings,
             labeled=how.pop("labeled", [self.split.labeled]),
-            workspace=Workspace(cache=StepCache(self.folder)),
+            runtime=Runtime(cache=StepCache(self.folder)),
             **how,
         )
         made = [name.partition("-")[0] for name, time in self.kept().items() if before.get(name) != time]
@@ -62,8 +61,8 @@ def test_a_second_call_finds_every_graph_and_the_mediator(counted):
     ("change", "made"),
     [
         ({"threshold": 0.9}, (0, 0)),
-        ({"max_size": 5, "step": 0.2, "soft_depth": 2}, (0, 0)),
-        ({"grouping": "average"}, (0, 0)),
+        ({"max_cluster_size": 5, "step": 0.2, "soft_depth": 2}, (0, 0)),
+        ({"grouping": "average", "threshold": 0.3}, (0, 0)),
         ({"mediator": "vote"}, (0, 0)),
         ({"inputs": ("affinity",)}, (0, 1)),
         ({"k": 9}, (6, 1)),
@@ -96,7 +95,7 @@ def test_a_tuned_call_finds_everything_too(large_split, tmp_path):
     best = ConsensusSettings.of(k=10, mediator="mlp")
     assert run(best)[1] == (6, 1)
     assert run(best)[1] == (0, 0)
-    assert run(replace(best, recall_weight=2.0))[1] == (0, 0)
+    assert run(replace(best, beta=2.0))[1] == (0, 0)
 
 
 def test_given_graphs_are_not_kept(split, tmp_path):
@@ -120,11 +119,11 @@ def test_parts_larger_than_memory_are_joined_on_disk_in_a_cache_folder_that_is_n
     settings = ConsensusSettings.of(k=10, mediator="vote")
     expected = label(large_split.unlabeled, settings, validation=large_split.labeled)
     folder = tmp_path / "new" / "cache"
-    work = Workspace(RuntimeSettings(memory_budget="1KB"), StepCache(folder))
+    work = Runtime(RuntimeSettings(memory_budget="1KB"), StepCache(folder))
     with pytest.warns(
         UserWarning, match=r"memory_budget = 1KB is too little for .* images in . models: about"
     ):
-        found = label(large_split.unlabeled, settings, validation=large_split.labeled, workspace=work)
+        found = label(large_split.unlabeled, settings, validation=large_split.labeled, runtime=work)
     np.testing.assert_array_equal(found.labels.labels, expected.labels.labels)
     del work, found
     gc.collect()
@@ -137,7 +136,7 @@ def test_keys_follow_settings_inputs_and_version():
         step_key("mediator", 1, SearchSettings()),
         step_key("graph", 2, SearchSettings()),
         step_key("graph", 1, SearchSettings(k=3)),
-        step_key("graph", 1, MediatorSettings()),
+        step_key("graph", 1, ScoringSettings()),
         step_key("graph", 1, SearchSettings(), "hash"),
         step_key("graph", 1, None),
     }
@@ -146,26 +145,26 @@ def test_keys_follow_settings_inputs_and_version():
 
 
 @pytest.mark.slow
-def test_trees_are_not_grown_again_for_another_bar(large_split, tmp_path, monkeypatch):
+def test_trees_are_not_grown_again_for_another_threshold(large_split, tmp_path, monkeypatch):
     grown = []
-    estimate = tree_scoring.estimate_probabilities
+    estimate = tree_scorer.score_by_trees
     monkeypatch.setattr(
-        tree_scoring,
-        "estimate_probabilities",
+        tree_scorer,
+        "score_by_trees",
         lambda *args, **named: grown.append(1) or estimate(*args, **named),
     )
-    work = Workspace(cache=StepCache(tmp_path))
+    work = Runtime(cache=StepCache(tmp_path))
 
     def again(**given):
-        settings = ConsensusSettings.of(k=10, passes=1, **given)
-        return label(large_split.unlabeled, settings, labeled=[large_split.labeled], workspace=work)
+        settings = ConsensusSettings.of(k=10, **given)
+        return label(large_split.unlabeled, settings, labeled=[large_split.labeled], runtime=work)
 
     first = again()
-    again(recall_weight=2)
-    again(tune=False, join_above=0.4)
+    again(beta=2)
+    again(threshold=0.4)
     np.testing.assert_array_equal(again().labels.labels, first.labels.labels)
     assert len(grown) == 1
-    again(evidence=("similarity",))
+    again(disjoint=False)
     assert len(grown) == 2
 
 
@@ -173,7 +172,7 @@ def test_trees_are_not_grown_again_for_another_bar(large_split, tmp_path, monkey
     ("stopped", "kept"),
     [
         ("k-NN graph base", "lists-*"),
-        ("neighbors in all models", "lists-*"),
+        ("fused k-NN graph", "lists-*"),
         ("trees, pass 1 of 2", "answers-*"),
         ("trees, pass 2 of 2", "answers-*"),
     ],
@@ -192,13 +191,13 @@ def test_a_step_that_was_stopped_goes_on_where_it_was(split, tmp_path, stopped, 
 
     def run(**how):
         settings = ConsensusSettings.of(k=10)
-        return label(split.unlabeled, settings, labeled=[split.labeled], workspace=Workspace(**how))
+        return label(split.unlabeled, settings, labeled=[split.labeled], runtime=Runtime(**how))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "_SECONDS", 0.0)
         patch.setattr(checkpoint, "_LONGEST_SHARE", np.inf)
         patch.setattr(exact, "BLOCK_ROWS", 300)
-        patch.setattr(evidence, "_MOST_ROWS", 100)
+        patch.setattr(fused_graph, "_MOST_ROWS", 100)
         patch.setattr(trees, "_PAIRS_PER_BLOCK", 1000)
         with pytest.raises(KeyboardInterrupt):
             run(cache=StepCache(folder), progress=stop)
@@ -215,8 +214,6 @@ def test_a_step_that_was_stopped_goes_on_where_it_was(split, tmp_path, stopped, 
 
 def test_of_one_model_no_second_copy_of_its_graph_is_kept(split, tmp_path):
     one = [Views(part.base, identities=part.identities) for part in (split.unlabeled, split.labeled)]
-    label(
-        one[0], ConsensusSettings.of(k=10), labeled=[one[1]], workspace=Workspace(cache=StepCache(tmp_path))
-    )
+    label(one[0], ConsensusSettings.of(k=10), labeled=[one[1]], runtime=Runtime(cache=StepCache(tmp_path)))
     assert list(tmp_path.glob("graph-*"))
     assert not list(tmp_path.glob("together-*"))

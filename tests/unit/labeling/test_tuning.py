@@ -1,4 +1,4 @@
-"""Choosing the bar: on which images, by what, and what is said where it cannot be chosen."""
+"""Choosing the threshold: on which images, by what, and what is said where it cannot be chosen."""
 
 from dataclasses import replace
 
@@ -8,10 +8,10 @@ from tests.refusals import refuses
 
 import reference
 from cdp import Views, knn_graph
-from cdp.grouping.group import at_bar, group
-from cdp.labeling.fitting import Fitted, fit
+from cdp.grouping.group import group, pairs_at
+from cdp.labeling.fitting import Fitted, LabeledImages, fit
 from cdp.labeling.pipeline import label
-from cdp.labeling.tuning import BARS, FEWEST_IDENTITIES, best_of, count_shared, hold_out, tune, with_bar
+from cdp.labeling.tuning import MIN_IDENTITIES, THRESHOLDS, best_of, count_shared, hold_out, tune
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph
 from cdp.types.run_record import TuningPoint
@@ -30,7 +30,7 @@ def test_whole_identities_are_held_out():
 
 
 def test_too_few_identities_are_not_held_out():
-    assert hold_out(np.repeat(np.arange(FEWEST_IDENTITIES), 5), seed=0) is None
+    assert hold_out(np.repeat(np.arange(MIN_IDENTITIES), 5), seed=0) is None
     assert hold_out(np.arange(500), seed=0) is None  # one image each: there is nothing to be found
     assert count_shared(np.array([0, 0, 1, 2, 2, 2, -1, -1])) == 2
 
@@ -88,15 +88,15 @@ def test_the_chosen_bar_has_the_best_f_among_all_images(given):
     scored = ConsensusGraph(ends, doubt.astype(np.float32), 100)
     identities = np.where(truth < 10, truth, -1)
     settings = ConsensusSettings.of(**given)
-    tuning = tune(scored, identities, settings)
-    assert [one.threshold for one in tuning.curve] == list(BARS[settings.bar_key])
+    tuning, dendrogram = tune(scored, identities, settings)
+    assert (dendrogram is None) == (settings.grouping == "components")
+    assert [one.threshold for one in tuning.curve] == list(THRESHOLDS[settings.threshold_kind])
     for one in tuning.curve:
-        tried = with_bar(settings, one.threshold)
-        labels = group(at_bar(scored, tried), tried)
+        labels = group(pairs_at(scored, settings, one.threshold), settings, one.threshold)
         assert one.f == pytest.approx(twin_f(labels.labels, identities))
     best = max(one.f for one in tuning.curve)
     good = [one.threshold for one in tuning.curve if one.f >= best - 0.002]
-    assert tuning.chosen == min(good, key=lambda bar: abs(bar - settings.bar))
+    assert tuning.chosen == min(good, key=lambda bar: abs(bar - settings.default_threshold))
 
 
 @pytest.mark.parametrize(
@@ -110,20 +110,22 @@ def test_the_chosen_bar_has_the_best_f_among_all_images(given):
 )
 def test_a_tuned_bar_gives_the_labels_of_the_same_bar_given(large_split, given):
     settings = ConsensusSettings.of(k=10, **given)
-    fitted = fit([large_split.labeled], settings)
-    views = Views.concatenate([large_split.unlabeled, fitted.validation])
+    fitted = fit(LabeledImages((large_split.labeled,)), settings)
+    views = Views.concatenate([large_split.unlabeled, fitted.joined])
     mask = np.arange(views.n_images) >= large_split.unlabeled.n_images
-    tuned = label(views, settings, fitted=fitted, validation=mask)
-    assert tuned.tuning.chosen == tuned.settings.bar
-    again = label(views, replace(tuned.settings, tune=False), fitted=replace(fitted, validation=None))
+    alone = replace(fitted, joined=None)
+    tuned = label(views, settings, fitted=alone, validation=mask)
+    assert tuned.tuning.chosen == tuned.threshold
+    given = replace(fitted.settings, threshold=tuned.threshold)
+    again = label(views, given, fitted=replace(alone, settings=given))
     np.testing.assert_array_equal(again.labels.labels, tuned.labels.labels)
     np.testing.assert_array_equal(again.accepted.ids, tuned.accepted.ids)
     assert len(tuned.accepted) > 0
 
 
 def test_held_out_identities_are_among_the_unlabeled_images_but_not_in_the_result(large_split):
-    fitted = fit([large_split.labeled], BEST)
-    held_out = set(fitted.validation.identities)
+    fitted = fit(LabeledImages((large_split.labeled,)), BEST)
+    held_out = set(fitted.joined.identities)
     assert fitted.mediator.training["pairs"] > 0
     assert 0.2 < len(held_out) / len(np.unique(large_split.labeled.identities)) < 0.4
     labeling = label(large_split.unlabeled, BEST, fitted=fitted)
@@ -138,9 +140,9 @@ def test_too_few_labeled_identities_are_a_note(split, mediator):
     few = split.labeled.take(split.labeled.identities < 40)
     labeling = label(split.unlabeled, settings, labeled=[few])
     why = "too few labeled identities have two images or more"
-    assert labeling.notes == (f"join_above = 0.3 was not tuned: {why}.",)
+    assert labeling.notes == (f"threshold = 0.3, the default, was not chosen on labeled identities: {why}.",)
     assert labeling.tuning is None
-    assert labeling.settings.join_above == 0.3
+    assert labeling.threshold == 0.3
 
 
 @pytest.mark.slow
@@ -149,10 +151,10 @@ def test_nothing_is_held_out_if_too_few_images_for_k_would_be_left():
     identities = np.repeat(np.arange(80), 2)
     people = generator.normal(size=(80, 8))
     views = Views(people[identities] + 0.3 * generator.normal(size=(160, 8)), identities=identities)
-    assert fit([views], replace(BEST, k=111)).validation.n_images == 48
-    fitted = fit([views], replace(BEST, k=112))
-    assert fitted.validation is None
-    assert "was not tuned" in fitted.notes[0]
+    assert fit(LabeledImages((views,)), replace(BEST, k=111)).joined.n_images == 48
+    fitted = fit(LabeledImages((views,)), replace(BEST, k=112))
+    assert fitted.joined is None
+    assert "was not chosen" in fitted.notes[0]
 
 
 @pytest.mark.slow
@@ -160,26 +162,27 @@ def test_given_graphs_are_a_note(large_split):
     graphs = [knn_graph(view, 10) for view in large_split.unlabeled]
     labeling = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], graphs=graphs)
     assert labeling.notes == (
-        "join_above = 0.3 was not tuned: given k-NN graphs do not have the images to choose it on.",
+        "threshold = 0.3, the default, was not chosen on labeled identities: the given k-NN graphs do not contain the images to "
+        "choose it on.",
     )
     # All labeled identities train the mediator then: nothing is held out for nothing.
-    whole = fit([large_split.labeled], replace(BEST, tune=False))
+    whole = fit(LabeledImages((large_split.labeled,)), replace(BEST, threshold=0.3))
     assert labeling.mediator.training == whole.mediator.training
     labeled_graphs = [knn_graph(view, 10) for view in large_split.labeled]
-    fitted = fit([large_split.labeled], BEST, graphs=labeled_graphs)
-    assert fitted.validation is None
+    fitted = fit(LabeledImages((large_split.labeled,)), BEST, labeled_graphs=labeled_graphs)
+    assert fitted.joined is None
     assert fitted.mediator.training == whole.mediator.training
     assert fitted.notes == (
-        "join_above = 0.3 was not tuned: given k-NN graphs are of all labeled images, so that no identity can be "
-        "held out.",
+        "threshold = 0.3, the default, was not chosen on labeled identities: given k-NN graphs contain all labeled images, so that no "
+        "identity can be held out.",
     )
 
 
 def test_a_trained_mediator_alone_is_a_note(large_split):
-    fitted = fit([large_split.labeled], replace(BEST, tune=False))
-    labeling = label(large_split.unlabeled, BEST, fitted=fitted)
+    fitted = fit(LabeledImages((large_split.labeled,)), replace(BEST, threshold=0.3))
+    labeling = label(large_split.unlabeled, BEST, fitted=replace(fitted, settings=BEST))
     assert labeling.notes == (
-        "join_above = 0.3 was not tuned: there are no validation images with known identities.",
+        "threshold = 0.3, the default, was not chosen on labeled identities: no validation images are labeled.",
     )
 
 
@@ -187,7 +190,7 @@ def test_a_vote_without_any_identity_is_a_note_and_with_validation_is_tuned(larg
     settings = ConsensusSettings.of(k=10, mediator="vote")
     alone = label(large_split.unlabeled, settings)
     assert alone.notes == (
-        "join_above = 0.3 was not tuned: there are no validation images with known identities.",
+        "threshold = 0.3, the default, was not chosen on labeled identities: no validation images are labeled.",
     )
     tuned = label(large_split.unlabeled, settings, validation=large_split.labeled)
     assert (tuned.notes, tuned.tuning is None) == ((), False)
@@ -197,32 +200,34 @@ def test_validation_identities_with_one_image_each_choose_nothing(large_split):
     # Every bar has F 0 on them, and the first one, the lowest, would have joined everybody.
     singles = large_split.labeled.take(np.unique(large_split.labeled.identities, return_index=True)[1])
     labeling = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=singles)
-    assert labeling.notes == ("join_above = 0.3 was not tuned: no validation identity has two images.",)
-    assert labeling.settings.join_above == 0.3
+    assert labeling.notes == (
+        "threshold = 0.3, the default, was not chosen on labeled identities: no validation identity has two images.",
+    )
+    assert labeling.threshold == 0.3
 
 
 def test_few_validation_identities_are_used_and_noted(large_split):
     few = large_split.labeled.take(large_split.labeled.identities < 12)
     n_shared = count_shared(few.identities)
-    assert 0 < n_shared < FEWEST_IDENTITIES
+    assert 0 < n_shared < MIN_IDENTITIES
     labeling = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=few)
     assert labeling.tuning is not None
     assert labeling.notes == (
-        f"join_above was chosen on {n_shared} validation identities with two images or more, which is few.",
+        f"The threshold was chosen on {n_shared} validation identities with two images or more, which is few.",
     )
 
 
 def test_a_validation_part_that_is_not_used_is_noted(large_split):
     paper = ConsensusSettings.of("paper", k=10)
     labeling = label(
-        large_split.unlabeled, paper, fitted=fit([large_split.labeled], paper), validation=large_split.labeled
+        large_split.unlabeled, paper, labeled=[large_split.labeled], validation=large_split.labeled
     )
-    assert labeling.notes == ("threshold was not chosen on the validation part: tune = false.",)
+    assert labeling.notes == ("threshold = 0.96 was given, so the validation part was not used.",)
 
 
 def test_validation_without_identities_is_refused(large_split):
     blind = Views(large_split.labeled.base, large_split.labeled.committee)
-    with refuses("validation-identities-missing", key="join_above"):
+    with refuses("validation-identities-missing", key="threshold"):
         label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=blind)
 
 
@@ -232,7 +237,7 @@ def test_groups_of_the_fitted_vote_are_those_of_no_labeled_part(large_split):
     blind = Views(large_split.labeled.base, large_split.labeled.committee)
     for other in (
         label(large_split.unlabeled, settings),
-        label(large_split.unlabeled, settings, fitted=Fitted(None)),
+        label(large_split.unlabeled, settings, fitted=Fitted(settings)),
         label(large_split.unlabeled, settings, labeled=[blind]),
     ):
         assert reference.partition(other.labels.labels) == reference.partition(with_part.labels.labels)

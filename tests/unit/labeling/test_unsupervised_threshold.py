@@ -12,9 +12,9 @@ from tests.unit.scoring.test_zscore import make_views
 from cdp import CDP, Labels, Views, measure_labels
 from cdp.evaluate.label_figures import measure_agreement
 from cdp.labeling.pipeline import label
-from cdp.labeling.split_half import BARS, cut_in_two, lower_end
-from cdp.labeling.unsupervised_threshold import describe_bar
-from cdp.labeling.workspace import Workspace
+from cdp.labeling.split_half import THRESHOLDS, cut_in_two, lower_end
+from cdp.labeling.unsupervised_threshold import describe_estimate
+from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
 
@@ -68,8 +68,8 @@ def test_halves_are_even_and_odd_dimensions_and_nothing_is_copied(views):
 
 def test_within_three_points_of_the_best_bar(views, labeling):
     best = max(
-        pairwise_f(label(hide(views), replace(SETTINGS, mediator="similarity", similar_above=bar)), views)
-        for bar in BARS[::3]
+        pairwise_f(label(hide(views), replace(SETTINGS, mediator="similarity", threshold=bar)), views)
+        for bar in THRESHOLDS[::3]
     )
     assert pairwise_f(labeling, views) >= best - 0.03
     assert best > 0.75
@@ -77,7 +77,7 @@ def test_within_three_points_of_the_best_bar(views, labeling):
 
 def test_the_note_and_the_record_say_how_sure_that_is(labeling):
     found = labeling.unsupervised
-    assert labeling.settings.similar_above == found.chosen
+    assert labeling.threshold == found.chosen
     assert labeling.settings.mediator == "similarity"
     bars = [point.threshold for point in found.curve]
     assert bars == sorted(bars)
@@ -95,7 +95,7 @@ def test_the_note_and_the_record_say_how_sure_that_is(labeling):
 
 def test_a_few_dozen_images_are_compared_by_halves(views):
     found = label(hide(views.take(np.arange(views.n_images) < 40)), SETTINGS)
-    assert len(found.unsupervised.curve) == len(BARS)
+    assert len(found.unsupervised.curve) == len(THRESHOLDS)
     assert (found.unsupervised.precision, found.unsupervised.recall) == (None, None)
     assert "expected to be wrong" not in found.notes[0]
 
@@ -117,7 +117,7 @@ def many():
 
 @pytest.mark.slow
 def test_of_many_images_the_bar_is_read_off_all_pairs(many):
-    one, four = (label(hide(many), SETTINGS, workspace=Workspace(RuntimeSettings(threads=n))) for n in (1, 4))
+    one, four = (label(hide(many), SETTINGS, runtime=Runtime(RuntimeSettings(threads=n))) for n in (1, 4))
     assert one.unsupervised == four.unsupervised
     found = one.unsupervised
     assert 0 < found.agreement <= 1
@@ -125,26 +125,24 @@ def test_of_many_images_the_bar_is_read_off_all_pairs(many):
         min(found.curve, key=lambda point: abs(point.threshold - found.chosen)).precision, abs=0.01
     )
     best = max(
-        pairwise_f(label(hide(many), replace(SETTINGS, mediator="similarity", similar_above=bar)), many)
+        pairwise_f(label(hide(many), replace(SETTINGS, mediator="similarity", threshold=bar)), many)
         for bar in (1.6, 2.0, 2.4, 2.8)
     )
     assert pairwise_f(one, many) >= best - 0.05
-    assert one.notes == (describe_bar(found),)
+    assert one.notes == (describe_estimate(found),)
     assert f"About {1 - found.precision:.0%} of these pairs are expected to be wrong" in one.notes[0]
 
 
 def test_the_same_for_any_number_of_threads(views):
-    one, four = (
-        label(hide(views), SETTINGS, workspace=Workspace(RuntimeSettings(threads=n))) for n in (1, 4)
-    )
+    one, four = (label(hide(views), SETTINGS, runtime=Runtime(RuntimeSettings(threads=n))) for n in (1, 4))
     assert one.unsupervised == four.unsupervised
     np.testing.assert_array_equal(one.labels.labels, four.labels.labels)
 
 
 def test_a_bar_that_is_given_is_kept(views):
-    found = label(hide(views), replace(SETTINGS, mediator="similarity", similar_above=4.5))
+    found = label(hide(views), replace(SETTINGS, mediator="similarity", threshold=4.5))
     assert found.unsupervised is None
-    assert found.settings.similar_above == 4.5
+    assert found.threshold == 4.5
 
 
 def test_the_estimator_needs_no_identities(views, labeling):
@@ -179,12 +177,12 @@ def test_the_bar_of_a_collection_is_chosen_anew_when_it_has_grown_by_half(views,
     first, later = (hide(views.take(part)) for part in (rows < 150, rows >= 150))
     grown = extend(create_collection(tmp_path / "album", first, settings=SETTINGS), later)[0]
     whole = label(hide(views), SETTINGS)
-    assert grown.settings.similar_above == whole.settings.similar_above
+    assert grown.threshold == whole.threshold
     assert grown.parts.notes == whole.notes
     np.testing.assert_array_equal(grown.identity >= 0, whole.labels.labels >= 0)
-    given = replace(SETTINGS, mediator="similarity", similar_above=4.0)
+    given = replace(SETTINGS, mediator="similarity", threshold=4.0)
     kept = extend(create_collection(tmp_path / "given", first, settings=given), later)[0]
-    assert kept.settings.similar_above == 4
+    assert kept.threshold == 4
 
 
 def test_a_collection_of_nobody_known_is_extended_at_the_same_bar(views, tmp_path):
@@ -194,8 +192,8 @@ def test_a_collection_of_nobody_known_is_extended_at_the_same_bar(views, tmp_pat
     rows = np.arange(views.n_images)
     first, later = (hide(views.take(part)) for part in (rows < 240, rows >= 240))
     collection = create_collection(tmp_path / "album", first, settings=SETTINGS)
-    bar = collection.settings.similar_above
+    bar = collection.threshold
     assert bar > 0
     grown = extend(collection, later)[0]
-    assert (grown.n_images, grown.settings.similar_above) == (300, bar)
+    assert (grown.n_images, grown.threshold) == (300, bar)
     assert measure_labels(np.array(grown.identity), views.identities).discards_kept.pairwise.f > 0.7

@@ -23,10 +23,14 @@ def made(small_views, tmp_path):
     data = {"labeled": str(tmp_path / "labeled"), "unlabeled": [str(tmp_path / "unlabeled")]}
 
     def run(**consensus):
-        recipe = {"data": data, "consensus": {"k": 8, "tune": False, **consensus}, "engine": {"threads": 1}}
+        recipe = {
+            "data": data,
+            "consensus": {"k": 8, "threshold": 0.3, **consensus},
+            "engine": {"threads": 1},
+        }
         return run_recipe(recipe_from(recipe), tmp_path / "work")
 
-    run(join_above=0.3)
+    run(threshold=0.3)
     return tmp_path / "work", run
 
 
@@ -34,7 +38,7 @@ def test_the_collection_has_the_labels_of_the_run(made):
     folder, run = made
     before = open_collection(folder)
     np.testing.assert_array_equal(before.identity, Labels.load(folder / "run" / "labels").labels)
-    run(join_above=0.3)
+    run(threshold=0.3)
     assert open_collection(folder).parts == before.parts, "nothing changed, nothing is made again"
 
 
@@ -43,7 +47,7 @@ def test_corrections_and_numbers_outlast_other_labels(made):
     group = np.flatnonzero(open_collection(folder).identity == 3)
     append_corrections(folder, [named("Anna", *group.tolist())])
     regroup(open_collection(folder))
-    run(join_above=0.9)
+    run(threshold=0.9)
     after = open_collection(folder)
     assert set(after.identity[group].tolist()) == {3}
     assert after.names == {3: "Anna"}
@@ -53,7 +57,7 @@ def test_corrections_and_numbers_outlast_other_labels(made):
 
 def test_other_labels_without_corrections_are_taken_as_they_are(made):
     folder, run = made
-    run(join_above=0.9)
+    run(threshold=0.9)
     after, labels = open_collection(folder), Labels.load(folder / "run" / "labels")
     np.testing.assert_array_equal(after.labels.labels, labels.labels)
 
@@ -62,7 +66,7 @@ def test_images_that_were_added_are_not_lost(made, small_views):
     folder, run = made
     unlabeled = small_views.take(small_views.identities >= 25)
     grown, _ = extend(open_collection(folder), unlabeled.take(slice(0, 10)))
-    outcome = run(join_above=0.9)
+    outcome = run(threshold=0.9)
     assert any("keeps its groups" in note for note in outcome.record.notes)
     assert open_collection(folder).n_images == grown.n_images
     np.testing.assert_array_equal(open_collection(folder).identity, grown.identity)

@@ -109,7 +109,7 @@ LABELED_BY = {
     "mediator": ("consensus.mediator", "vote"),
     "grouping": ("consensus.grouping", "components"),
     "tune": ("consensus.tune", False),
-    "recall_weight": ("consensus.recall_weight", 2.0),
+    "beta": ("consensus.beta", 2.0),
 }
 
 

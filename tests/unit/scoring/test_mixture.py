@@ -6,9 +6,9 @@ from scipy.stats import beta, norm
 from tests.unit.scoring.test_null_distribution import compare_all
 from tests.unit.scoring.test_zscore import make_views
 
-from cdp.scoring.mixture import estimate_bars_of_few, fit_mixture
+from cdp.scoring.mixture import estimate_curve_of_few, fit_mixture
 from cdp.scoring.null_distribution import N_BINS, SimilarityCounts, count_similarities
-from cdp.scoring.zscore import measure_background
+from cdp.scoring.zscore import measure_null
 
 
 def make_counts(n_pairs=20_000, share=0.05):
@@ -32,7 +32,7 @@ def test_two_distributions_are_told_apart(share):
 
 def test_precision_and_recall_are_those_of_the_equation():
     counts, null, same = make_counts()
-    found = estimate_bars_of_few(counts)
+    found = estimate_curve_of_few(counts)
     above = slice(260, 330)
     true, false = (0.05 * same[::-1].cumsum()[::-1], 0.95 * null[::-1].cumsum()[::-1])
     np.testing.assert_allclose(found.precision[above], (true / (true + false))[above], atol=0.02)
@@ -44,7 +44,7 @@ def test_precision_and_recall_are_those_of_the_equation():
 def test_the_bar_is_nearly_best_for_many_and_for_few_identities(people, images):
     views = make_views(n_people=people, per_person=images, models=2)
     standard, same = compare_all(views)
-    found = estimate_bars_of_few(count_similarities(views, measure_background(views)))
+    found = estimate_curve_of_few(count_similarities(views, measure_null(views)))
 
     def f_of(bar):
         return 2 * (same & (standard > bar)).sum() / ((standard > bar).sum() + same.sum())
@@ -56,4 +56,4 @@ def test_the_bar_is_nearly_best_for_many_and_for_few_identities(people, images):
 def test_where_nothing_can_be_said_nothing_is(counts):
     found = SimilarityCounts(counts, np.linspace(-10, 10, N_BINS + 1), 60)
     assert fit_mixture(found) is None
-    assert not estimate_bars_of_few(found).f.any()
+    assert not estimate_curve_of_few(found).f.any()

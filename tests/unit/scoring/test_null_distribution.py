@@ -9,28 +9,28 @@ from cdp.scoring.null_distribution import (
     N_BINS,
     SimilarityCounts,
     count_similarities,
-    estimate_bars,
+    estimate_curve,
     fit_null,
 )
-from cdp.scoring.zscore import average_similarity, measure_background, similarity_to_itself
+from cdp.scoring.zscore import fused_z_score, max_z_score, measure_null
 
 
 def compare_all(views):
     """The slow twin: standard similarity of every pair, and whether it is of one identity."""
-    background = measure_background(views)
+    background = measure_null(views)
     cosines = [model.vectors @ model.vectors.T for model in views]
     upper = np.triu_indices(views.n_images, 1)
     same = views.identities[upper[0]] == views.identities[upper[1]]
-    return average_similarity(cosines, background)[upper], same
+    return fused_z_score(cosines, background)[upper], same
 
 
 def test_all_pairs_are_counted_but_those_of_an_image_and_itself():
     views = make_views(n_people=30, per_person=5, models=2)
-    background = measure_background(views)
+    background = measure_null(views)
     found = count_similarities(views, background)
     standard, _ = compare_all(views)
     expected = np.histogram(standard, found.edges)[0]
-    assert found.edges[-1] == similarity_to_itself(background) == -found.edges[0]
+    assert found.edges[-1] == max_z_score(background) == -found.edges[0]
     # Pairs on an edge may round either way.
     np.testing.assert_allclose(found.counts[1:], 2 * expected[1:], atol=6)
     assert found.counts.sum() == pytest.approx(150 * 149, abs=4)
@@ -42,7 +42,7 @@ def test_all_pairs_are_counted_but_those_of_an_image_and_itself():
 def test_precision_is_about_right_and_the_bar_nearly_best_for_many_and_for_few_identities(people, images):
     views = make_views(n_people=people, per_person=images, models=1)
     standard, same = compare_all(views)
-    found = estimate_bars(count_similarities(views, measure_background(views)))
+    found = estimate_curve(count_similarities(views, measure_null(views)))
     bar = found.bars[found.best]
     above = standard > bar
     assert found.precision[found.best] == pytest.approx(same[above].mean(), abs=0.12)
@@ -61,14 +61,14 @@ def test_the_fit_is_the_beta_distribution_where_there_is_nothing_else():
     np.testing.assert_allclose(expected[200:stop], exact[200:stop], rtol=1e-6)
     # It climbs to the end, and no pair is left that would be of one identity.
     assert counts.counts[stop:].sum() / counts.counts.sum() <= 10 / 10_000
-    assert estimate_bars(counts).precision.max() < 0.01
+    assert estimate_curve(counts).precision.max() < 0.01
 
 
 def test_where_nobody_has_two_images_nothing_is_joined():
-    found = estimate_bars(_counts_of(make_views(n_people=2000, per_person=1, models=1)))
+    found = estimate_curve(_counts_of(make_views(n_people=2000, per_person=1, models=1)))
     assert found.best == N_BINS - 1
 
 
 def _counts_of(views):
     hidden = Views(views.base, views.committee)
-    return count_similarities(hidden, measure_background(hidden))
+    return count_similarities(hidden, measure_null(hidden))

@@ -2,22 +2,21 @@
 
 import numpy as np
 import pytest
-from cdp.labeling.tree_scoring import known_among_strangers, seem_to_overlap, seem_unlike
-from cdp.labeling.workspace import Workspace
-from tests.refusals import refuses
 
-from cdp import CDP, KnnGraph, Views, candidate_pairs, knn_graph, measure_labels
-from cdp.input_blocks import EVIDENCE
+from cdp import CDP, KnnGraph, Views, knn_graph, measure_labels
 from cdp.labeling.pipeline import label
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring import boosting as boosted_trees
 from cdp.scoring.adjacency import build_adjacency
 from cdp.scoring.boosting import grow_trees
+from cdp.scoring.fused_graph import search_fused
+from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.second_order import COLUMNS, second_order
 from cdp.scoring.settings import ConsensusSettings
-from cdp.scoring.tree_features import BLOCKS, extract_evidence, prepare_evidence, search_together
-from cdp.scoring.trees import known_pairs
+from cdp.scoring.tree_features import ALL_BLOCKS, BLOCKS, extract_tree_features, prepare_tree_features
+from cdp.scoring.tree_scorer import labeled_among_impostors, seem_to_overlap, seem_unlike
+from cdp.scoring.trees import label_pairs
 from cdp_lab.synthetic import synthetic_views
 
 
@@ -60,23 +59,23 @@ def slow_evidence(vectors, graph, one, other):
 
 def test_evidence_is_what_its_definition_says(few):
     graphs = [knn_graph(model, 12) for model in few]
-    together = search_together(few, graphs, 12, runtime=Runtime())
-    source = prepare_evidence(few, graphs, together)
+    together = search_fused(few, graphs, 12, runtime=Runtime())
+    source = prepare_tree_features(few, graphs, together)
     joined = np.concatenate([model.vectors for model in few], axis=1) / np.sqrt(len(few))
     vectors, graphs = [*(model.vectors for model in few), joined], [*graphs, together]
     pairs = candidate_pairs(graphs[-1]).ids[::7]
-    matrix = extract_evidence(source, pairs)
+    matrix = extract_tree_features(source, pairs)
     assert matrix.shape[1] == len(source.columns) == 10 * 3
-    some = prepare_evidence(few, graphs[:-1], together, ("similarity", "common_neighbors"))
+    some = prepare_tree_features(few, graphs[:-1], together, ("similarity", "common_neighbors"))
     rows = [at for at, name in enumerate(source.columns) if name in some.columns]
     assert len(rows) == 6 * 3
-    np.testing.assert_array_equal(extract_evidence(some, pairs), matrix[:, rows])
+    np.testing.assert_array_equal(extract_tree_features(some, pairs), matrix[:, rows])
     for row, (one, other) in enumerate(pairs):
         for number, (model, graph) in enumerate(zip(vectors, graphs, strict=True)):
             expected = slow_evidence(model, graph, one, other)
             np.testing.assert_allclose(matrix[row, 10 * number : 10 * (number + 1)], expected, atol=1e-5)
     np.testing.assert_allclose(
-        extract_evidence(source, pairs[:, ::-1].copy()),
+        extract_tree_features(source, pairs[:, ::-1].copy()),
         matrix,
         atol=1e-6,
         err_msg="a pair has no first image",
@@ -87,13 +86,13 @@ def test_neighbors_in_all_models_together_are_those_of_the_mean_similarity(few):
     graphs = [knn_graph(model, 30) for model in few]
     mean = np.mean([model.vectors @ model.vectors.T for model in few], axis=0)
     np.fill_diagonal(mean, -2)
-    together = search_together(few, graphs, 8, runtime=Runtime.of(threads=2))
+    together = search_fused(few, graphs, 8, runtime=Runtime.of(threads=2))
     expected = np.argsort(-mean, axis=1, kind="stable")[:, :8]
     np.testing.assert_array_equal(together.neighbors, expected)
     np.testing.assert_allclose(together.similarity, np.take_along_axis(mean, expected, axis=1), atol=1e-5)
-    short = search_together(few, [graph.nearest(2) for graph in graphs], 8, runtime=Runtime())
+    short = search_fused(few, [graph.nearest(2) for graph in graphs], 8, runtime=Runtime())
     assert (short.neighbors[:, 4:] == -1).all(), "two lists of two have four neighbors at most"
-    assert search_together(Views(few.base), graphs[:1], 8, runtime=Runtime()).k == 8
+    assert search_fused(Views(few.base), graphs[:1], 8, runtime=Runtime()).k == 8
 
 
 @pytest.mark.parametrize("n_rows", [60, 3000])
@@ -180,10 +179,10 @@ def test_training_pairs_depend_on_whether_known_and_unknown_are_disjoint(few):
     pairs = candidate_pairs(knn_graph(few.base, 5))
     identities = np.where(np.arange(few.n_images) % 2, few.identities, -1)
     known = identities[pairs.ids] >= 0
-    complete = known_pairs(pairs, identities, complete=True, seed=0)
+    complete = label_pairs(pairs, identities, disjoint=True, seed=0)
     np.testing.assert_array_equal(complete.is_training, known.any(axis=1))
     np.testing.assert_array_equal(
-        known_pairs(pairs, identities, complete=False, seed=0).is_training, known.all(axis=1)
+        label_pairs(pairs, identities, disjoint=False, seed=0).is_training, known.all(axis=1)
     )
     assert not complete.same[~known.all(axis=1)].any()
     people = {}
@@ -194,12 +193,12 @@ def test_training_pairs_depend_on_whether_known_and_unknown_are_disjoint(few):
 
 @pytest.mark.slow
 def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
-    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=2)
+    chosen = ConsensusSettings.of(mediator="trees", k=10)
     found = label(
-        split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(RuntimeSettings(threads=1))
+        split.unlabeled, chosen, labeled=[split.labeled], runtime=Runtime(RuntimeSettings(threads=1))
     )
     again = label(
-        split.unlabeled, chosen, labeled=[split.labeled], workspace=Workspace(RuntimeSettings(threads=3))
+        split.unlabeled, chosen, labeled=[split.labeled], runtime=Runtime(RuntimeSettings(threads=3))
     )
     np.testing.assert_array_equal(found.labels.labels, again.labels.labels)
     np.testing.assert_array_equal(found.labels.confidence, again.labels.confidence)
@@ -216,7 +215,7 @@ def test_trees_label_better_than_the_paper_and_whatever_the_threads(split):
 def test_trees_take_known_rows_in_the_midst_and_look_at_no_others(split):
     views = Views.concatenate([split.unlabeled, split.labeled])
     mask = np.arange(views.n_images) >= split.unlabeled.n_images
-    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=1)
+    chosen = ConsensusSettings.of(mediator="trees", k=10)
     seen = label(views, chosen, validation=mask)
     blind = Views(views.base, views.committee, np.where(mask, views.identities, -1))
     np.testing.assert_array_equal(label(blind, chosen, validation=mask).labels.labels, seen.labels.labels)
@@ -234,17 +233,17 @@ def test_with_too_few_known_identities_the_papers_mediator_is_trained(split):
     assert found.mediator is not None
     assert any('mediator = "mlp" instead of "trees"' in note for note in found.notes)
     model = CDP(mediator="trees", k=10).fit(few)
-    np.testing.assert_array_equal(model.predict(split.unlabeled).labels, found.labels.labels)
+    np.testing.assert_array_equal(model.predict(split.unlabeled), found.labels.labels)
     graphs = [knn_graph(model, 20) for model in split.unlabeled]
     given = label(split.unlabeled, settings, labeled=[split.labeled], graphs=graphs)
-    assert any("given k-NN graphs do not have the known images" in note for note in given.notes)
+    assert any("the given k-NN graphs do not contain the labeled images" in note for note in given.notes)
 
 
 def test_given_lists_are_used_as_they_are(split):
     views = Views.concatenate([split.unlabeled, split.labeled])
     mask = np.arange(views.n_images) >= split.unlabeled.n_images
     graphs = {name: knn_graph(model, 12) for name, model in zip(views.names, views, strict=True)}
-    chosen = ConsensusSettings.of(mediator="trees", k=10, passes=1)
+    chosen = ConsensusSettings.of(mediator="trees", k=10)
     found = label(views, chosen, validation=mask, graphs=graphs)
     assert isinstance(found.graphs["base"], KnnGraph)
     assert found.graphs["base"].k == 10
@@ -252,9 +251,7 @@ def test_given_lists_are_used_as_they_are(split):
 
 def test_blocks_are_named():
     assert [len(columns) for columns in BLOCKS.values()] == [3, 2, 3, 2]
-    assert tuple(BLOCKS) == EVIDENCE
-    with refuses("setting-empty", key="evidence"):
-        ConsensusSettings.of(evidence=())
+    assert tuple(BLOCKS) == ALL_BLOCKS
 
 
 def test_known_people_among_the_unknown_images_are_noticed(split):
@@ -268,10 +265,10 @@ def test_known_people_among_the_unknown_images_are_noticed(split):
     assert not seem_to_overlap(candidates, np.where(np.arange(n_images) < 20, identities, -1)), (
         "too few to say"
     )
-    model = CDP(k=10, passes=1)
+    model = CDP(k=10)
     model.fit_predict(views, by_image)
     assert any("set disjoint = false" in note for note in model.labeling_.notes)
-    model = CDP(k=10, passes=1, disjoint=False)
+    model = CDP(k=10, disjoint=False)
     model.fit_predict(views, by_image)
     assert not any("disjoint" in note for note in model.labeling_.notes)
 
@@ -281,14 +278,14 @@ def test_unlabeled_images_that_look_unlike_the_known_ones_are_noticed(split):
     known = np.where(np.arange(views.n_images) >= split.unlabeled.n_images, views.identities, -1)
     candidates = knn_graph(views.base, 10)
     twin = _known_among_strangers_twin(candidates, known)
-    assert known_among_strangers(candidates, known) == pytest.approx(twin)
+    assert labeled_among_impostors(candidates, known) == pytest.approx(twin)
     assert not seem_unlike(*twin)
     moved = [_moved(model) for model in split.unlabeled]
     elsewhere = Views(moved[0], dict(zip(split.unlabeled.names[1:], moved[1:], strict=True)))
-    found = label(elsewhere, ConsensusSettings.of(k=10, passes=1), labeled=[split.labeled])
-    assert any("look unlike the known ones" in note for note in found.notes)
+    found = label(elsewhere, ConsensusSettings.of(k=10), labeled=[split.labeled])
+    assert any("look unlike the labeled ones" in note for note in found.notes)
     few = np.where(np.arange(views.n_images) < 20, views.identities, -1)
-    assert known_among_strangers(candidates, few) is None, "too few to say"
+    assert labeled_among_impostors(candidates, few) is None, "too few to say"
 
 
 def _moved(model):

@@ -39,21 +39,21 @@ def test_unanimous_votes_give_pairs_for_any_committee(n_members):
 
 def test_the_threshold_must_be_exceeded():
     similarity = np.float32([0.5, np.nextafter(np.float32(0.5), np.float32(1)), 0.4])
-    accepted, _ = vote(_opinions(np.empty((3, 0)), similarity), vote_threshold=0.5)
+    accepted, _ = vote(_opinions(np.empty((3, 0)), similarity), threshold=0.5)
     np.testing.assert_array_equal(accepted, [False, True, False])
 
 
 def test_a_threshold_that_float32_rounds_is_still_strict():
     for threshold in np.round(np.arange(0.05, 1, 0.05), 2):
         similarity = np.float32([threshold, threshold + 1e-6, threshold - 1e-6])
-        accepted, doubt = vote(_opinions(np.empty((3, 0)), similarity), vote_threshold=float(threshold))
+        accepted, doubt = vote(_opinions(np.empty((3, 0)), similarity), threshold=float(threshold))
         np.testing.assert_array_equal(accepted, [False, True, False])
         # Of doubts that are kept, as while a threshold is tuned, the same pairs pass.
         np.testing.assert_array_equal(is_more_similar(doubt, float(threshold)), accepted)
 
 
 def test_threshold_and_quorum_must_both_be_met():
-    accepted, _ = vote(TWO, quorum=1, vote_threshold=0.75)
+    accepted, _ = vote(TWO, min_votes=1, threshold=0.75)
     np.testing.assert_array_equal(accepted, [True, True, False, False])
 
 
@@ -68,8 +68,8 @@ def test_doubt_is_one_minus_base_similarity_and_never_negative():
 
 
 def test_a_quorum_beyond_the_committee_is_refused():
-    with refuses("quorum-exceeds-committee", value=3, members=2) as error:
-        vote(TWO, quorum=3)
+    with refuses("min-votes-exceed-committee", value=3, members=2) as error:
+        vote(TWO, min_votes=3)
     assert (
         str(error.value) == "quorum = 3: the committee has 2 members; ask for as many at most, or -1 for all."
     )

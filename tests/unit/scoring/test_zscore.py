@@ -6,10 +6,10 @@ from tests import reference
 
 from cdp import Views
 from cdp.scoring.zscore import (
-    Background,
-    measure_background,
+    NullStatistics,
+    measure_null,
     soften,
-    standard_similarities,
+    z_score_pairs,
 )
 from cdp.types import Pairs
 
@@ -38,7 +38,7 @@ def test_equals_the_equation(monkeypatch):
     ids = np.random.default_rng([3, 8]).integers(0, views.n_images, (500, 2))
     ids = ids[ids[:, 0] != ids[:, 1]]
     pairs = some_pairs(views)
-    found = standard_similarities(views, pairs, measure_background(views, seed=3))
+    found = z_score_pairs(views, pairs, measure_null(views, seed=3))
     twin = reference.standard_similarity([one.vectors for one in views], ids, pairs.ids)
     np.testing.assert_allclose(found, twin, rtol=2e-4, atol=2e-4)
 
@@ -49,12 +49,10 @@ def test_a_model_whose_cosines_lie_elsewhere_has_the_same_standard_similarities(
     unit = views.base.vectors.astype(np.float64)
     crowded = np.concatenate([unit, np.full((len(unit), 1), 2.0)], axis=1)
     pairs = some_pairs(views)
-    plain = standard_similarities(views, pairs, measure_background(views))
+    plain = z_score_pairs(views, pairs, measure_null(views))
     raised = Views(crowded)
-    assert measure_background(raised).models[0][0] > 0.7
-    np.testing.assert_allclose(
-        standard_similarities(raised, pairs, measure_background(raised)), plain, atol=1e-3
-    )
+    assert measure_null(raised).models[0][0] > 0.7
+    np.testing.assert_allclose(z_score_pairs(raised, pairs, measure_null(raised)), plain, atol=1e-3)
 
 
 def test_pairs_of_one_person_among_the_random_ones_hardly_move_the_scale():
@@ -63,12 +61,12 @@ def test_pairs_of_one_person_among_the_random_ones_hardly_move_the_scale():
     cosine = reference.cosines(views.base.vectors)
     strangers = cosine[views.identities[:, None] != views.identities[None, :]]
     lower, center = np.quantile(strangers, [0.1587, 0.5])
-    assert measure_background(views).models[0] == pytest.approx((center, center - lower), abs=0.08)
+    assert measure_null(views).models[0] == pytest.approx((center, center - lower), abs=0.08)
 
 
 def test_equal_embeddings_have_no_spread_and_are_no_error():
     views = Views(np.ones((30, 4)))
-    assert np.isfinite(standard_similarities(views, some_pairs(views), measure_background(views))).all()
+    assert np.isfinite(z_score_pairs(views, some_pairs(views), measure_null(views))).all()
 
 
 def test_doubt_is_a_half_at_the_bar_and_falls_with_similarity():
@@ -82,5 +80,5 @@ def test_doubt_falls_faster_where_an_image_and_itself_are_hardly_more_similar_th
 
 
 def test_background_is_a_value():
-    assert measure_background(make_views()) == measure_background(make_views())
-    assert isinstance(measure_background(make_views()), Background)
+    assert measure_null(make_views()) == measure_null(make_views())
+    assert isinstance(measure_null(make_views()), NullStatistics)

@@ -59,7 +59,7 @@ def usable(graph, constraints):
 def test_average_linkage_agrees_with_its_definition(seed):
     graph, constraints, generator = random_case(seed)
     k, bar = int(generator.integers(1, 12)), float(generator.choice([0.2, 0.4, 0.7]))
-    found = group(graph, ConsensusSettings.of(k=k, join_above=bar, max_size=50), constraints)
+    found = group(graph, ConsensusSettings.of(k=k, threshold=bar, max_cluster_size=50), constraints)
     rows = usable(graph, constraints)
     ends, chance = graph.ids[rows].tolist(), (1 - graph.doubt[rows]).tolist()
     cannot = constraints.cannot.tolist()
@@ -73,7 +73,7 @@ def test_average_linkage_agrees_with_its_definition(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_components_agree_with_joining_the_surest_first(seed):
     graph, constraints, _ = random_case(seed)
-    found = group(graph, ConsensusSettings.of("paper", max_size=50), constraints)
+    found = group(graph, ConsensusSettings.of("paper", max_cluster_size=50), constraints)
     rows = usable(graph, constraints)
     twin = reference.join_surest(
         graph.ids[rows].tolist(),
@@ -93,7 +93,7 @@ def test_constraints_and_the_greatest_size_are_kept(seed, grouping, max_size):
     graph, constraints, _ = random_case(seed)
     atoms = reference.join_together(graph.n_images, links(constraints))
     largest = max(max_size, *map(len, atoms))
-    labels = group(graph, ConsensusSettings.of(grouping=grouping, max_size=largest), constraints)
+    labels = group(graph, ConsensusSettings.of(grouping=grouping, max_cluster_size=largest), constraints)
     found = labels.labels
     for one, other in links(constraints):
         assert found[one] == found[other] >= 0

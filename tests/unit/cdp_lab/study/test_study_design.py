@@ -52,7 +52,7 @@ def test_a_study_is_sound(name):
     study = find_study(name)
     found = study.variants(RECIPE, Options())
     assert len({one.slug for one in found}) == len(found)
-    tuned = {"consensus.tune": True, "consensus.recall_weight": 2.0, "consensus.soft_depth": 5}
+    tuned = {"consensus.threshold": "auto", "consensus.beta": 2.0, "consensus.soft_depth": 5}
     for one in found:
         check_recipe(recipe_from(RECIPE.as_dict(), one.overrides))
         check_recipe(recipe_from(RECIPE.as_dict(), {**tuned, **one.overrides}))
@@ -68,7 +68,7 @@ def test_a_study_is_sound(name):
 @pytest.mark.parametrize("name", [name for name in SENTENCES if find_study(name).main in ("f", "bcubed_f")])
 def test_labels_that_are_compared_by_f_are_chosen_by_f(name):
     for one in variants(name).values():
-        assert one.overrides["consensus.recall_weight"] == 1
+        assert one.overrides["consensus.beta"] == 1
 
 
 def test_mistakes_need_the_truth():
@@ -113,7 +113,7 @@ def test_committees_grow_at_one_recall(people, tmp_path):
 
 def test_variants_with_and_without_tuning_are_compared_on_one_split(people, tmp_path):
     """A share that is left open used to follow each variant's own tuning."""
-    auto = recipe_from(people.as_dict(), {"split.validation": -1.0, "consensus.tune": True})
+    auto = recipe_from(people.as_dict(), {"split.validation": -1.0, "consensus.threshold": "auto"})
     jobs = make_jobs(find_study("committee_size"), auto, tmp_path, n_seeds=1)
     assert {job.settled.recipe.consensus.tune for job in jobs} == {True, False}
     assert {job.settled.recipe.split.validation for job in jobs} == {1 / 11}

@@ -296,7 +296,7 @@ def test_labels_alone_have_a_report(made_run, artifacts, tmp_path):
     record = RunRecord(
         command="cdp label unlabeled --out work/groups/",
         results=Results(
-            labels=LabelFigures(coverage=0.5, identities_found=artifacts.labels.n_identities, setting="join_above", threshold=0.3),
+            labels=LabelFigures(coverage=0.5, identities_found=artifacts.labels.n_identities, threshold_kind="mean probability", threshold=0.3),
             tuning=made.tuning,
             mediator=made.mediator,
         ),
@@ -334,7 +334,7 @@ def test_notes_are_shown_on_top(full, record, artifacts):
 def test_with_a_vote_without_tuning_and_members(record, artifacts):
     changed = having(
         record,
-        results__labels__setting="vote_threshold",
+        results__labels__threshold_kind="similarity",
         results__mediator=None,
         results__tuning=None,
         results__committee=Committee(),
@@ -349,14 +349,14 @@ def test_with_a_vote_without_tuning_and_members(record, artifacts):
 def test_accepted_pairs_of_average_linkage_are_called_so(record, artifacts):
     page = check(build_page(having(record, results__labels__setting="threshold"), artifacts))
     assert "Before propagation: " in page.text
-    page = check(build_page(having(record, results__labels__setting="join_above"), artifacts))
+    page = check(build_page(having(record, results__labels__threshold_kind="mean probability"), artifacts))
     assert "candidate pairs ended in one group; they count as accepted." in page.text
     assert "Before propagation" not in page.text
 
 
 def test_how_the_threshold_was_chosen_is_told(full, record, artifacts):
     assert "the best F was taken." in full.text
-    page = check(build_page(having(record, results__tuning__recall_weight=2.0), artifacts))
+    page = check(build_page(having(record, results__tuning__beta=2.0), artifacts))
     assert "the best mean was taken, recall 2 times as important as precision." in page.text
     assert "the best F was taken" not in page.text
 
