@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from cdp.grouping.group import at_bar
+from cdp.grouping.group import at_threshold
 from cdp.labeling.fused_graph import search_fused
 from cdp.labeling.result import Judged
 from cdp.labeling.workspace import Workspace, find_graphs
@@ -163,7 +163,7 @@ def read_scored(place: Path, settings: ConsensusSettings) -> ConsensusGraph:
         doubt = 1 - read_array(answers, f"pass{facts.passes}", read_card(answers), check=False)
     else:
         doubt = read_array(place, "doubt", card, check=False)
-    return at_bar(ConsensusGraph(ids, doubt, facts.n_nodes), settings)
+    return at_threshold(ConsensusGraph(ids, doubt, facts.n_nodes), settings)
 
 
 def read_known(place: Path) -> LongArray:

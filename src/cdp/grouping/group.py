@@ -1,4 +1,4 @@
-"""From scored pairs to groups: one way in for Algorithm 1 and average linkage, and one definition of an accepted pair."""
+"""Group scored pairs by the method that the settings name; which pairs count as accepted."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ def group(
     dendrogram: Dendrogram | None = None,
     runtime: Runtime | None = None,
 ) -> Labels:
-    """Pseudo-identities from the pairs that `score_pairs` gave, or that `at_bar` left of them.
+    """Assign pseudo-identities to images, from scored pairs.
 
-    Under constraints a named image that nobody joins is a group of its own, and a rejected one has that fate.
+    Under constraints a named image without a group becomes a group of its own, and rejected images are marked
+    so.
 
     Args:
-        scored: pairs and their doubts.
+        scored: pairs and their doubts; for connected components the accepted ones (`at_threshold`).
         settings: of section 3.1.
         constraints: what groups must keep.
-        dendrogram: average linkage of these pairs without constraints, if it was built already; under constraints
-            linkage runs again.
+        dendrogram: average linkage of these pairs without constraints, if built already. Constraints decide
+            which groups may merge, so with them linkage runs again.
         runtime: how it runs.
     """
     if constraints is not None:
@@ -54,6 +55,7 @@ def group(
 
 
 def _with_lone_images(labels: Labels, constraints: Constraints) -> Labels:
+    """Give named images without a group one of their own, and mark rejected images."""
     number, fate, confidence = np.array(labels.labels), np.array(labels.fate), np.array(labels.confidence)
     named = np.fromiter(constraints.named, np.int64, len(constraints.named))
     alone = named[number[named] < 0]
@@ -66,11 +68,11 @@ def _with_lone_images(labels: Labels, constraints: Constraints) -> Labels:
 def accepted_pairs(
     scored: ConsensusGraph, labels: Labels, settings: ConsensusSettings, runtime: Runtime | None = None
 ) -> ConsensusGraph:
-    """The pairs that consensus was found on.
+    """Select the accepted pairs.
 
-    Connected components join whatever has a pair above the bar, so there these are the accepted ones, also inside a
-    component that was split later, as in the paper. Average linkage has no bar for a single pair: there a pair is
-    accepted if its two images were joined.
+    With connected components these are all pairs above the threshold, also between the parts of a component
+    that was split, as in the paper. Average linkage has no threshold for a single pair: there a pair is
+    accepted if its two images are in one group.
     """
     if settings.grouping == "components":
         return scored
@@ -83,12 +85,12 @@ def accepted_pairs(
     return keep_pairs(scored, is_inside, (runtime or Runtime()).spill)
 
 
-def at_bar(
+def at_threshold(
     scored: ConsensusGraph, settings: ConsensusSettings, runtime: Runtime | None = None
 ) -> ConsensusGraph:
-    """Of pairs that were scored at a lower bar, those that would have been kept at the settings' own.
+    """Select the pairs above the settings' threshold, from pairs that were kept at a lower one.
 
-    Average linkage keeps the same pairs whatever the bar.
+    Average linkage needs the same pairs at every threshold.
     """
     if settings.grouping == "average":
         return scored

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.grouping.group import accepted_pairs, at_bar, group
+from cdp.grouping.group import accepted_pairs, at_threshold, group
 from cdp.grouping.soft_labels import diffuse, likely_pairs
 from cdp.labeling.density_matching import MOST_ROUNDS, is_as_dense, matching_share, use_share
 from cdp.labeling.expectation import calibrate, expect, measure_calibration
@@ -218,7 +218,7 @@ def _label_judged(
         if settings.mediator != "vote":
             calibration = measure_calibration(scored, known, disjoint=settings.disjoint)
         settings = with_bar(settings, tuning.chosen)
-        scored = at_bar(scored, settings, work.runtime)
+        scored = at_threshold(scored, settings, work.runtime)
     with work.step("groups"):
         labels = group(scored, settings, job.constraints, dendrogram=dendrogram, runtime=work.runtime)
     if known is not None:

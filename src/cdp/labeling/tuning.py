@@ -12,7 +12,7 @@ from cdp.evaluate.label_figures import pair_score
 from cdp.grouping.average_linkage import build_dendrogram
 from cdp.grouping.components import BYTES_PER_PAIR
 from cdp.grouping.dendrogram import Dendrogram
-from cdp.grouping.group import at_bar, group
+from cdp.grouping.group import at_threshold, group
 from cdp.labeling.expectation import count_by_identity
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
@@ -130,7 +130,7 @@ def _measure_bar(
     scored, identities, settings, alone = shared
     runtime = runtime or Runtime(alone)
     tried = with_bar(settings, bar)
-    labels = group(at_bar(scored, tried, runtime), tried, runtime=runtime)
+    labels = group(at_threshold(scored, tried, runtime), tried, runtime=runtime)
     return measure_point(bar, labels, identities, disjoint=settings.disjoint)
 
 

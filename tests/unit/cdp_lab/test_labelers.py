@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refuses
 
-from cdp.grouping.group import at_bar
+from cdp.grouping.group import at_threshold
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, Pairs
 from cdp_lab.labelers import bar_at_recall
@@ -35,7 +35,7 @@ def test_no_bar_comes_closer(seed: int, n_images: int, accepted: float, wanted: 
     if not total:
         return
     bar = bar_at_recall(graph, candidates, identities, wanted)
-    got = n_true(at_bar(graph, ConsensusSettings.of("paper", mediator="vote", vote_threshold=bar)).ids)
+    got = n_true(at_threshold(graph, ConsensusSettings.of("paper", mediator="vote", vote_threshold=bar)).ids)
     target = min(round(wanted * total), n_true(graph.ids))
     # All cuts that doubts allow; pairs of one doubt go together.
     reachable = [n_true(graph.ids[graph.doubt < cut]) for cut in [*np.unique(graph.doubt), np.inf]]

@@ -8,7 +8,7 @@ from tests.refusals import refuses
 
 import reference
 from cdp import Views, knn_graph
-from cdp.grouping.group import at_bar, group
+from cdp.grouping.group import at_threshold, group
 from cdp.labeling.fitting import Fitted, fit
 from cdp.labeling.pipeline import label
 from cdp.labeling.tuning import BARS, FEWEST_IDENTITIES, best_of, count_shared, hold_out, tune, with_bar
@@ -92,7 +92,7 @@ def test_the_chosen_bar_has_the_best_f_among_all_images(given):
     assert [one.threshold for one in tuning.curve] == list(BARS[settings.bar_key])
     for one in tuning.curve:
         tried = with_bar(settings, one.threshold)
-        labels = group(at_bar(scored, tried), tried)
+        labels = group(at_threshold(scored, tried), tried)
         assert one.f == pytest.approx(twin_f(labels.labels, identities))
     best = max(one.f for one in tuning.curve)
     good = [one.threshold for one in tuning.curve if one.f >= best - 0.002]
