@@ -1,8 +1,9 @@
 """Bytes per pair of Algorithm 1 and of average linkage, each in a fresh process: up to which size does one node's memory serve?
 
-`tuning` is average linkage and its cuts at all thresholds that are tried, down to where nearly all images hang together, with 6 GB allowed. `handing_out`
-is what the process that was started does by itself where components are tasks: join the forests of shards, and lay pairs out batch
-by batch; `reducing` is a shard's spanning forest, a task.
+`tuning` is average linkage and its cuts at all thresholds that are tried, down to where nearly all images are connected, with
+6 GB allowed; `one_stage` and `one_batch`, which have to be asked for, are the same without stages and without batches.
+`handing_out` is the work of the main process where components are tasks: unite the forests of shards, and lay out pairs batch by
+batch; `reducing` is a shard's spanning forest, a task.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def measure(*, quick: bool = False) -> dict[str, object]:
 def _group(way: str, n_images: int) -> dict[str, float]:
     import numpy as np
 
+    from cdp.grouping import average_linkage
     from cdp.grouping.average_linkage import agglomerate, build_dendrogram
     from cdp.grouping.components import Batch, _reduce_shard, group_batches
     from cdp.grouping.propagation import propagate
@@ -68,7 +70,7 @@ def _group(way: str, n_images: int) -> dict[str, float]:
             return propagate(graph)
         if way == "average":
             return agglomerate(graph, 20)
-        if way == "tuning":
+        if way in ("tuning", "one_stage", "one_batch"):
             runtime = Runtime.of(memory_budget="6GB")
             bars = THRESHOLDS["join_above"]
             dendrogram = build_dendrogram(graph, 20, bars[0], runtime=runtime)
@@ -81,6 +83,10 @@ def _group(way: str, n_images: int) -> dict[str, float]:
         )
         return sum(n_pairs for _, n_pairs in batches)
 
+    if way == "one_stage":
+        average_linkage._STAGE_ENDS = ()
+    if way == "one_batch":
+        average_linkage._PAIRS_PER_BATCH = 2**40
     run(make(2_000))
     graph = make(n_images)
     # Else memory that making the pairs left behind is used again, and not counted.

@@ -1,1 +1,1 @@
-"""From scored pairs to groups: Algorithm 1, or average linkage."""
+"""Scored pairs -> Labels, by Algorithm 1 of the paper or by average linkage."""

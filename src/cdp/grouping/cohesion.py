@@ -1,4 +1,8 @@
-"""What the judged pairs say about finished groups: how well an image is tied to its own, and two groups to each other."""
+"""Cohesion of finished groups: mean probability between an image and its group, and between two groups.
+
+Means are those of average linkage: over the pairs that a k-NN graph can hold, others counting as probability
+0.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,12 @@ from cdp.types.arrays import AnyArray, DoubleArray, IntArray, LongArray
 
 @dataclass(frozen=True, eq=False)
 class GroupTies:
-    """Pairs of groups that judged pairs of images lie between, the most probable first.
+    """Pairs of groups with scored pairs between them, in descending order of the mean probability.
 
     Attributes:
         ids: int32 (m, 2), two labels, the smaller first.
-        probability: float64 (m,), mean over the pairs between them that a k-NN graph can hold, as in `agglomerate`.
+        probability: float64 (m,), mean over the pairs between them that a k-NN graph can hold, as in
+            `agglomerate`.
     """
 
     ids: IntArray
@@ -30,9 +35,10 @@ class GroupTies:
 
 
 def tie_to_group(scored: ConsensusGraph, labels: Labels, k: int) -> DoubleArray:
-    """The mean probability of every image's pairs with the rest of its group, over those a k-NN graph can hold, float64 (n,).
+    """Compute the mean probability between every image and the rest of its group, float64 (n,).
 
-    A pair that was not judged, or found improbable, counts as 0, as in `agglomerate`; so do images without a group.
+    The mean is over min(size - 1, k) pairs, or those present if more; missing pairs count as 0, as in
+    `agglomerate`. It is 0 for images without a group.
     """
     total, present = np.zeros(labels.n_images), np.zeros(labels.n_images, np.int64)
     _add_up(scored.ids, scored.doubt, labels.labels, total, present)
@@ -43,7 +49,7 @@ def tie_to_group(scored: ConsensusGraph, labels: Labels, k: int) -> DoubleArray:
 
 @kernel
 def _add_up(ids: IntArray, doubt: AnyArray, labels: IntArray, total: DoubleArray, present: LongArray) -> None:
-    """Of every image, the probabilities of its pairs inside its group, and how many there are."""
+    """Add up the probabilities of every image's pairs inside its group, and count them."""
     for row in range(len(ids)):
         if labels[ids[row, 0]] >= 0 and labels[ids[row, 0]] == labels[ids[row, 1]]:
             for image in ids[row]:
@@ -52,7 +58,7 @@ def _add_up(ids: IntArray, doubt: AnyArray, labels: IntArray, total: DoubleArray
 
 
 def tie_groups(scored: ConsensusGraph, labels: Labels, k: int) -> GroupTies:
-    """How probable it is, pair by pair, that two groups are one identity."""
+    """Compute the mean probability between all pairs of groups that have a scored pair between them."""
     n_groups = max(1, labels.n_identities)
     keys = [np.empty(0, np.int64)]
     for ends, _ in _between(scored, labels):
@@ -72,15 +78,19 @@ def tie_groups(scored: ConsensusGraph, labels: Labels, k: int) -> GroupTies:
     return GroupTies(ids[order].astype(np.int32), mean[order])
 
 
-def as_probability(tie: DoubleArray, bar: float) -> DoubleArray:
-    """The probability that two groups are one identity: even where their tie is the bar, which was chosen so, 0 and 1 at the ends."""
-    below, above = tie / (2 * bar), 0.5 + (tie - bar) / (2 * (1 - bar))
-    probability: DoubleArray = np.clip(np.where(tie < bar, below, above), 0, 1)
+def as_probability(tie: DoubleArray, threshold: float) -> DoubleArray:
+    """Map mean probabilities between groups to the probability that they are one identity.
+
+    Piecewise linear: 0 at 0, 1/2 at the threshold, which was chosen so that it separates the two cases, and 1
+    at 1.
+    """
+    below, above = tie / (2 * threshold), 0.5 + (tie - threshold) / (2 * (1 - threshold))
+    probability: DoubleArray = np.clip(np.where(tie < threshold, below, above), 0, 1)
     return probability
 
 
 def _between(scored: ConsensusGraph, labels: Labels) -> Iterator[tuple[LongArray, DoubleArray]]:
-    """Labels and probabilities of the pairs between two groups, block by block."""
+    """Yield the labels and probabilities of pairs between two groups, block by block."""
     for start, stop in spans(len(scored), PAIRS_PER_BLOCK):
         ends = labels.labels[scored.ids[start:stop]].astype(np.int64)
         between = (ends >= 0).all(axis=1) & (ends[:, 0] != ends[:, 1])
@@ -88,7 +98,7 @@ def _between(scored: ConsensusGraph, labels: Labels) -> Iterator[tuple[LongArray
 
 
 def group_sizes(labels: Labels) -> LongArray:
-    """How many images the group of every image has; 1 for an image without one."""
+    """Return the size of every image's group, int64 (n,); 1 for images without one."""
     found = labels.labels
     sizes = np.bincount(found[found >= 0], minlength=1)
     return np.where(found >= 0, sizes[np.maximum(found, 0)], 1)

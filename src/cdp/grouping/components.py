@@ -1,14 +1,14 @@
 """Connected components of pairs that need not fit into memory, and components handed out as tasks.
 
-No pair between two components ever joins anything, so components are grouped one by one, in batches, wherever there is room: on
-threads of this process, or on Ray. Pairs lie in a file that all workers map; a shard is a piece of it.
+No pair between two components joins anything, so components are grouped independently, in batches, on threads
+of this process or on Ray.
 
-- Every shard is reduced to a spanning forest, which has the same components and at most one edge per image; the forests are
-  joined here. What is held is one number per image, whatever the number of pairs.
+- Every shard of pairs is reduced to a spanning forest, which has the same components and at most one edge per
+  image; the forests are united here. Memory is one number per image, whatever the number of pairs.
 - A component is named after its smallest image, so the order of shards and batches does not matter.
-- Pairs are laid out batch by batch, those of a component in the order that they came in; so a batch gives, bit for bit, what all
-  pairs at once would give.
-- A component that does not fit into memory is grouped by the process that was started, in temporary files.
+- Pairs are laid out batch by batch, those of a component in their original order, so a batch gives, bit for
+  bit, what all pairs at once give.
+- A component that exceeds the memory of a block is grouped by this process, in spill files.
 """
 
 from __future__ import annotations
@@ -30,21 +30,24 @@ Settings = TypeVar("Settings")
 Answer = TypeVar("Answer")
 
 BYTES_PER_PAIR = 96
-"""What grouping takes per pair at most, the pair and what is known of it included (`python -m benchmarks grouping_memory`)."""
+"""Peak memory per pair, the pair included. Measured with `python -m benchmarks grouping_memory`."""
+# No budget limits batches to fewer pairs: the overhead per batch would dominate.
 _FEWEST_PAIRS = 4096
+# A shard's spanning forest is a task of about 50 ms. Measured with `python -m benchmarks grouping_memory`
+# (way "reducing").
 _PAIRS_PER_SHARD = 2**20
 _ALL: BoolArray = np.empty(0, np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Pairs of some images.
+    """Pairs of some images, which are renumbered 0, 1, 2, ….
 
     Attributes:
-        images: int32, the images in them, ascending; None = all images.
-        ids: int32 (m, 2), the pairs, in numbers that count those images only.
-        columns: what is known of every pair, (m,) each.
-        n_images: how many images there are.
+        images: int32 (n,), the original number of every image, ascending; None = all images, not renumbered.
+        ids: int32 (m, 2), the pairs.
+        columns: values of every pair, (m,) each.
+        n_images: number of images n.
     """
 
     images: IntArray | None
@@ -62,17 +65,19 @@ def group_batches(
     runtime: Runtime,
     most_pairs: int | None = None,
 ) -> Iterator[tuple[IntArray | None, Answer]]:
-    """Batches of components and function(settings, batch, spill) for each of them.
+    """Yield the images of every batch of components and function(settings, batch, spill).
 
-    Images without a pair are in none. All pairs are one batch where they fit into a share of the memory budget.
+    Images without a pair are in no batch. All pairs are one batch where they fit the memory of a block.
 
     Args:
-        function: groups one batch.
-        settings: what all batches need.
+        function: groups one batch. It belongs to a module, so that it can be sent to other processes.
+        settings: shared by all batches.
         pairs: of all images.
-        joins: bool (m,), the pairs that join components; others inside them stay. None = all pairs join.
-        runtime: workers and memory; its spill files hold the pairs while they are handed out.
-        most_pairs: in a batch that has more than one component; fewer where the memory budget says so.
+        joins: bool (m,), the pairs that connect components; other pairs inside a component belong to it too.
+            None = all pairs connect.
+        runtime: workers and memory; its spill files hold the pairs meanwhile.
+        most_pairs: largest number of pairs in a batch of several components, where the memory budget allows
+            it.
     """
     fitting = max(_FEWEST_PAIRS, runtime.block_memory // BYTES_PER_PAIR)
     most_pairs = fitting if most_pairs is None else min(most_pairs, fitting)
@@ -84,7 +89,7 @@ def group_batches(
     ids, *columns = _lay_out(pairs, component, batch_of, sizes, runtime)
     ends = np.cumsum(sizes)
     cut = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    # Of components that are larger than a batch by themselves, fewer are under way.
+    # Components larger than a batch come second, so that fewer of them run at a time.
     for some in (sizes <= most_pairs, (sizes > most_pairs) & (sizes <= fitting)):
         if some.any():
             block_bytes = BYTES_PER_PAIR * int(sizes[some].max())
@@ -113,7 +118,7 @@ def _group_batch(
 
 
 def _count_own_images(batch: Batch, runtime: Runtime) -> Batch:
-    """The same pairs in numbers that count their images only; where there are many, this takes less memory than sorting."""
+    """Renumber the images of a batch; with many pairs this takes less memory than sorting."""
     number = np.zeros(batch.n_images, np.int32)
     for start, stop in spans(len(batch.ids), _PAIRS_PER_SHARD):
         number[batch.ids[start:stop]] = 1
@@ -133,14 +138,14 @@ def find_components(
     runtime: Runtime | None = None,
     pairs_per_shard: int = _PAIRS_PER_SHARD,
 ) -> IntArray:
-    """The smallest image of every image's component, int32 (n,).
+    """Find connected components; return the smallest image of every image's component, int32 (n,).
 
     Args:
         ids: int32 (m, 2), the pairs.
-        n_images: how many images there are.
-        joins: bool (m,), the pairs that join; None = all.
-        runtime: shards are reduced on the machines of a Ray cluster; on threads one pass over the pairs is faster.
-        pairs_per_shard: how many pairs a task takes.
+        n_images: number of images.
+        joins: bool (m,), the pairs that connect; None = all.
+        runtime: on Ray, shards are reduced by the cluster; on threads one pass over the pairs is faster.
+        pairs_per_shard: pairs per task.
     """
     parent = np.arange(n_images, dtype=np.int32)
     shards = (
@@ -158,7 +163,7 @@ def find_components(
 
 
 def _reduce_shard(_: None, shard: tuple[IntArray, BoolArray]) -> IntArray:
-    """A spanning forest of the shard's pairs that join."""
+    """Return a spanning forest of the connecting pairs of a shard, int32 (f, 2)."""
     ids, joins = shard
     images, local = np.unique(ids, return_inverse=True)
     parent = np.arange(len(images), dtype=np.int32)
@@ -167,7 +172,7 @@ def _reduce_shard(_: None, shard: tuple[IntArray, BoolArray]) -> IntArray:
 
 
 def _fill_batches(pairs: Batch, component: IntArray, most_pairs: int) -> tuple[IntArray, LongArray]:
-    """The batch of every component, by its smallest image, and how many pairs each batch has."""
+    """Return the batch of every component, by its smallest image, and the number of pairs of every batch."""
     counts = np.zeros(pairs.n_images, np.int64)
     _count_pairs(pairs.ids, component, counts)
     batch_of = np.full(pairs.n_images, -1, np.int32)
@@ -180,7 +185,7 @@ def _fill_batches(pairs: Batch, component: IntArray, most_pairs: int) -> tuple[I
 
 @kernel
 def _count_pairs(ids: IntArray, component: IntArray, counts: LongArray) -> None:
-    """Of every component, the pairs inside it."""
+    """Count the pairs inside every component."""
     for row in range(len(ids)):
         if component[ids[row, 0]] == component[ids[row, 1]]:
             counts[component[ids[row, 0]]] += 1
@@ -188,7 +193,7 @@ def _count_pairs(ids: IntArray, component: IntArray, counts: LongArray) -> None:
 
 @kernel
 def _fill(counts: LongArray, most: int, batch_of: IntArray) -> int:
-    """Put components into batches of at most so many pairs, in order; one that is larger is a batch of its own."""
+    """Fill batches of at most `most` pairs with components, in order; a larger one is a batch of its own."""
     batch, n_pairs = -1, 0
     for component in range(len(counts)):
         if counts[component] > 0:
@@ -203,11 +208,11 @@ def _fill(counts: LongArray, most: int, batch_of: IntArray) -> int:
 def _lay_out(
     pairs: Batch, component: IntArray, batch_of: IntArray, sizes: LongArray, runtime: Runtime
 ) -> list[AnyArray]:
-    """The pairs inside components batch by batch, and what is known of them."""
+    """Copy the pairs inside components, and their columns, batch by batch."""
     n_pairs = int(sizes.sum())
     starts = np.cumsum(sizes) - sizes
     laid_out = []
-    # Each pair is moved as one number.
+    # Both ids of a pair are moved as one 64-bit number.
     for column in (np.ascontiguousarray(pairs.ids).view(np.int64).ravel(), *pairs.columns):
         placed = runtime.empty(n_pairs, column.dtype)
         _place(pairs.ids, component, batch_of, starts.copy(), column, placed)

@@ -20,10 +20,10 @@ class Dendrogram:
     """Merges of average linkage in descending order of height.
 
     The mean between two groups may rise when one of them grows, so the means of successive merges need not
-    fall. Linkage at a threshold t stops the first time that the best mean is not greater than t. The height of a
-    merge is therefore the smallest best mean up to that merge, which never rises: a merge is made at threshold t
-    if and only if its height is greater than t, and the dendrogram of a low threshold contains those of all
-    higher ones.
+    fall. Linkage at a threshold t stops the first time that the best mean is not greater than t. The height
+    of a merge is therefore the smallest best mean up to that merge, which never rises: a merge is made at
+    threshold t if and only if its height is greater than t, and the dendrogram of a low threshold contains
+    those of all higher ones.
 
     Attributes:
         graph: the scored pairs that were linked; under constraints, without those that cannot be.
@@ -49,7 +49,7 @@ class Dendrogram:
         return len(self.height)
 
     def cut(self, threshold: float) -> Labels:
-        """Return the groups that linkage with this threshold makes; see `agglomerate` for status and confidence.
+        """Return the groups of average linkage with this threshold, as `agglomerate` does.
 
         Args:
             threshold: a mean probability, `lowest` or more and below 1.
@@ -69,8 +69,8 @@ class Dendrogram:
         """Name the group of every image after one of its images, int32 (n,)."""
         if not self.lowest <= threshold < 1:
             raise InputError(
-                f"Dendrogram.cut(threshold={threshold}): the dendrogram was built for thresholds from {self.lowest} "
-                "to 1; build it with a lower one.",
+                f"Dendrogram.cut(threshold={threshold}): the dendrogram was built for thresholds from "
+                f"{self.lowest} to 1; build it with a lower one.",
                 code="threshold-not-in-dendrogram",
                 value=threshold,
                 lowest=self.lowest,

@@ -1,7 +1,7 @@
-"""Links between groups with the most probable one first; a link whose mean changes moves to its new place.
+"""Indexed binary heap: links between groups by descending mean; a link whose mean changes is moved.
 
-A place and a number per link, eight bytes, are all that it takes beside the means: `heapq` holds three numbers per entry, and one more
-entry whenever a mean changes.
+It takes eight bytes per link besides the means. `heapq` would hold three numbers per entry, and another entry
+whenever a mean changes.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from cdp.types.arrays import DoubleArray, IntArray
 
 
 class LinkHeap(NamedTuple):
-    """Links in the order of a heap: by mean, then by total, each the greatest first, then by number."""
+    """Links ordered by mean, then by total, each the largest first, then by number."""
 
-    mean: DoubleArray  # of every link, in the heap or not; changed only just before `put`
+    mean: DoubleArray  # of every link, in the heap or not; changed only right before `put`
     total: DoubleArray
-    order: IntArray
-    place: IntArray  # of every link in `order`, -1 = not in the heap
-    n_links: IntArray  # one number: how many are in the heap
+    order: IntArray  # the heap: link numbers
+    place: IntArray  # index of every link in `order`, -1 = not in the heap
+    n_links: IntArray  # (1,), number of links in the heap
 
 
 @kernel
 def heap_of(
-    mean: DoubleArray, total: DoubleArray, above: float, order: IntArray, place: IntArray
+    mean: DoubleArray, total: DoubleArray, threshold: float, order: IntArray, place: IntArray
 ) -> LinkHeap:
-    """The links with a mean above a bar.
+    """Build a heap of the links with a mean above a threshold.
 
     Args:
-        mean: of every link.
-        total: of every link.
-        above: the bar.
-        order: int32, as many as links; to be filled.
-        place: the same, all -1.
+        mean: float64 (m,).
+        total: float64 (m,).
+        threshold: links with a mean up to this are left out.
+        order: int32 (m,), to be filled.
+        place: int32 (m,), all -1.
     """
     count = 0
     for link in range(len(mean)):
-        if mean[link] > above:
+        if mean[link] > threshold:
             order[count] = link
             place[link] = count
             count += 1
@@ -51,15 +51,15 @@ def heap_of(
 
 @kernel
 def pop(heap: LinkHeap) -> int:
-    """The most probable link, which is then no longer in the heap; it must not be empty."""
+    """Remove and return the best link of a heap that is not empty."""
     link: int = heap.order[0]
-    take_out(heap, link)
+    remove(heap, link)
     return link
 
 
 @kernel
 def put(heap: LinkHeap, link: int) -> None:
-    """Bring a link to its place after its mean or total changed, in the heap already or not."""
+    """Insert a link, or move it after its mean or total changed."""
     if heap.place[link] < 0:
         heap.order[heap.n_links[0]] = link
         heap.place[link] = heap.n_links[0]
@@ -69,8 +69,8 @@ def put(heap: LinkHeap, link: int) -> None:
 
 
 @kernel
-def take_out(heap: LinkHeap, link: int) -> None:
-    """Remove a link, if it is in the heap."""
+def remove(heap: LinkHeap, link: int) -> None:
+    """Remove a link if it is in the heap."""
     at = heap.place[link]
     if at < 0:
         return

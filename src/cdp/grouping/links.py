@@ -1,8 +1,9 @@
-"""Average linkage, the part that counts: links between groups, and joining the two groups with the best one.
+"""Links between groups, and best-first merging: the inner loop of average linkage.
 
-A link holds all pairs between two groups: their number and the sum of their probabilities. Probabilities are rounded to multiples of
-2⁻³⁶, so that sums of up to 2¹⁷ of them are exact whatever the order; and a link takes the place of the first of its pairs. So what is joined does not depend on
-how many of the pairs were put together before.
+A link holds all pairs between two groups as their number and the sum of their probabilities. Probabilities
+are rounded to multiples of 2⁻³⁶, so that sums of up to 2¹⁷ of them are exact in any order, and a link has the
+number of its first pair, which decides ties. Merges therefore do not depend on how many pairs were put
+together before.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cdp.blocks import spans
-from cdp.grouping.indexed_heap import LinkHeap, heap_of, pop, put, take_out
+from cdp.blocks import PAIRS_PER_BLOCK, spans
+from cdp.grouping.indexed_heap import LinkHeap, heap_of, pop, put, remove
 from cdp.grouping.union_find import UnionFind, may_unite, unite
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
@@ -21,37 +22,36 @@ from cdp.types import ConsensusGraph
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, LongArray
 
 _UNIT = 2.0**-36
-_ROWS = 2**20
 
 
 class Links(NamedTuple):
-    """What lies between groups, each named after one of its images, in the order of the links' first pairs."""
+    """Links between groups, in the order of their first pairs; groups are named after one of their images."""
 
-    ids: IntArray  # the two groups
-    total: DoubleArray  # sum of the probabilities of the pairs between them
-    present: IntArray  # how many they are
+    ids: IntArray  # (m, 2), the two groups
+    total: DoubleArray  # (m,), sum of the probabilities of the pairs between them
+    present: IntArray  # (m,), number of these pairs
 
 
 def link_images(graph: ConsensusGraph, runtime: Runtime) -> Links:
-    """Every pair as a link of two images, each a group of its own."""
+    """Make every pair a link between two images, each a group of its own."""
     total, present = runtime.empty(len(graph), np.float64), runtime.full(len(graph), 1, np.int32)
-    for start, stop in spans(len(graph), _ROWS):
+    for start, stop in spans(len(graph), PAIRS_PER_BLOCK):
         probability = np.maximum(1 - graph.doubt[start:stop].astype(np.float64), 0)
         total[start:stop] = np.rint(probability / _UNIT) * _UNIT
     return Links(graph.ids, runtime.finished(total), runtime.finished(present))
 
 
 def link_groups(links: Links, group: IntArray, runtime: Runtime) -> Links:
-    """The links that are left between groups; links between the same two are one.
+    """Combine links between the same two groups, and drop those inside a group.
 
     Args:
         links: between smaller groups.
         group: int32 (n,), the group of every image.
-        runtime: holds the links.
+        runtime: memory budget and spill files.
     """
     between = sum(
         int(np.count_nonzero(np.diff(group[links.ids[start:stop]], axis=1)))
-        for start, stop in spans(len(links.ids), _ROWS)
+        for start, stop in spans(len(links.ids), PAIRS_PER_BLOCK)
     )
     kept = Links(
         runtime.empty((between, 2), np.int32),
@@ -62,15 +62,18 @@ def link_groups(links: Links, group: IntArray, runtime: Runtime) -> Links:
     return Links(*(runtime.finished(runtime.copy(column[:n_links])) for column in kept))
 
 
-def may_lead_above(bar: float, links: Links, runtime: Runtime) -> BoolArray:
-    """Whether every link can ever be a part of one with a mean above the bar: a mean over several is at most that of the best of them."""
+def may_lead_above(threshold: float, links: Links, runtime: Runtime) -> BoolArray:
+    """Return which links can become part of one with a mean above the threshold, bool (m,).
+
+    The mean over several links is at most that of the best of them.
+    """
     found: BoolArray = runtime.empty(len(links.ids), np.bool_)
-    for start, stop in spans(len(links.ids), _ROWS):
-        found[start:stop] = links.total[start:stop] / links.present[start:stop] > bar
+    for start, stop in spans(len(links.ids), PAIRS_PER_BLOCK):
+        found[start:stop] = links.total[start:stop] / links.present[start:stop] > threshold
     return runtime.finished(found)
 
 
-def join_groups(
+def merge_best_first(
     links: Links,
     size: IntArray,
     state: UnionFind,
@@ -84,15 +87,15 @@ def join_groups(
     Args:
         links: between groups.
         size: int32 (n,), images in every group.
-        state: what may be united; it is changed.
+        state: which groups may be united; it is changed.
         k: neighbors per image.
         thresholds: no height is above the first; groups are merged while their mean is above the second.
         max_size: largest number of images in a group.
         spill: holds large arrays.
 
     Returns:
-        For every merge in order: the group kept and the group gone, int32, named after an image; and the height,
-        float64, the smallest best mean so far (`Dendrogram`).
+        For every merge in order: the group kept and the group gone, int32, named after an image; and the
+        height, float64, the smallest best mean so far (`Dendrogram`).
     """
     n_links, n_images = len(links.ids), len(size)
     chained = _Chained(
@@ -106,11 +109,11 @@ def join_groups(
         n_links=np.zeros(n_images, np.int64),
     )
     order, place = spill.empty(n_links, np.int32), spill.full(n_links, -1, np.int32)
-    return _join_groups(chained, order, place, size.copy(), state, k, *thresholds, max_size)
+    return _merge_best_first(chained, order, place, size.copy(), state, k, *thresholds, max_size)
 
 
 def _slots_for(n_links: int) -> int:
-    """Of a hash table: a power of two that leaves a third of it free."""
+    """Return the size of a hash table: a power of two that leaves at least a third free."""
     return 1 << max(3, (3 * n_links // 2 - 1).bit_length())
 
 
@@ -133,7 +136,7 @@ def _slot(one: int, other: int, mask: int) -> int:
 
 @kernel
 def _look_up(table: IntArray, ends: IntArray, one: int, other: int) -> int:
-    """Where in the table the link of two groups lies, or the free slot where it belongs."""
+    """Return the slot of the link between two groups, or the free slot where it belongs."""
     mask = len(table) - 1
     slot = _slot(one, other, mask)
     while table[slot] >= 0:
@@ -147,8 +150,8 @@ def _look_up(table: IntArray, ends: IntArray, one: int, other: int) -> int:
 
 
 @kernel
-def _remove(table: IntArray, ends: IntArray, slot: int) -> None:
-    """Free a slot and move up what had to make way for it, so that the table never fills with deleted entries."""
+def _free_slot(table: IntArray, ends: IntArray, slot: int) -> None:
+    """Free a slot by backward shift: later entries move up, so the table never fills with deleted ones."""
     mask = len(table) - 1
     hole = slot
     slot = (hole + 1) & mask
@@ -162,21 +165,22 @@ def _remove(table: IntArray, ends: IntArray, slot: int) -> None:
 
 
 class _Chained(NamedTuple):
-    """Links as they are while groups are joined; there are as many as pairs, so each array is as small as can be."""
+    """Links while groups are merged. There are as many as pairs, so every dtype is as small as possible."""
 
     ends: IntArray  # the two groups
     total: DoubleArray
     present: IntArray  # 0 = the link is gone
-    mean: DoubleArray  # when it was last put into the heap
+    mean: DoubleArray  # at the time of the last insertion into the heap
     table: IntArray  # hash table: two groups -> link
-    first: LongArray  # the links of every group as a chain: entry 2 * link + side hangs in that of ends[link, side]
-    following: AnyArray  # one more than the next entry; 0 = none
+    # The links of every group as a linked list: entry 2 * link + side is in the list of ends[link, side].
+    first: LongArray
+    following: AnyArray  # next entry plus one; 0 = none
     n_links: LongArray
 
 
 @kernel
 def _gather(links: Links, group: IntArray, table: IntArray, kept: Links) -> int:
-    """Put links between the same two groups together; returns how many are kept."""
+    """Combine links between the same two groups, and return how many are left."""
     n_kept = 0
     for link in range(len(links.ids)):
         one = group[links.ids[link, 0]]
@@ -200,7 +204,7 @@ def _gather(links: Links, group: IntArray, table: IntArray, kept: Links) -> int:
 
 @kernel
 def _chain(links: _Chained, size: IntArray, k: int) -> None:
-    """Hang every link into the table and the chains of its two groups, with its mean."""
+    """Enter every link into the hash table and the lists of its two groups, and compute its mean."""
     for link in range(len(links.ends)):
         one, other = links.ends[link]
         links.mean[link] = _mean(links.total[link], links.present[link], size[one], size[other], k)
@@ -214,13 +218,14 @@ def _chain(links: _Chained, size: IntArray, k: int) -> None:
 
 @kernel
 def _move_link(links: _Chained, entry: int, gone: int, kept: int) -> tuple[int, int]:
-    """Hand a link of the group that is gone to the one that is kept.
+    """Move a link of the group that is gone to the one that is kept.
 
-    Returns the link that now holds its pairs, the first if there were two, and the other one, or -1.
+    Returns:
+        The link that holds the pairs now, the first one if there were two; and the other one, or -1.
     """
     link, side = entry // 2, entry % 2
     third = links.ends[link, 1 - side]
-    _remove(links.table, links.ends, _look_up(links.table, links.ends, gone, third))
+    _free_slot(links.table, links.ends, _look_up(links.table, links.ends, gone, third))
     slot = _look_up(links.table, links.ends, kept, third)
     other: int = links.table[slot]
     if 0 <= other < link:
@@ -242,10 +247,10 @@ def _move_link(links: _Chained, entry: int, gone: int, kept: int) -> tuple[int, 
 
 
 @kernel
-def _hand_over(
-    links: _Chained, heap: LinkHeap, size: IntArray, gone: int, kept: int, k: int, join_above: float
+def _move_all_links(
+    links: _Chained, heap: LinkHeap, size: IntArray, gone: int, kept: int, k: int, threshold: float
 ) -> None:
-    """Give all links of the group that is gone to the one that is kept, with the means they then have."""
+    """Move all links of the group that is gone to the one that is kept, and update their means."""
     entry = links.first[gone]
     while entry >= 0:
         link = entry // 2
@@ -254,17 +259,17 @@ def _hand_over(
             moved, merged = _move_link(links, entry, gone, kept)
             third = links.ends[moved, 0] + links.ends[moved, 1] - kept
             links.mean[moved] = _mean(links.total[moved], links.present[moved], size[kept], size[third], k)
-            if links.mean[moved] > join_above:
+            if links.mean[moved] > threshold:
                 put(heap, moved)
             else:
-                take_out(heap, moved)
+                remove(heap, moved)
             if merged >= 0:
-                take_out(heap, merged)
+                remove(heap, merged)
         entry = after
 
 
 @kernel
-def _join_groups(
+def _merge_best_first(
     links: _Chained,
     order: IntArray,
     place: IntArray,
@@ -272,18 +277,19 @@ def _join_groups(
     state: UnionFind,
     k: int,
     highest: float,
-    join_above: float,
+    threshold: float,
     max_size: int,
 ) -> tuple[IntArray, IntArray, DoubleArray]:
-    """When two groups are joined, the links of the one with fewer are handed to the other, so a link moves O(log m) times.
+    """Merge groups best first; see `merge_best_first`.
 
-    A mean that fell since it was put into the heap, because a group grew, is put back when it comes up.
+    The links of the group with fewer are moved to the other, so a link moves O(log m) times. A mean can only
+    fall when a group grows without gaining pairs; such a link is put back when it comes up.
     """
     _chain(links, size, k)
-    joined = np.empty((2, len(size)), np.int32)
+    merged = np.empty((2, len(size)), np.int32)
     heights = np.empty(len(size), np.float64)
-    n_joined, height = 0, highest
-    heap = heap_of(links.mean, links.total, join_above, order, place)
+    n_merges, height = 0, highest
+    heap = heap_of(links.mean, links.total, threshold, order, place)
     while heap.n_links[0] > 0:
         link = pop(heap)
         kept = links.ends[link, 0]
@@ -291,21 +297,21 @@ def _join_groups(
         mean = _mean(links.total[link], links.present[link], size[kept], size[gone], k)
         if mean < links.mean[link]:
             links.mean[link] = mean
-            if mean > join_above:
+            if mean > threshold:
                 put(heap, link)
             continue
         if not may_unite(state, kept, gone, max_size):
             continue
         if links.n_links[kept] < links.n_links[gone]:
             kept, gone = gone, kept
-        _remove(links.table, links.ends, _look_up(links.table, links.ends, kept, gone))
+        _free_slot(links.table, links.ends, _look_up(links.table, links.ends, kept, gone))
         links.present[link] = 0
         unite(state, kept, gone)
         height = min(height, links.mean[link])
-        joined[0, n_joined] = kept
-        joined[1, n_joined] = gone
-        heights[n_joined] = height
-        n_joined += 1
+        merged[0, n_merges] = kept
+        merged[1, n_merges] = gone
+        heights[n_merges] = height
+        n_merges += 1
         size[kept] += size[gone]
-        _hand_over(links, heap, size, gone, kept, k, join_above)
-    return joined[0, :n_joined].copy(), joined[1, :n_joined].copy(), heights[:n_joined].copy()
+        _move_all_links(links, heap, size, gone, kept, k, threshold)
+    return merged[0, :n_merges].copy(), merged[1, :n_merges].copy(), heights[:n_merges].copy()

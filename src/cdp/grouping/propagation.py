@@ -1,17 +1,26 @@
 """Propagation: from accepted pairs to pseudo-identities (paper, Algorithm 1).
 
-Algorithm 1 takes a component that is too large, removes its edges with score <= th, where
-th = s_min + (1 - s_min) * step, and searches again in what is left. In terms of doubt q = 1 - score an edge stays
-if  q < (1 - step) * max q.  Every pass removes at least the worst edge of the component, so it ends.
+The algorithm with its steps, M being `max_size`:
 
-Done literally, a large component is read again from end to end in every pass. Instead its edges are merged once
-from the surest to the most doubtful. That yields a tree of merges: "the component of an image among edges with
-q < t" is always one of its subtrees, and the edges inside a subtree lie side by side in one array, so a pass is
-one scan over plain numbers.
+    1. Find the connected components of the graph, and put them into a queue.         `find_components`
+    2. Take a component from the queue. If it has more than M nodes,                  `_cut`
+       a. th = s_min + (1 - s_min) * Step, s_min being the lowest score of its edges,   `_worst_doubt`
+       b. remove its edges with score <= th,
+       c. find the connected components of the edges left, if any, and put them into the queue.
+    3. Otherwise give all its nodes a new label.                                      `_label`
+    4. Repeat from 2 until the queue is empty.
 
-Under constraints edges are first joined from the surest to the most doubtful, except where that would put two images together
-that cannot be; edges between groups that stayed apart are left out, and what is left goes the way of all graphs. Edges that must
-be have a doubt below zero, so that no split removes them.
+In terms of doubt q = 1 - score, an edge stays in 2b if  q < (1 - step) * max q. Every pass removes at least
+the worst edge of the component, so the algorithm ends.
+
+Done literally, every pass reads a large component from end to end. Instead the edges are merged once in
+ascending order of doubt, as in Kruskal's algorithm (`_merge_tree`). "The component of an image among edges
+with q < t" is always a subtree of the resulting tree, and the edges of a subtree are contiguous in one array,
+so a pass is one scan.
+
+Under constraints the edges are first united in ascending order of doubt, except where that would put together
+two images that cannot be (`_keep_apart`). Edges between groups that stayed apart are left out, and the rest
+goes through Algorithm 1. Must-link edges have a doubt below zero, so that no split removes them.
 """
 
 from __future__ import annotations
@@ -39,22 +48,22 @@ def propagate(
     *,
     runtime: Runtime | None = None,
 ) -> Labels:
-    """Pseudo-identities: connected components, split where they are larger than `max_size`.
+    """Assign pseudo-identities by Algorithm 1: connected components, split where larger than `max_size`.
 
     Args:
         graph: the accepted pairs and their doubts.
-        max_size: no pseudo-identity gets more images than this.
-        step: how fast the threshold rises while a component is split, in (0, 1).
+        max_size: largest number of images in a group (the paper's M).
+        step: relative increase of the threshold while a component is split, in (0, 1) (the paper's Step).
         constraints: what groups must keep, free of contradictions (`check_constraints`).
-        runtime: how it runs. Components are tasks, as many at a time as fit the memory budget; under constraints all pairs
-            are one task.
+        runtime: how it runs. Components are tasks, as many at a time as fit the memory budget; under
+            constraints all pairs are one task.
 
     Returns:
         Labels. Images without an accepted pair, images that lose all their pairs while a component is split,
-        and components that lose all pairs at once (all equally doubtful) stay without a label, as in the paper;
-        `fate` says which. The confidence of a labeled image says how firmly it is tied to its group: the sum of
-        the probabilities of its surviving pairs, divided by the largest number of such pairs that any member of
-        the group has. An image that hangs on by a single pair is where groups go wrong.
+        and components that lose all pairs at once (all equally doubtful) stay without a label, as in the
+        paper; `fate` says which. The confidence of a labeled image is the sum of the probabilities of its
+        remaining pairs, divided by the largest number of such pairs of any image in the group: it is low for
+        images connected by a single pair, where groups go wrong.
     """
     if not 0 < step < 1:
         raise InputError(
@@ -88,7 +97,7 @@ def propagate(
 def _split_batch(
     settings: tuple[int, float], batch: Batch, _: SpillFiles
 ) -> tuple[IntArray, ByteArray, DoubleArray]:
-    """Groups of some components, each called after an image, fates, and the doubt that pairs of an image's group lie below."""
+    """Run `_split_components` on a batch; groups are named after an image in its original number."""
     graph = ConsensusGraph(batch.ids, batch.columns[0], batch.n_images)
     group, fate, keep_below = _split_components(graph, graph.doubt, *settings)
     return group if batch.images is None else batch.images[group], fate, keep_below
@@ -97,6 +106,12 @@ def _split_batch(
 def _split_components(
     graph: ConsensusGraph, doubt: AnyArray, max_size: int, step: float
 ) -> tuple[IntArray, ByteArray, DoubleArray]:
+    """Run Algorithm 1.
+
+    Returns:
+        For every image: its group, named after one of its images; its fate; and the doubt that the edges of
+        its group are below.
+    """
     group = find_components(graph.ids, graph.n_images)
     size = np.bincount(group, minlength=graph.n_images)[group]
     fate = np.where(size > 1, Fate.LABELED, Fate.NO_ACCEPTED_PAIR).astype(np.uint8)
@@ -107,7 +122,7 @@ def _split_components(
 
 
 def _keep_apart(graph: ConsensusGraph, constraints: Constraints) -> tuple[ConsensusGraph, DoubleArray]:
-    """The edges that constraints leave, and their doubts, below zero where they must be."""
+    """Return the edges that the constraints allow, and their doubts, below zero for must-links."""
     corrected = confirm(graph, constraints)
     state = make_union_find(graph.n_images, constraints)
     must = state.parent.copy()
@@ -121,7 +136,7 @@ def _keep_apart(graph: ConsensusGraph, constraints: Constraints) -> tuple[Consen
 
 @kernel
 def _join_apart(ends: IntArray, state: UnionFind) -> None:
-    """Edges join in their order, but for those that would put images together that cannot be."""
+    """Unite the ends of edges in order, except where the constraints forbid it."""
     for row in range(len(ends)):
         if may_unite(state, ends[row, 0], ends[row, 1], len(state.parent)):
             unite(state, ends[row, 0], ends[row, 1])
@@ -138,7 +153,7 @@ def _split(
     fate: ByteArray,
     keep_below: DoubleArray,
 ) -> None:
-    """Split the components of these images, all too large; writes the images' group, fate and threshold."""
+    """Split the components of these images, all too large; write the images' group, fate and threshold."""
     local = np.full(graph.n_images, -1, np.int32)
     local[images] = np.arange(len(images), dtype=np.int32)
     edges = np.flatnonzero(local[graph.ids[:, 0]] >= 0)
@@ -147,7 +162,7 @@ def _split(
     else:
         order, doubt = _sort_by_doubt(doubts[edges])
         edges = edges[order]
-    # Each pair is moved as one number: three times as fast.
+    # Both ids of a pair are moved as one 64-bit number, which is three times as fast.
     pairs = np.ascontiguousarray(graph.ids).view(np.int64).ravel()[edges].view(np.int32).reshape(-1, 2)
     tree = _merge_tree(pairs, local, doubt, len(images))
     local_group = np.full(len(images), -1, np.int32)
@@ -159,7 +174,7 @@ def _split(
 
 
 def _sort_by_doubt(doubt: AnyArray) -> tuple[LongArray, AnyArray]:
-    """The order of doubt, and the doubts in it; NumPy sorts plain numbers five times as fast as it argsorts."""
+    """Return the order of doubt, and the sorted doubts; NumPy sorts five times as fast as it argsorts."""
     if doubt.dtype != np.float32 or len(doubt) >= 2**32:
         order = np.argsort(doubt)
         return order, doubt[order]
@@ -174,22 +189,22 @@ def _sort_by_doubt(doubt: AnyArray) -> tuple[LongArray, AnyArray]:
 
 
 class _Tree(NamedTuple):
-    """Kruskal's merges. Nodes 0..n-1 are images, n.. are merges, children before parents.
+    """Merge tree of Kruskal's algorithm. Nodes 0..n-1 are images, n.. are merges, children before parents.
 
-    Every edge is filed under the merge that both its ends were below when it was met; the edges are laid out so that
-    those filed in a subtree are contiguous.
+    Every edge belongs to the merge that contained both its ends when the edge was processed. Edges are laid
+    out so that those of a subtree are contiguous.
     """
 
     left: IntArray  # children of each merge
     right: IntArray
     height: AnyArray  # doubt of the edge that made it
-    lowest: AnyArray  # least doubt in its subtree
+    lowest: AnyArray  # smallest doubt in its subtree
     n_below: IntArray  # images below it
     parent: IntArray  # the merge above, -1 at a root
     begin: LongArray  # its subtree's edges are filed[begin:end]
     end: LongArray
     filed: AnyArray  # doubts of all edges by subtree
-    position: LongArray  # where in `filed` each edge lies, edges in order of doubt
+    position: LongArray  # index in `filed` of each edge, edges in order of doubt
 
 
 @kernel
@@ -205,7 +220,7 @@ def _merge_tree(ends: IntArray, local: IntArray, doubt: AnyArray, n_images: int)
 def _merge_by_doubt(
     ends: IntArray, local: IntArray, doubt: AnyArray, n_images: int
 ) -> tuple[IntArray, IntArray, AnyArray, AnyArray, IntArray, IntArray, LongArray]:
-    """Kruskal's merges, edges in order of doubt; the last array is the merge that each edge is filed under."""
+    """Merge the ends of edges in ascending order of doubt; the last array is the merge of each edge."""
     leader = np.arange(n_images).astype(np.int32)
     node_of = np.arange(n_images).astype(np.int32)
     left = np.empty(n_images, np.int32)
@@ -252,7 +267,7 @@ def _merge_by_doubt(
 def _file_edges(
     left: IntArray, right: IntArray, parent: IntArray, merge_of: LongArray, n_images: int
 ) -> tuple[LongArray, LongArray, LongArray]:
-    """Where the edges of every subtree begin and end, and the position of every edge, so that a subtree is one span."""
+    """Return where the edges of every subtree begin and end, and the position of every edge."""
     n_merges = len(left)
     own = np.zeros(n_merges, np.int64)
     for merge in merge_of:
@@ -275,7 +290,7 @@ def _file_edges(
                 begin[child - n_images] = free
                 free += below[child - n_images]
     next_free = begin.copy()
-    position = merge_of  # overwritten, so that millions of edges need no second array
+    position = merge_of  # overwritten, which saves an array of the size of the edges
     for row in range(len(merge_of)):
         merge = merge_of[row]
         position[row] = next_free[merge]
@@ -285,10 +300,10 @@ def _file_edges(
 
 @kernel
 def _worst_doubt(tree: _Tree, doubt: AnyArray, component: int, bound: float) -> float:
-    """The largest doubt below `bound` inside a component.
+    """Return the largest doubt below `bound` inside a component (step 2a).
 
     Walking down from `bound` in the order of doubt soon meets an edge of a large component; a small one is
-    scanned. So this never costs more than the component has edges, and mostly far less.
+    scanned. The cost is at most the number of edges of the component, mostly far less.
     """
     begin = tree.begin[component]
     end = tree.end[component]
@@ -317,7 +332,7 @@ def _cut(
     fate: ByteArray,
     keep_below: DoubleArray,
 ) -> None:
-    """Algorithm 1 on the merge tree: work off components, each with the threshold its edges lie below."""
+    """Run steps 2 to 4 of Algorithm 1 on the merge tree; the queue holds components and their bounds."""
     n_merges = len(tree.left)
     components = np.empty(n_merges, np.int32)
     thresholds = np.empty(n_merges, np.float64)
@@ -333,8 +348,8 @@ def _cut(
         component = components[n_waiting]
         bound = (1.0 - step) * _worst_doubt(tree, doubt, component, thresholds[n_waiting])
         if not tree.lowest[component] < bound:
-            continue  # no edge is left: every image keeps the fate it starts with, unsplittable
-        # Walk down to the parts that hang together below the new bound.
+            continue  # no edge is left: the images keep their initial fate, unsplittable
+        # Descend to the subtrees that are connected by edges below the new bound (steps 2b and 2c).
         n_descent = 1
         descent[0] = component + n_images
         while n_descent > 0:
@@ -365,6 +380,7 @@ def _label(
     fate: ByteArray,
     keep_below: DoubleArray,
 ) -> None:
+    """Give all images of a subtree a new label (step 3): the name of its leftmost image."""
     name = top
     while name >= n_images:
         name = left[name - n_images]
@@ -382,7 +398,7 @@ def _label(
 
 @kernel
 def number_groups(group: IntArray, fate: ByteArray) -> IntArray:
-    """0, 1, 2, … by first appearance; -1 for images that are not labeled."""
+    """Number groups 0, 1, 2, … by first appearance; -1 for images that are not labeled."""
     number = np.full(len(group), -1, np.int32)
     labels = np.full(len(group), -1, np.int32)
     found = 0
@@ -397,8 +413,8 @@ def number_groups(group: IntArray, fate: ByteArray) -> IntArray:
 
 @kernel
 def measure_ties(ids: IntArray, doubt: AnyArray, labels: IntArray, keep_below: DoubleArray) -> FloatArray:
-    """The confidence of every image, as `propagate` says; pairs with doubt >= keep_below of their image do not count."""
-    ties = np.zeros((len(labels), 2), np.float32)  # doubt, pairs; side by side, they share a cache line
+    """Compute the confidence of every image (`propagate`) from pairs below `keep_below`, float32 (n,)."""
+    ties = np.zeros((len(labels), 2), np.float32)  # sum of doubt, number of pairs; they share a cache line
     for row in range(len(ids)):
         one = ids[row, 0]
         other = ids[row, 1]

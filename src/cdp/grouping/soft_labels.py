@@ -1,4 +1,4 @@
-"""Soft labels: one-hot labels diffused over the consensus graph (paper, appendix, "One-hot v.s. Soft Labels")."""
+"""Soft labels: one-hot labels diffused over the graph (paper, appendix, "One-hot v.s. Soft Labels")."""
 
 from __future__ import annotations
 
@@ -13,50 +13,35 @@ from cdp.types.arrays import DoubleArray, FloatArray, IntArray, LongArray
 
 
 def diffuse(graph: ConsensusGraph, labels: Labels, depth: int = 3, decay: float = 0.2) -> sparse.csr_array:
-    """A distribution over pseudo-identities for every labeled image.
+    """Compute a distribution over pseudo-identities for every labeled image.
 
-    Where a component was split but its groups stay connected by accepted pairs, an image near the border belongs a
-    little to both. "The label vectors are diffused from each node to their neighbors in breadth-first manner,
-    with two hyper-parameters depth and decay. Finally on each node, the values of identities are normalized."
+    Where a component was split and its groups are still connected by accepted pairs, an image near the border
+    gets a part of both labels. "The label vectors are diffused from each node to their neighbors in
+    breadth-first manner, with two hyper-parameters depth and decay. Finally on each node, the values of
+    identities are normalized."
 
         value(x, c) = sum over images u labeled c within `depth` steps of x of decay ** steps(x, u)
 
-    Steps are counted on the whole graph of accepted pairs. Discarded images pass values on but neither give
-    nor get any: they stay discarded.
+    Steps are counted on the whole graph of accepted pairs. Discarded images pass values on, but neither
+    contribute nor receive any: they stay discarded.
 
     Args:
-        graph: the accepted pairs that the labels were propagated on; for groups joined by the mean, `likely_pairs`.
+        graph: the accepted pairs that the labels were propagated on; for average linkage, `likely_pairs`.
         labels: the one-hot labels.
-        depth: how many steps a label travels; 0 gives the one-hot labels.
+        depth: number of diffusion steps; 0 gives the one-hot labels.
         decay: factor per step, in (0, 1].
 
     Returns:
         float32 (n, C); rows of labeled images sum to 1, rows of discarded images are empty.
     """
-    if graph.n_images != labels.n_images:
-        raise InputError(
-            f"diffuse: the graph has {graph.n_images:,} images, the labels {labels.n_images:,}.",
-            code="diffuse-images-differ",
-            expected=graph.n_images,
-            found=labels.n_images,
-        )
-    if depth < 0 or int(depth) != depth:
-        raise InputError(
-            f"diffuse(depth={depth}): depth is a number of steps, 0 or more.",
-            code="diffuse-depth-negative",
-            value=depth,
-        )
-    if not 0 < decay <= 1:
-        raise InputError(
-            f"diffuse(decay={decay}): decay lies in (0, 1].", code="diffuse-decay-out-of-range", value=decay
-        )
+    _check_settings(graph, labels, depth, decay)
     if labels.n_identities == 0:
         nothing = np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(labels.n_images + 1, np.int64)
         return sparse.csr_array(nothing, shape=(labels.n_images, 0))
     starts, neighbors, _ = build_adjacency(graph.ids, graph.n_images)
     weights = np.float64(decay) ** np.arange(int(depth) + 1)
     counts = np.zeros(labels.n_images + 1, np.int64)
-    # Two passes, count then fill, so that no more is allocated than the result needs.
+    # Two passes, count then fill, so that only the result is allocated.
     _walk(
         starts,
         neighbors,
@@ -74,11 +59,31 @@ def diffuse(graph: ConsensusGraph, labels: Labels, depth: int = 3, decay: float 
     return sparse.csr_array((values, columns, rows), shape=(labels.n_images, labels.n_identities))
 
 
-def likely_pairs(graph: ConsensusGraph) -> ConsensusGraph:
-    """The pairs that are one identity rather than not.
+def _check_settings(graph: ConsensusGraph, labels: Labels, depth: int, decay: float) -> None:
+    if graph.n_images != labels.n_images:
+        raise InputError(
+            f"diffuse: the graph has {graph.n_images:,} images, the labels {labels.n_images:,}.",
+            code="diffuse-images-differ",
+            expected=graph.n_images,
+            found=labels.n_images,
+        )
+    if depth < 0 or int(depth) != depth:
+        raise InputError(
+            f"diffuse(depth={depth}): depth is a number of steps, 0 or more.",
+            code="diffuse-depth-negative",
+            value=depth,
+        )
+    if not 0 < decay <= 1:
+        raise InputError(
+            f"diffuse(decay={decay}): decay lies in (0, 1].", code="diffuse-decay-out-of-range", value=decay
+        )
 
-    Groups that are joined by the mean are made from all pairs that are not negligible, so most of them say *no*: to
-    diffuse labels along them would give everybody a little of everyone.
+
+def likely_pairs(graph: ConsensusGraph) -> ConsensusGraph:
+    """Select the pairs with a probability above 1/2.
+
+    Average linkage works on all pairs that are not negligible, most of which are improbable; diffusion along
+    those would spread every label everywhere.
     """
     kept = graph.doubt < 0.5
     return ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images)
@@ -95,14 +100,14 @@ def _walk(
     columns: IntArray,
     values: FloatArray,
 ) -> None:
-    """Breadth-first from every labeled image: which labels lie within reach, and how much of each arrives."""
+    """Search breadth-first from every labeled image; count or write the labels in reach and their values."""
     n_images = len(labels)
     reached_by = np.full(n_images, -1, np.int32)
     queue = np.empty(n_images, np.int32)
-    share = np.zeros(labels.max() + 1, np.float64)
-    found = np.empty(len(share), np.int32)
-    # `share` being 0 does not say it: decay ** step can vanish.
-    found_by = np.full(len(share), -1, np.int32)
+    value = np.zeros(labels.max() + 1, np.float64)
+    found = np.empty(len(value), np.int32)
+    # `value` == 0 does not mean that a label was not found: decay ** step can underflow.
+    found_by = np.full(len(value), -1, np.int32)
     for image in range(n_images):
         if labels[image] < 0:
             continue
@@ -118,10 +123,10 @@ def _walk(
                 if label >= 0:
                     if found_by[label] != image:
                         found_by[label] = image
-                        share[label] = 0
+                        value[label] = 0
                         found[n_found] = label
                         n_found += 1
-                    share[label] += weights[step]
+                    value[label] += weights[step]
                 if step + 1 < len(weights):
                     for other in neighbors[starts[here] : starts[here + 1]]:
                         if reached_by[other] != image:
@@ -134,7 +139,7 @@ def _walk(
             total = 0.0
             in_order = np.sort(found[:n_found])
             for label in in_order:
-                total += share[label]
+                total += value[label]
             for index in range(n_found):
                 columns[rows[image] + index] = in_order[index]
-                values[rows[image] + index] = share[in_order[index]] / total
+                values[rows[image] + index] = value[in_order[index]] / total

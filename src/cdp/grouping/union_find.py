@@ -1,10 +1,10 @@
 """Union-find: a plain forest, and one that respects constraints (must-link, cannot-link, names, size).
 
-A forest is an array `parent`; a root is its own parent and stands for its group. `UnionFind` adds what is known of
-every group. Images that must be together are united from the start. A union includes everything that either side
-is united with, and is refused where it would put together two images that cannot be, two names, or too many
-images. Must-links are thereby transitive: if an image of one group must be with an image of another, the two
-groups are one.
+A forest is an array `parent`; a root is its own parent and stands for its group. `UnionFind` adds what is
+known of every group. Images that must be together are united from the start. A union includes everything that
+either side is united with, and is refused where it would put together two images that cannot be, two names,
+or too many images. Must-links are thereby transitive: if an image of one group must be with an image of
+another, the two groups are one.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def compress_paths(parent: IntArray) -> None:
 def unite_pairs(parent: IntArray, ids: IntArray, is_joining: BoolArray) -> BoolArray:
     """Unite the ends of many pairs, and return which of the pairs joined two groups: a spanning forest.
 
-    Rem's algorithm, which moves up both paths at once, takes less than half the time of finding two roots. Parents
-    are never larger than their children, so the root of a group is its smallest node.
+    Rem's algorithm, which moves up both paths at once, takes less than half the time of finding two roots.
+    Parents are never larger than their children, so the root of a group is its smallest node.
 
     Args:
         parent: a forest in which no parent is larger than its child; it is changed.
@@ -72,7 +72,8 @@ class UnionFind(NamedTuple):
     size: IntArray  # images in the group
     name: IntArray  # number of the group's name, -1 = none
     cannot: IntArray  # (c, 2), pairs that cannot be together
-    # The cannot-links of every group as a linked list: entry 2 * pair + side is in the list of cannot[pair, side].
+    # The cannot-links of every group as a linked list: entry 2 * pair + side is in the list of cannot[pair,
+    # side].
     first: LongArray
     last: LongArray
     following: LongArray

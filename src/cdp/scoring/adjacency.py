@@ -21,8 +21,8 @@ def build_adjacency(
         runtime: memory budget and spill files.
 
     Returns:
-        Where the lists start, int64 (n + 1,): those of image i are at starts[i]:starts[i + 1]; the other ends,
-        int32 (2m,); and their weights, float32 (2m,), empty without weights.
+        Where the lists start, int64 (n + 1,): those of image i are at starts[i]:starts[i + 1]; the other
+        ends, int32 (2m,); and their weights, float32 (2m,), empty without weights.
     """
     runtime = runtime or Runtime()
     given = np.empty(0, np.float32) if weights is None else weights

@@ -1,6 +1,6 @@
 """Constraints on groups: what is known to be one identity, what is known not to be, and whose image it is.
 
-They are no hints: whatever makes groups keeps them (separation.py), or refuses with a sentence.
+They are no hints: whatever makes groups keeps them (grouping/union_find.py), or refuses with a sentence.
 """
 
 from __future__ import annotations

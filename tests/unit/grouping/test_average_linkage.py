@@ -74,7 +74,7 @@ def test_two_cliques_joined_by_a_false_pair_stay_apart_where_components_join_the
     graph = _graph([*_clique(range(5), 0.1), *_clique(range(5, 10), 0.1), (4, 5, 0.001)], 10)
     assert propagate(graph).n_identities == 1
     labels = agglomerate(graph, k=20)
-    # The false pair is the most probable of all and is joined first; its two images then pull no others along.
+    # The false pair is the most probable of all and is merged first; its images then pull no others along.
     assert reference.partition(labels.labels) != {frozenset(range(10))}
     calm = _graph([*_clique(range(5), 0.1), *_clique(range(5, 10), 0.1), (4, 5, 0.2)], 10)
     assert propagate(calm).n_identities == 1

@@ -23,7 +23,7 @@ thresholds = st.one_of(
 
 @st.composite
 def graphs(draw):
-    """Pairs of few images; doubts of few values, so that many means tie, with each other and with thresholds, or of any value."""
+    """Pairs of few images; doubts of any value, or of few, so that means tie, also with thresholds."""
     n_images = draw(st.integers(2, 25))
     image = st.integers(0, n_images - 1)
     pairs = draw(st.sets(st.tuples(image, image).filter(lambda pair: pair[0] < pair[1]), max_size=100))

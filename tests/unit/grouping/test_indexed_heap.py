@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cdp.grouping.indexed_heap import heap_of, pop, put, take_out
+from cdp.grouping.indexed_heap import heap_of, pop, put, remove
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -23,7 +23,7 @@ def test_links_come_out_in_the_order_of_a_sorted_list(seed):
                 put(heap, link)
                 there.add(link)
             case 1:
-                take_out(heap, link)
+                remove(heap, link)
                 there.discard(link)
             case _ if there:
                 first = min(there, key=lambda one: (-mean[one], -total[one], one))

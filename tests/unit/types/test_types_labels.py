@@ -123,3 +123,6 @@ def test_the_first_rows_keep_their_groups_and_lose_those_that_are_alone():
     assert first_rows(labels, 1).labels.tolist() == [-1]
     assert first_rows(labels, 8).labels.tolist() == labels.labels.tolist()
     assert first_rows(Labels.from_array([-1, -1]), 1).labels.tolist() == [-1]
+    kept = first_rows(labels, 1, keep=[0])
+    assert kept.labels.tolist() == [0]
+    assert kept.fate.tolist() == labels.fate[:1].tolist()
