@@ -91,31 +91,31 @@ def connected_components(edge_rows, ends):
     return components
 
 
-def _propagate(ends, n_images, max_size, surviving):
+def _propagate(ends, n_images, max_cluster_size, surviving):
     """Algorithm 1; `surviving(edges)` is its way of eliminating low-score edges."""
     ends = [tuple(map(int, pair)) for pair in ends]
-    labels, fate = [-1] * n_images, [1] * n_images
+    labels, status = [-1] * n_images, [1] * n_images
     kept_edges = []
     queue = deque(connected_components(range(len(ends)), ends))
     label = 0
     while queue:
         component = queue.popleft()
         nodes = {image for row in component for image in ends[row]}
-        if len(nodes) > max_size:
+        if len(nodes) > max_cluster_size:
             remaining = surviving(component)
             still_tied = {image for row in remaining for image in ends[row]}
             for image in nodes:
-                fate[image] = 2 if remaining and image not in still_tied else 3
+                status[image] = 2 if remaining and image not in still_tied else 3
             queue.extend(connected_components(remaining, ends))
         else:
             for image in nodes:
-                labels[image], fate[image] = label, 0
+                labels[image], status[image] = label, 0
             kept_edges += component
             label += 1
-    return number_by_first_appearance(labels), np.array(fate), kept_edges
+    return number_by_first_appearance(labels), np.array(status), kept_edges
 
 
-def propagate_scores(ends, scores, n_images, max_size, step):
+def propagate_scores(ends, scores, n_images, max_cluster_size, step):
     """Algorithm 1 as printed: th = s_min + (1 - s_min) * step, an edge survives if its score is greater."""
 
     def surviving(component):
@@ -123,10 +123,10 @@ def propagate_scores(ends, scores, n_images, max_size, step):
         th = s_min + (1 - s_min) * step
         return [row for row in component if scores[row] > th]
 
-    return _propagate(ends, n_images, max_size, surviving)
+    return _propagate(ends, n_images, max_cluster_size, surviving)
 
 
-def propagate_doubts(ends, doubts, n_images, max_size, step):
+def propagate_doubts(ends, doubts, n_images, max_cluster_size, step):
     """Algorithm 1 in terms of q = 1 - score: an edge survives if q < (1 - step) * max q."""
     doubts = [float(doubt) for doubt in doubts]
 
@@ -134,7 +134,7 @@ def propagate_doubts(ends, doubts, n_images, max_size, step):
         bound = (1 - step) * max(doubts[row] for row in component)
         return [row for row in component if doubts[row] < bound]
 
-    return _propagate(ends, n_images, max_size, surviving)
+    return _propagate(ends, n_images, max_cluster_size, surviving)
 
 
 def confidence(ends, doubts, kept_edges, labels):
@@ -219,7 +219,9 @@ def join_surest(ends, doubts, n_images, must, cannot, names):
     return {frozenset(group) for group in groups if len(group) > 1}
 
 
-def agglomerate(ends, probabilities, n_images, k, join_above, max_size, must=(), cannot=(), names=None):
+def agglomerate(
+    ends, probabilities, n_images, k, join_above, max_cluster_size, must=(), cannot=(), names=None
+):
     """Join the two groups with the largest mean probability between them, over the pairs a k-NN graph can hold.
 
     Groups that are linked by images that must be together count as one when it is asked who may join, and at the end.
@@ -240,7 +242,7 @@ def agglomerate(ends, probabilities, n_images, k, join_above, max_size, must=(),
             for a, b in combinations(groups, 2)
             for first, second in [(whole[min(a)], whole[min(b)])]
             if first is second
-            or (len(first | second) <= max_size and may_join(first, second, cannot, names or {}))
+            or (len(first | second) <= max_cluster_size and may_join(first, second, cannot, names or {}))
         ]
         best, one, other = max(ways, key=lambda way: way[0], default=(0, None, None))
         if best <= join_above:

@@ -19,7 +19,7 @@ _HOMES = {
     "Collection": "cdp.collection.collection",
     "ConsensusGraph": "cdp.types",
     "Embeddings": "cdp.types",
-    "Fate": "cdp.types",
+    "Status": "cdp.types",
     "InputError": "cdp.errors",
     "KnnGraph": "cdp.types",
     "Labels": "cdp.types",
@@ -74,12 +74,12 @@ if TYPE_CHECKING:
     from cdp.scoring.paper_features import collect_opinions as collect_opinions
     from cdp.types import ConsensusGraph as ConsensusGraph
     from cdp.types import Embeddings as Embeddings
-    from cdp.types import Fate as Fate
     from cdp.types import KnnGraph as KnnGraph
     from cdp.types import Labels as Labels
     from cdp.types import Manifest as Manifest
     from cdp.types import Opinions as Opinions
     from cdp.types import Pairs as Pairs
+    from cdp.types import Status as Status
     from cdp.types import Views as Views
 
 

@@ -29,7 +29,7 @@ from cdp.run.training import part
 from cdp.scoring.pairs import candidate_pairs
 from cdp.storage.artifacts import fill, read_json
 from cdp.storage.files import write_json, writing_folder
-from cdp.types import ConsensusGraph, Fate, Labels, Pairs, Views
+from cdp.types import ConsensusGraph, Labels, Pairs, Status, Views
 from cdp.types.arrays import BoolArray, IntArray, LongArray
 from cdp.types.labels import number_by_first_appearance
 from cdp.types.run_record import Results, Tuning
@@ -176,9 +176,9 @@ def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistak
     corrected = np.full(labels.n_images, -1, np.int64)
     corrected[labeled] = group
     corrected[single] = -1
-    fate, confidence = labels.fate.copy(), labels.confidence.copy()
-    fate[single], confidence[single] = Fate.ISOLATED, 0
-    return Labels(number_by_first_appearance(corrected), fate, confidence)
+    status, confidence = labels.status.copy(), labels.confidence.copy()
+    status[single], confidence[single] = Status.ISOLATED, 0
+    return Labels(number_by_first_appearance(corrected), status, confidence)
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(words, suggestion):
     ("words", "suggestions"),
     [
         ("cdp label x --out y --treshold 1", "--threshold"),
-        ("cdp label x --out y --max_size 9", "--max-cluster-size"),
+        ("cdp label x --out y --max_cluster_size 9", "--max-cluster-size"),
         ("cdp run --out y --consensus.treshold 1", "--consensus.threshold"),
         ("cdp train x --epoch 3", "--epochs"),
         ("cdp run --out y --epochs 3", "--train.epochs or --joint.epochs"),

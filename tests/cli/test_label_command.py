@@ -100,7 +100,7 @@ def test_the_figures_are_of_the_labels_that_are_written(labeled_folder):
     assert figures["labels"]["true"]["pairs"]["accepted"] == len(accepted)
     assert figures["labels"]["setting"] == "join_above"
     assert figures["labels"]["threshold"] == figures["tuning"]["chosen"]
-    assert sum(figures["labels"]["fates"].values()) == labels.n_images
+    assert sum(figures["labels"]["statuses"].values()) == labels.n_images
     settings = json.loads((folder / "card.json").read_text())["settings"]["consensus"]
     assert settings["join_above"] == figures["tuning"]["chosen"]
     assert (settings["preset"], settings["k"], settings["soft_depth"]) == ("best", 10, 2)

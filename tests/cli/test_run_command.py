@@ -191,7 +191,7 @@ def test_labels_are_tables_too_and_metrics_are_typed(finished):
     np.testing.assert_array_equal(collection.labels.labels, labels.labels)
     results = read_json(out / "run" / "labels" / "metrics.json", Results)
     assert results.labels == record_of(out).results.labels
-    assert results.labels.fates["labeled"] == sum(labels.labels >= 0)
+    assert results.labels.statuses["labeled"] == sum(labels.labels >= 0)
 
 
 def test_the_record_and_the_recipe_of_a_run_read_back_equal(finished, tmp_path):

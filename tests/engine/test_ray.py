@@ -196,7 +196,7 @@ def test_components_are_grouped_on_the_nodes_with_the_same_bytes(cluster, tmp_pa
         *(agglomerate(graph, 20, bar, 300, runtime=tight) for bar in bars),
     ]
     for mine, theirs in zip(here, there, strict=True):
-        for name in ("labels", "fate", "confidence"):
+        for name in ("labels", "status", "confidence"):
             assert getattr(mine, name).tobytes() == getattr(theirs, name).tobytes()
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from cdp import Embeddings, Fate, KnnGraph, knn_graph
+from cdp import Embeddings, KnnGraph, Status, knn_graph
 from cdp_lab.baselines.baseline import labels_of
 from cdp_lab.baselines.finch import Finch
 from cdp_lab.baselines.hierarchical import Hierarchical
@@ -75,12 +75,12 @@ def test_a_higher_similarity_never_joins_groups(seed, one, other):
 @pytest.mark.slow
 @few_examples
 @given(seeds, st.integers(2, 40))
-def test_every_image_is_in_a_group_of_two_or_discarded_with_a_fate(seed, n_images):
+def test_every_image_is_in_a_group_of_two_or_discarded_with_a_status(seed, n_images):
     embeddings = Embeddings(images(seed, n_images))
     for method in (*INDEPENDENT_OF_ORDER, HDBSCAN(2)):
         labels = method.label(embeddings)
         assert labels.sizes.min(initial=2) >= 2
-        assert np.array_equal(labels.fate == Fate.NO_ACCEPTED_PAIR, labels.labels == -1)
+        assert np.array_equal(labels.status == Status.NO_ACCEPTED_PAIR, labels.labels == -1)
 
 
 @few_examples

@@ -15,7 +15,7 @@ from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import collect_opinions
 from cdp.scoring.vote import vote
-from cdp.types import ConsensusGraph, Embeddings, Fate, KnnGraph, Labels, Views
+from cdp.types import ConsensusGraph, Embeddings, KnnGraph, Labels, Status, Views
 
 often = settings(max_examples=60)
 seldom = settings(max_examples=25)
@@ -37,7 +37,9 @@ def consensus_graphs(draw):
         )
     )
     edges = draw(
-        st.dictionaries(st.tuples(ids, ids).filter(lambda ends: ends[0] < ends[1]), doubts, max_size=80)
+        st.dictionaries(
+            st.tuples(ids, ids).filter(lambda ends: ends[0] < ends[1]), doubts, max_cluster_size=80
+        )
     )
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     return ConsensusGraph(
@@ -79,16 +81,16 @@ def _vote(views, **settings):
 
 @pytest.mark.slow
 @seldom
-@given(seed=seeds, min_votes=st.integers(0, 2), max_size=st.integers(2, 12))
-def test_reordering_images_reorders_labels(seed, quorum, max_size):
+@given(seed=seeds, min_votes=st.integers(0, 2), max_cluster_size=st.integers(2, 12))
+def test_reordering_images_reorders_labels(seed, quorum, max_cluster_size):
     views = _random_views(seed)
     order = np.random.default_rng(seed).permutation(views.n_images)
-    labels = propagate(_vote(views, min_votes=quorum), max_size)
-    reordered = propagate(_vote(views.take(order), min_votes=quorum), max_size)
+    labels = propagate(_vote(views, min_votes=quorum), max_cluster_size)
+    reordered = propagate(_vote(views.take(order), min_votes=quorum), max_cluster_size)
     back = np.empty(views.n_images, int)
     back[order] = reordered.labels
     assert reference.partition(back) == reference.partition(labels.labels)
-    np.testing.assert_array_equal(reordered.fate, labels.fate[order])
+    np.testing.assert_array_equal(reordered.status, labels.status[order])
     np.testing.assert_allclose(reordered.confidence, labels.confidence[order], atol=1e-6)
 
 
@@ -99,7 +101,7 @@ def test_a_higher_threshold_never_joins_groups(seed, quorum, low, high):
     low, high = sorted((low, high))
     views = _random_views(seed)
     loose, strict = (
-        propagate(_vote(views, min_votes=quorum, threshold=threshold), max_size=views.n_images)
+        propagate(_vote(views, min_votes=quorum, threshold=threshold), max_cluster_size=views.n_images)
         for threshold in (low, high)
     )
     whole = reference.partition(loose.labels)
@@ -109,46 +111,48 @@ def test_a_higher_threshold_never_joins_groups(seed, quorum, low, high):
 
 
 @often
-@given(graph=consensus_graphs(), max_size=st.integers(2, 12), step=st.floats(0.001, 0.999))
-def test_no_group_is_larger_than_max_size_and_every_image_has_one_fate(graph, max_size, step):
-    labels = propagate(graph, max_size, step)
-    assert labels.sizes.max(initial=0) <= max_size
+@given(graph=consensus_graphs(), max_cluster_size=st.integers(2, 12), step=st.floats(0.001, 0.999))
+def test_no_group_is_larger_than_max_size_and_every_image_has_one_status(graph, max_cluster_size, step):
+    labels = propagate(graph, max_cluster_size, step)
+    assert labels.sizes.max(initial=0) <= max_cluster_size
     assert labels.sizes.min(initial=2) >= 2
     paired = np.isin(np.arange(graph.n_images), graph.ids)
-    np.testing.assert_array_equal(labels.fate == Fate.NO_ACCEPTED_PAIR, ~paired)
+    np.testing.assert_array_equal(labels.status == Status.NO_ACCEPTED_PAIR, ~paired)
     assert np.all(labels.confidence[labels.labels < 0] == 0)
 
 
 @often
-@given(graph=consensus_graphs(), max_size=st.integers(2, 12), step=st.floats(0.001, 0.999))
-def test_propagation_is_algorithm_1(graph, max_size, step):
-    labels = propagate(graph, max_size, step)
-    expected, fate, kept = reference.propagate_doubts(graph.ids, graph.doubt, graph.n_images, max_size, step)
+@given(graph=consensus_graphs(), max_cluster_size=st.integers(2, 12), step=st.floats(0.001, 0.999))
+def test_propagation_is_algorithm_1(graph, max_cluster_size, step):
+    labels = propagate(graph, max_cluster_size, step)
+    expected, status, kept = reference.propagate_doubts(
+        graph.ids, graph.doubt, graph.n_images, max_cluster_size, step
+    )
     np.testing.assert_array_equal(labels.labels, expected)
-    np.testing.assert_array_equal(labels.fate, fate)
+    np.testing.assert_array_equal(labels.status, status)
     sure = reference.confidence(graph.ids, graph.doubt, kept, expected)
     np.testing.assert_allclose(labels.confidence, sure, atol=1e-6)
 
 
 @often
-@given(graph=consensus_graphs(), max_size=st.integers(2, 12), seed=seeds)
-def test_the_order_of_pairs_does_not_matter(graph, max_size, seed):
+@given(graph=consensus_graphs(), max_cluster_size=st.integers(2, 12), seed=seeds)
+def test_the_order_of_pairs_does_not_matter(graph, max_cluster_size, seed):
     order = np.random.default_rng(seed).permutation(len(graph))
     shuffled = ConsensusGraph(graph.ids[order], graph.doubt[order], graph.n_images)
-    one, other = propagate(graph, max_size), propagate(shuffled, max_size)
+    one, other = propagate(graph, max_cluster_size), propagate(shuffled, max_cluster_size)
     np.testing.assert_array_equal(one.labels, other.labels)
-    np.testing.assert_array_equal(one.fate, other.fate)
+    np.testing.assert_array_equal(one.status, other.status)
 
 
 @often
 @given(
     graph=consensus_graphs(),
-    max_size=st.integers(2, 12),
+    max_cluster_size=st.integers(2, 12),
     depth=st.integers(0, 5),
     decay=st.floats(0.01, 1),
 )
-def test_soft_labels_are_the_diffused_labels(graph, max_size, depth, decay):
-    labels = propagate(graph, max_size)
+def test_soft_labels_are_the_diffused_labels(graph, max_cluster_size, depth, decay):
+    labels = propagate(graph, max_cluster_size)
     soft = diffuse(graph, labels, depth, decay)
     expected = reference.diffuse(graph.ids, labels.labels, depth, decay)
     assert soft.shape == expected.shape
@@ -198,7 +202,7 @@ def test_inputs_are_unchanged(seed, dtype):
     views = Views(base, {"a": member}, identities)
     graph = _vote(views, min_votes=1)
     ids, doubt = graph.ids.copy(), graph.doubt.copy()
-    labels = propagate(graph, max_size=3)
+    labels = propagate(graph, max_cluster_size=3)
     diffuse(graph, labels)
     for array, copy in zip((base, member, identities), before, strict=True):
         np.testing.assert_array_equal(array, copy)
@@ -223,29 +227,36 @@ def _shuffled(graph, order):
 
 
 @often
-@given(seed=seeds, k=st.integers(1, 12), max_size=st.integers(2, 30), bar=st.floats(0.01, 0.9))
-def test_reordering_images_reorders_agglomerated_labels(seed, k, max_size, bar):
+@given(seed=seeds, k=st.integers(1, 12), max_cluster_size=st.integers(2, 30), bar=st.floats(0.01, 0.9))
+def test_reordering_images_reorders_agglomerated_labels(seed, k, max_cluster_size, bar):
     generator = np.random.default_rng(seed)
     ends = np.unique(np.sort(generator.integers(0, 30, size=(90, 2)), axis=1), axis=0)
     ends = ends[ends[:, 0] < ends[:, 1]]
     graph = ConsensusGraph(ends, generator.random(len(ends)), 30)
     order = generator.permutation(30)
-    labels = agglomerate(graph, k, bar, max_size)
-    reordered = agglomerate(_shuffled(graph, order), k, bar, max_size)
+    labels = agglomerate(graph, k, bar, max_cluster_size)
+    reordered = agglomerate(_shuffled(graph, order), k, bar, max_cluster_size)
     back = np.empty(30, int)
     back[order] = reordered.labels
     assert reference.partition(back) == reference.partition(labels.labels)
-    np.testing.assert_array_equal(reordered.fate, labels.fate[order])
+    np.testing.assert_array_equal(reordered.status, labels.status[order])
     np.testing.assert_allclose(reordered.confidence, labels.confidence[order], atol=1e-6)
 
 
 @often
-@given(graph=consensus_graphs(), k=st.integers(1, 12), max_size=st.integers(2, 12), bar=st.floats(0.01, 0.9))
-def test_agglomeration_keeps_to_max_size_and_never_joins_images_without_a_path(graph, k, max_size, bar):
-    labels = agglomerate(graph, k, bar, max_size)
-    assert labels.sizes.max(initial=0) <= max_size
+@given(
+    graph=consensus_graphs(),
+    k=st.integers(1, 12),
+    max_cluster_size=st.integers(2, 12),
+    bar=st.floats(0.01, 0.9),
+)
+def test_agglomeration_keeps_to_max_size_and_never_joins_images_without_a_path(
+    graph, k, max_cluster_size, bar
+):
+    labels = agglomerate(graph, k, bar, max_cluster_size)
+    assert labels.sizes.max(initial=0) <= max_cluster_size
     assert labels.sizes.min(initial=2) >= 2
-    whole = reference.partition(propagate(graph, max_size=graph.n_images).labels)
+    whole = reference.partition(propagate(graph, max_cluster_size=graph.n_images).labels)
     for group in reference.partition(labels.labels):
         assert any(group <= component for component in whole)
 

@@ -64,10 +64,10 @@ def test_the_papers_labels_are_what_they_were(faces, paper_labels):
     assert adjusted_rand_score(with_discards_alone(stored), with_discards_alone(paper_labels.labels)) > 0.999
     base_graph = faces[1][1][0]
     if digest(base_graph.similarity) == "1db3e1e2a31594d6":
-        names = ("labels", "fate", "confidence")
+        names = ("labels", "status", "confidence")
         assert {name: digest(getattr(paper_labels, name)) for name in names} == {
             "labels": "c21623f1ad6125bb",
-            "fate": "941cd96adf85ef1e",
+            "status": "941cd96adf85ef1e",
             "confidence": "cff63c9a2a319f46",
         }
 

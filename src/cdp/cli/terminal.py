@@ -28,7 +28,7 @@ from cdp.run.runner import Listener
 from cdp.run.stages import Record, Stage
 from cdp.runtime.progress import make_bars
 from cdp.storage.artifacts import Card, read_json
-from cdp.types import Fate
+from cdp.types import Status
 from cdp.types.run_record import Figure, Headline, Results, RunRecord, Score, TrueFigures
 from cdp.web import words
 from cdp.web.words import counted, decimals, percent, share_with_interval
@@ -64,9 +64,9 @@ def print_collection(collection: Collection, out: Path) -> None:
     table.add_row("identities found", f"{labels.n_identities:,}")
     if collection.names:
         table.add_row("  with a name", f"{len(collection.names):,}")
-    for kind in Fate:
-        count = results.labels.fates[kind.name.lower()]
-        if count or kind is Fate.LABELED:
+    for kind in Status:
+        count = results.labels.statuses[kind.name.lower()]
+        if count or kind is Status.LABELED:
             table.add_row(kind.sentence, f"{count:,}  ({percent(count / labels.n_images)})")
     if labels.n_identities:
         sizes = f"{np.median(labels.sizes):g} / {labels.sizes.max()}"

@@ -60,14 +60,14 @@ class Collection:
         parts: what of the folder counts.
         identity: int32 (n,), the lasting number of every image's identity; -1 = in no group.
         confidence: float32 (n,), as in `Labels`.
-        fate: uint8 (n,), as in `Labels`.
+        status: uint8 (n,), as in `Labels`.
     """
 
     folder: Path
     parts: Parts
     identity: IntArray
     confidence: FloatArray
-    fate: ByteArray
+    status: ByteArray
 
     @property
     def n_images(self) -> int:
@@ -152,7 +152,7 @@ class Collection:
     @property
     def labels(self) -> Labels:
         """The groups as labels, numbered 0, 1, 2, … by first appearance."""
-        return Labels(number_by_first_appearance(self.identity), self.fate, self.confidence)
+        return Labels(number_by_first_appearance(self.identity), self.status, self.confidence)
 
     @property
     def n_applied(self) -> int:
@@ -185,10 +185,10 @@ def open_collection(folder: str | Path) -> Collection:
     parts = read_parts(place)
     groups = numbered(place, "groups", parts.groups)
     card = read_card(groups, GROUPS_KIND)
-    identity, confidence, fate = (
-        read_array(groups, name, card) for name in ("identity", "confidence", "fate")
+    identity, confidence, status = (
+        read_array(groups, name, card) for name in ("identity", "confidence", "status")
     )
-    return Collection(place, parts, identity, confidence, fate)
+    return Collection(place, parts, identity, confidence, status)
 
 
 def as_settings(consensus: Mapping[str, Any]) -> ConsensusSettings:

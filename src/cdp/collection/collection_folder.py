@@ -3,7 +3,7 @@
 card.json            which parts count now; replaced by one rename, so a killed command changes nothing
 embeddings/0001/     where the embeddings of a batch lie, their hashes, and the images' paths
 scored/0002/         candidate pairs, what scored them and how; scored_files.py
-groups/0003/         identity, fate and confidence of every image, names; written by whatever makes groups
+groups/0003/         identity, status and confidence of every image, names; written by whatever makes groups
 events/0003.jsonl    what changed then
 corrections.jsonl    what people said; see corrections.py
 labels.csv, labels.parquet, report.html, metrics.json, mixed_groups.csv, split_groups.csv   for people and other programs; outputs.py

@@ -20,7 +20,7 @@ import numpy as np
 
 from cdp.collection.numbering import Cells, count_cells, find_broken
 from cdp.grouping.cohesion import as_probability, tie_groups, tie_to_group
-from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types import ConsensusGraph, Labels, Status
 from cdp.types.arrays import BoolArray, IntArray, LongArray
 from cdp.types.constraints import Constraints, what_is_said
 from cdp.types.labels import number_by_first_appearance
@@ -38,7 +38,7 @@ class Evidence:
     constraints: Constraints
     k: int
     bar: float
-    max_size: int
+    max_cluster_size: int
 
 
 def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, keep_numbers: float) -> IntArray:
@@ -95,9 +95,9 @@ def let_small_groups_wait(is_new: BoolArray, labels: Labels, evidence: Evidence)
     alone = grouped & is_new & waits[np.maximum(found, 0)]
     if not alone.any():
         return labels
-    number, fate, confidence = np.array(found), np.array(labels.fate), np.array(labels.confidence)
-    number[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
-    return Labels(number_by_first_appearance(number), fate, confidence)
+    number, status, confidence = np.array(found), np.array(labels.status), np.array(labels.confidence)
+    number[alone], status[alone], confidence[alone] = -1, Status.ISOLATED, 0
+    return Labels(number_by_first_appearance(number), status, confidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ def _find_breaks(before: IntArray, after: IntArray, evidence: Evidence) -> list[
                 break
         rows = np.concatenate([rows_of(cell) for cell in held])
         there = np.flatnonzero(after == old)
-        if len(there) + len(rows) <= evidence.max_size and not contradicts(rows, there):
+        if len(there) + len(rows) <= evidence.max_cluster_size and not contradicts(rows, there):
             breaks.append(_Break(old, float(value), rows))
     return breaks
 

@@ -28,7 +28,7 @@ from cdp.scoring.settings import ConsensusSettings, linkage_threshold
 from cdp.settings import plain
 from cdp.storage.artifacts import fill_arrays
 from cdp.storage.files import locked, write_bytes, writing_folder
-from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types import ConsensusGraph, Labels, Status
 from cdp.types.arrays import AnyArray, IntArray, LongArray
 from cdp.types.constraints import Constraints, check_constraints
 from cdp.types.labels import first_rows, number_by_first_appearance
@@ -204,7 +204,11 @@ def _known_names(
 def _write_group_files(
     place: Path, identity: IntArray, labels: Labels, names: Mapping[int, Name], facts: GroupsFacts
 ) -> None:
-    arrays: dict[str, AnyArray] = {"identity": identity, "confidence": labels.confidence, "fate": labels.fate}
+    arrays: dict[str, AnyArray] = {
+        "identity": identity,
+        "confidence": labels.confidence,
+        "status": labels.status,
+    }
     with writing_folder(place, force=True) as partial:
         (partial / "names.json").write_bytes(msgspec.json.encode(names))
         fill_arrays(partial, GROUPS_KIND, repr(labels), msgspec.to_builtins(facts), arrays)
@@ -234,11 +238,11 @@ def _with_held(labels: Labels, free: IntArray, identity: IntArray) -> Labels:
     moved = free != identity
     if not moved.any():
         return labels
-    fate, confidence = np.array(labels.fate), np.array(labels.confidence)
-    fate[moved & (free < 0)] = Fate.LABELED
+    status, confidence = np.array(labels.status), np.array(labels.confidence)
+    status[moved & (free < 0)] = Status.LABELED
     gone = moved & (identity < 0)
-    fate[gone], confidence[gone] = Fate.ISOLATED, 0
-    return Labels(number_by_first_appearance(identity), fate, confidence)
+    status[gone], confidence[gone] = Status.ISOLATED, 0
+    return Labels(number_by_first_appearance(identity), status, confidence)
 
 
 def _first(scored: ConsensusGraph, n_images: int) -> tuple[IntArray, Any]:

@@ -50,7 +50,7 @@ def agglomerate(
     graph: ConsensusGraph,
     k: int,
     threshold: float = 0.3,
-    max_size: int = 600,
+    max_cluster_size: int = 600,
     constraints: Constraints | None = None,
     *,
     runtime: Runtime | None = None,
@@ -70,25 +70,27 @@ def agglomerate(
         graph: pairs and their doubts.
         k: neighbors per image in the graph that the pairs come from.
         threshold: two groups are merged while the mean probability between them is greater.
-        max_size: largest number of images in a group.
+        max_cluster_size: largest number of images in a group.
         constraints: what groups must keep, free of contradictions (`check_constraints`); two groups with
             images that must be together are one.
         runtime: how it runs. Components of pairs above the threshold are tasks, as many at a time as fit the
             memory budget; under constraints all pairs are one task.
 
     Returns:
-        Labels. An image that stays alone has the fate `NO_ACCEPTED_PAIR` if none of its pairs is more
+        Labels. An image that stays alone has the status `NO_ACCEPTED_PAIR` if none of its pairs is more
         probable than the threshold, else `ISOLATED`. The confidence is that of `propagate`, over the pairs
         above the threshold.
     """
-    return build_dendrogram(graph, k, threshold, max_size, constraints, runtime=runtime).cut(threshold)
+    return build_dendrogram(graph, k, threshold, max_cluster_size, constraints, runtime=runtime).cut(
+        threshold
+    )
 
 
 def build_dendrogram(
     graph: ConsensusGraph,
     k: int,
     lowest: float,
-    max_size: int = 600,
+    max_cluster_size: int = 600,
     constraints: Constraints | None = None,
     *,
     runtime: Runtime | None = None,
@@ -103,11 +105,11 @@ def build_dendrogram(
         graph: pairs and their doubts.
         k: neighbors per image in the graph that the pairs come from.
         lowest: the lowest threshold that the dendrogram will be cut at.
-        max_size: largest number of images in a group.
+        max_cluster_size: largest number of images in a group.
         constraints: what groups must keep.
         runtime: how it runs.
     """
-    _check_settings(k, lowest, max_size)
+    _check_settings(k, lowest, max_cluster_size)
     runtime = runtime or Runtime()
     ends = (*(end for end in _STAGE_ENDS if end > lowest), lowest)
     if constraints is not None:
@@ -118,7 +120,9 @@ def build_dendrogram(
     merges, start = [], 1.0
     for end in ends:
         size = np.bincount(group, minlength=graph.n_images).astype(np.int32)
-        merges.append(_find_merges(links, _Stage(k, start, end, max_size, size, constraints), runtime))
+        merges.append(
+            _find_merges(links, _Stage(k, start, end, max_cluster_size, size, constraints), runtime)
+        )
         start = end
         if end > lowest:
             merge_groups(group, read_only(merges[-1].kept), read_only(merges[-1].gone))
@@ -126,18 +130,18 @@ def build_dendrogram(
     return Dendrogram(graph, *_in_order(merges), lowest, constraints)
 
 
-def _check_settings(k: int, threshold: float, max_size: int) -> None:
+def _check_settings(k: int, threshold: float, max_cluster_size: int) -> None:
     if not 0 < threshold < 1:
         raise InputError(
             f"agglomerate(threshold={threshold}): a mean probability between 0 and 1, both excluded.",
             code="linkage-threshold-out-of-range",
             value=threshold,
         )
-    if max_size < 2:
+    if max_cluster_size < 2:
         raise InputError(
-            f"agglomerate(max_size={max_size}): a pseudo-identity has at least 2 images.",
-            code="max-size-too-small",
-            value=max_size,
+            f"agglomerate(max_cluster_size={max_cluster_size}): a pseudo-identity has at least 2 images.",
+            code="max-cluster-size-too-small",
+            value=max_cluster_size,
         )
     if k < 1:
         raise InputError(
@@ -153,7 +157,7 @@ class _Stage:
         k: neighbors per image.
         start: the threshold that the stage before ended at; no merge is higher.
         end: groups are merged while the mean between them is greater.
-        max_size: largest number of images in a group.
+        max_cluster_size: largest number of images in a group.
         size: int32 (n,), images in every group at the start of the stage.
         constraints: what groups must keep.
     """
@@ -161,7 +165,7 @@ class _Stage:
     k: int
     start: float
     end: float
-    max_size: int
+    max_cluster_size: int
     size: IntArray
     constraints: Constraints | None
 
@@ -205,7 +209,7 @@ def _merge_batch(stage: _Stage, batch: Batch, spill: SpillFiles) -> _Merges:
         state,
         stage.k,
         (stage.start, stage.end),
-        stage.max_size,
+        stage.max_cluster_size,
         spill,
     )
     if batch.images is not None:

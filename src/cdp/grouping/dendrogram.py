@@ -10,7 +10,7 @@ from cdp.errors import InputError
 from cdp.grouping.propagation import measure_ties, number_groups
 from cdp.grouping.union_find import compress_paths, find_root, make_union_find
 from cdp.runtime.kernels import kernel
-from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types import ConsensusGraph, Labels, Status
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, read_only
 from cdp.types.constraints import Constraints, confirm
 
@@ -58,12 +58,12 @@ class Dendrogram:
         size = np.bincount(group, minlength=self.graph.n_images)[group]
         has_likely_pair = np.zeros(self.graph.n_images, np.bool_)
         _mark_likely(self.graph.ids, self.graph.doubt, threshold, has_likely_pair)
-        alone = np.where(has_likely_pair, Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR)
-        fate = np.where(size > 1, Fate.LABELED, alone).astype(np.uint8)
-        labels = number_groups(group, fate)
+        alone = np.where(has_likely_pair, Status.ISOLATED, Status.NO_ACCEPTED_PAIR)
+        status = np.where(size > 1, Status.LABELED, alone).astype(np.uint8)
+        labels = number_groups(group, status)
         graph = self.graph if self.constraints is None else confirm(self.graph, self.constraints)
         keep_below = np.full(graph.n_images, 1 - threshold)
-        return Labels(labels, fate, measure_ties(graph.ids, graph.doubt, labels, keep_below))
+        return Labels(labels, status, measure_ties(graph.ids, graph.doubt, labels, keep_below))
 
     def _group_of_images(self, threshold: float) -> IntArray:
         """Name the group of every image after one of its images, int32 (n,)."""

@@ -15,7 +15,7 @@ from cdp.scoring.pairs import keep_pairs
 from cdp.scoring.settings import ConsensusSettings, kept_above, linkage_threshold
 from cdp.scoring.vote import is_more_similar
 from cdp.scoring.zscore import ZScoredPairs
-from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types import ConsensusGraph, Labels, Status
 from cdp.types.arrays import AnyArray, BoolArray, IntArray
 from cdp.types.constraints import Constraints, check_constraints
 from cdp.types.labels import number_by_first_appearance
@@ -57,13 +57,13 @@ def group(
 
 
 def _with_lone_images(labels: Labels, constraints: Constraints) -> Labels:
-    number, fate, confidence = np.array(labels.labels), np.array(labels.fate), np.array(labels.confidence)
+    number, status, confidence = np.array(labels.labels), np.array(labels.status), np.array(labels.confidence)
     named = np.fromiter(constraints.named, np.int64, len(constraints.named))
     alone = named[number[named] < 0]
     number[alone] = labels.n_identities + np.arange(len(alone))
-    fate[alone], confidence[alone] = Fate.LABELED, 1
-    fate[constraints.rejected] = Fate.REJECTED
-    return replace(labels, labels=number_by_first_appearance(number), fate=fate, confidence=confidence)
+    status[alone], confidence[alone] = Status.LABELED, 1
+    status[constraints.rejected] = Status.REJECTED
+    return replace(labels, labels=number_by_first_appearance(number), status=status, confidence=confidence)
 
 
 def accepted_pairs(

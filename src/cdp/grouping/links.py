@@ -79,7 +79,7 @@ def merge_best_first(
     state: UnionFind,
     k: int,
     thresholds: tuple[float, float],
-    max_size: int,
+    max_cluster_size: int,
     spill: SpillFiles,
 ) -> tuple[IntArray, IntArray, DoubleArray]:
     """Merge the two groups with the best mean, again and again.
@@ -90,7 +90,7 @@ def merge_best_first(
         state: which groups may be united; it is changed.
         k: neighbors per image.
         thresholds: no height is above the first; groups are merged while their mean is above the second.
-        max_size: largest number of images in a group.
+        max_cluster_size: largest number of images in a group.
         spill: holds large arrays.
 
     Returns:
@@ -109,7 +109,7 @@ def merge_best_first(
         n_links=np.zeros(n_images, np.int64),
     )
     order, place = spill.empty(n_links, np.int32), spill.full(n_links, -1, np.int32)
-    return _merge_best_first(chained, order, place, size.copy(), state, k, *thresholds, max_size)
+    return _merge_best_first(chained, order, place, size.copy(), state, k, *thresholds, max_cluster_size)
 
 
 def _slots_for(n_links: int) -> int:
@@ -278,7 +278,7 @@ def _merge_best_first(
     k: int,
     highest: float,
     threshold: float,
-    max_size: int,
+    max_cluster_size: int,
 ) -> tuple[IntArray, IntArray, DoubleArray]:
     """Merge groups best first; see `merge_best_first`.
 
@@ -300,7 +300,7 @@ def _merge_best_first(
             if mean > threshold:
                 put(heap, link)
             continue
-        if not may_unite(state, kept, gone, max_size):
+        if not may_unite(state, kept, gone, max_cluster_size):
             continue
         if links.n_links[kept] < links.n_links[gone]:
             kept, gone = gone, kept

@@ -1,6 +1,6 @@
 """Propagation: from accepted pairs to pseudo-identities (paper, Algorithm 1).
 
-The algorithm with its steps, M being `max_size`:
+The algorithm with its steps, M being `max_cluster_size`:
 
     1. Find the connected components of the graph, and put them into a queue.         `find_components`
     2. Take a component from the queue. If it has more than M nodes,                  `_cut`
@@ -35,24 +35,24 @@ from cdp.grouping.union_find import UnionFind, compress_paths, find_root, make_u
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
-from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types import ConsensusGraph, Labels, Status
 from cdp.types.arrays import AnyArray, ByteArray, DoubleArray, FloatArray, IntArray, LongArray
 from cdp.types.constraints import Constraints, confirm
 
 
 def propagate(
     graph: ConsensusGraph,
-    max_size: int = 600,
+    max_cluster_size: int = 600,
     step: float = 0.1,
     constraints: Constraints | None = None,
     *,
     runtime: Runtime | None = None,
 ) -> Labels:
-    """Assign pseudo-identities by Algorithm 1: connected components, split where larger than `max_size`.
+    """Assign pseudo-identities by Algorithm 1: connected components, split where larger than `max_cluster_size`.
 
     Args:
         graph: the accepted pairs and their doubts.
-        max_size: largest number of images in a group (the paper's M).
+        max_cluster_size: largest number of images in a group (the paper's M).
         step: relative increase of the threshold while a component is split, in (0, 1) (the paper's Step).
         constraints: what groups must keep, free of contradictions (`check_constraints`).
         runtime: how it runs. Components are tasks, as many at a time as fit the memory budget; under
@@ -61,7 +61,7 @@ def propagate(
     Returns:
         Labels. Images without an accepted pair, images that lose all their pairs while a component is split,
         and components that lose all pairs at once (all equally doubtful) stay without a label, as in the
-        paper; `fate` says which. The confidence of a labeled image is the sum of the probabilities of its
+        paper; `status` says which. The confidence of a labeled image is the sum of the probabilities of its
         remaining pairs, divided by the largest number of such pairs of any image in the group: it is low for
         images connected by a single pair, where groups go wrong.
     """
@@ -71,27 +71,27 @@ def propagate(
             code="step-out-of-range",
             value=step,
         )
-    if max_size < 2:
+    if max_cluster_size < 2:
         raise InputError(
-            f"propagate(max_size={max_size}): a pseudo-identity has at least 2 images.",
-            code="max-size-too-small",
-            value=max_size,
+            f"propagate(max_cluster_size={max_cluster_size}): a pseudo-identity has at least 2 images.",
+            code="max-cluster-size-too-small",
+            value=max_cluster_size,
         )
     if constraints is not None and len(constraints):
         graph, doubt = _keep_apart(graph, constraints)
-        group, fate, keep_below = _split_components(graph, doubt, max_size, step)
+        group, status, keep_below = _split_components(graph, doubt, max_cluster_size, step)
     else:
         group = np.arange(graph.n_images, dtype=np.int32)
-        fate = np.full(graph.n_images, Fate.NO_ACCEPTED_PAIR, np.uint8)
+        status = np.full(graph.n_images, Status.NO_ACCEPTED_PAIR, np.uint8)
         keep_below = np.full(graph.n_images, np.inf)
         pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)
-        found = group_batches(_split_batch, (max_size, step), pairs, runtime=runtime or Runtime())
-        for images, (groups, fates, bounds) in found:
+        found = group_batches(_split_batch, (max_cluster_size, step), pairs, runtime=runtime or Runtime())
+        for images, (groups, statuses, bounds) in found:
             rows = slice(None) if images is None else images
-            group[rows], fate[rows], keep_below[rows] = groups, fates, bounds
-    labels = number_groups(group, fate)
+            group[rows], status[rows], keep_below[rows] = groups, statuses, bounds
+    labels = number_groups(group, status)
     confidence = measure_ties(graph.ids, graph.doubt, labels, keep_below)
-    return Labels(labels, fate, confidence)
+    return Labels(labels, status, confidence)
 
 
 def _split_batch(
@@ -99,26 +99,35 @@ def _split_batch(
 ) -> tuple[IntArray, ByteArray, DoubleArray]:
     """Run `_split_components` on a batch; groups are named after an image in its original number."""
     graph = ConsensusGraph(batch.ids, batch.columns[0], batch.n_images)
-    group, fate, keep_below = _split_components(graph, graph.doubt, *settings)
-    return group if batch.images is None else batch.images[group], fate, keep_below
+    group, status, keep_below = _split_components(graph, graph.doubt, *settings)
+    return group if batch.images is None else batch.images[group], status, keep_below
 
 
 def _split_components(
-    graph: ConsensusGraph, doubt: AnyArray, max_size: int, step: float
+    graph: ConsensusGraph, doubt: AnyArray, max_cluster_size: int, step: float
 ) -> tuple[IntArray, ByteArray, DoubleArray]:
     """Run Algorithm 1.
 
     Returns:
-        For every image: its group, named after one of its images; its fate; and the doubt that the edges of
+        For every image: its group, named after one of its images; its status; and the doubt that the edges of
         its group are below.
     """
     group = find_components(graph.ids, graph.n_images)
     size = np.bincount(group, minlength=graph.n_images)[group]
-    fate = np.where(size > 1, Fate.LABELED, Fate.NO_ACCEPTED_PAIR).astype(np.uint8)
+    status = np.where(size > 1, Status.LABELED, Status.NO_ACCEPTED_PAIR).astype(np.uint8)
     keep_below = np.full(graph.n_images, np.inf)
-    if size.max(initial=0) > max_size:
-        _split(graph, doubt, np.flatnonzero(size > max_size), max_size, step, group, fate, keep_below)
-    return group, fate, keep_below
+    if size.max(initial=0) > max_cluster_size:
+        _split(
+            graph,
+            doubt,
+            np.flatnonzero(size > max_cluster_size),
+            max_cluster_size,
+            step,
+            group,
+            status,
+            keep_below,
+        )
+    return group, status, keep_below
 
 
 def _keep_apart(graph: ConsensusGraph, constraints: Constraints) -> tuple[ConsensusGraph, DoubleArray]:
@@ -147,13 +156,13 @@ def _split(
     graph: ConsensusGraph,
     doubts: AnyArray,
     images: LongArray,
-    max_size: int,
+    max_cluster_size: int,
     step: float,
     group: IntArray,
-    fate: ByteArray,
+    status: ByteArray,
     keep_below: DoubleArray,
 ) -> None:
-    """Split the components of these images, all too large; write the images' group, fate and threshold."""
+    """Split the components of these images, all too large; write the images' group, status and threshold."""
     local = np.full(graph.n_images, -1, np.int32)
     local[images] = np.arange(len(images), dtype=np.int32)
     edges = np.flatnonzero(local[graph.ids[:, 0]] >= 0)
@@ -166,11 +175,11 @@ def _split(
     pairs = np.ascontiguousarray(graph.ids).view(np.int64).ravel()[edges].view(np.int32).reshape(-1, 2)
     tree = _merge_tree(pairs, local, doubt, len(images))
     local_group = np.full(len(images), -1, np.int32)
-    local_fate = np.full(len(images), Fate.UNSPLITTABLE, np.uint8)
+    local_status = np.full(len(images), Status.UNSPLITTABLE, np.uint8)
     local_below = np.zeros(len(images))
-    _cut(tree, doubt, len(images), max_size, step, local_group, local_fate, local_below)
+    _cut(tree, doubt, len(images), max_cluster_size, step, local_group, local_status, local_below)
     group[images] = np.where(local_group >= 0, images[np.maximum(local_group, 0)], images)
-    fate[images], keep_below[images] = local_fate, local_below
+    status[images], keep_below[images] = local_status, local_below
 
 
 def _sort_by_doubt(doubt: AnyArray) -> tuple[LongArray, AnyArray]:
@@ -326,10 +335,10 @@ def _cut(
     tree: _Tree,
     doubt: AnyArray,
     n_images: int,
-    max_size: int,
+    max_cluster_size: int,
     step: float,
     group: IntArray,
-    fate: ByteArray,
+    status: ByteArray,
     keep_below: DoubleArray,
 ) -> None:
     """Run steps 2 to 4 of Algorithm 1 on the merge tree; the queue holds components and their bounds."""
@@ -348,7 +357,7 @@ def _cut(
         component = components[n_waiting]
         bound = (1.0 - step) * _worst_doubt(tree, doubt, component, thresholds[n_waiting])
         if not tree.lowest[component] < bound:
-            continue  # no edge is left: the images keep their initial fate, unsplittable
+            continue  # no edge is left: the images keep their initial status, unsplittable
         # Descend to the subtrees that are connected by edges below the new bound (steps 2b and 2c).
         n_descent = 1
         descent[0] = component + n_images
@@ -356,17 +365,17 @@ def _cut(
             n_descent -= 1
             node = descent[n_descent]
             if node < n_images:
-                fate[node] = 2  # Fate.ISOLATED
+                status[node] = 2  # Status.ISOLATED
             elif tree.height[node - n_images] >= bound:
                 descent[n_descent] = tree.left[node - n_images]
                 descent[n_descent + 1] = tree.right[node - n_images]
                 n_descent += 2
-            elif tree.n_below[node - n_images] > max_size:
+            elif tree.n_below[node - n_images] > max_cluster_size:
                 components[n_waiting] = node - n_images
                 thresholds[n_waiting] = bound
                 n_waiting += 1
             else:
-                _label(tree.left, tree.right, node, n_images, bound, group, fate, keep_below)
+                _label(tree.left, tree.right, node, n_images, bound, group, status, keep_below)
 
 
 @kernel
@@ -377,7 +386,7 @@ def _label(
     n_images: int,
     bound: float,
     group: IntArray,
-    fate: ByteArray,
+    status: ByteArray,
     keep_below: DoubleArray,
 ) -> None:
     """Give all images of a subtree a new label (step 3): the name of its leftmost image."""
@@ -392,18 +401,18 @@ def _label(
             waiting.append(right[node - n_images])
         else:
             group[node] = name
-            fate[node] = 0  # Fate.LABELED
+            status[node] = 0  # Status.LABELED
             keep_below[node] = bound
 
 
 @kernel
-def number_groups(group: IntArray, fate: ByteArray) -> IntArray:
+def number_groups(group: IntArray, status: ByteArray) -> IntArray:
     """Number groups 0, 1, 2, … by first appearance; -1 for images that are not labeled."""
     number = np.full(len(group), -1, np.int32)
     labels = np.full(len(group), -1, np.int32)
     found = 0
     for image in range(len(group)):
-        if fate[image] == 0:
+        if status[image] == 0:
             if number[group[image]] < 0:
                 number[group[image]] = found
                 found += 1

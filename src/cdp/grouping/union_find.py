@@ -112,13 +112,13 @@ def _make_union_find(links: IntArray, cannot: IntArray, name: IntArray) -> Union
 
 
 @kernel
-def may_unite(state: UnionFind, one: int, other: int, max_size: int) -> bool:
+def may_unite(state: UnionFind, one: int, other: int, max_cluster_size: int) -> bool:
     """Return whether the groups of two images may be one; True if they are already."""
     one = find_root(state.parent, one)
     other = find_root(state.parent, other)
     if one == other:
         return True
-    if state.size[one] + state.size[other] > max_size:
+    if state.size[one] + state.size[other] > max_cluster_size:
         return False
     if state.name[one] != state.name[other] and min(state.name[one], state.name[other]) >= 0:
         return False

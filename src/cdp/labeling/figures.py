@@ -13,7 +13,7 @@ from cdp.labeling.labeling import Labeling
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import extract_features, prepare_features
-from cdp.types import Fate, KnnGraph, Labels, Views
+from cdp.types import KnnGraph, Labels, Status, Views
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.opinions import block_columns
 from cdp.types.run_record import (
@@ -93,7 +93,7 @@ def measure_label_figures(
         threshold=threshold,
         coverage=len(kept) / len(labels),
         identities_found=labels.n_identities,
-        fates={kind.name.lower(): int((labels.fate == kind).sum()) for kind in Fate},
+        statuses={kind.name.lower(): int((labels.status == kind).sum()) for kind in Status},
         sizes=_sizes(kept),
         true=replace(measure_labels(labels, counted), pairs=pairs) if (counted >= 0).any() else None,
     )

@@ -14,7 +14,7 @@ from cdp.labeling.labeling import Labeling
 from cdp.settings import plain
 from cdp.storage.artifacts import fill
 from cdp.storage.files import replacing, write_json
-from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types import ConsensusGraph, Labels, Status
 from cdp.types.arrays import IntArray, LongArray
 from cdp.types.run_record import Results
 
@@ -99,7 +99,7 @@ def label_table(
     called = pa.array([name for _, name in known] + [""])
     at = np.full(int(max([numbers.max(initial=-1), *(one for one, _ in known)])) + 2, len(known))
     at[[one for one, _ in known]] = np.arange(len(known))
-    statuses = pa.array([kind.name.lower() for kind in Fate])
+    statuses = pa.array([kind.name.lower() for kind in Status])
     return pa.table(
         {
             "row": np.arange(labels.n_images),
@@ -107,7 +107,7 @@ def label_table(
             "photo": nothing if photos is None else pa.array(list(photos), pa.string()),
             "identity": numbers,
             "name": called.take(pa.array(at[numbers])),
-            "status": statuses.take(pa.array(labels.fate)),
+            "status": statuses.take(pa.array(labels.status)),
             "confidence": labels.confidence,
         }
     )

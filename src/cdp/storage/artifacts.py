@@ -331,7 +331,7 @@ _PLAIN: dict[str, tuple[tuple[str, ...], type[msgspec.Struct]]] = {
     "UnfinishedLists": (("neighbors", "similarity"), _UnfinishedListsSettings),
     "UnfinishedAnswers": (("probability",), _NoSettings),
     "ConsensusGraph": (("ids", "doubt"), _ConsensusGraphSettings),
-    "Labels": (("labels", "fate", "confidence"), _NoSettings),
+    "Labels": (("labels", "status", "confidence"), _NoSettings),
     "BoostedTrees": (("column", "value", "left", "right", "roots"), _BoostedTreesSettings),
 }
 """Nouns that are some arrays and plain values: the names of both are those of their fields."""

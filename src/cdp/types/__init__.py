@@ -3,7 +3,7 @@
 from cdp.input_blocks import ALL_INPUTS, PAPER_INPUTS
 from cdp.types.embeddings import Embeddings, Views
 from cdp.types.graphs import ConsensusGraph, KnnGraph, Pairs
-from cdp.types.labels import Fate, Labels
+from cdp.types.labels import Labels, Status
 from cdp.types.manifest import Manifest
 from cdp.types.opinions import Opinions, column_names
 
@@ -12,12 +12,12 @@ __all__ = [
     "PAPER_INPUTS",
     "ConsensusGraph",
     "Embeddings",
-    "Fate",
     "KnnGraph",
     "Labels",
     "Manifest",
     "Opinions",
     "Pairs",
+    "Status",
     "Views",
     "column_names",
 ]

@@ -173,7 +173,7 @@ def _chain(constraints: Constraints, one: int, other: int) -> tuple[int, ...]:
 
 
 def check_constraints(
-    constraints: Constraints, max_size: int, describe: Describe = lambda row: f"image {row}"
+    constraints: Constraints, max_cluster_size: int, describe: Describe = lambda row: f"image {row}"
 ) -> None:
     """Refuse constraints that no groups can keep."""
     found = find_contradiction(constraints)
@@ -181,15 +181,15 @@ def check_constraints(
         raise InputError(found.sentence(describe), code="corrections-contradict", images=found.chain)
     atom = join_certain(constraints)
     sizes = np.bincount(atom, minlength=1)
-    if sizes.max() > max_size:
+    if sizes.max() > max_cluster_size:
         row = int(np.flatnonzero(atom == sizes.argmax())[0])
         raise InputError(
-            f"Corrections say that {sizes.max():,} images are one identity ({describe(row)} is one of them), and max_size = "
-            f"{max_size:,}; set max_size to {sizes.max():,} or more.",
-            code="corrections-exceed-max-size",
+            f"Corrections say that {sizes.max():,} images are one identity ({describe(row)} is one of them), and max_cluster_size = "
+            f"{max_cluster_size:,}; set max_cluster_size to {sizes.max():,} or more.",
+            code="corrections-exceed-max-cluster-size",
             image=row,
             found=sizes.max(),
-            max_size=max_size,
+            max_cluster_size=max_cluster_size,
         )
 
 

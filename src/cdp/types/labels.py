@@ -14,7 +14,7 @@ from cdp.errors import InputError
 from cdp.types.arrays import AnyArray, Artifact, ByteArray, FloatArray, IntArray, LongArray, read_only
 
 
-class Fate(IntEnum):
+class Status(IntEnum):
     """What became of an image."""
 
     LABELED = 0
@@ -25,16 +25,16 @@ class Fate(IntEnum):
 
     @property
     def sentence(self) -> str:
-        """The fate in plain words."""
+        """The status in plain words."""
         return _SENTENCES[self]
 
 
 _SENTENCES = {
-    Fate.LABELED: "labeled",
-    Fate.NO_ACCEPTED_PAIR: "no accepted pair",
-    Fate.ISOLATED: "isolated: it has likely pairs, but no group kept it",
-    Fate.UNSPLITTABLE: "in a group that was too large and could not be split",
-    Fate.REJECTED: "rejected by a correction",
+    Status.LABELED: "labeled",
+    Status.NO_ACCEPTED_PAIR: "no accepted pair",
+    Status.ISOLATED: "isolated: it has likely pairs, but no group kept it",
+    Status.UNSPLITTABLE: "in a group that was too large and could not be split",
+    Status.REJECTED: "rejected by a correction",
 }
 
 
@@ -47,18 +47,18 @@ class Labels(Artifact):
 
     Attributes:
         labels: int32 (n,), 0..C-1 numbered by first appearance; -1 = discarded.
-        fate: uint8 (n,), a `Fate` per image.
+        status: uint8 (n,), a `Status` per image.
         confidence: float32 (n,), how firmly the image is tied to its group, 0 to 1; 0 if discarded. With known images among the
             others the share of the rest of its group that is expected to be of its identity; else the summed probability of its
             accepted pairs there, as a share of what the best-tied member could have.
     """
 
     labels: IntArray
-    fate: ByteArray
+    status: ByteArray
     confidence: FloatArray
 
     def __post_init__(self) -> None:
-        labels, fate = np.asarray(self.labels), np.asarray(self.fate)
+        labels, status = np.asarray(self.labels), np.asarray(self.status)
         confidence = np.asarray(self.confidence)
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise InputError(
@@ -66,9 +66,9 @@ class Labels(Artifact):
                 code="labels-not-a-row",
                 found=(str(labels.dtype), labels.shape),
             )
-        if fate.shape != labels.shape or confidence.shape != labels.shape:
+        if status.shape != labels.shape or confidence.shape != labels.shape:
             raise InputError(
-                "Labels: labels, fate and confidence must have one entry per image each.",
+                "Labels: labels, status and confidence must have one entry per image each.",
                 code="labels-lengths-differ",
             )
         if np.any(labels < -1):
@@ -81,15 +81,15 @@ class Labels(Artifact):
                 "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them.",
                 code="labels-not-in-order",
             )
-        if not np.isin(fate, list(Fate)).all():
+        if not np.isin(status, list(Status)).all():
             raise InputError(
-                f"Labels: an unknown fate; it is one of {', '.join(str(int(f)) for f in Fate)}.",
-                code="labels-fate-unknown",
+                f"Labels: an unknown status; it is one of {', '.join(str(int(f)) for f in Status)}.",
+                code="labels-status-unknown",
             )
-        if np.any((labels >= 0) != (fate == Fate.LABELED)):
+        if np.any((labels >= 0) != (status == Status.LABELED)):
             raise InputError(
-                "Labels: exactly the images with fate 0 (labeled) must carry a label.",
-                code="labels-fate-contradicts",
+                "Labels: exactly the images with status 0 (labeled) must carry a label.",
+                code="labels-status-contradicts",
             )
         if not np.all((confidence >= 0) & (confidence <= 1)):
             raise InputError(
@@ -101,7 +101,7 @@ class Labels(Artifact):
                 code="labels-discarded-with-confidence",
             )
         object.__setattr__(self, "labels", read_only(labels, np.int32))
-        object.__setattr__(self, "fate", read_only(fate, np.uint8))
+        object.__setattr__(self, "status", read_only(status, np.uint8))
         object.__setattr__(self, "confidence", read_only(confidence, np.float32))
 
     @classmethod
@@ -109,8 +109,8 @@ class Labels(Artifact):
         """Labels from any cluster numbers (negative = discarded), e.g. those of another clustering."""
         numbers = number_by_first_appearance(np.asarray(labels))
         kept = numbers >= 0
-        fate = np.where(kept, Fate.LABELED, Fate.NO_ACCEPTED_PAIR).astype(np.uint8)
-        return cls(numbers, fate, kept.astype(np.float32))
+        status = np.where(kept, Status.LABELED, Status.NO_ACCEPTED_PAIR).astype(np.uint8)
+        return cls(numbers, status, kept.astype(np.float32))
 
     @property
     def n_images(self) -> int:
@@ -174,9 +174,9 @@ def first_rows(labels: Labels, n_images: int, keep: Sequence[int] = ()) -> Label
         keep: rows of images that stay a group of their own, such as named ones.
     """
     found = np.array(labels.labels[:n_images])
-    fate, confidence = np.array(labels.fate[:n_images]), np.array(labels.confidence[:n_images])
+    status, confidence = np.array(labels.status[:n_images]), np.array(labels.confidence[:n_images])
     sizes = np.bincount(found[found >= 0], minlength=labels.n_identities)
     alone = (found >= 0) & (sizes[np.maximum(found, 0)] < 2) if len(sizes) else found >= 0
     alone[list(keep)] = False
-    found[alone], fate[alone], confidence[alone] = -1, Fate.ISOLATED, 0
-    return Labels(number_by_first_appearance(found), fate, confidence)
+    found[alone], status[alone], confidence[alone] = -1, Status.ISOLATED, 0
+    return Labels(number_by_first_appearance(found), status, confidence)

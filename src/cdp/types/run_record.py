@@ -145,7 +145,7 @@ class LabelFigures(msgspec.Struct, frozen=True, kw_only=True):
         threshold_kind: what the threshold was compared with: `mean probability`, `probability`, `similarity` or `z-score`.
         threshold: given, chosen on labeled identities, or estimated without labels.
         coverage: share of the unlabeled images with a label.
-        fates: name of a `Fate` in small letters -> number of images.
+        statuses: name of a `Status` in small letters -> number of images.
         sizes: images per pseudo-identity, in any order.
         true: None if no true identity is known.
     """
@@ -154,7 +154,7 @@ class LabelFigures(msgspec.Struct, frozen=True, kw_only=True):
     identities_found: int
     threshold_kind: str = "probability"
     threshold: float | None = None
-    fates: dict[str, int] = {}
+    statuses: dict[str, int] = {}
     sizes: list[int] = []
     true: TrueFigures | None = None
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.refusals import refuses
 
 from cdp.evaluate.label_figures import measure_labels
-from cdp.types import Fate, Labels
+from cdp.types import Labels, Status
 from cdp_lab.labelers import correct_by_truth
 
 CASES = st.lists(st.tuples(st.integers(-1, 4), st.integers(-1, 3)), min_size=1, max_size=30)
@@ -48,8 +48,8 @@ def test_groups_are_those_of_the_definition(rows, mistakes):
     corrected = correct_by_truth(labels, truth, mistakes)
     assert groups(corrected) == by_definition(labels, truth, mistakes)
     discarded = labels.labels < 0
-    assert (corrected.fate[discarded] == labels.fate[discarded]).all()
-    assert (corrected.fate[~discarded & (corrected.labels < 0)] == Fate.ISOLATED).all()
+    assert (corrected.status[discarded] == labels.status[discarded]).all()
+    assert (corrected.status[~discarded & (corrected.labels < 0)] == Status.ISOLATED).all()
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.trees import TreeScores
 from cdp.storage.files import locked
-from cdp.types import Fate, Labels
+from cdp.types import Labels, Status
 from cdp.types.constraints import said_of_pairs
 
 SETTINGS = ConsensusSettings.of(k=8)
@@ -63,7 +63,7 @@ def test_a_new_collection_has_the_labels_of_the_pipeline(halves, faces):
     labels = label(bare(first), SETTINGS, labeled=[known]).labels
     np.testing.assert_array_equal(faces.identity, labels.labels)
     np.testing.assert_array_equal(faces.confidence, labels.confidence)
-    np.testing.assert_array_equal(faces.fate, labels.fate)
+    np.testing.assert_array_equal(faces.status, labels.status)
     assert list(faces.paths) == list(first.paths)
     assert faces.paths[-1] == first.paths[-1]
     assert [event.kind for event in faces.events] == ["created"]
@@ -84,7 +84,7 @@ def test_groups_follow_corrections_and_go_back_when_they_are_undone(faces):
     corrected, changes = regroup(faces)
     assert corrected.identity[one] == corrected.identity[other]
     assert corrected.identity[in_two[0]] != corrected.identity[in_two[1]]
-    assert corrected.fate[in_two[-1]] == Fate.REJECTED
+    assert corrected.status[in_two[-1]] == Status.REJECTED
     assert corrected.names == {corrected.identity[one]: "Anna"}
     assert {"regrouped", "merged", "named"} <= {event.kind for event in changes.events}
     assert corrected.events[-len(changes.events) :] == list(changes.events)
@@ -279,7 +279,7 @@ def test_the_estimator_makes_and_extends_a_collection(halves, tmp_path):
     made = model.extend(tmp_path / "faces", bare(first))
     grown = model.extend(tmp_path / "faces", bare(second))
     assert grown.n_images == made.n_images + second.n_images
-    assert model.predict(bare(first), corrections=[rejected(0)]).fate[0] == Fate.REJECTED
+    assert model.predict(bare(first), corrections=[rejected(0)]).status[0] == Status.REJECTED
     np.testing.assert_array_equal(made.identity, model.predict(bare(first)).labels)
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cdp.collection.id_stability import Evidence, hold_identities, let_small_groups_wait
 from cdp.collection.numbering import carry_numbers, find_broken
-from cdp.types import ConsensusGraph, Fate, Labels
+from cdp.types import ConsensusGraph, Labels, Status
 from cdp.types.constraints import Constraints
 
 
@@ -14,7 +14,7 @@ def evidence(n_images, pairs=(), constraints=None):
     ids = np.array([pair[:2] for pair in pairs], np.int32).reshape(-1, 2)
     doubt = np.array([1 - pair[2] for pair in pairs], np.float32)
     scored = ConsensusGraph(ids, doubt, n_images)
-    return Evidence(scored, constraints or Constraints(n_images), k=5, bar=0.3, max_size=100)
+    return Evidence(scored, constraints or Constraints(n_images), k=5, bar=0.3, max_cluster_size=100)
 
 
 def test_an_identity_that_is_held_gets_no_new_images():
@@ -60,7 +60,7 @@ def test_small_new_groups_wait_until_they_are_sure_or_larger():
     assert waiting.labels.tolist() == [0, 0, -1, -1, 1, 1, 2, 2, 2], (
         "the bar is 0.3, 0.7 of the way to 1 is 0.79"
     )
-    assert (waiting.fate[2:4] == Fate.ISOLATED).all()
+    assert (waiting.status[2:4] == Status.ISOLATED).all()
     for said in (
         Constraints(9, must=np.array([[2, 3]])),
         Constraints(9, cannot=np.array([[0, 3]])),

@@ -8,7 +8,7 @@ import reference
 from cdp.grouping import average_linkage
 from cdp.grouping.average_linkage import agglomerate, build_dendrogram
 from cdp.grouping.propagation import propagate
-from cdp.types import ConsensusGraph, Fate
+from cdp.types import ConsensusGraph, Status
 
 
 def _clique(images, doubt):
@@ -39,7 +39,7 @@ def test_stages_are_one_piece_bit_for_bit(stages, monkeypatch):
                 dendrogram = build_dendrogram(graph, 4, 0.05, 12)
                 found.append([dendrogram.cut(threshold) for threshold in (0.05, 0.17, 0.3, 0.62)])
             for one, other in zip(*found, strict=True):
-                for name in ("labels", "fate", "confidence"):
+                for name in ("labels", "status", "confidence"):
                     assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
 
 
@@ -53,10 +53,10 @@ def test_random_graphs_agree_with_the_definition(dtype):
         n_pairs = min(len(every), int(generator.integers(1, 6 * n_images)))
         ends = every[np.sort(generator.choice(len(every), n_pairs, replace=False))]
         doubt = (generator.random(n_pairs) ** 2).astype(dtype)
-        k, max_size = int(generator.integers(1, 12)), int(generator.integers(2, 20))
+        k, max_cluster_size = int(generator.integers(1, 12)), int(generator.integers(2, 20))
         bar = float(generator.choice([0.05, 0.2, 0.4, 0.7]))
-        labels = agglomerate(ConsensusGraph(ends, doubt, n_images), k, bar, max_size)
-        twin = reference.agglomerate(ends, 1 - doubt.astype(np.float64), n_images, k, bar, max_size)
+        labels = agglomerate(ConsensusGraph(ends, doubt, n_images), k, bar, max_cluster_size)
+        twin = reference.agglomerate(ends, 1 - doubt.astype(np.float64), n_images, k, bar, max_cluster_size)
         assert reference.partition(labels.labels) == twin
         inside = [
             row
@@ -100,12 +100,12 @@ def test_fates_say_why_an_image_is_alone():
     graph = _graph([*_clique(range(6), 0.1), (5, 6, 0.5), (0, 7, 0.9)], 9)
     labels = agglomerate(graph, k=20, threshold=0.4)
     assert labels.labels.tolist() == [0, 0, 0, 0, 0, 0, -1, -1, -1]
-    assert labels.fate[6:].tolist() == [Fate.ISOLATED, Fate.NO_ACCEPTED_PAIR, Fate.NO_ACCEPTED_PAIR]
+    assert labels.status[6:].tolist() == [Status.ISOLATED, Status.NO_ACCEPTED_PAIR, Status.NO_ACCEPTED_PAIR]
     np.testing.assert_allclose(labels.confidence, [0.9] * 4 + [0.9, 0.9, 0, 0, 0], atol=1e-6)
 
 
 def test_no_pairs_and_voted_doubts_above_one():
-    assert agglomerate(_graph([], 3), k=2).fate.tolist() == [Fate.NO_ACCEPTED_PAIR] * 3
+    assert agglomerate(_graph([], 3), k=2).status.tolist() == [Status.NO_ACCEPTED_PAIR] * 3
     labels = agglomerate(_graph([(0, 1, 0.2), (1, 2, 1.5)], 3), k=2)
     assert labels.labels.tolist() == [0, 0, -1]
 
@@ -119,7 +119,7 @@ def test_no_pairs_and_voted_doubts_above_one():
             {"value": 1.0},
         ),
         ({"threshold": 0}, "linkage-threshold-out-of-range", {"value": 0}),
-        ({"max_size": 1}, "max-size-too-small", {"value": 1}),
+        ({"max_cluster_size": 1}, "max-cluster-size-too-small", {"value": 1}),
         ({"k": 0}, "k-too-small", {"value": 0}),
     ],
 )

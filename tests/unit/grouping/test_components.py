@@ -86,18 +86,18 @@ def test_every_component_is_in_one_batch_with_all_its_pairs(graph, above, most_p
 def same(one, other):
     return all(
         getattr(one, name).tobytes() == getattr(other, name).tobytes()
-        for name in ("labels", "fate", "confidence")
+        for name in ("labels", "status", "confidence")
     )
 
 
 @given(graphs(), st.integers(2, 6), st.integers(1, 12))
-def test_batches_give_the_same_groups_bit_for_bit(graph, max_size, most_pairs):
-    whole = propagate(graph, max_size), build_dendrogram(graph, 3, 0.2, max_size)
+def test_batches_give_the_same_groups_bit_for_bit(graph, max_cluster_size, most_pairs):
+    whole = propagate(graph, max_cluster_size), build_dendrogram(graph, 3, 0.2, max_cluster_size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharded_components, "_FEWEST_PAIRS", most_pairs)
         tight = Pooled(RuntimeSettings(memory_budget="1KB"))
-        assert same(propagate(graph, max_size, runtime=tight), whole[0])
-        batched = build_dendrogram(graph, 3, 0.2, max_size, runtime=tight)
+        assert same(propagate(graph, max_cluster_size, runtime=tight), whole[0])
+        batched = build_dendrogram(graph, 3, 0.2, max_cluster_size, runtime=tight)
         assert sorted(batched.height) == sorted(whole[1].height)
         assert all(same(batched.cut(threshold), whole[1].cut(threshold)) for threshold in (0.2, 0.45, 0.6))
 

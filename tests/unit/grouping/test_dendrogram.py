@@ -36,33 +36,33 @@ def graphs(draw):
 def same(one, other):
     return all(
         getattr(one, name).tobytes() == getattr(other, name).tobytes()
-        for name in ("labels", "fate", "confidence")
+        for name in ("labels", "status", "confidence")
     )
 
 
 @given(graphs(), thresholds, thresholds, st.integers(1, 12), st.integers(2, 25))
-def test_a_cut_is_a_fresh_linkage_at_that_threshold(graph, one, other, k, max_size):
+def test_a_cut_is_a_fresh_linkage_at_that_threshold(graph, one, other, k, max_cluster_size):
     lowest, threshold = sorted((one, other))
-    dendrogram = build_dendrogram(graph, k, lowest, max_size)
+    dendrogram = build_dendrogram(graph, k, lowest, max_cluster_size)
     for at in (lowest, threshold):
-        assert same(dendrogram.cut(at), agglomerate(graph, k, at, max_size))
+        assert same(dendrogram.cut(at), agglomerate(graph, k, at, max_cluster_size))
 
 
 @given(graphs(), thresholds, st.integers(1, 12), st.integers(2, 25))
-def test_every_height_is_a_cut(graph, lowest, k, max_size):
-    dendrogram = build_dendrogram(graph, k, lowest, max_size)
+def test_every_height_is_a_cut(graph, lowest, k, max_cluster_size):
+    dendrogram = build_dendrogram(graph, k, lowest, max_cluster_size)
     assert all(one >= other for one, other in pairwise(dendrogram.height))
     assert (dendrogram.height > lowest).all()
     # Just at a height its merge is not made yet: the mean must be greater than the threshold.
     for height in dendrogram.height[dendrogram.height < 1][:8].tolist():
         for at in (height, np.nextafter(height, 0)):
-            assert same(dendrogram.cut(at), agglomerate(graph, k, at, max_size))
+            assert same(dendrogram.cut(at), agglomerate(graph, k, at, max_cluster_size))
 
 
 @given(graphs(), thresholds, thresholds, thresholds, st.integers(1, 12), st.integers(2, 25))
-def test_a_higher_threshold_never_joins_groups(graph, one, two, three, k, max_size):
+def test_a_higher_threshold_never_joins_groups(graph, one, two, three, k, max_cluster_size):
     lowest, low, high = sorted((one, two, three))
-    dendrogram = build_dendrogram(graph, k, lowest, max_size)
+    dendrogram = build_dendrogram(graph, k, lowest, max_cluster_size)
     whole = reference.partition(dendrogram.cut(low).labels)
     for part in reference.partition(dendrogram.cut(high).labels):
         assert any(part <= other for other in whole)
@@ -84,20 +84,20 @@ def test_cuts_agree_with_the_definition(seed, lowest, threshold, constrained):
 
 
 @given(graphs(), thresholds, thresholds, st.integers(2, 12))
-def test_under_constraints_a_cut_is_a_fresh_linkage_too(graph, one, other, max_size):
+def test_under_constraints_a_cut_is_a_fresh_linkage_too(graph, one, other, max_cluster_size):
     lowest, threshold = sorted((one, other))
     constraints = Constraints(
         graph.n_images, must=np.array([[0, graph.n_images - 1]]), named={0: "Anna", 1: "Anna"}
     )
-    dendrogram = build_dendrogram(graph, 4, lowest, max(4, max_size), constraints)
-    fresh = agglomerate(graph, 4, threshold, max(4, max_size), constraints)
+    dendrogram = build_dendrogram(graph, 4, lowest, max(4, max_cluster_size), constraints)
+    fresh = agglomerate(graph, 4, threshold, max(4, max_cluster_size), constraints)
     assert same(dendrogram.cut(threshold), fresh)
 
 
 @given(graphs(), st.sampled_from([0.2, 0.45]))
 def test_groups_from_a_dendrogram_are_groups_from_the_pairs(graph, threshold):
     settings = ConsensusSettings.of(k=5, threshold=threshold)
-    dendrogram = build_dendrogram(graph, 5, 0.1, settings.max_size)
+    dendrogram = build_dendrogram(graph, 5, 0.1, settings.max_cluster_size)
     assert same(group(graph, settings, dendrogram=dendrogram), group(graph, settings))
     free = Constraints(graph.n_images, must=np.array([[0, 1]]))
     assert same(group(graph, settings, free, dendrogram=dendrogram), group(graph, settings, free))

@@ -16,7 +16,7 @@ def random_graph(seed: int, n_images: int = 40, n_edges: int = 60) -> ConsensusG
 
 def test_depth_zero_is_one_hot():
     graph = random_graph(0)
-    labels = propagate(graph, max_size=5)
+    labels = propagate(graph, max_cluster_size=5)
     soft = diffuse(graph, labels, depth=0, decay=0.5).toarray()
     expected = np.zeros_like(soft)
     kept = np.flatnonzero(labels.labels >= 0)
@@ -28,7 +28,7 @@ def test_depth_zero_is_one_hot():
 @pytest.mark.parametrize(("depth", "decay"), [(1, 0.2), (3, 0.5), (10, 1.0)])
 def test_agrees_with_the_slow_twin(seed, depth, decay):
     graph = random_graph(seed)
-    labels = propagate(graph, max_size=4)
+    labels = propagate(graph, max_cluster_size=4)
     assert labels.n_identities > 1
     soft = diffuse(graph, labels, depth, decay)
     np.testing.assert_allclose(
@@ -44,7 +44,7 @@ def test_an_image_at_the_border_belongs_to_both_groups():
     graph = ConsensusGraph(
         np.array([[0, 1], [1, 2], [3, 4], [4, 5], [2, 3]]), np.array([0.01, 0.01, 0.01, 0.01, 0.04]), 6
     )
-    labels = propagate(graph, max_size=3)
+    labels = propagate(graph, max_cluster_size=3)
     assert labels.labels.tolist() == [0, 0, 0, 1, 1, 1]
     soft = diffuse(graph, labels, depth=1, decay=0.5).toarray()
     np.testing.assert_allclose(soft[2], [0.75, 0.25])  # itself 1 + one friend 0.5, one stranger 0.5

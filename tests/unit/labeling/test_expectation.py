@@ -139,7 +139,7 @@ def test_few_known_images_leave_the_confidence_as_it_is():
 
 def test_the_most_doubtful_group_comes_first():
     labels = Labels.from_array(np.array([0, 0, 1, 1, 1, -1]))
-    doubted = Labels(labels.labels, labels.fate, np.array([0.9, 0.8, 0.5, 0.4, 0.6, 0], np.float32))
+    doubted = Labels(labels.labels, labels.status, np.array([0.9, 0.8, 0.5, 0.4, 0.6, 0], np.float32))
     ranked = rank_mixed_groups(doubted)
     assert list(ranked["identity"]) == [1, 0]
     assert list(ranked["least_certain_row"]) == [3, 1]

@@ -40,7 +40,7 @@ def test_images_that_the_bar_was_chosen_on_do_not_count(labeled):
     inside = (~labeling.validation)[labeling.accepted.ids].all(axis=1)
     assert true.pairs.accepted == inside.sum()
     assert results.labels.identities_found == labeling.labels.n_identities
-    assert sum(results.labels.fates.values()) == views.n_images
+    assert sum(results.labels.statuses.values()) == views.n_images
 
 
 def test_what_needs_no_truth_is_there_without_it(labeled):

@@ -14,7 +14,7 @@ from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.mediator import _PAIRS_PER_BLOCK, select_training_pairs, train_mediator
 from cdp.scoring.paper_features import prepare_features
 from cdp.scoring.settings import ConsensusSettings
-from cdp.types import Fate, KnnGraph
+from cdp.types import KnnGraph, Status
 
 BEST = ConsensusSettings.of(k=10, mediator="mlp")
 PAPER = ConsensusSettings.of("paper", k=10)
@@ -68,7 +68,7 @@ def test_views_and_mask_give_the_same_groups(large_split, validation):
             mates = np.flatnonzero(within.labels.labels[:n_images] == within.labels[image])
             np.testing.assert_array_equal(mates, np.flatnonzero(apart.labels.labels == apart.labels[image]))
     lonely = (apart.labels.labels < 0) & (within.labels.labels[:n_images] >= 0)
-    assert np.all(apart.labels.fate[lonely] == Fate.ISOLATED)
+    assert np.all(apart.labels.status[lonely] == Status.ISOLATED)
 
 
 def test_identities_outside_the_mask_are_not_looked_at(large_split, validation):

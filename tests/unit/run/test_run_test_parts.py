@@ -22,7 +22,7 @@ from cdp.run.stages import Context, Ledger
 from cdp.runtime.progress import no_progress
 from cdp.storage.artifacts import read_json
 from cdp.storage.files import write_json
-from cdp.types import Embeddings, Fate, Labels, Views
+from cdp.types import Embeddings, Labels, Status, Views
 from cdp.types.manifest import Manifest
 from cdp.types.run_record import Headline
 
@@ -208,8 +208,8 @@ def folder(tmp_path, ijba):
         for name, rows in (("probes", vectors), ("distractors", others), ("templates", pictures)):
             shaken = rows + (0.3 if network == "networks/a" else 0.1) * np.roll(rows, 1, axis=0)
             Views(shaken.astype(np.float32)).save(tmp_path / "embeddings" / network / name)
-    fate = np.full(3, Fate.LABELED)
-    Labels(np.array([0, 0, 1]), fate, np.ones(3, np.float32)).save(tmp_path / "labels")
+    status = np.full(3, Status.LABELED)
+    Labels(np.array([0, 0, 1]), status, np.ones(3, np.float32)).save(tmp_path / "labels")
     write_json(tmp_path / "parts" / "counts.json", {})
     return tmp_path
 

@@ -68,7 +68,7 @@ def test_what_was_kept_is_not_searched_again(monkeypatch, small, method):
         (ivf_search, "probe_cells"),
     ):
         work = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given, runtime=work: worked.append(1) or work(*given))
+        monkeypatch.setattr(module, name, lambda *given, work=work: worked.append(1) or work(*given))
     for lists in kept:
         worked.clear()
         resumed = _search(method, ListCheckpoint(lambda lists=lists: lists))

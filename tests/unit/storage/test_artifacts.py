@@ -33,7 +33,7 @@ def test_nouns_come_back_as_they_were(tmp_path, small_views, labels):
     assert back.method == "exact"
 
     labels.save(tmp_path / "labels")
-    for name in ("labels", "fate", "confidence"):
+    for name in ("labels", "status", "confidence"):
         np.testing.assert_array_equal(getattr(Labels.load(tmp_path / "labels"), name), getattr(labels, name))
 
     consensus = ConsensusGraph(np.array([[0, 1], [2, 3]]), np.array([1e-30, 0.02]), 9)

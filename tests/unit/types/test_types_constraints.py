@@ -11,7 +11,7 @@ from tests.refusals import refuses
 import reference
 from cdp.grouping.group import group
 from cdp.scoring.settings import ConsensusSettings
-from cdp.types import ConsensusGraph, Fate
+from cdp.types import ConsensusGraph, Status
 from cdp.types.constraints import (
     Constraints,
     check_constraints,
@@ -89,10 +89,10 @@ def test_components_agree_with_joining_the_surest_first(seed):
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["components", "average"]), st.integers(2, 6))
-def test_constraints_and_the_greatest_size_are_kept(seed, grouping, max_size):
+def test_constraints_and_the_greatest_size_are_kept(seed, grouping, max_cluster_size):
     graph, constraints, _ = random_case(seed)
     atoms = reference.join_together(graph.n_images, links(constraints))
-    largest = max(max_size, *map(len, atoms))
+    largest = max(max_cluster_size, *map(len, atoms))
     labels = group(graph, ConsensusSettings.of(grouping=grouping, max_cluster_size=largest), constraints)
     found = labels.labels
     for one, other in links(constraints):
@@ -102,7 +102,7 @@ def test_constraints_and_the_greatest_size_are_kept(seed, grouping, max_size):
     for one, other in combinations(constraints.named, 2):
         assert (found[one] == found[other]) == (constraints.named[one] == constraints.named[other])
     assert (found[constraints.rejected] == -1).all()
-    assert (labels.fate[constraints.rejected] == Fate.REJECTED).all()
+    assert (labels.status[constraints.rejected] == Status.REJECTED).all()
     assert np.bincount(found[found >= 0], minlength=1).max() <= largest
 
 
@@ -172,7 +172,7 @@ def test_what_is_wrong_with_constraints_is_said():
     with refuses("constraints-image-differs-from-itself", image=3):
         Constraints(9, cannot=np.array([[3, 3]]))
     many = Constraints(9, must=np.array([[0, 1], [1, 2]]))
-    with refuses("corrections-exceed-max-size", image=0, found=3, max_size=2):
+    with refuses("corrections-exceed-max-cluster-size", image=0, found=3, max_cluster_size=2):
         check_constraints(many, 2)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cdp.types import Fate
+from cdp.types import Status
 from cdp.types.arrays import LongArray
 from cdp.web.page_views import Swatch
 from cdp.web.report.report_inputs import Artifacts, Thumbnail, thumbnails
@@ -209,7 +209,7 @@ class _Galleries:
             confidence = decimals(labels.confidence[row])
             words.append(f"{self.artifacts.group(int(labels.labels[row]))}, confidence {confidence}")
         elif labels is not None:
-            words.append(f"discarded: {Fate(int(labels.fate[row])).sentence}")
+            words.append(f"discarded: {Status(int(labels.status[row])).sentence}")
         hint = ", ".join(words)
         if self.thumbnail is None:
             return Box(hint, kind, path if len(path) <= 32 else f"…{path[-31:]}", confidence)

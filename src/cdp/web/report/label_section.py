@@ -1,4 +1,4 @@
-"""How good the pseudo-labels are: pairs, groups, sizes, fates, and how the threshold was chosen."""
+"""How good the pseudo-labels are: pairs, groups, sizes, statuses, and how the threshold was chosen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdp.web.report.report_views import Section
 from cdp.web.svg import bar_figure, curve_chart, paired_bars, stacked_bar
 from cdp.web.words import counted, percent
 
-_FATE_KINDS = ("m-cdp", "wrong", "odd", "m-labeled")
+_STATUS_KINDS = ("m-cdp", "wrong", "odd", "m-labeled")
 _THRESHOLDS = {
     "probability": "threshold on the probability of a pair",
     "similarity": "threshold on the base's similarity",
@@ -28,7 +28,7 @@ def labels_section(results: Results) -> Section:
     charts = [
         *_true_charts(labels),
         *_sizes(labels),
-        *_fates(labels.fates),
+        *_statuses(labels.statuses),
         *_expected(results.expected),
         *_tuning(tuning),
         *_calibration(results.calibration),
@@ -173,14 +173,14 @@ def _in_bins(sizes: Sequence[int], n_bins: int) -> list[int]:
     return [counts[at] for at in range(n_bins)]
 
 
-def _fates(fates: Mapping[str, int]) -> list[Chart]:
-    if not fates:
+def _statuses(statuses: Mapping[str, int]) -> list[Chart]:
+    if not statuses:
         return []
     parts = [
-        Bar(name.replace("_", " "), value, kind=_FATE_KINDS[min(at, len(_FATE_KINDS) - 1)])
-        for at, (name, value) in enumerate(fates.items())
+        Bar(name.replace("_", " "), value, kind=_STATUS_KINDS[min(at, len(_STATUS_KINDS) - 1)])
+        for at, (name, value) in enumerate(statuses.items())
     ]
-    total = sum(fates.values()) or 1
+    total = sum(statuses.values()) or 1
     words = ", ".join(f"{part.name} {part.value:,}" for part in parts)
     return [
         Chart(
@@ -188,7 +188,7 @@ def _fates(fates: Mapping[str, int]) -> list[Chart]:
             "What became of every unlabeled image. One without an accepted pair is not similar enough to any "
             "other; "
             "an isolated one has likely pairs, but no group kept it.",
-            "Fates",
+            "Status of the images",
             legend=[
                 Swatch(part.kind, f"{part.name}: {part.value:,} ({percent((part.value or 0) / total)})")
                 for part in parts

@@ -201,7 +201,7 @@ def test_copies_of_one_image_are_one_group():
 def test_groups_of_one_are_discarded():
     labels = labels_of(np.array([5, 3, -1, 5, 9, -1]))
     assert labels.labels.tolist() == [0, -1, -1, 0, -1, -1]
-    assert labels.fate.tolist() == [0, 1, 1, 0, 1, 1]
+    assert labels.status.tolist() == [0, 1, 1, 0, 1, 1]
 
 
 def test_links_are_the_edges_each_once():

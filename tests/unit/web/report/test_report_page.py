@@ -14,7 +14,7 @@ from tests.refusals import refuses
 from cdp import ConsensusGraph, Labels
 from cdp.errors import StoreError
 from cdp.scoring.mediator import Mediator
-from cdp.types import Fate, Manifest
+from cdp.types import Manifest, Status
 from cdp.types.run_record import (
     Committee,
     Ensemble,
@@ -133,7 +133,7 @@ def test_every_figure_of_the_run_is_on_the_page(full, record):
             expected += [f"{100 * value:.1f}".replace("-", "−") for value in (one.value, one.low, one.high)]
     labels, true = results.labels, results.labels.true
     expected += [f"{100 * labels.coverage:.1f} %", f"{labels.threshold:g}"]
-    expected += [f"{name.replace('_', ' ')}: {number:,}" for name, number in labels.fates.items()]
+    expected += [f"{name.replace('_', ' ')}: {number:,}" for name, number in labels.statuses.items()]
     for groups in (true.discards_kept, true.discards_removed):
         for score in (groups.pairwise, groups.bcubed):
             expected += [f"{100 * value:.1f} %" for value in (score.precision, score.recall, score.f)]
@@ -154,7 +154,7 @@ def test_every_figure_of_the_run_is_on_the_page(full, record):
     expected += [record.command, *record.versions.values(), record.started, *record.differences]
     expected += record.recipe_text.split("\n")
     assert [words for words in expected if words not in full.text] == []
-    assert set(labels.fates) == {fate.name.lower() for fate in Fate}
+    assert set(labels.statuses) == {status.name.lower() for status in Status}
 
 
 def test_time_memory_and_device(full, record, artifacts):

@@ -48,7 +48,7 @@ def test_a_run_json_of_the_first_format_opens(tmp_path):
     record = read_run_record(OLD)
     assert (record.format, RUN_FORMAT) == (1, 1)
     assert [model.key for model in record.results.headline.models] == ["labeled", "cdp", "all"]
-    assert record.results.labels.fates == {
+    assert record.results.labels.statuses == {
         "labeled": 169,
         "no_accepted_pair": 1,
         "isolated": 6,
