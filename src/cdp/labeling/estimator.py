@@ -301,7 +301,7 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Train what can be trained before images are labeled."""
         classifier = self.mediator
         if isinstance(classifier, Mediator):
-            return Fitted(replace(settings, mediator="mlp"), classifier)
+            return Fitted(replace(settings, mediator="mlp", inputs=classifier.inputs), classifier)
         if classifier is None or isinstance(classifier, str):
             if settings.is_trained and settings.mediator != "trees" and labeled.is_empty:
                 raise InputError(

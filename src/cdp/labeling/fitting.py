@@ -182,6 +182,10 @@ def fit(
     elif settings.threshold is not None and known.validation is not None:
         notes += (f"threshold = {settings.threshold:g} was given, so the validation part was not used.",)
     parts = [views for views in known.to_train_on() if settings.is_trained or views.identities is not None]
+    if parts and settings.is_trained and labeled_graphs is None:
+        smallest = min(views.n_images for views in parts)
+        settings, fewer = suit_k(settings, smallest, "the part to train on has {} images")
+        notes += fewer
     check_labeled(parts, settings)
     joined = known.validation
     if settings.threshold is None and not known.has_validation and len(parts) == 1:
@@ -193,6 +197,14 @@ def fit(
         _train(parts, settings, labeled_graphs, classifier, seed, runtime) if settings.is_trained else None
     )
     return Fitted(settings, mediator, joined, notes)
+
+
+def suit_k(settings: ConsensusSettings, n_images: int, why: str) -> tuple[ConsensusSettings, tuple[str, ...]]:
+    """Lower k where there are too few images for as many neighbors, with a note."""
+    if not 1 < n_images <= settings.k:
+        return settings, ()
+    note = f"k = {n_images - 1} instead of {settings.k}: {why.format(n_images)}."
+    return replace(settings, k=n_images - 1), (note,)
 
 
 def _without_labels(settings: ConsensusSettings) -> ConsensusSettings:

@@ -22,7 +22,7 @@ from cdp.grouping.soft_labels import diffuse, likely_pairs
 from cdp.knn.model_graphs import Graphs
 from cdp.labeling.density_matching import MAX_ROUNDS, is_as_dense, matching_share, use_share
 from cdp.labeling.expectation import calibrate, expect, measure_calibration
-from cdp.labeling.fitting import Fitted, LabeledImages, fit, is_trained_on_labeled
+from cdp.labeling.fitting import Fitted, LabeledImages, fit, is_trained_on_labeled, suit_k
 from cdp.labeling.joined_views import join, keep_first
 from cdp.labeling.labeling import Labeling
 from cdp.labeling.tuning import MIN_IDENTITIES, count_shared, lowest_threshold, not_chosen, tune
@@ -80,6 +80,9 @@ def label(
         runtime: how it runs; results do not depend on it.
     """
     runtime = runtime or Runtime()
+    settings = settings if fitted is None else fitted.settings
+    settings, notes = suit_k(settings, unlabeled.n_images, "there are {} images")
+    fitted = fitted and replace(fitted, settings=settings)
     check_views(settings, unlabeled, (*labeled, validation), runtime)
     if constraints is not None:
         check_constraints(constraints, settings.max_cluster_size)
@@ -100,6 +103,7 @@ def label(
         assert fitted.joined.identities is not None
         rows = np.isin(unlabeled.identities, fitted.joined.identities)
         fitted = replace(fitted, joined=None)
+    fitted = replace(fitted, notes=(*notes, *fitted.notes))
     fitted, graphs = _suit_graphs(fitted, graphs, rows)
     job = _Labeling(unlabeled, fitted, rows, graphs, constraints, seed, runtime)
     return job.run(keep_scored=keep_scored)

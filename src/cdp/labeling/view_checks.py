@@ -125,7 +125,7 @@ def check_mediator(mediator: Mediator | None, views: Views, settings: ConsensusS
             expected=mediator.committee,
             found=tuple(views.committee),
         )
-    if mediator.k != settings.k:
+    if mediator.k != settings.k and settings.k != views.n_images - 1:
         raise InputError(
             f"The mediator was trained on graphs with k={mediator.k}, here k={settings.k}; use the same k.",
             code="mediator-k-differs",

@@ -168,12 +168,6 @@ def _suit_small_parts(
             f"The mediator was trained on the labeled part: the validation part has {n_validation} images of {n_known} "
             f"{'identity' if n_known == 1 else 'identities'} only, and k is {settings.k}."
         )
-    n_training = n_validation if settings.train_on == "validation" else n_labeled
-    if settings.mediator != "vote" and 1 < n_training <= settings.k:
-        notes.append(
-            f"k = {n_training - 1} instead of {settings.k}: the part to train on has {n_training} images only."
-        )
-        settings = replace(settings, k=n_training - 1)
     return settings, notes
 
 
