@@ -1,6 +1,6 @@
 """`python -m benchmarks.search constants`: the measured constants of cdp/knn, as they are on this machine.
 
-Costs are fitted to the CPU time of searches with given parameters, in units of one multiply-add of an inner product.
+Costs are fitted to the CPU time of searches with given parameters, in units of one multiply-add.
 """
 
 from __future__ import annotations
