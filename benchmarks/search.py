@@ -169,3 +169,11 @@ def make_structureless(n_images: int, seed: int = 0) -> Made:
     mixed = vectors @ generator.standard_normal((64, 256), np.float32)
     order = generator.permutation(len(identity))
     return mixed[order], identity[order]
+
+
+if __name__ == "__main__":
+    from benchmarks.search_constants import measure_constants
+
+    if sys.argv[1:2] != ["constants"]:
+        sys.exit("usage: python -m benchmarks.search constants [--quick]")
+    measure_constants(quick="--quick" in sys.argv)

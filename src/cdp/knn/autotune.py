@@ -23,17 +23,17 @@ LAYOUTS = (
     (125, (40, 56, 72, 88, *range(104, 496, 24), *range(496, 1025, 48)), True),
 )
 _BLOCK_PAIRS = 2**17
-# Refining centroids raises the recall of an operating point by about 0.02, and so few rows estimate it to
-# about 0.03; below this much less than the recall asked for, refining is a waste. Measured by `python -m
-# benchmarks.search constants`.
+# Refining centroids raises the recall of an operating point by up to 0.04, and a few rows estimate it to
+# about 0.02: where the largest nprobe is below the recall asked for by more, refining is a waste. Measured by
+# `python -m benchmarks.search constants`.
 _MAX_REFINEMENT_GAIN = 0.06
 _SCREENING_ROWS = 100
-# Recall lost to PCA (see `_ERROR_PER_GAP` in pca.py), on top of neighbors in cells that are not probed.
+# Recall lost to PCA, on top of neighbors in cells that are not probed. Measured by the same command.
 _PCA_LOSS = 0.003
-# Costs in units of one multiply-add of an inner product, per image: comparing a product with the thresholds
+# Costs per image, in units of one multiply-add of an inner product: comparing a product with the thresholds
 # of both images, probing a cell whatever its size, and everything that does not depend on the operating point
-# (PCA, assignment, re-ranking). `python -m benchmarks.search constants` prints them as measured on the
-# machine that it runs on.
+# (ground truth, PCA, k-means, assignment). Only ratios matter: they rank operating points and exact search.
+# The same command fits them to timed searches.
 _ENTRY_COST = 12.5
 _PROBE_COST = 7_140
 _FIXED_COST = 714_000

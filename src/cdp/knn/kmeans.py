@@ -16,8 +16,8 @@ from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 _SAMPLE_PER_CELL = 32
 _ITERATIONS = 5
-# Centroids of few images are noisy: with these two more iterations on a larger sample, structureless images
-# need a fifth fewer probes for the same recall. Measured by `python -m benchmarks.search constants`.
+# Centroids of few images are noisy: with two more iterations on a larger sample, structureless images need a
+# tenth fewer probes for the same recall. Measured by `python -m benchmarks.search constants`.
 _REFINEMENT_PER_CELL = 64
 _REFINEMENTS = 2
 _BLOCK_ROWS = 2048

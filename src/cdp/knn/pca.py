@@ -27,9 +27,9 @@ _MAX_SHARE = 0.75
 # longer list: 0.994 of the neighbors then stay in the list. Measured on structured embeddings of 200,000
 # images by `python -m benchmarks.search constants`.
 _ERROR_PER_GAP = 0.5
-# Costs per image, in multiply-adds of a probe (`_ENTRY_COST` and others in autotune.py have the same unit):
-# comparing one more component with all probed images, one more candidate in every list, and re-ranking it,
-# per dimension. Only the ratios matter. Measured by `python -m benchmarks.search constants`.
+# Costs per image, in multiply-adds as in autotune.py: one more component, which is multiplied with about
+# 3,000 probed images; one more candidate in every list; and re-ranking it, per dimension. Measured by the
+# same command.
 _COMPONENT_COST = 3_040
 _CANDIDATE_COST = 7_860
 _RERANK_COST = 8.9
