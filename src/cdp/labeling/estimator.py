@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -393,7 +394,7 @@ def _models_of(X: Any) -> dict[str, Any] | None:
     """Several models by name, base first; None where `X` is one array."""
     if isinstance(X, Embeddings):
         return {"base": X}
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not hasattr(X, "tocsr"):  # a sparse matrix may be a dict too
         models = {str(name): _as_model(one) for name, one in X.items()}
     elif isinstance(X, list | tuple) and len(X) and all(np.ndim(one) == 2 for one in X[:2]):
         names = ["base", *(f"model{number}" for number in range(2, len(X) + 1))]
@@ -411,16 +412,21 @@ def _as_model(one: Any) -> Embeddings | npt.NDArray[Any]:
 
 def _as_identities(y: Any) -> LongArray:
     """Identities as numbers, -1 where unknown: of numbers, or of text, with None or NaN where unknown."""
-    given = np.asarray(y)
+    # As objects first: NumPy would turn a NaN beside text into the text "nan".
+    given = np.asarray(y, object if isinstance(y, list | tuple) else None)
     if given.dtype.kind in "iub":
         return np.maximum(given.astype(np.int64), -1)
     if given.dtype.kind == "f":
         return np.where(np.isnan(given), -1, np.maximum(np.nan_to_num(given, nan=-1), -1)).astype(np.int64)
-    is_unknown = np.array([one is None or one != one or one == -1 for one in given.tolist()], np.bool_)
+    values = given.tolist()
+    is_unknown = np.array([one is None or one != one or one == -1 for one in values], np.bool_)
+    names = [one for one, unknown in zip(values, is_unknown, strict=True) if not unknown]
+    if all(isinstance(one, Integral | float) for one in names):
+        return _as_identities(
+            np.array([-1 if unknown else one for one, unknown in zip(values, is_unknown, strict=True)])
+        )
     identities = np.full(len(given), -1, np.int64)
-    if (~is_unknown).any():
-        names = np.array([str(one) for one in given[~is_unknown].tolist()])
-        identities[~is_unknown] = np.unique(names, return_inverse=True)[1]
+    identities[~is_unknown] = np.unique([str(one) for one in names], return_inverse=True)[1]
     return identities
 
 

@@ -190,7 +190,9 @@ def fit(
     joined = known.validation
     if settings.threshold is None and not known.has_validation and len(parts) == 1:
         parts[0], joined, why_not = _hold_out(parts[0], settings, labeled_graphs is not None, seed)
-        notes += why_not
+        if why_not:
+            notes += (not_chosen(settings, why_not),)
+            settings = replace(settings, threshold=settings.default_threshold)
     if settings.threshold is not None:
         joined = None
     mediator = (
@@ -231,22 +233,25 @@ def _no_trees(n_shared: int) -> str:
 
 def _hold_out(
     labeled: Views, settings: ConsensusSettings, has_graphs: bool, seed: int
-) -> tuple[Views, Views | None, tuple[str, ...]]:
-    """The images to train on, those to choose the threshold on, and a note if there can be none."""
+) -> tuple[Views, Views | None, str]:
+    """The images to train on, those to choose the threshold on, and why there are none."""
     assert labeled.identities is not None
     if settings.mediator == "vote":
         # It is not trained, so all labeled images can serve.
         validation = labeled if count_shared(labeled.identities) >= MIN_IDENTITIES else None
     elif has_graphs:
-        why = "given k-NN graphs contain all labeled images, so that no identity can be held out"
-        return labeled, None, (not_chosen(settings, why),)
+        return (
+            labeled,
+            None,
+            "given k-NN graphs contain all labeled images, so that no identity can be held out",
+        )
     else:
         mask = hold_out(labeled.identities, seed)
         if mask is not None and (~mask).sum() > settings.k:
-            return labeled.take(~mask), labeled.take(mask), ()
+            return labeled.take(~mask), labeled.take(mask), ""
         validation = None
-    too_few = not_chosen(settings, "too few labeled identities have two images or more")
-    return labeled, validation, () if validation is not None else (too_few,)
+    too_few = "too few labeled identities have two images or more"
+    return labeled, validation, "" if validation is not None else too_few
 
 
 def _train(
