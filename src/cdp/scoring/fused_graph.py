@@ -33,13 +33,13 @@ def find_fused_graph(views: Views, found: ModelGraphs, k: int, runtime: Runtime)
     if len(views) == 1:
         return found.base.nearest(k)
     keys = list(found.keys.items())
-    cache, key = (runtime.cache, step_key("together", 1, None, keys, k)) if keys else (StepCache(), "")
-    kept = cache.get("together", key, KnnGraph)
+    cache, key = (runtime.cache, step_key("fused", 1, None, keys, k)) if keys else (StepCache(), "")
+    kept = cache.get("fused", key, KnnGraph)
     if kept is not None:
         return kept
     with runtime.step("all models"):
         fused = search_fused(views, list(found), k, runtime=runtime, key=key)
-        cache.put("together", key, fused)
+        cache.put("fused", key, fused)
         cache.drop("lists", key)
     return fused
 

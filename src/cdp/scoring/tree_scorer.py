@@ -92,7 +92,7 @@ class TreeScorer:
             scores = self._train(views, found.graphs, fused, pairs, identities, runtime, key=key)
             if key:
                 runtime.cache.put("trees", key, scores)
-                runtime.cache.drop("answers", key)
+                runtime.cache.drop("scores", key)
         return ScoredPairs(
             self._kept(pairs, scores, runtime),
             found.graphs,
@@ -167,7 +167,7 @@ class TreeScorer:
                 earlier=earlier,
                 seed=self.seed,
                 runtime=runtime,
-                checkpoint=Checkpoint(*cache.keeping("answers", key, UnfinishedScores)),
+                checkpoint=Checkpoint(*cache.keeping("scores", key, UnfinishedScores)),
             )
 
     def _key(self, found: ModelGraphs, identities: LongArray, runtime: Runtime) -> str:

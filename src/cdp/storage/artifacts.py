@@ -329,7 +329,7 @@ class _BoostedTreesSettings(msgspec.Struct):
 _PLAIN: dict[str, tuple[tuple[str, ...], type[msgspec.Struct]]] = {
     "KnnGraph": (("neighbors", "similarity"), _KnnGraphSettings),
     "UnfinishedLists": (("neighbors", "similarity"), _UnfinishedListsSettings),
-    "UnfinishedAnswers": (("probability",), _NoSettings),
+    "UnfinishedScores": (("probability",), _NoSettings),
     "ConsensusGraph": (("ids", "doubt"), _ConsensusGraphSettings),
     "Labels": (("labels", "status", "confidence"), _NoSettings),
     "BoostedTrees": (("column", "value", "left", "right", "roots"), _BoostedTreesSettings),

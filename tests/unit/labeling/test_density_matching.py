@@ -87,24 +87,26 @@ def test_known_images_are_left_out_and_come_back_as_a_collection_grows(tmp_path)
     bare = Views(shuffled.base, shuffled.committee)
     first, second = bare.take(slice(0, 60)), bare.take(slice(60, None))
     labeling = label(first, SETTINGS, labeled=[known], keep_scored=True)
-    n_used = int((labeling.judged.known >= 0).sum())
+    n_used = int((labeling.kept.identities >= 0).sum())
     assert n_used < 240
-    assert labeling.judged.others.n_images == 480
-    assert any(f"{n_used} of 480 known images were used" in note for note in labeling.notes)
+    assert labeling.joined.n_images == 480
+    assert any(f"{n_used} of 480 labeled images were used" in note for note in labeling.notes)
     grown = create_collection(tmp_path / "faces", first, labeled=[known], settings=SETTINGS)
     np.testing.assert_array_equal(grown.identity, labeling.labels.labels)
     grown, _ = extend(grown, second)
     place, work = grown.scored_place, Runtime()
     with read_all_views(grown, None, work, read_share(place)) as views:
-        judged, _ = read_scored_pairs(place, SETTINGS, views, 0, work)
-    assert judged.share > labeling.judged.share
-    theirs = judged.known[240:]
+        scored, _ = read_scored_pairs(place, SETTINGS, grown.parts.threshold, views, 0, work)
+    assert read_share(place) > labeling.share
+    theirs = scored.identities[240:]
     assert len(theirs) > n_used
-    np.testing.assert_array_equal(theirs[:n_used], labeling.judged.known[60:], "what was there comes first")
+    np.testing.assert_array_equal(
+        theirs[:n_used], labeling.kept.identities[60:], "what was there comes first"
+    )
     # The lists are those of a search among all of them: the same images in another order.
     use = order_of_use(known.identities, 0)
     everybody = Views.concatenate([bare, Views(known.base, known.committee).take(use.rows[: len(theirs)])])
     np.testing.assert_array_equal(
-        judged.graphs["base"].neighbors,
-        exact_graph(everybody.base, judged.graphs["base"].k, runtime=Runtime()).neighbors,
+        scored.graphs["base"].neighbors,
+        exact_graph(everybody.base, scored.graphs["base"].k, runtime=Runtime()).neighbors,
     )

@@ -117,15 +117,15 @@ def test_expectation_and_confidence_hold_on_images_nobody_looked_at(large_split)
 def test_a_precision_is_kept_or_a_note_says_that_it_cannot_be(large_split):
     parts = {"labeled": [large_split.labeled]}
     free = label(large_split.unlabeled, ConsensusSettings.of(k=10), **parts)
-    promised = label(large_split.unlabeled, ConsensusSettings.of(k=10, precision=0.99), **parts)
+    promised = label(large_split.unlabeled, ConsensusSettings.of(k=10, min_precision=0.99), **parts)
     assert promised.expected.precision.value >= 0.99
     assert promised.expected.recall.value <= free.expected.recall.value
-    assert promised.tuning.precision == 0.99
+    assert promised.tuning.min_precision == 0.99
     assert promised.notes == ()
     hard = synthetic_views(120, 6, labeled=0.5, members=1, dimensions=8, noise=1.5)
-    other = label(hard.unlabeled, ConsensusSettings.of(k=10, precision=0.9999), labeled=[hard.labeled])
+    other = label(hard.unlabeled, ConsensusSettings.of(k=10, min_precision=0.9999), labeled=[hard.labeled])
     assert other.expected.precision.value < 0.9999
-    assert any("precision = 0.9999 is not to be had" in note for note in other.notes)
+    assert any("No threshold reaches precision 0.9999" in note for note in other.notes)
 
 
 def test_few_known_images_leave_the_confidence_as_it_is():

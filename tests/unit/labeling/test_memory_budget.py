@@ -26,7 +26,7 @@ def label(folder, budget):
     files = Files(str(folder / "unlabeled"), folder / "labeled")
     settings = ConsensusSettings.of(sys.argv[2], method="exact")
     how = Labeling(folder / "faces", settings, force=True, quiet=True)
-    label_embeddings(files, how, how.open_workspace(RuntimeSettings(memory_budget=budget, threads=1), no_progress))
+    label_embeddings(files, how, how.open_runtime(RuntimeSettings(memory_budget=budget, threads=1), no_progress))
 
 home = Path(sys.argv[1])
 label(home / "few", "1GB")  # so that libraries are loaded and loops compiled

@@ -196,7 +196,9 @@ def test_the_memory_budget_does_not_change_the_mediators_weights():
     pairs = select_training_pairs(source, candidate_pairs(source.graphs[0]), views.identities)
     assert len(pairs.ids) > _PAIRS_PER_BLOCK
     # The least that is ever taken at once is 1,024 pairs.
-    tight, roomy = (train_mediator([pairs], memory_budget=budget) for budget in ("1KB", "4GB"))
+    tight, roomy = (
+        train_mediator([pairs], runtime=Runtime.of(memory_budget=budget)) for budget in ("1KB", "4GB")
+    )
     for mine, theirs in zip(tight.classifier.weights_, roomy.classifier.weights_, strict=True):
         np.testing.assert_array_equal(mine[0], theirs[0])
         np.testing.assert_array_equal(mine[1], theirs[1])

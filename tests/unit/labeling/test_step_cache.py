@@ -173,8 +173,8 @@ def test_trees_are_not_grown_again_for_another_threshold(large_split, tmp_path, 
     [
         ("k-NN graph base", "lists-*"),
         ("fused k-NN graph", "lists-*"),
-        ("trees, pass 1 of 2", "answers-*"),
-        ("trees, pass 2 of 2", "answers-*"),
+        ("trees, pass 1 of 2", "scores-*"),
+        ("trees, pass 2 of 2", "scores-*"),
     ],
 )
 def test_a_step_that_was_stopped_goes_on_where_it_was(split, tmp_path, stopped, kept):
@@ -198,7 +198,7 @@ def test_a_step_that_was_stopped_goes_on_where_it_was(split, tmp_path, stopped, 
         patch.setattr(checkpoint, "_LONGEST_SHARE", np.inf)
         patch.setattr(exact, "BLOCK_ROWS", 300)
         patch.setattr(fused_graph, "_MOST_ROWS", 100)
-        patch.setattr(trees, "_PAIRS_PER_BLOCK", 1000)
+        patch.setattr(trees, "PAIRS_PER_BLOCK", 1000)
         with pytest.raises(KeyboardInterrupt):
             run(cache=StepCache(folder), progress=stop)
         assert len(list(folder.glob(kept))) == 1
@@ -206,7 +206,7 @@ def test_a_step_that_was_stopped_goes_on_where_it_was(split, tmp_path, stopped, 
         told.clear()
         resumed = run(cache=StepCache(folder), progress=tell)
         assert first not in {done for step, done in told if step == stopped}
-        assert not [*folder.glob("lists-*"), *folder.glob("answers-*")]
+        assert not [*folder.glob("lists-*"), *folder.glob("scores-*")]
     expected = run()
     np.testing.assert_array_equal(resumed.labels.labels, expected.labels.labels)
     np.testing.assert_array_equal(resumed.labels.confidence, expected.labels.confidence)
@@ -216,4 +216,4 @@ def test_of_one_model_no_second_copy_of_its_graph_is_kept(split, tmp_path):
     one = [Views(part.base, identities=part.identities) for part in (split.unlabeled, split.labeled)]
     label(one[0], ConsensusSettings.of(k=10), labeled=[one[1]], runtime=Runtime(cache=StepCache(tmp_path)))
     assert list(tmp_path.glob("graph-*"))
-    assert not list(tmp_path.glob("together-*"))
+    assert not list(tmp_path.glob("fused-*"))

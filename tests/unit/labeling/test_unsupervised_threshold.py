@@ -1,4 +1,4 @@
-"""Labels where nobody is known: the bar that is estimated from all pairs, or on which two halves of the models agree."""
+"""Labels without labels: the threshold that is estimated from all pairs, or on which two halves of the models agree."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def test_halves_are_even_and_odd_dimensions_and_nothing_is_copied(views):
     assert first.names == views.names
 
 
-def test_within_three_points_of_the_best_bar(views, labeling):
+def test_within_three_points_of_the_best_threshold(views, labeling):
     best = max(
         pairwise_f(label(hide(views), replace(SETTINGS, mediator="similarity", threshold=bar)), views)
         for bar in THRESHOLDS[::3]
@@ -76,18 +76,18 @@ def test_within_three_points_of_the_best_bar(views, labeling):
 
 
 def test_the_note_and_the_record_say_how_sure_that_is(labeling):
-    found = labeling.unsupervised
+    found = labeling.estimate
     assert labeling.threshold == found.chosen
     assert labeling.settings.mediator == "similarity"
     bars = [point.threshold for point in found.curve]
     assert bars == sorted(bars)
     assert bars[-1] < 3  # the most similarity there is lies low here
     assert labeling.notes == (
-        "Nobody is known, so how similar two images of one identity must be was chosen without labels: as only 1 of "
-        f"{round(1 / found.share_above)} pairs of images is (similar_above = {found.chosen:g}). About {1 - found.precision:.0%} of these "
-        f"pairs are expected to be wrong, and {1 - found.recall:.0%} of the right ones to be missed. Two halves of the models, each by itself, "
-        f"make the same groups to a pairwise F of {found.agreement:.3f}: that is how stable the groups are, and more than how right "
-        "they are." + (" Look at the groups with care." if found.agreement < 0.9 else ""),
+        "Nobody is labeled, so the threshold was estimated without labels: as similar as only 1 of "
+        f"{round(1 / found.share_above)} pairs of images (threshold = {found.chosen:g}). About {1 - found.precision:.0%} of these "
+        f"pairs are expected to be wrong, and {1 - found.recall:.0%} of the right ones to be missed. Two halves of the models make "
+        f"the same groups to a pairwise F of {found.agreement:.3f}; this measures stability, not correctness."
+        + (" Look at the groups with care." if found.agreement < 0.9 else ""),
     )
     assert labeling.tuning is None
     assert labeling.expected is None
@@ -95,8 +95,8 @@ def test_the_note_and_the_record_say_how_sure_that_is(labeling):
 
 def test_a_few_dozen_images_are_compared_by_halves(views):
     found = label(hide(views.take(np.arange(views.n_images) < 40)), SETTINGS)
-    assert len(found.unsupervised.curve) == len(THRESHOLDS)
-    assert (found.unsupervised.precision, found.unsupervised.recall) == (None, None)
+    assert len(found.estimate.curve) == len(THRESHOLDS)
+    assert (found.estimate.precision, found.estimate.recall) == (None, None)
     assert "expected to be wrong" not in found.notes[0]
 
 
@@ -104,10 +104,7 @@ def test_where_nobody_is_there_twice_only_copies_are_joined():
     strangers = make_views(n_people=200, per_person=1, models=2)
     found = label(hide(strangers), SETTINGS)
     assert (found.labels.labels >= 0).mean() < 0.05
-    assert (
-        "only copies are joined, because no pair is more similar than pairs of two identities"
-        in found.notes[0]
-    )
+    assert "only copies are joined, because no pair is more similar than impostors are" in found.notes[0]
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +113,10 @@ def many():
 
 
 @pytest.mark.slow
-def test_of_many_images_the_bar_is_read_off_all_pairs(many):
+def test_of_many_images_the_threshold_is_read_off_all_pairs(many):
     one, four = (label(hide(many), SETTINGS, runtime=Runtime(RuntimeSettings(threads=n))) for n in (1, 4))
-    assert one.unsupervised == four.unsupervised
-    found = one.unsupervised
+    assert one.estimate == four.estimate
+    found = one.estimate
     assert 0 < found.agreement <= 1
     assert found.precision == pytest.approx(
         min(found.curve, key=lambda point: abs(point.threshold - found.chosen)).precision, abs=0.01
@@ -135,22 +132,21 @@ def test_of_many_images_the_bar_is_read_off_all_pairs(many):
 
 def test_the_same_for_any_number_of_threads(views):
     one, four = (label(hide(views), SETTINGS, runtime=Runtime(RuntimeSettings(threads=n))) for n in (1, 4))
-    assert one.unsupervised == four.unsupervised
+    assert one.estimate == four.estimate
     np.testing.assert_array_equal(one.labels.labels, four.labels.labels)
 
 
-def test_a_bar_that_is_given_is_kept(views):
+def test_a_threshold_that_is_given_is_kept(views):
     found = label(hide(views), replace(SETTINGS, mediator="similarity", threshold=4.5))
-    assert found.unsupervised is None
+    assert found.estimate is None
     assert found.threshold == 4.5
 
 
 def test_the_estimator_needs_no_identities(views, labeling):
     model = CDP(k=8)
     labels = model.fit_predict(hide(views))
-    np.testing.assert_array_equal(labels.labels, labeling.labels.labels)
-    array = CDP(k=8).fit_predict(views.base.vectors)
-    assert array.n_images == views.n_images
+    np.testing.assert_array_equal(labels, labeling.labels.labels)
+    assert CDP(k=8).fit_predict(views.base.vectors).shape == (views.n_images,)
 
 
 def test_what_cannot_be_cut_in_two_is_said():
@@ -169,7 +165,7 @@ def test_similarity_goes_with_average_linkage():
 
 
 @pytest.mark.slow
-def test_the_bar_of_a_collection_is_chosen_anew_when_it_has_grown_by_half(views, tmp_path):
+def test_the_threshold_of_a_collection_is_chosen_anew_when_it_has_grown_by_half(views, tmp_path):
     from cdp.collection.creation import create_collection
     from cdp.collection.extension import extend
 
@@ -177,23 +173,23 @@ def test_the_bar_of_a_collection_is_chosen_anew_when_it_has_grown_by_half(views,
     first, later = (hide(views.take(part)) for part in (rows < 150, rows >= 150))
     grown = extend(create_collection(tmp_path / "album", first, settings=SETTINGS), later)[0]
     whole = label(hide(views), SETTINGS)
-    assert grown.threshold == whole.threshold
+    assert grown.parts.threshold == whole.threshold
     assert grown.parts.notes == whole.notes
     np.testing.assert_array_equal(grown.identity >= 0, whole.labels.labels >= 0)
     given = replace(SETTINGS, mediator="similarity", threshold=4.0)
     kept = extend(create_collection(tmp_path / "given", first, settings=given), later)[0]
-    assert kept.threshold == 4
+    assert kept.parts.threshold == 4
 
 
-def test_a_collection_of_nobody_known_is_extended_at_the_same_bar(views, tmp_path):
+def test_a_collection_of_nobody_known_is_extended_at_the_same_threshold(views, tmp_path):
     from cdp.collection.creation import create_collection
     from cdp.collection.extension import extend
 
     rows = np.arange(views.n_images)
     first, later = (hide(views.take(part)) for part in (rows < 240, rows >= 240))
     collection = create_collection(tmp_path / "album", first, settings=SETTINGS)
-    bar = collection.threshold
-    assert bar > 0
+    threshold = collection.parts.threshold
+    assert threshold > 0
     grown = extend(collection, later)[0]
-    assert (grown.n_images, grown.threshold) == (300, bar)
+    assert (grown.n_images, grown.parts.threshold) == (300, threshold)
     assert measure_labels(np.array(grown.identity), views.identities).discards_kept.pairwise.f > 0.7

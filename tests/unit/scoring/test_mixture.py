@@ -1,4 +1,4 @@
-"""Precision and recall of bars of few images: by two distributions that are fitted at once."""
+"""Precision and recall of thresholds of few images: by two distributions that are fitted at once."""
 
 import numpy as np
 import pytest
@@ -41,15 +41,15 @@ def test_precision_and_recall_are_those_of_the_equation():
 
 
 @pytest.mark.parametrize(("people", "images"), [(5, 40), (40, 5), (20, 10)])
-def test_the_bar_is_nearly_best_for_many_and_for_few_identities(people, images):
+def test_the_threshold_is_nearly_best_for_many_and_for_few_identities(people, images):
     views = make_views(n_people=people, per_person=images, models=2)
     standard, same = compare_all(views)
     found = estimate_curve_of_few(count_similarities(views, measure_null(views)))
 
-    def f_of(bar):
-        return 2 * (same & (standard > bar)).sum() / ((standard > bar).sum() + same.sum())
+    def f_of(threshold):
+        return 2 * (same & (standard > threshold)).sum() / ((standard > threshold).sum() + same.sum())
 
-    assert f_of(found.bars[found.f.argmax()]) >= max(f_of(one) for one in np.arange(0.5, 6, 0.1)) - 0.05
+    assert f_of(found.thresholds[found.f.argmax()]) >= max(f_of(one) for one in np.arange(0.5, 6, 0.1)) - 0.05
 
 
 @pytest.mark.parametrize("counts", [np.zeros(N_BINS), np.eye(1, N_BINS, 200)[0] * 50])

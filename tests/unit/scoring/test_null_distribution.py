@@ -1,4 +1,4 @@
-"""Precision and recall of bars without labels: by what is counted beyond the null distribution."""
+"""Precision and recall of thresholds without labels: by what is counted beyond the null distribution."""
 
 import numpy as np
 import pytest
@@ -39,18 +39,20 @@ def test_all_pairs_are_counted_but_those_of_an_image_and_itself():
 
 
 @pytest.mark.parametrize(("people", "images"), [(4, 250), (100, 20), (500, 4)])
-def test_precision_is_about_right_and_the_bar_nearly_best_for_many_and_for_few_identities(people, images):
+def test_precision_is_about_right_and_the_threshold_nearly_best_for_many_and_for_few_identities(
+    people, images
+):
     views = make_views(n_people=people, per_person=images, models=1)
     standard, same = compare_all(views)
     found = estimate_curve(count_similarities(views, measure_null(views)))
-    bar = found.bars[found.best]
-    above = standard > bar
+    threshold = found.thresholds[found.best]
+    above = standard > threshold
     assert found.precision[found.best] == pytest.approx(same[above].mean(), abs=0.12)
 
-    def f_of(bar):
-        return 2 * (same & (standard > bar)).sum() / ((standard > bar).sum() + same.sum())
+    def f_of(threshold):
+        return 2 * (same & (standard > threshold)).sum() / ((standard > threshold).sum() + same.sum())
 
-    assert f_of(bar) >= max(f_of(one) for one in np.arange(0.5, 6, 0.1)) - 0.05
+    assert f_of(threshold) >= max(f_of(one) for one in np.arange(0.5, 6, 0.1)) - 0.05
 
 
 def test_the_fit_is_the_beta_distribution_where_there_is_nothing_else():

@@ -5,6 +5,7 @@ import pytest
 from tests import reference
 
 from cdp import Views
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.zscore import (
     NullStatistics,
     measure_null,
@@ -38,21 +39,22 @@ def test_equals_the_equation(monkeypatch):
     ids = np.random.default_rng([3, 8]).integers(0, views.n_images, (500, 2))
     ids = ids[ids[:, 0] != ids[:, 1]]
     pairs = some_pairs(views)
-    found = z_score_pairs(views, pairs, measure_null(views, seed=3))
+    found = z_score_pairs(views, pairs, measure_null(views, seed=3), Runtime()).z
     twin = reference.standard_similarity([one.vectors for one in views], ids, pairs.ids)
     np.testing.assert_allclose(found, twin, rtol=2e-4, atol=2e-4)
 
 
-def test_a_model_whose_cosines_lie_elsewhere_has_the_same_standard_similarities():
+def test_a_model_whose_cosines_are_elsewhere_has_the_same_z_scores():
     """Adding a constant direction to all vectors raises all cosines; their order and standing hardly change."""
     views = make_views(models=1)
     unit = views.base.vectors.astype(np.float64)
     crowded = np.concatenate([unit, np.full((len(unit), 1), 2.0)], axis=1)
     pairs = some_pairs(views)
-    plain = z_score_pairs(views, pairs, measure_null(views))
+    plain = z_score_pairs(views, pairs, measure_null(views), Runtime()).z
     raised = Views(crowded)
     assert measure_null(raised).models[0][0] > 0.7
-    np.testing.assert_allclose(z_score_pairs(raised, pairs, measure_null(raised)), plain, atol=1e-3)
+    found = z_score_pairs(raised, pairs, measure_null(raised), Runtime()).z
+    np.testing.assert_allclose(found, plain, atol=1e-3)
 
 
 def test_pairs_of_one_person_among_the_random_ones_hardly_move_the_scale():
@@ -66,10 +68,10 @@ def test_pairs_of_one_person_among_the_random_ones_hardly_move_the_scale():
 
 def test_equal_embeddings_have_no_spread_and_are_no_error():
     views = Views(np.ones((30, 4)))
-    assert np.isfinite(z_score_pairs(views, some_pairs(views), measure_null(views))).all()
+    assert np.isfinite(z_score_pairs(views, some_pairs(views), measure_null(views), Runtime()).z).all()
 
 
-def test_doubt_is_a_half_at_the_bar_and_falls_with_similarity():
+def test_doubt_is_a_half_at_the_threshold_and_falls_with_similarity():
     doubt = soften(np.array([-1e6, 3.3, 4.0, 4.7, 1e6], np.float32), 4.0, 9.0)
     assert doubt.dtype == np.float32
     np.testing.assert_allclose(doubt, [1, 0.7311, 0.5, 0.2689, 0], atol=1e-4)
@@ -79,6 +81,6 @@ def test_doubt_falls_faster_where_an_image_and_itself_are_hardly_more_similar_th
     np.testing.assert_allclose(soften(np.array([0.8, 1.0], np.float32), 0.8, 1.2), [0.5, 0.2689], atol=1e-4)
 
 
-def test_background_is_a_value():
+def test_null_statistics_are_a_value():
     assert measure_null(make_views()) == measure_null(make_views())
     assert isinstance(measure_null(make_views()), NullStatistics)
