@@ -43,7 +43,8 @@ def child(preset: str, size: int) -> dict[str, Any]:
 
 
 def _paper(n_images: int) -> dict[str, Any]:
-    from cdp import CDP, candidate_pairs, knn_graph
+    from cdp import CDP, knn_graph
+    from cdp.scoring.pairs import candidate_pairs
     from cdp_lab.synthetic import synthetic_views
 
     split = synthetic_views(n_images // 12, 12, labeled=0.08, dimensions=256, members=4)

@@ -11,16 +11,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from cdp import (
-    CDP,
-    ConsensusGraph,
-    candidate_pairs,
-    collect_opinions,
-    knn_graph,
-    measure_labels,
-    measure_pairs,
-    propagate,
-)
+from cdp import CDP, ConsensusGraph, knn_graph, measure_labels, propagate
+from cdp.evaluate.label_figures import measure_pairs
+from cdp.scoring.pairs import candidate_pairs
+from cdp.scoring.paper_features import collect_opinions
 from cdp.types import ALL_INPUTS
 from cdp_lab.drawn_faces import FaceSettings
 from cdp_lab.drawn_faces.sheet import draw_sheet

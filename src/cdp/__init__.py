@@ -1,7 +1,8 @@
-"""Consensus-Driven Propagation: identities you can trust for a mass of unlabeled images.
+"""Consensus-Driven Propagation: group images by identity, from their embeddings by one or more models.
 
-from cdp import CDP, Views
-labels = CDP().fit(Views.load("labeled")).predict(Views.load("unlabeled"))
+    from cdp import CDP
+
+    labels = CDP().fit_predict(X, y)         # X: embeddings, y: identities, -1 where unknown; y may be left out
 
 Names are loaded on first use, so `import cdp` costs little more than NumPy.
 """
@@ -18,32 +19,23 @@ _HOMES = {
     "CdpError": "cdp.errors",
     "Collection": "cdp.collection.collection",
     "ConsensusGraph": "cdp.types",
+    "ConsensusSettings": "cdp.scoring.settings",
+    "Correction": "cdp.collection.corrections",
     "Embeddings": "cdp.types",
-    "Status": "cdp.types",
     "InputError": "cdp.errors",
     "KnnGraph": "cdp.types",
     "Labels": "cdp.types",
     "Manifest": "cdp.types",
     "Mediator": "cdp.scoring.mediator",
-    "Opinions": "cdp.types",
-    "Pairs": "cdp.types",
-    "PaperMLP": "cdp.scoring.mlp",
+    "Runtime": "cdp.runtime.runtime",
+    "Status": "cdp.types",
     "Views": "cdp.types",
     "agglomerate": "cdp.grouping.average_linkage",
-    "append_corrections": "cdp.collection.corrections",
-    "candidate_pairs": "cdp.scoring.pairs",
-    "collect_opinions": "cdp.scoring.paper_features",
-    "create_collection": "cdp.collection.creation",
-    "diffuse": "cdp.grouping.soft_labels",
-    "extend": "cdp.collection.extension",
     "knn_graph": "cdp.knn.search",
+    "label": "cdp.labeling.pipeline",
     "measure_labels": "cdp.evaluate.label_figures",
-    "measure_pairs": "cdp.evaluate.label_figures",
-    "open_collection": "cdp.collection.collection",
     "propagate": "cdp.grouping.propagation",
     "read_manifest": "cdp.data.manifests",
-    "regroup": "cdp.collection.regrouping",
-    "retrain": "cdp.collection.retraining",
     "split_by_identity": "cdp.data.split",
 }
 
@@ -51,34 +43,25 @@ __all__ = ["__version__", *sorted(_HOMES)]
 
 if TYPE_CHECKING:
     from cdp.collection.collection import Collection as Collection
-    from cdp.collection.collection import open_collection as open_collection
-    from cdp.collection.corrections import append_corrections as append_corrections
-    from cdp.collection.creation import create_collection as create_collection
-    from cdp.collection.extension import extend as extend
-    from cdp.collection.regrouping import regroup as regroup
-    from cdp.collection.retraining import retrain as retrain
+    from cdp.collection.corrections import Correction as Correction
     from cdp.data.manifests import read_manifest as read_manifest
     from cdp.data.split import split_by_identity as split_by_identity
     from cdp.errors import CdpError as CdpError
     from cdp.errors import InputError as InputError
     from cdp.evaluate.label_figures import measure_labels as measure_labels
-    from cdp.evaluate.label_figures import measure_pairs as measure_pairs
     from cdp.grouping.average_linkage import agglomerate as agglomerate
     from cdp.grouping.propagation import propagate as propagate
-    from cdp.grouping.soft_labels import diffuse as diffuse
     from cdp.knn.search import knn_graph as knn_graph
     from cdp.labeling.estimator import CDP as CDP
+    from cdp.labeling.pipeline import label as label
+    from cdp.runtime.runtime import Runtime as Runtime
     from cdp.scoring.mediator import Mediator as Mediator
-    from cdp.scoring.mlp import PaperMLP as PaperMLP
-    from cdp.scoring.pairs import candidate_pairs as candidate_pairs
-    from cdp.scoring.paper_features import collect_opinions as collect_opinions
+    from cdp.scoring.settings import ConsensusSettings as ConsensusSettings
     from cdp.types import ConsensusGraph as ConsensusGraph
     from cdp.types import Embeddings as Embeddings
     from cdp.types import KnnGraph as KnnGraph
     from cdp.types import Labels as Labels
     from cdp.types import Manifest as Manifest
-    from cdp.types import Opinions as Opinions
-    from cdp.types import Pairs as Pairs
     from cdp.types import Status as Status
     from cdp.types import Views as Views
 

@@ -1,12 +1,13 @@
-"""A collection: images, their identities with numbers that last, what judged their pairs, and what people said about them.
+"""`Collection`: images, their identities with lasting numbers, their scored pairs, and what people said about them.
 
-    collection = create_collection("faces", "views/unlabeled", labeled=["views/labeled"])
-    append_corrections("faces", [same(3, 7), named("Anna", 3)], source="review")
-    collection, changes = regroup(collection)              # regrouping.py: "Apply": seconds, nothing is judged again
-    collection, changes = extend(collection, "views/new")  # extension.py
+    faces = Collection.create("faces", "views/unlabeled", labeled=["views/labeled"])
+    faces.correct(same(3, 7), named("Anna", 3))
+    faces, changes = faces.regroup()                 # seconds; no pair is scored again
+    faces, changes = faces.add("views/new")
 
-It is a folder (collection_folder.py), made by creation.py. Opening one reads a card and maps three arrays; pairs, paths and names are read when they are asked for.
-A `Collection` is a frozen picture of the folder as it was when it was opened; whatever changes it returns a new one.
+It is a folder (collection_folder.py), made by creation.py. Opening one reads a card and maps three arrays; pairs, paths and names are
+read when they are needed. A `Collection` is a frozen picture of the folder as it was when it was opened; methods that change the
+folder return a new one.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ import msgspec
 import numpy as np
 
 from cdp.collection.collection_folder import Batch, Chain, Parts, numbered, open_batch, read_parts
-from cdp.collection.corrections import Correction, applicable, read_corrections, to_constraints
-from cdp.collection.numbering import Event
+from cdp.collection.corrections import (
+    Correction,
+    append_corrections,
+    applicable,
+    read_corrections,
+    to_constraints,
+)
+from cdp.collection.numbering import Changes, Event
 from cdp.collection.scored_files import read_identities, read_scored
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_array, read_card, read_settings
@@ -68,6 +75,64 @@ class Collection:
     identity: IntArray
     confidence: FloatArray
     status: ByteArray
+
+    @classmethod
+    def create(cls, folder: str | Path, views: ViewsSource, **options: Any) -> Collection:
+        """Label images and write a collection.
+
+        Args:
+            folder: to write; whole or not at all.
+            views: the images; a path is referred to, views in memory are written into the collection.
+            options: `labeled`, `settings`, `names`, `corrections`, `seed`, `force` and `runtime`, as
+                `cdp.collection.creation.create_collection` has them.
+        """
+        from cdp.collection.creation import create_collection
+
+        return create_collection(folder, views, **options)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Collection:
+        """Open the collection in a folder, at once, however large it is."""
+        return open_collection(folder)
+
+    def add(self, views: ViewsSource, **options: Any) -> tuple[Collection, Changes]:
+        """Add images, which join existing identities or found new ones; returns the collection and what changed.
+
+        Args:
+            views: the new images, by the same models; a path is referred to, views in memory are written into the collection.
+            options: `growth`, `corrections`, `images`, `k` and `runtime`, as `cdp.collection.extension.extend` has them.
+        """
+        from cdp.collection.extension import extend
+
+        return extend(self, views, **options)
+
+    def correct(self, *corrections: Correction, source: str = "") -> list[int]:
+        """Append corrections to the journal; they count from the next `regroup`, `retrain` or `add` on.
+
+        Returns:
+            Their numbers in the journal.
+        """
+        return append_corrections(self.folder, corrections, source)
+
+    def regroup(self, **options: Any) -> tuple[Collection, Changes]:
+        """Recompute the groups with all corrections applied; pair probabilities are reused.
+
+        Args:
+            options: `settings` and `growth`, as `cdp.collection.regrouping.regroup` has them.
+        """
+        from cdp.collection.regrouping import regroup
+
+        return regroup(self, **options)
+
+    def retrain(self, **options: Any) -> tuple[Collection, Changes]:
+        """Train trees again with all corrections, score all pairs and recompute the groups.
+
+        Args:
+            options: `runtime`.
+        """
+        from cdp.collection.retraining import retrain
+
+        return retrain(self, **options)
 
     @property
     def n_images(self) -> int:

@@ -7,7 +7,9 @@ from msgspec import to_builtins
 from tests.refusals import refuses
 
 import reference
-from cdp import ConsensusGraph, Labels, Pairs, measure_labels, measure_pairs
+from cdp import ConsensusGraph, Labels, measure_labels
+from cdp.evaluate.label_figures import measure_pairs
+from cdp.types import Pairs
 
 
 def slow_pairwise(found, true):

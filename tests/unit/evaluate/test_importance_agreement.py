@@ -5,11 +5,13 @@ import pytest
 from tests.refusals import refuses
 
 import reference
-from cdp import CDP, KnnGraph, candidate_pairs, collect_opinions
+from cdp import CDP, KnnGraph
 from cdp.evaluate.agreement import agreement
 from cdp.evaluate.importance import permutation_importance
 from cdp.knn.search import knn_graphs
 from cdp.runtime.runtime import Runtime
+from cdp.scoring.pairs import candidate_pairs
+from cdp.scoring.paper_features import collect_opinions
 from cdp.types import column_names
 from cdp.types.opinions import ALL_INPUTS, block_columns
 from cdp.types.run_record import Importance

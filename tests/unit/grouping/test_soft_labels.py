@@ -3,8 +3,8 @@ import pytest
 from tests.refusals import refuses
 
 import reference
-from cdp import ConsensusGraph, Labels, diffuse, propagate
-from cdp.grouping.soft_labels import likely_pairs
+from cdp import ConsensusGraph, Labels, propagate
+from cdp.grouping.soft_labels import diffuse, likely_pairs
 
 
 def random_graph(seed: int, n_images: int = 40, n_edges: int = 60) -> ConsensusGraph:

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from tests.refusals import refuses
 
-from cdp import Views, candidate_pairs, knn_graph, measure_labels
+from cdp import Views, knn_graph, measure_labels
 from cdp.labeling.fitting import LabeledImages, fit
 from cdp.labeling.pipeline import label
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.mediator import _PAIRS_PER_BLOCK, select_training_pairs, train_mediator
+from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import prepare_features
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import KnnGraph, Status
