@@ -30,7 +30,6 @@ from cdp.collection.regrouping import write_groups
 from cdp.collection.retraining import train_again, with_new_threshold
 from cdp.collection.scored_files import read_measured, read_scored_pairs, read_share, write_scored
 from cdp.data.views import read_views
-from cdp.grouping.group import pairs_at
 from cdp.knn.model_graphs import ModelGraphs
 from cdp.labeling.fitting import make_scorer
 from cdp.labeling.unsupervised_threshold import describe_estimate, estimate_threshold
@@ -124,10 +123,10 @@ def _estimate_again(
     scored = SimilarityScorer(settings, parts.seed).score(views, nobody, runtime)
     assert isinstance(scored.scored, ZScoredPairs)
     found = estimate_threshold(views, scored.scored, settings, seed=parts.seed, runtime=runtime)
-    pairs = pairs_at(scored.scored, settings, found.chosen, runtime)
     notes = (describe_estimate(found),)
-    parts = msgspec.structs.replace(parts, consensus=plain(settings), threshold=found.chosen, notes=notes)
-    return replace(scored, scored=pairs), parts
+    return scored, msgspec.structs.replace(
+        parts, consensus=plain(settings), threshold=found.chosen, notes=notes
+    )
 
 
 def _score_with_new(
@@ -144,9 +143,7 @@ def _score_with_new(
         graphs = _extend_graphs(whole, old, (start, start + new.n_images), new, now, runtime)
         inserted = replace(inserted, changed=changed_rows(old, graphs.values()))
         scorer = make_scorer(settings, threshold, seed, mediator)
-        scored = scorer.update(before, whole, identities, ModelGraphs(graphs), inserted, runtime)
-        pairs = pairs_at(scored.scored, settings, threshold, runtime)
-        return replace(scored, scored=pairs), mediator
+        return scorer.update(before, whole, identities, ModelGraphs(graphs), inserted, runtime), mediator
 
 
 def _extend_graphs(

@@ -19,6 +19,7 @@ from cdp.scoring.mediator import Mediator
 from cdp.scoring.scored_pairs import ScoredPairs
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.trees import TreeScores
+from cdp.scoring.zscore import NullStatistics, ZScoredPairs
 from cdp.storage.artifacts import fill, fill_arrays, load, read_array, read_card, read_json, read_settings
 from cdp.storage.files import write_json, writing_folder
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
@@ -34,7 +35,7 @@ class ScoredFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the card says.
 
     Images (labeled ones among them), candidates per image, neighbors per list, names of models, passes of trees (0 = none), mediator or
-    not, graphs or not, share of the labeled images that are used.
+    not, graphs or not, share of the labeled images that are used, statistics of random pairs where pairs have z-scores.
     """
 
     n_nodes: int
@@ -45,6 +46,7 @@ class ScoredFacts(msgspec.Struct, frozen=True, kw_only=True):
     has_mediator: bool
     has_graphs: bool
     share: float = 1.0
+    null: NullStatistics | None = None
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,11 +68,13 @@ def write_scored(
 ) -> None:
     """Write all that scoring more pairs will need; `share` of the labeled images is used, graphs are stored where asked for."""
     arrays: dict[str, AnyArray] = {"identities": scored.identities}
-    trees, candidates = scored.tree_scores, scored.candidates
+    trees, candidates, null = scored.tree_scores, scored.candidates, None
     if trees is not None and candidates is not None:
         arrays["ids"] = candidates.ids
+    elif isinstance(scored.scored, ZScoredPairs):
+        arrays |= {"ids": scored.scored.pairs.ids, "z": scored.scored.z}
+        null = scored.scored.null
     else:
-        assert isinstance(scored.scored, ConsensusGraph)
         arrays |= {"ids": scored.scored.ids, "doubt": scored.scored.doubt}
     base = next(iter(scored.graphs.values()))
     with writing_folder(place, force=True) as folder:
@@ -94,6 +98,7 @@ def write_scored(
             has_mediator=mediator is not None,
             has_graphs=with_graphs,
             share=share,
+            null=null,
         )
         summary = f"{len(arrays['ids']):,} pairs of {facts.n_nodes:,} images"
         fill_arrays(folder, KIND, summary, msgspec.to_builtins(facts), arrays)
@@ -123,7 +128,7 @@ def read_scored_pairs(
     else:
         graphs, fused = _search_again(views, settings, facts, identities, seed, runtime)
     scored = ScoredPairs(
-        scored=read_scored(place, settings, threshold),
+        scored=_read_z_scores(place) or read_scored(place, settings, threshold),
         graphs=graphs,
         fused=fused,
         k=facts.k,
@@ -164,6 +169,9 @@ def read_measured(place: Path) -> Measured:
 
 def read_scored(place: Path, settings: ConsensusSettings, threshold: float) -> ConsensusGraph:
     """The pairs that count when groups are made at the threshold, labeled images among them."""
+    z_scored = _read_z_scores(place)
+    if z_scored is not None:
+        return pairs_at(z_scored, settings, threshold)
     card = read_card(place, KIND)
     facts = read_settings(place, card, ScoredFacts)
     ids = read_array(place, "ids", card, check=False)
@@ -173,6 +181,16 @@ def read_scored(place: Path, settings: ConsensusSettings, threshold: float) -> C
     else:
         doubt = read_array(place, "doubt", card, check=False)
     return pairs_at(ConsensusGraph(ids, doubt, facts.n_nodes), settings, threshold)
+
+
+def _read_z_scores(place: Path) -> ZScoredPairs | None:
+    """Candidate pairs with their z-scores; None where pairs have probabilities."""
+    card = read_card(place, KIND)
+    facts = read_settings(place, card, ScoredFacts)
+    if facts.null is None:
+        return None
+    ids, z = (read_array(place, name, card, check=False) for name in ("ids", "z"))
+    return ZScoredPairs(Pairs(ids, facts.n_nodes), z, facts.null)
 
 
 def read_identities(place: Path) -> LongArray:

@@ -184,8 +184,7 @@ class _Labeling:
             scored = replace(scored, pairs=bare)
         labeling = self._group(scored)
         if keep_scored:
-            kept = replace(scored.pairs, scored=labeling.scored)
-            labeling = replace(labeling, kept=kept, joined=joined, share=scored.share)
+            labeling = replace(labeling, kept=scored.pairs, joined=joined, share=scored.share)
         return labeling if joined is None else keep_first(labeling, self.unlabeled.n_images, self.runtime)
 
     def _score(self, views: Views, rows: BoolArray | None, graphs: Graphs | None = None) -> _Scored:

@@ -193,3 +193,17 @@ def test_a_collection_of_nobody_known_is_extended_at_the_same_threshold(views, t
     grown = extend(collection, later)[0]
     assert (grown.n_images, grown.parts.threshold) == (300, threshold)
     assert measure_labels(np.array(grown.identity), views.identities).discards_kept.pairwise.f > 0.7
+
+
+def test_a_collection_is_regrouped_at_any_z_score(views, tmp_path):
+    from cdp import Collection
+    from cdp.collection.collection_settings import GrowthSettings
+
+    free = GrowthSettings(keep_numbers=0.0)
+    faces = Collection.create(tmp_path / "album", hide(views), settings=SETTINGS)
+    for threshold in (1.8, 2.6):
+        settings = replace(faces.settings, threshold=threshold)
+        regrouped, _ = faces.regroup(settings=settings, growth=free)
+        expected = label(hide(views), settings).labels
+        assert regrouped.parts.threshold == threshold
+        assert reference.partition(regrouped.identity) == reference.partition(expected.labels)
