@@ -188,9 +188,12 @@ class _Labeling:
         """Score all images of the views, of which `rows` are labeled."""
         settings = self.settings
         known, notes = _to_choose_on(views, rows, settings)
-        lowest = lowest_threshold(settings) if known is not None else settings.threshold or 0.0
-        if lowest == 0 and settings.mediator != "similarity":
-            lowest = settings.default_threshold
+        if known is not None:
+            lowest = lowest_threshold(settings)
+        elif settings.threshold is not None:
+            lowest = settings.threshold
+        else:
+            lowest = 0.0 if settings.mediator == "similarity" else settings.default_threshold
         identities = np.full(views.n_images, -1, np.int64)
         if rows is not None and views.identities is not None:
             identities[rows] = views.identities[rows]
