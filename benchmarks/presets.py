@@ -29,7 +29,7 @@ from cdp.knn.search import knn_graph
 from cdp.labeling.labeling import Labeling
 from cdp.labeling.pipeline import label
 from cdp.nets.ensemble import ensemble
-from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
+from cdp.run.label_stage import LabelSettings, Round, read_part, validation_rows
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings

@@ -22,7 +22,7 @@ from cdp.data.views import read_views
 from cdp.grouping.group import group
 from cdp.labeling.split_half import compare_pairs
 from cdp.labeling.unsupervised_threshold import estimate_threshold
-from cdp.run.labeling import LabelSettings, Round, read_part
+from cdp.run.label_stage import LabelSettings, Round, read_part
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings

@@ -262,7 +262,7 @@ def test_another_bar_searches_no_graph_and_trains_no_mediator_again(given, tmp_p
     for more in (
         ("--threshold", "0.4"),
         ("--grouping", "components", "--threshold", "0.9"),
-        ("--recall-weight", "2"),
+        ("--beta", "2"),
         ("--max-cluster-size", "20"),
     ):
         call(given, tmp_path, *words, *more)
