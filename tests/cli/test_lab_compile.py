@@ -7,8 +7,8 @@ import sys
 import pytest
 
 # Called by other loops only, and compiled with them; for graphs that are given; for a GPU.
-INSIDE = {"insert", "insert_in_order", "_bin", "_last_bin", "_find_bins"}
-RARE = {"drop_repeats", "find_hits_of_tile"}
+INSIDE = {"insert", "insert_in_order", "_bin", "_last_bin", "_find_bins", "_find_above"}
+RARE = {"drop_repeats", "find_tile_candidates"}
 LOOK = """
 import importlib, json, pkgutil
 from numba.core.dispatcher import Dispatcher

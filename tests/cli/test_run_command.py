@@ -149,7 +149,7 @@ def record_of(out):
 
 def left_out(record):
     """Notes about what was left out; so few images are always noted too."""
-    few = ("which is few.", "20 at least are needed.")
+    few = ("which is few.", "at least 20 are needed.")
     return [note for note in record.notes if not note.endswith(few)]
 
 

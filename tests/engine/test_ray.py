@@ -300,10 +300,10 @@ def test_graphs_of_several_models_are_searched_on_a_machine_each(
     monkeypatch.chdir(tmp_path)
     steps, cache = set(), StepCache(Path("cache")) if keeps else StepCache()
     about = {"cache": cache, "progress": lambda step, *_: steps.add(step), "folder": Path("files")}
-    there = find_graphs(crowded_views, settings, runtime=Runtime(RAY, **about))
+    there = find_graphs(crowded_views, settings, runtime=Runtime(RAY, **about)).graphs
     assert steps == {"k-NN graphs"}
     here = find_graphs(crowded_views, settings, runtime=Runtime(RuntimeSettings(threads=2)))
-    for name, graph in here.items():
+    for name, graph in here.graphs.items():
         assert graph.method == "approximate"
         np.testing.assert_array_equal(graph.neighbors, there[name].neighbors)
         np.testing.assert_array_equal(graph.similarity, there[name].similarity)
