@@ -1,4 +1,4 @@
-"""The bar where nobody is known, in albums of 100 to 2,000 images: pairwise F against the best bar that the truth allows, mean and worst.
+"""The threshold without labels, in albums of 100 to 2,000 images: pairwise F against the best one that the truth allows, mean and worst.
 
 Albums are drawn from what `benchmarks.unsupervised` measures whole. Of three kinds: 5 to 40 people, few with many photos, and strangers on a
 fifth or more of them ("album"); 2 to 15 images of everybody ("even"); strangers on three quarters ("strangers"). And of one
@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.presets import made_up_crowd
-from benchmarks.unsupervised import real_sets
+from benchmarks.unsupervised import real_sets, z_scores
 from cdp import Views, measure_labels
-from cdp.grouping.group import group
-from cdp.labeling.split_half import compare_pairs
+from cdp.grouping.group import group, pairs_at
 from cdp.labeling.unsupervised_threshold import estimate_threshold
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
@@ -117,17 +115,16 @@ def draw(identities: LongArray, size: int, kind: str, generator: np.random.Gener
 
 
 def measure_album(views: Views, *, joined: bool) -> dict[str, Any]:
-    """The chosen bar and the best one; or, where nobody is there twice, the share of images that are joined."""
+    """The chosen threshold and the best one; or, where nobody is there twice, the share of images that are joined."""
     assert views.identities is not None
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=min(20, views.n_images - 1))
     identities, work = views.identities, Runtime(RuntimeSettings(threads=1))
     hidden = Views(views.base, views.committee)
-    compared = compare_pairs(hidden, settings, runtime=work)
-    found = estimate_threshold(hidden, compared, settings, runtime=work)
+    scored = z_scores(hidden, settings, work)
+    found = estimate_threshold(hidden, scored, settings, runtime=work)
 
-    def labels_at(bar: float) -> Any:
-        tried = replace(settings, threshold=bar)
-        return group(compared.at(tried), tried)
+    def labels_at(threshold: float) -> Any:
+        return group(pairs_at(scored, settings, threshold), settings, threshold)
 
     figures: dict[str, Any] = {
         "images": views.n_images,
@@ -137,9 +134,12 @@ def measure_album(views: Views, *, joined: bool) -> dict[str, Any]:
     }
     if joined:
         return {**figures, "joined": float((labels_at(found.chosen).labels >= 0).mean())}
-    top = min(max_z_score(compared.background), HIGHEST)
-    bars = [found.chosen, *np.round(np.linspace(0.06, 1, 40) * top, 3).tolist()]
-    curve = {bar: measure_labels(labels_at(bar), identities).discards_kept.pairwise.f or 0.0 for bar in bars}
+    top = min(max_z_score(scored.null), HIGHEST)
+    thresholds = [found.chosen, *np.round(np.linspace(0.06, 1, 40) * top, 3).tolist()]
+    curve = {
+        threshold: measure_labels(labels_at(threshold), identities).discards_kept.pairwise.f or 0.0
+        for threshold in thresholds
+    }
     best = max(curve, key=curve.__getitem__)
     f, best_f = curve[found.chosen], curve[best]
     return {**figures, "f": f, "best": best, "best_f": best_f, "off": best_f - f}

@@ -17,7 +17,7 @@ from benchmarks.lfw import split_faces
 from cdp import Views
 from cdp.config.reading import read_recipe
 from cdp.data.views import read_views
-from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
+from cdp.run.label_stage import LabelSettings, Round, read_part, validation_rows
 
 KNOWN_SHARE = 0.1
 MOST_IMAGES = 8000

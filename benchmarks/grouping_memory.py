@@ -51,7 +51,7 @@ def _group(way: str, n_images: int) -> dict[str, float]:
     def make(size: int) -> ConsensusGraph:
         """Groups of about 20 with 7 pairs per image, and 4 with any other image, of a probability of 0.06 on average.
 
-        So much like the pairs of a million made-up embeddings: at a bar of 0.5 components are groups, at 0.1 all is one.
+        So much like the pairs of a million made-up embeddings: at a threshold of 0.5 components are groups, at 0.1 all is one.
         """
         generator = np.random.default_rng(0)
         one = generator.integers(0, size, 11 * size)
@@ -72,9 +72,9 @@ def _group(way: str, n_images: int) -> dict[str, float]:
             return agglomerate(graph, 20)
         if way in ("tuning", "one_stage", "one_batch"):
             runtime = Runtime.of(memory_budget="6GB")
-            bars = THRESHOLDS["join_above"]
-            dendrogram = build_dendrogram(graph, 20, bars[0], runtime=runtime)
-            return [dendrogram.cut(bar).n_identities for bar in bars]
+            thresholds = THRESHOLDS["mean probability"]
+            dendrogram = build_dendrogram(graph, 20, thresholds[0], runtime=runtime)
+            return [dendrogram.cut(threshold).n_identities for threshold in thresholds]
         if way == "reducing":
             return _reduce_shard(None, (graph.ids, graph.doubt < 0.7))
         pairs = Batch(None, graph.ids, (graph.doubt,), graph.n_images)

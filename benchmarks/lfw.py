@@ -5,7 +5,7 @@ Needs the embeddings of docs/data.md in `data/lfw` or $CDP_DATA/lfw; without the
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -38,24 +38,24 @@ def measure(*, quick: bool) -> dict[str, Any]:
 
     def learned(**settings: Any) -> list[Labels]:
         models = (CDP("paper", seed=seed, **settings).fit(labeled, graphs=graphs[0]) for seed in seeds)
-        return [model.predict(unlabeled, graphs=graphs[1]) for model in models]
+        return [labels_of(model, unlabeled, graphs[1]) for model in models]
 
-    def voted(quorum: int) -> list[Labels]:
+    def voted(min_votes: int | Literal["all"]) -> list[Labels]:
         votes = (
-            CDP("paper", mediator="vote", min_votes=quorum, threshold=threshold)
-            for threshold in np.arange(0.3, 0.66, 0.02)
+            CDP("paper", mediator="vote", min_votes=min_votes, threshold=threshold).fit(labeled)
+            for threshold in np.arange(0.3, 0.66, 0.02).tolist()
         )
-        tries = [model.predict(unlabeled, graphs=graphs[1]) for model in votes]
+        tries = [labels_of(model, unlabeled, graphs[1]) for model in votes]
         return [max(tries, key=lambda labels: pairwise_f(labels, unlabeled))]
 
     ways = {
         "base model alone, best possible threshold": voted(0),
-        "unanimous vote, best possible threshold": voted(-1),
+        "unanimous vote, best possible threshold": voted("all"),
         "mediator, the paper's inputs": learned(),
         "mediator, with common neighbors": learned(inputs=ALL_INPUTS),
         "paper's inputs, grouped by the mean": learned(grouping="average"),
         "common neighbors, grouped by the mean": learned(inputs=ALL_INPUTS, grouping="average"),
-        "preset best": [CDP(seed=seed).fit(labeled).predict(unlabeled) for seed in seeds],
+        "preset best": [labels_of(CDP(seed=seed).fit(labeled), unlabeled) for seed in seeds],
     }
     figures: dict[str, Any] = {"seeds": len(seeds)}
     for name, runs in ways.items():
@@ -84,11 +84,17 @@ def other_splits(n_splits: int) -> dict[str, list[float]]:
         graphs = [[knn_graph(view, 20) for view in part] for part in (labeled, unlabeled)]
         for name, settings in ways.items():
             model = CDP("paper", **settings).fit(labeled, graphs=graphs[0])
-            found[name].append(pairwise_f(model.predict(unlabeled, graphs=graphs[1]), unlabeled))
+            found[name].append(pairwise_f(labels_of(model, unlabeled, graphs[1]), unlabeled))
     for name, values in found.items():
         shown = ", ".join(f"{value:.3f}" for value in values)
         print(f"other splits, {name}: F {np.mean(values):.3f} ± {np.std(values):.3f} ({shown})")
     return found
+
+
+def labels_of(model: CDP, views: Views, graphs: Any = None) -> Labels:
+    """What a fitted model finds."""
+    model.predict(views, graphs=graphs)
+    return model.labeling_.labels
 
 
 def pairwise_f(labels: Labels, views: Views) -> float:
@@ -102,7 +108,7 @@ def confidence_figures(labeled: Views, unlabeled: Views, graphs: Any, inputs: An
     from sklearn.metrics import roc_auc_score
 
     model = CDP("paper", inputs=inputs).fit(labeled, graphs=graphs[0])
-    labels = model.predict(unlabeled, graphs=graphs[1])
+    labels = labels_of(model, unlabeled, graphs[1])
     accepted = model.labeling_.accepted
     truth = unlabeled.identities
     assert truth is not None

@@ -1,6 +1,6 @@
-"""Why the best bar of openface on LFW is no bar to want: one person has 530 of 13,233 images and more than half of all pairs of one identity.
+"""Why the best threshold of openface on LFW is none to want: one person has 530 of 13,233 images and more than half of all pairs of one identity.
 
-F, precision and recall over the bar, with the largest groups: of all images, with and without a limit to the size of groups; without this person; and with
+F, precision and recall over the threshold, with the largest groups: of all images, with and without a limit to the size of groups; without this person; and with
 50 images of everybody at most.
 
     python -m benchmarks one_person --out docs/results/one_person.json
@@ -8,16 +8,14 @@ F, precision and recall over the bar, with the largest groups: of all images, wi
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.data import data_folder
-from benchmarks.unsupervised import at_most
+from benchmarks.unsupervised import at_most, z_scores
 from cdp import Views, measure_labels
-from cdp.grouping.group import group
-from cdp.labeling.split_half import compare_pairs
+from cdp.grouping.group import group, pairs_at
 from cdp.labeling.unsupervised_threshold import estimate_threshold
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
@@ -50,23 +48,22 @@ def measure(*, quick: bool) -> dict[str, Any]:
 
 
 def walk(views: Views, limit: int, largest: int, name: str) -> dict[str, Any]:
-    """Figures at every bar, and at the chosen one."""
+    """Figures at every threshold, and at the chosen one."""
     assert views.identities is not None
     identities = views.identities
     settings = ConsensusSettings.of(mediator="similarity", method="exact", max_cluster_size=limit)
     work, hidden = Runtime(RuntimeSettings(threads=1)), Views(views.base)
-    compared = compare_pairs(hidden, settings, runtime=work)
-    chosen = estimate_threshold(hidden, compared, settings, runtime=work).chosen
+    scored = z_scores(hidden, settings, work)
+    chosen = estimate_threshold(hidden, scored, settings, runtime=work).chosen
     rows: dict[str, Any] = {"chosen": chosen}
-    for bar in sorted({*THRESHOLDS, chosen}):
-        tried = replace(settings, threshold=bar)
-        labels = group(compared.at(tried), tried)
+    for threshold in sorted({*THRESHOLDS, chosen}):
+        labels = group(pairs_at(scored, settings, threshold), settings, threshold)
         kept = measure_labels(labels, identities).discards_kept
         found = labels.labels[labels.labels >= 0]
         groups = np.bincount(found) if len(found) else np.zeros(1, np.int64)
         order = np.argsort(-groups, kind="stable")[:3]
         theirs = [int((identities[labels.labels == one] == largest).sum()) for one in order.tolist()]
-        rows[f"{bar:g}"] = row = {
+        rows[f"{threshold:g}"] = row = {
             "f": kept.pairwise.f,
             "precision": kept.pairwise.precision,
             "recall": kept.pairwise.recall,
@@ -75,7 +72,7 @@ def walk(views: Views, limit: int, largest: int, name: str) -> dict[str, Any]:
             "of_the_largest_person": theirs,
         }
         print(
-            f"{name:28s} {bar:.2f}{' chosen' if bar == chosen else ''}: "
+            f"{name:28s} {threshold:.2f}{' chosen' if threshold == chosen else ''}: "
             + ", ".join(
                 f"{key} {value:.3f}" if isinstance(value, float) else f"{key} {value}"
                 for key, value in row.items()

@@ -14,7 +14,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -24,15 +26,18 @@ import numpy as np
 from benchmarks.data import data_folder
 from benchmarks.lfw import split_faces
 from cdp import Views, measure_labels
-from cdp.input_blocks import EVIDENCE, PAPER_INPUTS
+from cdp.input_blocks import PAPER_INPUTS
 from cdp.knn.search import knn_graph
+from cdp.labeling import fitting
 from cdp.labeling.labeling import Labeling
 from cdp.labeling.pipeline import label
 from cdp.nets.ensemble import ensemble
-from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
+from cdp.run.label_stage import LabelSettings, Round, read_part, validation_rows
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.tree_features import ALL_BLOCKS
+from cdp.scoring.tree_scorer import TreeScorer
 from cdp.storage.artifacts import read_run_record
 from cdp.types.arrays import LongArray
 from cdp_lab.baselines.methods import make_baselines, tune
@@ -42,15 +47,22 @@ WAYS = {
     "paper": ConsensusSettings.of("paper"),
     "average linkage, tuned": ConsensusSettings.of(**_MLP, inputs=PAPER_INPUTS),
     "common neighbors": ConsensusSettings.of(**_MLP),
-    "trees": ConsensusSettings.of(passes=1),
+    "trees": ConsensusSettings.of(),
     "best": ConsensusSettings.of(),
-    "a third pass": ConsensusSettings.of(passes=3),
+    "a third pass": ConsensusSettings.of(),
+    **{f"best without {block}": ConsensusSettings.of() for block in ALL_BLOCKS},
+}
+"""Each way adds to the one before it, up to `best`; then what else was tried, and `best` without one block of features."""
+
+TREES: dict[str, dict[str, Any]] = {
+    "trees": {"passes": 1},
+    "a third pass": {"passes": 3},
     **{
-        f"best without {block}": ConsensusSettings.of(evidence=tuple(one for one in EVIDENCE if one != block))
-        for block in EVIDENCE
+        f"best without {block}": {"blocks": tuple(one for one in ALL_BLOCKS if one != block)}
+        for block in ALL_BLOCKS
     },
 }
-"""Each way adds to the one before it, up to `best`; then what else was tried, and `best` without one block of evidence."""
+"""In which fields of the trees' scorer a way differs from `best`; they are no settings."""
 
 OTHER_METHODS = ("hierarchical_average", "dbscan", "rank_order", "chinese_whispers", "finch")
 
@@ -142,8 +154,19 @@ def _other_methods(views: Views, known: LongArray, counted: LongArray) -> dict[s
     return found
 
 
+@contextmanager
+def trees_of(way: str) -> Iterator[None]:
+    """Pairs are scored by the trees of this way."""
+    fitting.TreeScorer = partial(TreeScorer, **TREES.get(way, {}))  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        fitting.TreeScorer = TreeScorer  # type: ignore[misc]
+
+
 def _label(way: str, labeled: Views, unlabeled: Views, work: Runtime) -> Outcome:
-    found = label(unlabeled, replace(WAYS[way], method="exact"), labeled=[labeled], runtime=work)
+    with trees_of(way):
+        found = label(unlabeled, replace(WAYS[way], method="exact"), labeled=[labeled], runtime=work)
     assert unlabeled.identities is not None
     return _outcome(found, unlabeled.identities)
 
@@ -173,15 +196,15 @@ def _label_run_all(folder: Path, n_seeds: int) -> dict[str, list[Outcome]]:
         "labeled": [labeled],
         "validation": rows,
         "networks_saw_labeled": True,
-        "workspace": work,
+        "runtime": work,
     }
-    found = {
-        way: [
-            _outcome(label(unlabeled, replace(settings, k=k), seed=seed, **options), counted)
-            for seed in range(n_seeds)
-        ]
-        for way, settings in WAYS.items()
-    }
+    found = {}
+    for way, settings in WAYS.items():
+        with trees_of(way):
+            labelings = [
+                label(unlabeled, replace(settings, k=k), seed=seed, **options) for seed in range(n_seeds)
+            ]
+        found[way] = [_outcome(one, counted) for one in labelings]
     if rows is not None:
         others = _other_methods(unlabeled, np.where(rows, identities, -1), counted)
         found |= {name: [one] for name, one in others.items()}

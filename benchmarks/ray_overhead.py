@@ -78,7 +78,7 @@ def _run(home: str, engine: str) -> dict[str, Any]:
 
 
 def _label(home: Path, engine_name: str) -> dict[str, Any]:
-    from benchmarks.scale import MeteredWorkspace
+    from benchmarks.scale import MeteredRuntime
     from cdp.data.views import read_views
     from cdp.labeling.pipeline import label
     from cdp.runtime.runtime import Runtime
@@ -94,7 +94,7 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     few = synthetic_views(100, members=1, seed=2)
     label(few.unlabeled, ConsensusSettings.of(), labeled=[few.labeled], runtime=Runtime(engine))
     startup, startup_cpu = time.perf_counter() - start, _cpu_seconds(os.getpid())
-    work = MeteredWorkspace(engine)
+    work = MeteredRuntime(engine)
     begun = time.process_time()
     labeling = label(unlabeled, ConsensusSettings.of(), labeled=[labeled], runtime=work)
     here = time.process_time() - begun

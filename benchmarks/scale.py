@@ -116,25 +116,30 @@ def child(folder: str, recall: float, recall_of: str, memory: str) -> dict[str, 
     from cdp.collection.creation import Origin, keep_labeling
     from cdp.collection.outputs import write_outputs
     from cdp.data.views import read_views
+    from cdp.knn.model_graphs import find_graphs
     from cdp.labeling.figures import measure_labeling
     from cdp.labeling.pipeline import label
     from cdp.runtime.settings import RuntimeSettings
     from cdp.runtime.step_cache import StepCache
+    from cdp.scoring import tree_scorer
     from cdp.scoring.settings import ConsensusSettings
 
     unlabeled, labeled = (read_views(Path(folder) / part) for part in ("unlabeled", "labeled"))
     # Graphs that a run which was stopped had finished are not made again; their time is then not in the figures.
     cache = StepCache(Path(folder) / "cache")
     is_resumed = Path(folder, "cache").exists()
-    work = MeteredWorkspace(RuntimeSettings(memory_budget=memory), cache, log_steps())
+    work = MeteredRuntime(RuntimeSettings(memory_budget=memory), cache, log_steps())
     warned: list[str] = []
     with watching(work.meter), gathering_warnings(warned):
         begun = time.process_time()
-        settings = ConsensusSettings.of(recall=recall, recall_of=recall_of)
+        settings = ConsensusSettings.of(recall=recall)
+        if recall_of == "all":
+            # Where people are labeled, their neighbors are what a search aims at.
+            tree_scorer.find_graphs = lambda *args, identities, **named: find_graphs(*args, **named)
         labeling = label(unlabeled, settings, labeled=[labeled], keep_scored=True, runtime=work)
         labeled_after = time.process_time() - begun
         with work.step("figures and output"):
-            results = measure_labeling(labeling, unlabeled, scratch=work.scratch)
+            results = measure_labeling(labeling, unlabeled, runtime=work)
             place, origin = (
                 Path(folder) / "faces",
                 Origin(Path(folder) / "unlabeled", Path(folder) / "labeled"),
@@ -156,7 +161,7 @@ def child(folder: str, recall: float, recall_of: str, memory: str) -> dict[str, 
             "reading and the rest": round(labeled_after - named, 1),
         },
         "cpu_seconds_in_all": round(time.process_time() - begun, 1),
-        "wall_seconds": work.seconds,
+        "wall_seconds": work.timings,
         "peak_anonymous_mb": {step: round(peak / 1000) for step, peak in work.meter.peaks.items()},
         "graphs": {
             name: {
@@ -238,9 +243,9 @@ def watching(meter: Meter) -> Iterator[None]:
         thread.join()
 
 
-@dataclass
-class MeteredWorkspace(Runtime):
-    """A workspace that also keeps CPU seconds and memory of every step."""
+@dataclass(frozen=True, eq=False)
+class MeteredRuntime(Runtime):
+    """A runtime that also keeps CPU seconds and memory of every step."""
 
     cpu: dict[str, float] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)

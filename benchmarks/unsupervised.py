@@ -1,15 +1,14 @@
-"""The bar where nobody is known, against the best bar that the truth allows: pairwise F, agreement, and how far off it is.
+"""The threshold without labels, against the best one that the truth allows: pairwise F, agreement, and how far off it is.
 
 LFW by each of three networks and by all; the embeddings of finished runs (Omniglot, drawn faces), found as `benchmarks.presets` says, likewise;
 views with identities in the folders that $CDP_VIEWS names; made-up crowds; and a few images of all. No identity is given to the labeling: the
-truth measures it, and finds the best bar for the same pairs and the same grouping.
+truth measures it, and finds the best threshold for the same pairs and the same grouping.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,14 @@ from benchmarks.data import data_folder
 from benchmarks.presets import made_up_crowd
 from cdp import Views, measure_labels
 from cdp.data.views import read_views
-from cdp.grouping.group import group
-from cdp.labeling.split_half import compare_pairs
+from cdp.grouping.group import group, pairs_at
 from cdp.labeling.unsupervised_threshold import estimate_threshold
-from cdp.run.labeling import LabelSettings, Round, read_part
+from cdp.run.label_stage import LabelSettings, Round, read_part
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.similarity import SimilarityScorer
+from cdp.scoring.zscore import ZScoredPairs
 from cdp.storage.artifacts import read_run_record
 from cdp.types.arrays import LongArray
 from cdp.types.run_record import Score
@@ -37,7 +37,7 @@ THRESHOLDS = tuple(round(1 + 0.3 * step, 1) for step in range(31))
 def measure(*, quick: bool) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for name, views, k in data_sets(quick):
-        figures[name] = found = measure_bar(views, k)
+        figures[name] = found = measure_threshold(views, k)
         agreement = "none" if found["agreement"] is None else f"{found['agreement']:.3f}"
         print(
             f"{name:40s} chosen {found['chosen']:.2f}: F {found['f']:.3f}, agreement {agreement}; best {found['best']:.2f}: "
@@ -47,24 +47,24 @@ def measure(*, quick: bool) -> dict[str, Any]:
     return figures
 
 
-def measure_bar(views: Views, k: int) -> dict[str, Any]:
-    """The chosen bar and the best one."""
+def measure_threshold(views: Views, k: int) -> dict[str, Any]:
+    """The chosen threshold and the best one."""
     assert views.identities is not None
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=k)
     work = Runtime(RuntimeSettings(threads=1))
     hidden = Views(views.base, views.committee)
-    compared = compare_pairs(hidden, settings, runtime=work)
-    found = estimate_threshold(hidden, compared, settings, runtime=work)
+    scored = z_scores(hidden, settings, work)
+    found = estimate_threshold(hidden, scored, settings, runtime=work)
 
-    def score(bar: float) -> Score:
-        tried = replace(settings, threshold=bar)
-        return measure_labels(group(compared.at(tried), tried), views.identities).discards_kept.pairwise
+    def score(threshold: float) -> Score:
+        labels = group(pairs_at(scored, settings, threshold), settings, threshold)
+        return measure_labels(labels, views.identities).discards_kept.pairwise
 
-    curve = {bar: score(bar).f or 0.0 for bar in THRESHOLDS}
+    curve = {threshold: score(threshold).f or 0.0 for threshold in THRESHOLDS}
     best = max(curve, key=curve.__getitem__)
     for step in (-0.2, -0.1, 0.1, 0.2):
-        bar = round(best + step, 1)
-        curve[bar] = score(bar).f or 0.0
+        near = round(best + step, 1)
+        curve[near] = score(near).f or 0.0
     chosen = score(found.chosen)
     curve[found.chosen] = chosen.f or 0.0
     best = max(curve, key=curve.__getitem__)
@@ -83,8 +83,15 @@ def measure_bar(views: Views, k: int) -> dict[str, Any]:
         "best": best,
         "best_f": best_f,
         "off": best_f - (chosen.f or 0.0),
-        "curve": {f"{bar:g}": round(curve[bar], 4) for bar in sorted(curve)},
+        "curve": {f"{threshold:g}": round(curve[threshold], 4) for threshold in sorted(curve)},
     }
+
+
+def z_scores(views: Views, settings: ConsensusSettings, runtime: Runtime) -> ZScoredPairs:
+    """Candidate pairs of all models, scored by similarity."""
+    scored = SimilarityScorer(settings).score(views, np.full(views.n_images, -1, np.int64), runtime).scored
+    assert isinstance(scored, ZScoredPairs)
+    return scored
 
 
 def data_sets(quick: bool) -> Iterator[tuple[str, Views, int]]:

@@ -46,7 +46,9 @@ def kept_figures(record: RunRecord) -> dict[str, Any]:
         "recipe_text": write_recipe(recipe, commented=False),
         "seconds": round(run["seconds"], 1),
         "headline": run["results"]["headline"],
-        "labels": {key: labels[key] for key in ("setting", "threshold", "coverage", "identities_found")}
+        "labels": {
+            key: labels[key] for key in ("threshold_kind", "threshold", "coverage", "identities_found")
+        }
         | {"true": true},
         "members": run["results"]["committee"]["members"],
         "stages": [

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from cdp import CDP, ConsensusGraph, knn_graph, measure_labels, propagate
+from cdp import CDP, ConsensusGraph, Views, knn_graph, measure_labels, propagate
 from cdp.evaluate.label_figures import measure_pairs
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import collect_opinions
@@ -76,7 +76,13 @@ def draw_pipeline() -> None:
         arrow(start, stop)
     axes.plot([7.5, 7.5, 91, 91], [9.6, 12, 12, 12.4], color="#444444", lw=1, ls="--")
     arrow((91, 12), (91, 14.4))
-    axes.text(16, 12.6, "known identities train the mediator and choose the bar", fontsize=8, color="#555555")
+    axes.text(
+        16,
+        12.6,
+        "labeled identities train the mediator and choose the threshold",
+        fontsize=8,
+        color="#555555",
+    )
     keep(figure, "pipeline")
 
 
@@ -122,7 +128,7 @@ def draw_propagation() -> None:
         ("accepted pairs: one component", "maximum 12: split where doubt is largest"),
         strict=True,
     ):
-        labels = propagate(graph, max_size=size).labels
+        labels = propagate(graph, max_cluster_size=size).labels
         for (first, second), doubt in zip(graph.ids, graph.doubt, strict=True):
             inside = labels[first] == labels[second] and labels[first] >= 0
             panel.plot(
@@ -144,13 +150,13 @@ def draw_thresholds(split, model, graphs, pairs) -> None:
     """What the threshold trades."""
     thresholds = 1 - np.logspace(np.log10(0.5), -4, 16)
     rows = []
-    for threshold in thresholds:
-        labels = model.set_params(threshold=float(threshold)).predict(split.unlabeled, graphs=graphs)
-        figures = measure_labels(labels, split.unlabeled.identities)
-        pair = measure_pairs(model.labeling_.accepted, pairs, split.unlabeled.identities)
+    unlabeled = Views(split.unlabeled.base, split.unlabeled.committee)
+    for threshold in thresholds.tolist():
+        tried = CDP("paper", mediator=model.mediator_, threshold=threshold).fit(unlabeled, graphs=graphs)
+        figures = measure_labels(tried.labeling_.labels, split.unlabeled.identities)
+        pair = measure_pairs(tried.labeling_.accepted, pairs, split.unlabeled.identities)
         kept = figures.discards_kept.pairwise
         rows.append((kept.precision, kept.recall, kept.f, figures.coverage, pair.precision))
-    model.set_params(threshold=None)
     figure, axes = plt.subplots(figsize=(6.2, 3.4))
     names = (
         "pairwise precision",
@@ -172,7 +178,9 @@ def draw_thresholds(split, model, graphs, pairs) -> None:
 
 def draw_confidence(split, graphs) -> None:
     """Labels with a low confidence are wrong more often."""
-    labels = CDP("paper").fit(split.labeled).predict(split.unlabeled, graphs=graphs)
+    model = CDP("paper").fit(split.labeled)
+    model.predict(split.unlabeled, graphs=graphs)
+    labels = model.labeling_.labels
     truth = split.unlabeled.identities
     right = np.zeros(len(labels), bool)
     for group in range(labels.n_identities):

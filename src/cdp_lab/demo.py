@@ -133,19 +133,19 @@ def compare_ways(
     }
     rows = []
     for name, model in ways.items():
-        labels = model.fit(split.labeled, progress=progress).predict(split.unlabeled, progress=progress)
+        model.fit(split.labeled, progress=progress).predict(split.unlabeled, progress=progress)
         assert split.unlabeled.identities is not None
-        rows.append((name, measure_labels(labels, split.unlabeled.identities)))
+        rows.append((name, measure_labels(model.labeling_.labels, split.unlabeled.identities)))
     return rows
 
 
 def _best_similarity(labeled: Views) -> float:
     """The similarity threshold of the base alone with the best pairwise F on the labeled part."""
-    alone = Views(labeled.base, identities=labeled.identities)
+    alone = Views(labeled.base)
 
     def quality(threshold: float) -> float:
-        labels = CDP("paper", mediator="vote", threshold=threshold).predict(alone)
-        assert alone.identities is not None
-        return measure_labels(labels, alone.identities).discards_kept.pairwise.f or 0.0
+        model = CDP("paper", mediator="vote", threshold=threshold).fit(alone)
+        assert labeled.identities is not None
+        return measure_labels(model.labeling_.labels, labeled.identities).discards_kept.pairwise.f or 0.0
 
     return float(max(np.arange(0.3, 0.96, 0.05), key=quality))

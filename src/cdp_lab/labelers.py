@@ -16,7 +16,7 @@ from cdp.labeling.figures import measure_label_figures
 from cdp.labeling.output import label_table, write_tables
 from cdp.labeling.pipeline import label
 from cdp.labeling.tuning import best_of, measure_point
-from cdp.run.labeling import (
+from cdp.run.label_stage import (
     LabelSettings,
     label_images,
     read_part,

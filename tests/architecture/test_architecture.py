@@ -49,7 +49,7 @@ LATE = {
     "labeling": {"collection"},
     "collection": {"web"},
 }
-"""Imports inside functions that the layers would refuse: `save` and `load` of data classes, `CDP.extend`, reports."""
+"""Imports inside functions that the layers would refuse: `save` and `load` of data classes, `CDP.save`, reports."""
 
 
 def package_of(file: Path) -> str:

@@ -194,9 +194,9 @@ def test_an_option_that_resembles_nothing_gets_no_suggestion():
 
 
 def test_a_truth_has_two_spellings_and_takes_no_value():
-    assert "does not take a value" in ask("cdp run --out y --tune=no", code=2)
+    assert "does not take a value" in ask("cdp run --out y --disjoint=no", code=2)
     said = ask("cdp run --help-all")
-    assert "--tune / --no-tune" in said
+    assert "--disjoint / --no-disjoint" in said
 
 
 @pytest.mark.parametrize(

@@ -181,14 +181,14 @@ def test_rounds(folder):
     assert not (first / "rounds").exists()
 
 
-def test_beta(folder):
-    results, ran = study(folder, "beta", "weight1,weight4")
+def test_recall_weight(folder):
+    results, ran = study(folder, "recall_weight", "weight1,weight4")
     assert [row["cells"][0] for row in results["rows"]] == ["labeled only", "1", "4", "all labels"]
     recall = figures(results, "label_recall")
     assert recall[("4",)] >= recall[("1",)]
     assert "label" in ran
     even, bold = (
-        read_json(folder / f"beta/runs/weight{weight}/seed0/labels/metrics.json", Results).tuning
+        read_json(folder / f"recall_weight/runs/weight{weight}/seed0/labels/metrics.json", Results).tuning
         for weight in (1, 4)
     )
     assert bold.beta == 4

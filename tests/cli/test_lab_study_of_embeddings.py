@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,17 +159,18 @@ def test_the_mediator_is_trained_on_the_validation_part_if_asked(folder):
 
 def test_clustering_searches_its_graph_on_the_device_of_the_run(folder, monkeypatch):
     """It used to search without the engine's device, and without the cache of steps."""
-    from cdp.labeling import workspace
+    from cdp.knn import model_graphs
 
-    devices, search = [], workspace.each_knn_graph
+    devices, search = [], model_graphs.each_knn_graph
 
-    def spy(models, *args, device, **named):
-        devices.append((len(models), device))
-        return search(models, *args, device="cpu", **named)
+    def spy(models, *args, runtime, **named):
+        devices.append((len(models), runtime.settings.device))
+        here = replace(runtime, settings=replace(runtime.settings, device="cpu"))
+        return search(models, *args, runtime=here, **named)
 
-    monkeypatch.setattr(workspace, "each_knn_graph", spy)
+    monkeypatch.setattr(model_graphs, "each_knn_graph", spy)
     words = ("committee_size", "recipe.toml", "--out", "size", "--variants", "clustering", "--pool", "pool")
     ran(call(*words, "--device", "meta"))
     assert devices == [(1, "meta")]
-    ran(call(*words, "--recall-weight", "3", "--consensus.inputs", "affinity"))
+    ran(call(*words, "--beta", "3", "--consensus.inputs", "affinity"))
     assert devices[1:] == [(0, "auto")], "the graph is there"

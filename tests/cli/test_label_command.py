@@ -49,7 +49,7 @@ def labels_of(folder):
 @pytest.fixture(scope="module")
 def labeled_folder(home):
     words = f"label {home}/unlabeled --labeled {home}/labeled --mediator mlp --k 10 --soft-depth 2 --out {home}/labels"
-    result = CliRunner().invoke(app, words.split())
+    result = CliRunner().invoke(app, words.split(), env={"COLUMNS": "120"})
     assert result.exit_code == 0, result.output
     return home / "labels", result.output
 
@@ -58,7 +58,7 @@ def test_everything_promised_is_written(labeled_folder):
     folder, output = labeled_folder
     for text in (
         "identities found",
-        "join_above, tuned",
+        "threshold (mean probability), chosen on labeled identities",
         "expected precision",
         "Against the true identities",
         str(folder / "labels.csv"),
@@ -98,11 +98,12 @@ def test_the_figures_are_of_the_labels_that_are_written(labeled_folder):
     assert figures["labels"]["true"]["images"] == labels.n_images
     accepted = accepted_pairs(collection.scored, labels, collection.settings)
     assert figures["labels"]["true"]["pairs"]["accepted"] == len(accepted)
-    assert figures["labels"]["setting"] == "join_above"
+    assert figures["labels"]["threshold_kind"] == "mean probability"
     assert figures["labels"]["threshold"] == figures["tuning"]["chosen"]
     assert sum(figures["labels"]["statuses"].values()) == labels.n_images
-    settings = json.loads((folder / "card.json").read_text())["settings"]["consensus"]
-    assert settings["join_above"] == figures["tuning"]["chosen"]
+    card = json.loads((folder / "card.json").read_text())["settings"]
+    settings = card["consensus"]
+    assert (card["threshold"], settings["threshold"]) == (figures["tuning"]["chosen"], None)
     assert (settings["preset"], settings["k"], settings["soft_depth"]) == ("best", 10, 2)
 
 
@@ -114,9 +115,9 @@ def test_the_command_labels_as_cdp_in_python(cdp, home, preset):
         "--quiet",
     )  # fmt: skip
     views = [Views.load(home / part) for part in ("labeled", "unlabeled")]
-    expected = CDP(preset, k=10).fit(views[0]).predict(views[1])
-    found = open_collection(home / f"as_{preset}").labels
-    np.testing.assert_array_equal(found.labels, expected.labels)
+    model = CDP(preset, k=10).fit(views[0])
+    np.testing.assert_array_equal(labels_of(home / f"as_{preset}"), model.predict(views[1]))
+    found, expected = open_collection(home / f"as_{preset}").labels, model.labeling_.labels
     np.testing.assert_array_equal(found.confidence, expected.confidence)
 
 
@@ -132,9 +133,12 @@ def test_a_learned_mediator_gives_the_same_labels(cdp, home):
 def test_a_trained_mediator_can_be_tuned_on_a_validation_part(cdp, labeled_folder, home):
     words = ["label", "unlabeled", "--trained-mediator", "labels/scored/0001/mediator", "--k", "10", "--out"]
     output = cdp(*words, "not_chosen")
-    assert "join_above = 0.3 was not tuned: there are no validation images with known identities." in output
+    assert "threshold (mean probability), the default" in output
+    assert "was not chosen on labeled identities: no validation images are labeled." in " ".join(
+        output.split()
+    )
     output = cdp(*words, "tuned", "--validation", "labeled")
-    assert "join_above, tuned" in output
+    assert "threshold (mean probability), chosen on labeled identities" in output
     assert len(labels_of(home / "tuned")) == Views.load(home / "unlabeled").n_images
 
 
@@ -182,7 +186,7 @@ def test_the_cache_keeps_graphs_and_mediator(cdp, home):
 
     before = kept()
     assert sorted(name.partition("-")[0] for name in before) == 6 * ["graph"] + ["mediator"]
-    cdp(*words, "second", "--recall-weight", "2")
+    cdp(*words, "second", "--beta", "2")
     assert kept() == before
     cdp(*words, "third", "--force")
     assert kept() == before
@@ -191,7 +195,12 @@ def test_the_cache_keeps_graphs_and_mediator(cdp, home):
 
 def test_show_tells_the_figures_and_of_its_parts_the_lineage(cdp, labeled_folder, home):
     output = cdp("show", "labels")
-    for text in ("identities found", "join_above, tuned", "expected precision", "cdp review labels"):
+    for text in (
+        "identities found",
+        "threshold (mean probability), chosen on labeled identities",
+        "expected precision",
+        "cdp review labels",
+    ):
         assert text in output
     assert json.loads(cdp("show", "labels", "--json")) == json.loads(
         (home / "labels/metrics.json").read_text()
@@ -220,7 +229,10 @@ MEDIATOR = "--trained-mediator labels/scored/0001/mediator"
         (f"{MEDIATOR} --labeled labeled --out x", "labeled-and-mediator-given"),
         (f"{MEDIATOR} --mediator vote --k 10 --out x", "mediator-not-used"),
         ("--labeled nowhere --out x", "path-missing"),
-        ("--labeled labeled --threshold 96 --out x", "setting-out-of-range"),
+        ("--labeled labeled --threshold 96 --out x", "threshold-out-of-range"),
+        ("--labeled labeled --threshold 5 --out x", "threshold-out-of-range"),
+        ("--labeled labeled --threshold 101 --out x", "setting-out-of-range"),
+        ("--threshold 0.3 --out x", "threshold-needs-labels"),
         ("--labeled labeled --grouping mean --out x", "setting-choice-unknown"),
         ("--labeled labeled --preset papr --out x", "setting-choice-unknown"),
         ("--labeled labeled --train-on validation --out x", "train-on-validation-missing"),
@@ -246,7 +258,8 @@ def test_wrong_usage_exits_with_2_and_a_sentence(cdp, labeled_folder, home, word
 def test_a_sentence_names_the_option_the_value_and_the_way_out(cdp, home):
     output = cdp("label", "unlabeled", "--labeled", "labeled", "--threshold", "96", "--out", "x", code=2)
     assert output == (
-        "Error: --threshold = 96: a probability from 0 to 1. Did you mean 0.96? [setting-out-of-range]\n"
+        "Error: threshold = 96: a mean probability from 0 to 1 is needed. Did you mean 0.96? "
+        "[threshold-out-of-range]\n"
     )
 
 

@@ -65,7 +65,7 @@ def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
     first = call("label photos --models models --out album --threads 1")
     assert first.exit_code == 0, first.output
     assert "19 new photos, 36 faces; 18 pairs of them on one photo, kept apart." in said(first)
-    assert "Nobody is known, so how similar two images of one identity must be was chosen" in said(first)
+    assert "Nobody is labeled, so the threshold was estimated without labels" in said(first)
     assert "photos: images, so photos (--input faces or embeddings if not)." in said(first)
     assert "album/labels.csv says who is on which photo, album/report.html shows them." in said(first)
     assert "Next: cdp review album" in said(first)
@@ -191,7 +191,7 @@ def test_one_face_is_not_the_beginning_of_an_album(home):
 
 
 @pytest.mark.slow
-def test_an_album_begins_small_and_its_bar_and_its_neighbors_grow(home):
+def test_an_album_begins_small_and_its_threshold_and_its_neighbors_grow(home):
     for shot, people in enumerate([(0, 1), (0, 2), (1, 2), (2, 0)]):
         photograph(Path(f"few/{shot}.png"), people, shot)
     begun = call("label few --models models --out album --threads 1")
@@ -199,7 +199,7 @@ def test_an_album_begins_small_and_its_bar_and_its_neighbors_grow(home):
     assert open_collection("album").settings.k == 7
     grown = call("add album photos --threads 1")
     assert grown.exit_code == 0, grown.output
-    assert "Nobody is known, so how similar two images of one identity must be was chosen" in said(grown)
+    assert "Nobody is labeled, so the threshold was estimated without labels" in said(grown)
     people = open_collection("album")
     assert (people.n_images, people.settings.k) == (44, 20)
     assert people.n_identities == 6

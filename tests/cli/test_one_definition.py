@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from typing import get_args
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +13,9 @@ from cdp.config.reading import recipe_from
 from cdp.config.sections import ConsensusSection, EngineSection, RunRecipe
 from cdp.config.writing import settings_table, write_recipe
 from cdp.errors import InputError
+from cdp.runtime.progress import no_progress
 from cdp.runtime.settings import RuntimeSettings
+from cdp.scoring.mediator import Mediator, PairClassifier
 from cdp.scoring.settings import PRESETS, ConsensusSettings
 from cdp.settings import settings_of, slice_of
 
@@ -42,10 +44,11 @@ def help_of_label():
 
 @pytest.fixture(scope="module")
 def signature():
-    """Parameter -> what its annotation says about it."""
+    """Parameter -> its type."""
     parameters = inspect.signature(CDP).parameters.values()
     assert all(one.default is None for one in parameters if one.name in SETTINGS)
-    return {one.name: get_args(one.annotation)[1] for one in parameters if one.name in SETTINGS}
+    hints = get_type_hints(CDP.__init__)
+    return {one.name: hints[one.name] for one in parameters if one.name in SETTINGS}
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +72,35 @@ def test_all_three_have_the_same_names(help_of_label, signature, reference):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_all_three_have_the_same_defaults_and_ranges(name, help_of_label, signature, reference):
-    assert help_of_label[name] == signature[name]
-    allowed, default = split_facts(signature[name])
+    one = SETTINGS[name]
+    assert help_of_label[name] == one.facts
+    allowed, default = split_facts(one.facts)
     _, best, _, may_be, sentence = reference[name]
     in_toml = best.strip("`").strip('"[]').replace('", "', ",")
     assert {"true": "on", "false": "off"}.get(in_toml, in_toml) == default
     assert may_be.replace("`", "").removeprefix("any of ").endswith(allowed)
-    assert sentence == SETTINGS[name].help
+    assert sentence == one.help
+    assert_takes(signature[name], one)
+    (about,) = re.findall(rf"^ {{8}}{name}: (.*(?:\n {{12}}.*)*)", CDP.__doc__, re.M)
+    assert about[0].islower() or about[0] == '"'
+    if one.kind is not bool and (default_in_words := re.search(r"\(\"?([\w.]+)\"?\)\.$", about)):
+        assert default_in_words[1] == f"{one.default:g}" if one.kind in (int, float) else one.default
+
+
+def assert_takes(hint, one):
+    """A parameter may be all that its setting may be, None where nothing is given, and the word for None."""
+    if one.many:
+        assert hint == tuple[one.kind, ...] | None
+        return
+    kinds, words = set(), set()
+    for part in get_args(hint):
+        if get_origin(part) is Literal:
+            words |= set(get_args(part))
+        else:
+            kinds.add(part)
+    assert words == {*one.choices, *([one.none] if one.none else [])}
+    plain = set() if one.choices else {one.kind}
+    assert kinds - ({Mediator, PairClassifier} if one.name == "mediator" else set()) == {*plain, type(None)}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -87,13 +112,14 @@ def test_all_three_resolve_to_the_same_values(preset, monkeypatch):
     seen = []
     monkeypatch.setattr(
         "cdp.cli.label_command.label_embeddings",
-        lambda _, how, work: seen.append((how.settings, work.engine)),
+        lambda _, how, runtime: seen.append((how.settings, runtime.settings)),
     )
     words = ["label", "x", "--input", "embeddings", "--out", "y", "--preset", preset]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert seen == [(expected, RuntimeSettings())]
-    assert CDP(preset).engine_settings == slice_of(recipe.engine, RuntimeSettings) == RuntimeSettings()
+    assert slice_of(recipe.engine, RuntimeSettings) == RuntimeSettings()
+    assert CDP(preset)._runtime(no_progress).settings == RuntimeSettings()
 
 
 def test_a_written_recipe_says_the_same_too():
@@ -106,7 +132,8 @@ def test_a_written_recipe_says_the_same_too():
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"), [("threshold", 96), ("k", 0), ("join_above", 1.0), ("quorum", -2)]
+    ("name", "wrong"),
+    [("threshold", 96), ("threshold", 101), ("threshold", 1.0), ("k", 0), ("min_votes", -2), ("beta", 0)],
 )
 def test_a_wrong_value_is_refused_everywhere_in_the_same_words(name, wrong):
     words = set()

@@ -69,12 +69,7 @@ def test_the_recipe_is_the_papers(data, monkeypatch):
     np.testing.assert_allclose(each, 1 / 11)
     assert split.unlabeled_parts + 1 == 10
     consensus = recipe.consensus
-    assert (consensus.k, consensus.threshold, consensus.grouping, consensus.tune) == (
-        20,
-        0.96,
-        "components",
-        False,
-    )
+    assert (consensus.k, consensus.threshold, consensus.grouping) == (20, 0.96, "components")
     assert recipe.evaluation.fpr == (0.001,)
 
 

@@ -62,7 +62,9 @@ def test_options_become_values(args, expected):
         ("--split.labeled 1/0", "[recipe-option-value-wrong]"),
         ("--disjoint maybe", "maybe"),
         ("600", "600"),
-        ("--threshold 96", "[setting-out-of-range]"),
+        ("--threshold 101", "[setting-out-of-range]"),
+        ("--threshold best", "[recipe-option-value-wrong]"),
+        ("--min-votes none", "a whole number or all is needed"),
         ("--mediator mpl", "[setting-choice-unknown]"),
         ("--inputs affinity,x", "[setting-choice-unknown]"),
     ],
@@ -83,6 +85,6 @@ def test_every_key_has_an_option():
             if one.kind is bool and not one.many:
                 words.append(option_of(key) if one.default else option_of(key).replace("--", "--no-", 1))
             else:
-                text = ",".join(map(str, one.default)) if one.many else str(one.default)
+                text = ",".join(map(str, one.default)) if one.many else one.shown(one.default).strip('"')
                 words.append(f"{option_of(key)}={text}")
     assert overrides_of(words) == expected

@@ -75,7 +75,7 @@ ON_DEVICES = {
     "train_supervised": "cdp.nets.supervised",
     "train_joint": "cdp.nets.joint",
     "extract_views": "cdp.nets.extract",
-    "each_knn_graph": "cdp.labeling.workspace",
+    "each_knn_graph": "cdp.knn.model_graphs",
 }
 
 
@@ -149,7 +149,7 @@ def record_of(out):
 
 def left_out(record):
     """Notes about what was left out; so few images are always noted too."""
-    few = ("which is few.", "20 at least are needed.")
+    few = ("which is few.", "at least 20 are needed.")
     return [note for note in record.notes if not note.endswith(few)]
 
 
@@ -263,7 +263,7 @@ def test_a_tuned_vote_with_soft_labels(folder, copied):
     tuning = record.results.tuning
     best = max(tuning.curve, key=lambda point: point.f)
     assert tuning.chosen == best.threshold == record.results.labels.threshold
-    assert record.results.labels.threshold_kind == "vote_threshold"
+    assert record.results.labels.threshold_kind == "similarity"
     assert record.results.mediator is None
     parts = record.parts
     assert record.results.labels.true.images == parts["unlabeled"].images - parts["validation"].images
@@ -325,7 +325,8 @@ def test_parts_that_are_split_already_run_with_what_there_is(parts, tmp_path):
     assert result.exit_code == 0, result.output
     record = record_of(tmp_path / "run")
     assert left_out(record) == [
-        "join_above = 0.3 was not tuned: there is no validation part; give data.validation.",
+        "threshold = 0.3, the default, was not chosen on labeled identities: there is no validation part; give "
+        "data.validation.",
         "There are no probe images, so recognition was not measured; give data.test.",
     ]
     printed = " ".join(result.output.split())

@@ -236,12 +236,11 @@ def test_parts_that_are_too_small_are_used_as_far_as_they_go(given, tmp_path):
     n_labeled = record.parts["labeled"].images
     assert record.notes == [
         f"k = {n_labeled - 1} instead of 30: the part to train on has {n_labeled} images only.",
-        'mediator = "mlp" instead of "trees": identities with two images or more that are known: 2, and 20 at least are '
-        "needed.",
+        'mediator = "mlp" instead of "trees": 2 labeled identities have two images or more, and at least 20 are needed.',
     ]
 
 
-def test_another_bar_searches_no_graph_and_trains_no_mediator_again(given, tmp_path, monkeypatch):
+def test_another_threshold_searches_no_graph_and_trains_no_mediator_again(given, tmp_path, monkeypatch):
     """Steps inside the stage are kept by their own keys."""
     searched, trained = [], []
     search, train = model_graphs.each_knn_graph, fitting.train_mediator
@@ -262,7 +261,7 @@ def test_another_bar_searches_no_graph_and_trains_no_mediator_again(given, tmp_p
     for more in (
         ("--threshold", "0.4"),
         ("--grouping", "components", "--threshold", "0.9"),
-        ("--recall-weight", "2"),
+        ("--beta", "2"),
         ("--max-cluster-size", "20"),
     ):
         call(given, tmp_path, *words, *more)

@@ -178,22 +178,20 @@ def test_components_are_grouped_on_the_nodes_with_the_same_bytes(cluster, tmp_pa
     key = np.unique(np.minimum(one, other) * 4000 + np.maximum(one, other))
     ids = np.stack([key // 4000, key % 4000], axis=1).astype(np.int32)
     ids = ids[ids[:, 0] < ids[:, 1]]
-    scratch = SpillFiles(0, tmp_path, is_shared=True)
-    lists = (
-        scratch.done(scratch.copy(array)) for array in (ids, generator.random(len(ids)).astype(np.float32))
-    )
+    spill = SpillFiles(0, tmp_path, is_shared=True)
+    lists = (spill.done(spill.copy(array)) for array in (ids, generator.random(len(ids)).astype(np.float32)))
     graph = ConsensusGraph(*lists, 4000)
     settings = RuntimeSettings(engine="ray", memory_budget="1MB")
-    tight = Runtime(settings, shared_spill=scratch)
+    tight = Runtime(settings, shared_spill=spill)
     assert len(graph) > 2 * 4096, "more than one batch"
     for joins in (None, graph.doubt < 0.1):
         found = find_components(graph.ids, 4000, joins, runtime=tight, pairs_per_shard=2000)
         np.testing.assert_array_equal(found, find_components(graph.ids, 4000, joins))
-    bars = [0.9, 0.95]
-    here = [propagate(graph, 300), *(agglomerate(graph, 20, bar, 300) for bar in bars)]
+    thresholds = [0.9, 0.95]
+    here = [propagate(graph, 300), *(agglomerate(graph, 20, threshold, 300) for threshold in thresholds)]
     there = [
         propagate(graph, 300, runtime=tight),
-        *(agglomerate(graph, 20, bar, 300, runtime=tight) for bar in bars),
+        *(agglomerate(graph, 20, threshold, 300, runtime=tight) for threshold in thresholds),
     ]
     for mine, theirs in zip(here, there, strict=True):
         for name in ("labels", "status", "confidence"):
@@ -244,8 +242,8 @@ def test_where_there_is_no_other_machine_threads_do_the_work(cluster, monkeypatc
     alone = replace(RAY, threads=3, ray_address="auto")
     monkeypatch.setattr(ray, "nodes", lambda: [node, {**node, "Alive": False}])
     assert alone.workers == 3
-    with pytest.warns(UserWarning, match="^engine = 'ray', and there is no other machine than this one"):
-        assert not Runtime(alone).scratch.is_shared
+    with pytest.warns(UserWarning, match="^engine = 'ray', but the cluster has no other machine"):
+        assert not Runtime(alone).spill.is_shared
     assert alone.embedders == 3, "no GPUs that would be worth processes"
     assert alone.search_device == "auto"
     for other in ({"NodeManagerHostname": "another"}, {"Resources": {"memory": 1.0}}):
@@ -302,10 +300,10 @@ def test_graphs_of_several_models_are_searched_on_a_machine_each(
     monkeypatch.chdir(tmp_path)
     steps, cache = set(), StepCache(Path("cache")) if keeps else StepCache()
     about = {"cache": cache, "progress": lambda step, *_: steps.add(step), "folder": Path("files")}
-    there = find_graphs(crowded_views, settings, runtime=Runtime(RAY, **about))
+    there = find_graphs(crowded_views, settings, runtime=Runtime(RAY, **about)).graphs
     assert steps == {"k-NN graphs"}
     here = find_graphs(crowded_views, settings, runtime=Runtime(RuntimeSettings(threads=2)))
-    for name, graph in here.items():
+    for name, graph in here.graphs.items():
         assert graph.method == "approximate"
         np.testing.assert_array_equal(graph.neighbors, there[name].neighbors)
         np.testing.assert_array_equal(graph.similarity, there[name].similarity)

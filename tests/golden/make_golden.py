@@ -14,11 +14,11 @@ def main() -> None:
     split = synthetic_views(40, 6, members=2, dimensions=8, seed=3)
     views = split.unlabeled.take(np.arange(60))
     model = CDP("paper", k=5).fit(split.labeled)
-    labels = model.predict(views)
+    model.predict(views)
     views.save(folder / "views", force=True)
     knn_graph(views.base, 5).save(folder / "knn", force=True)
     model.labeling_.accepted.save(folder / "consensus", force=True)
-    labels.save(folder / "labels", force=True)
+    model.labeling_.labels.save(folder / "labels", force=True)
     model.mediator_.save(folder / "mediator", force=True)
 
 

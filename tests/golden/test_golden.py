@@ -23,8 +23,8 @@ def test_released_formats_still_open(folder):
     assert mediator.training["pairs"] == 260
     assert labels.n_images == consensus.n_images == views.n_images == 60
     # The stored parts still fit together: same mediator, same views, same labels up to rounding.
-    model = CDP("paper", k=5, mediator=mediator)
-    np.testing.assert_array_equal(model.predict(views).labels, labels.labels)
+    model = CDP("paper", k=5, mediator=mediator).fit(Views(views.base, views.committee))
+    np.testing.assert_array_equal(model.labels_, labels.labels)
     again = model.labeling_.accepted
     np.testing.assert_array_equal(again.ids, consensus.ids)
     np.testing.assert_allclose(again.doubt, consensus.doubt, rtol=1e-3)
@@ -34,8 +34,7 @@ def test_released_formats_still_open(folder):
 @pytest.mark.whole_training
 def test_a_tiny_run_keeps_its_figures():
     split = synthetic_views(150, 8, members=3, dimensions=32, seed=5)
-    figures = measure_labels(
-        CDP("paper", k=10).fit(split.labeled).predict(split.unlabeled), split.unlabeled.identities
-    )
+    labels = CDP("paper", k=10).fit(split.labeled).predict(split.unlabeled)
+    figures = measure_labels(Labels.from_array(labels), split.unlabeled.identities)
     assert figures.discards_kept.bcubed.f == pytest.approx(0.901, abs=0.03)
     assert figures.coverage == pytest.approx(0.899, abs=0.03)

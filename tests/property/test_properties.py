@@ -37,9 +37,7 @@ def consensus_graphs(draw):
         )
     )
     edges = draw(
-        st.dictionaries(
-            st.tuples(ids, ids).filter(lambda ends: ends[0] < ends[1]), doubts, max_cluster_size=80
-        )
+        st.dictionaries(st.tuples(ids, ids).filter(lambda ends: ends[0] < ends[1]), doubts, max_size=80)
     )
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     return ConsensusGraph(
@@ -82,11 +80,11 @@ def _vote(views, **settings):
 @pytest.mark.slow
 @seldom
 @given(seed=seeds, min_votes=st.integers(0, 2), max_cluster_size=st.integers(2, 12))
-def test_reordering_images_reorders_labels(seed, quorum, max_cluster_size):
+def test_reordering_images_reorders_labels(seed, min_votes, max_cluster_size):
     views = _random_views(seed)
     order = np.random.default_rng(seed).permutation(views.n_images)
-    labels = propagate(_vote(views, min_votes=quorum), max_cluster_size)
-    reordered = propagate(_vote(views.take(order), min_votes=quorum), max_cluster_size)
+    labels = propagate(_vote(views, min_votes=min_votes), max_cluster_size)
+    reordered = propagate(_vote(views.take(order), min_votes=min_votes), max_cluster_size)
     back = np.empty(views.n_images, int)
     back[order] = reordered.labels
     assert reference.partition(back) == reference.partition(labels.labels)
@@ -97,11 +95,11 @@ def test_reordering_images_reorders_labels(seed, quorum, max_cluster_size):
 @pytest.mark.slow
 @seldom
 @given(seed=seeds, min_votes=st.integers(0, 2), low=st.floats(-1, 1), high=st.floats(-1, 1))
-def test_a_higher_threshold_never_joins_groups(seed, quorum, low, high):
+def test_a_higher_threshold_never_joins_groups(seed, min_votes, low, high):
     low, high = sorted((low, high))
     views = _random_views(seed)
     loose, strict = (
-        propagate(_vote(views, min_votes=quorum, threshold=threshold), max_cluster_size=views.n_images)
+        propagate(_vote(views, min_votes=min_votes, threshold=threshold), max_cluster_size=views.n_images)
         for threshold in (low, high)
     )
     whole = reference.partition(loose.labels)
@@ -112,7 +110,9 @@ def test_a_higher_threshold_never_joins_groups(seed, quorum, low, high):
 
 @often
 @given(graph=consensus_graphs(), max_cluster_size=st.integers(2, 12), step=st.floats(0.001, 0.999))
-def test_no_group_is_larger_than_max_size_and_every_image_has_one_status(graph, max_cluster_size, step):
+def test_no_group_is_larger_than_max_cluster_size_and_every_image_has_one_status(
+    graph, max_cluster_size, step
+):
     labels = propagate(graph, max_cluster_size, step)
     assert labels.sizes.max(initial=0) <= max_cluster_size
     assert labels.sizes.min(initial=2) >= 2
@@ -227,15 +227,15 @@ def _shuffled(graph, order):
 
 
 @often
-@given(seed=seeds, k=st.integers(1, 12), max_cluster_size=st.integers(2, 30), bar=st.floats(0.01, 0.9))
-def test_reordering_images_reorders_agglomerated_labels(seed, k, max_cluster_size, bar):
+@given(seed=seeds, k=st.integers(1, 12), max_cluster_size=st.integers(2, 30), threshold=st.floats(0.01, 0.9))
+def test_reordering_images_reorders_agglomerated_labels(seed, k, max_cluster_size, threshold):
     generator = np.random.default_rng(seed)
     ends = np.unique(np.sort(generator.integers(0, 30, size=(90, 2)), axis=1), axis=0)
     ends = ends[ends[:, 0] < ends[:, 1]]
     graph = ConsensusGraph(ends, generator.random(len(ends)), 30)
     order = generator.permutation(30)
-    labels = agglomerate(graph, k, bar, max_cluster_size)
-    reordered = agglomerate(_shuffled(graph, order), k, bar, max_cluster_size)
+    labels = agglomerate(graph, k, threshold, max_cluster_size)
+    reordered = agglomerate(_shuffled(graph, order), k, threshold, max_cluster_size)
     back = np.empty(30, int)
     back[order] = reordered.labels
     assert reference.partition(back) == reference.partition(labels.labels)
@@ -248,12 +248,12 @@ def test_reordering_images_reorders_agglomerated_labels(seed, k, max_cluster_siz
     graph=consensus_graphs(),
     k=st.integers(1, 12),
     max_cluster_size=st.integers(2, 12),
-    bar=st.floats(0.01, 0.9),
+    threshold=st.floats(0.01, 0.9),
 )
-def test_agglomeration_keeps_to_max_size_and_never_joins_images_without_a_path(
-    graph, k, max_cluster_size, bar
+def test_agglomeration_keeps_to_max_cluster_size_and_never_joins_images_without_a_path(
+    graph, k, max_cluster_size, threshold
 ):
-    labels = agglomerate(graph, k, bar, max_cluster_size)
+    labels = agglomerate(graph, k, threshold, max_cluster_size)
     assert labels.sizes.max(initial=0) <= max_cluster_size
     assert labels.sizes.min(initial=2) >= 2
     whole = reference.partition(propagate(graph, max_cluster_size=graph.n_images).labels)

@@ -32,6 +32,8 @@ def values_of(one):
         element = st.sampled_from(["2GB", "500 MiB"]) if one.name == "memory_budget" else st.text(max_size=8)
     if one.many:
         return st.lists(element, max_size=3).map(tuple)
+    if one.none:
+        element |= st.none()
     return element if one.also is None else element | st.just(one.kind(one.also))
 
 
@@ -68,7 +70,7 @@ def test_every_number_and_choice_can_be_given_as_an_option(recipe):
             value = getattr(getattr(recipe, section), name)
             if (one.kind is str and not one.choices) or (one.kind is bool and not one.many):
                 continue
-            text = ",".join(map(str, value)) if one.many else str(value)
+            text = ",".join(map(str, value)) if one.many else one.none if value is None else str(value)
             assert parse_value(one, text, name) == value
 
 

@@ -13,9 +13,7 @@ from cdp.types import Views
 @st.composite
 def lists_of_views(draw):
     """One to four parts by the same models; precision, identities and paths differ from part to part."""
-    dimensions = draw(
-        st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 5), max_cluster_size=3)
-    )
+    dimensions = draw(st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 5), max_size=3))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     parts = []
     for n_images in draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)):

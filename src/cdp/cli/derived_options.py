@@ -25,9 +25,9 @@ Given: TypeAlias = dict[str, Any]
 
 PANELS = {
     "SearchSettings": "Neighbor search",
-    "MediatorSettings": "Pair scoring",
+    "ScoringSettings": "Pair scoring",
     "GroupingSettings": "Grouping",
-    "TuningSettings": "Threshold",
+    "ThresholdSettings": "Threshold",
     "SoftLabelSettings": "Soft labels",
     "ConsensusSettings": "Result",
     "GrowthSettings": "Stable identities",

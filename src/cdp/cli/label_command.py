@@ -120,7 +120,7 @@ SourceArgument = Annotated[
     "cdp label photos --models models --out album",
     "cdp label unlabeled --labeled labeled --out faces",
     Input="source labeled models input_kind corrections names",
-    Result="out preset precision force",
+    Result="out preset min_precision force",
     Machine="threads memory_budget device seed quiet",
 )
 @plain_errors()
@@ -409,4 +409,6 @@ def _with_mediator(settings: ConsensusSettings, file: Path) -> Fitted:
     from cdp.scoring.mediator import Mediator
 
     mediator = Mediator.load(file)
-    return Fitted(replace(settings, mediator="mlp", inputs=mediator.inputs), mediator)
+    if settings.is_trained:
+        settings = replace(settings, mediator="mlp", inputs=mediator.inputs)
+    return Fitted(settings, mediator)

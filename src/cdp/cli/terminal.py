@@ -73,9 +73,12 @@ def print_collection(collection: Collection, out: Path) -> None:
         table.add_row("images per identity, median / largest", sizes)
         low, middle = np.quantile(labels.confidence[labels.labels >= 0], [0.05, 0.5])
         table.add_row("confidence, 5 % / median", f"{low:.3f} / {middle:.3f}")
-    how = "chosen on labeled identities" if results.tuning is not None else "given"
-    if results.unsupervised is not None:
+    if settings.threshold is not None:
+        how = "given"
+    elif results.unsupervised is not None:
         how = "estimated without labels"
+    else:
+        how = "the default" if results.tuning is None else "chosen on labeled identities"
     table.add_row(f"threshold ({settings.threshold_kind}), {how}", f"{collection.parts.threshold:g}")
     _add_estimates(table, results)
     waiting = len(collection.corrections) and len(read_journal(collection.folder)) - collection.n_applied

@@ -77,8 +77,7 @@ def extend(
     with locked(folder):
         now = open_collection(folder)
         new = views if isinstance(views, Views) else read_views(views)
-        number = now.parts.newest + 1
-        parts = now.parts
+        parts, number = now.parts, now.parts.newest + 1
         if growth is not None:
             parts = msgspec.structs.replace(parts, growth=plain(growth))
         place = now.scored_place

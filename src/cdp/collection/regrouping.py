@@ -120,8 +120,7 @@ def write_groups(
         given: labels that labeling made of the same pairs, with what to expect of them; unless given, groups are made now.
     """
     settings = as_settings(parts.consensus)
-    threshold = parts.threshold
-    place = numbered(folder, "scored", parts.scored)
+    threshold, place = parts.threshold, numbered(folder, "scored", parts.scored)
     scored, known = read_scored(place, settings, threshold), read_identities(place)
     journal = read_journal(folder)
     constraints = to_constraints(applicable(active_corrections(journal), len(before)), len(before))
@@ -138,8 +137,7 @@ def write_groups(
         return carry_numbers(before, labels.labels, parts.next_identity, preferred)
 
     free, next_identity = give_numbers(labels)
-    # Labels that were made anew are taken as they are.
-    keep = 0.0 if kind == "created" else parts.growth_settings.keep_numbers
+    keep = 0.0 if kind == "created" else parts.growth_settings.keep_numbers  # new labels stay as they are
     if keep and settings.is_trained and (before >= 0).any():
         is_new = free >= parts.next_identity
         if kind != "extended":
@@ -155,8 +153,8 @@ def write_groups(
     number = parts.newest + 1
     whole = Event(kind=kind, images=int((identity != before).sum()), why=_summary(changes))  # type: ignore[arg-type]
     events = _all_events(whole, changes, names, named, number)
-    place = numbered(folder, "groups", number)
-    _write_group_files(place, identity, labels, names, GroupsFacts(len(journal), expected))
+    facts = GroupsFacts(len(journal), expected)
+    _write_group_files(numbered(folder, "groups", number), identity, labels, names, facts)
     _write_events(folder, number, events)
     parts = msgspec.structs.replace(parts, groups=number, next_identity=next_identity)
     switch_to(folder, parts, f"{len(identity):,} images, {len(set(identity.tolist()) - {-1}):,} identities")

@@ -235,7 +235,7 @@ def _consensus(recipe: RunRecipe) -> Iterator[InputError]:
     if recipe.data.images and votes is not None and votes > n_members:
         yield InputError(
             f"consensus.min_votes = {votes}: the committee has {n_members} "
-            f"member{'' if n_members == 1 else 's'}; ask for as many at most, or -1 for all.",
+            f'member{"" if n_members == 1 else "s"}; ask for as many at most, or "all".',
             code="min-votes-exceed-committee",
             key="consensus.min_votes",
             value=votes,

@@ -36,8 +36,9 @@ def parse_value(one: Setting, text: str, option: str) -> Any:
         values = [_parse_one(one.kind, part) for part in parts if part or not one.many]
     except (KeyError, ValueError, ZeroDivisionError):
         how = ", separated by commas" if one.many else ""
+        other = f" or {one.none}" if one.none else ""
         raise InputError(
-            f"{option} = {shown(text)}: {one.wanted} is needed{how}.",
+            f"{option} = {shown(text)}: {one.wanted}{other} is needed{how}.",
             code="recipe-option-value-wrong",
             option=option,
             value=text,

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from cdp.config.sections import SECTIONS, RunRecipe, TrainSection
 from cdp.runtime.settings import RuntimeSettings
-from cdp.scoring.settings import PRESETS, ConsensusSettings, default_of
+from cdp.scoring.settings import PRESETS, ConsensusSettings, default_of, with_preset
 from cdp.settings import Setting, settings_of
 
 _WIDTH = 100
 
 
 class Difference(NamedTuple):
-    """A key whose value is not its default."""
+    """A key whose value is not its default, both as a recipe spells them."""
 
     key: str
     value: Any
@@ -54,6 +54,10 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
 
 def _default(recipe: RunRecipe, section: str, name: str, one: Setting) -> Any:
     """What a key is if it is not given; the preset has a say in it."""
+    if section == "consensus" and name == "threshold":
+        # That of a preset depends on what the threshold is compared with.
+        given = {key: getattr(recipe.consensus, key) for key in ("preset", "mediator", "grouping")}
+        return with_preset(given).get(name, one.default)
     if section == "consensus" and name != "preset":
         return default_of(name, recipe.consensus.preset)
     return one.default
@@ -62,7 +66,10 @@ def _default(recipe: RunRecipe, section: str, name: str, one: Setting) -> Any:
 def differences(recipe: RunRecipe) -> list[Difference]:
     """The keys that are not at their defaults, or not at those of the preset, in the order of the recipe."""
     return [
-        Difference(f"{section}.{name}" if section else name, getattr(owner, name), default)
+        Difference(
+            f"{section}.{name}" if section else name,
+            *(one.none if value is None else value for value in (getattr(owner, name), default)),
+        )
         for section, owner in _parts(recipe)
         for name, one in settings_of(type(owner)).items()
         if getattr(owner, name) != (default := _default(recipe, section, name, one))

@@ -100,10 +100,8 @@ def find_candidates(
             if start + QUERIES + place < len(queries):
                 prefetch(vectors, np.int64(rows[start + QUERIES + place]))
         for panel in range(len(panels)):
-            if (
-                _compare(vectors, some_rows, thresholds, panels, image_thresholds, panel, products, masks)
-                == 0
-            ):
+            above = _compare(vectors, some_rows, thresholds, panels, image_thresholds, panel, products, masks)
+            if above == 0:
                 continue
             for place in range(count):
                 mask = masks[place]

@@ -23,7 +23,7 @@ from cdp.scoring.mediator import Mediator, PairClassifier, select_training_pairs
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import prepare_features
 from cdp.scoring.scored_pairs import PairScorer
-from cdp.scoring.settings import ConsensusSettings, ScoringSettings
+from cdp.scoring.settings import ConsensusSettings, ScoringSettings, check_threshold
 from cdp.scoring.similarity import SimilarityScorer
 from cdp.scoring.tree_scorer import TreeScorer
 from cdp.settings import slice_of
@@ -167,6 +167,8 @@ def fit(
         if known.is_empty:
             settings = replace(_without_labels(settings), mediator="similarity", grouping="average")
         else:
+            if settings.threshold is not None:
+                check_threshold(settings.threshold, settings.threshold_kind)
             n_shared = count_shared(known.identities)
             if n_shared >= MIN_IDENTITIES and not (has_graphs and known.separate):
                 joined = concatenate(known.separate, runtime) if known.separate else None

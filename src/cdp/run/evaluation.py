@@ -16,7 +16,7 @@ from cdp.evaluate.bootstrap import interval
 from cdp.evaluate.identification import measure_identification
 from cdp.evaluate.templates import score_templates
 from cdp.evaluate.verification import ScoredPairs, measure_verification, score_pairs
-from cdp.run.labeling import embeddings
+from cdp.run.label_stage import embeddings
 from cdp.run.sources import PROBE_PARTS, TEMPLATES
 from cdp.run.stages import Context, version
 from cdp.run.training import part

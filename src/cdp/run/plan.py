@@ -9,7 +9,7 @@ from cdp.config.checks import folder_name, frozen_file, member_names, network_na
 from cdp.config.sections import JointSection, MeasureSettings, TrainSection
 from cdp.nets.recipe import TrainingSettings
 from cdp.run import evaluation, training
-from cdp.run.labeling import LabelSettings, Round, label_images, tell_expectation
+from cdp.run.label_stage import LabelSettings, Round, label_images, tell_expectation
 from cdp.run.parts import TEST_SOURCES, SplitSettings
 from cdp.run.sources import START, TEMPLATES, Settled, model_source, source_names
 from cdp.run.stages import Body, Stage

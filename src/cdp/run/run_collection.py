@@ -18,7 +18,7 @@ from cdp.collection.corrections import JOURNAL, read_corrections
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
 from cdp.run.contents import ContentHashes
-from cdp.run.labeling import LabelSettings, read_part, stored_views
+from cdp.run.label_stage import LabelSettings, read_part, stored_views
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import plain
 from cdp.storage.artifacts import read_card, read_facts, read_json, read_settings

@@ -139,7 +139,8 @@ class ConsensusSettings(
     )
 
     def __post_init__(self) -> None:
-        check_settings(self, getattr(self, "section", ""))
+        section = getattr(self, "section", "")
+        check_settings(self, section)
         if not self.inputs:
             raise InputError(
                 f"inputs is empty: choose at least one of {', '.join(ALL_INPUTS)}.",
@@ -154,7 +155,8 @@ class ConsensusSettings(
                 code="grouping-needs-average",
             )
         if self.threshold is not None:
-            check_threshold(self.threshold, self.threshold_kind, may_be_z_score=self.mediator == "trees")
+            key = f"{section}.threshold" if section else "threshold"
+            check_threshold(self.threshold, self.threshold_kind, key, may_be_z_score=self.mediator == "trees")
 
     @classmethod
     def of(cls, preset: str = "best", **given: Any) -> ConsensusSettings:
@@ -207,7 +209,9 @@ def kept_above(settings: ConsensusSettings, threshold: float) -> float:
     return min(_NEGLIGIBLE, linkage_threshold(settings, threshold) / 2)
 
 
-def check_threshold(value: float, kind: ThresholdKind, *, may_be_z_score: bool = False) -> None:
+def check_threshold(
+    value: float, kind: ThresholdKind, key: str = "threshold", *, may_be_z_score: bool = False
+) -> None:
     """Refuse a threshold that is out of range for what it is compared with."""
     low, high = _RANGES[kind]
     is_inside = low <= value <= high if kind in ("probability", "similarity") else low < value < high
@@ -215,9 +219,9 @@ def check_threshold(value: float, kind: ThresholdKind, *, may_be_z_score: bool =
         return
     hint = f" Did you mean {value / 100:g}?" if kind.endswith("probability") and 1 < value <= 100 else ""
     raise InputError(
-        f"threshold = {value:g}: a {kind} from {low} to {high} is needed.{hint}",
+        f"{key} = {value:g}: a {kind} from {low} to {high} is needed.{hint}",
         code="threshold-out-of-range",
-        key="threshold",
+        key=key,
         value=value,
     )
 

@@ -14,7 +14,7 @@ from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.labeling.fitting import LabeledImages, fit
 from cdp.labeling.pipeline import label
-from cdp.run.labeling import LabelSettings, make_labeling
+from cdp.run.label_stage import LabelSettings, make_labeling
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.plan import label_stage, make_stages
 from cdp.run.sources import Settled

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from cdp.run.run_recipe import refuse_other_folder, run_part, sources_for
 from cdp.run.runner import Listener, Ran, alone_in, plan_stages
 from cdp.run.sources import Facts, Settled, look_at, settle, settle_shares
 from cdp.run.stages import Ledger, Stage, only, signatures
+from cdp.scoring.settings import DEFAULT_THRESHOLDS
 from cdp.storage.files import write_json
 from cdp_lab.study.design import Finished, Measure, Options, Study, Variant
 from cdp_lab.study.result_tables import results_of
@@ -119,7 +120,8 @@ def make_jobs(
     facts: dict[Any, Facts] = {}
     for seed in range(recipe.seed, recipe.seed + n_seeds):
         for slug in variants or known:
-            varied = recipe_from(recipe.as_dict(), {**known[slug].overrides, "seed": seed})
+            overrides = _with_own_threshold(recipe, known[slug].overrides)
+            varied = recipe_from(recipe.as_dict(), {**overrides, "seed": seed})
             named = (varied.data, varied.base, varied.committee)
             check_recipe(varied)
             if named not in facts:
@@ -129,6 +131,17 @@ def make_jobs(
             jobs.append(Job(known[slug], seed, settle(varied, facts[named]), folder))
             _require_images(study, jobs[-1])
     return jobs
+
+
+def _with_own_threshold(recipe: RunRecipe, overrides: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A threshold that the recipe gives is none for variants that compare it with something else: they get the default."""
+    given = {name: overrides.get(f"consensus.{name}") for name in ("mediator", "grouping")}
+    changed = {name: value for name, value in given.items() if value is not None}
+    kind = replace(recipe.consensus, threshold=None, **changed).threshold_kind
+    is_same = kind == recipe.consensus.threshold_kind
+    if recipe.consensus.threshold is None or "consensus.threshold" in overrides or is_same:
+        return overrides
+    return {**overrides, "consensus.threshold": DEFAULT_THRESHOLDS.get(kind)}
 
 
 def _require_images(study: Study, job: Job) -> None:

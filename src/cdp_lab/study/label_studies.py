@@ -23,7 +23,7 @@ from cdp_lab.study.design import Column, Finished, Measure, Options, Plot, Study
 from cdp_lab.study.paper_numbers import COMMITTEE_SIZE, HETEROGENEITY, MEDIATOR_INPUTS, MEDIATOR_WEIGHTS, K
 from cdp_lab.study.run_figures import label_columns, label_results, one_row_of_labels
 
-JUDGED_BY_F = {"consensus.recall_weight": 1.0}
+JUDGED_BY_F = {"consensus.beta": 1.0}
 """Thresholds chosen by what labels are compared by."""
 _WANTED = ("labels",)
 _VOTE = {"consensus.mediator": "vote", "train.folds": 0}

@@ -24,7 +24,9 @@ from cdp.errors import BusyError, InputError
 from cdp.knn.exact import exact_graph, extend_graph
 from cdp.labeling.pipeline import label
 from cdp.runtime.runtime import Runtime
+from cdp.scoring import tree_scorer
 from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.tree_scorer import TreeScorer
 from cdp.scoring.trees import TreeScores
 from cdp.storage.files import locked
 from cdp.types import Labels, Status
@@ -45,7 +47,8 @@ def read_scored_pairs(collection):
     work = Runtime()
     place = collection.scored_place
     with read_all_views(collection, None, work, read_share(place)) as views:
-        return read_stored(place, collection.settings, views, collection.parts.seed, work)
+        parts = collection.parts
+        return read_stored(place, collection.settings, parts.threshold, views, parts.seed, work)
 
 
 def bare(views):
@@ -108,10 +111,21 @@ def test_contradictions_are_told_by_path_and_change_nothing(faces):
 
 def test_other_settings_of_groups_can_be_tried_others_cannot(faces):
     finer, _ = regroup(faces, settings=replace(faces.settings, threshold=0.9))
-    assert finer.threshold == 0.9
+    assert finer.parts.threshold == 0.9
     assert (finer.identity >= 0).sum() <= (faces.identity >= 0).sum()
-    with refuses("regroup-needs-new-scores", keys=("passes",)):
-        regroup(faces, settings=replace(faces.settings, passes=1))
+    with refuses("regroup-needs-new-scores", keys=("min_votes",)):
+        regroup(faces, settings=replace(faces.settings, min_votes=1))
+
+
+def test_without_labels_another_threshold_needs_new_scores(halves, tmp_path):
+    """What is stored are probabilities at the threshold, so another one would change nothing."""
+    _, first, _ = halves
+    made = create_collection(tmp_path / "faces", bare(first), settings=SETTINGS)
+    assert made.settings.mediator == "similarity"
+    with refuses("regroup-needs-new-scores", keys=("threshold",)):
+        regroup(made, settings=replace(made.settings, threshold=9.0))
+    smaller, _ = regroup(made, settings=replace(made.settings, max_cluster_size=3))
+    assert np.bincount(smaller.identity[smaller.identity >= 0]).max() <= 3
 
 
 def test_an_extended_graph_is_that_of_all_images(small_views):
@@ -134,8 +148,8 @@ def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(h
     everything = Views.concatenate([bare(first), bare(second)])
     whole = create_collection(tmp_path / "whole", everything, labeled=[known], settings=SETTINGS)
     found, wanted = (read_scored_pairs(one)[0] for one in (grown, whole))
-    np.testing.assert_array_equal(found.pairs.ids, wanted.pairs.ids)
-    for one, other in zip(found.answers.passes, wanted.answers.passes, strict=True):
+    np.testing.assert_array_equal(found.candidates.ids, wanted.candidates.ids)
+    for one, other in zip(found.tree_scores.passes, wanted.tree_scores.passes, strict=True):
         np.testing.assert_array_equal(one, other)
     assert changes.kept == 1
     truth = np.concatenate([first.identities, second.identities])
@@ -144,27 +158,27 @@ def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(h
 
 
 @pytest.mark.slow
-def test_answers_that_are_kept_are_those_that_would_be_given(halves, faces, monkeypatch):
+def test_scores_that_are_kept_are_those_that_would_be_given(halves, faces, monkeypatch):
     _, _, second = halves
     few = bare(second.take(slice(0, 2)))
     grown, _ = extend(faces, few, growth=GrowthSettings(retrain_after=9))
     kept = read_scored_pairs(grown)[0]
     reused = []
 
-    def forget(pairs, old_ids, answers, changed):
-        known = _kept_answers(pairs, old_ids, answers, changed)
+    def forget(pairs, old_ids, scores, changed):
+        known = _kept_scores(pairs, old_ids, scores, changed)
         reused.append(float(np.isfinite(known.passes[0]).mean()))
         return TreeScores(
-            tuple(np.full(len(pairs), np.nan, np.float32) for _ in answers.passes), answers.judges
+            tuple(np.full(len(pairs), np.nan, np.float32) for _ in scores.passes), scores.classifiers
         )
 
-    _kept_answers = extension._kept_answers
-    monkeypatch.setattr(extension, "_kept_answers", forget)
-    # The same two images once more, from the same state: all pairs are asked about again.
+    _kept_scores = tree_scorer._kept_scores
+    monkeypatch.setattr(tree_scorer, "_kept_scores", forget)
+    # The same two images once more, from the same state: all pairs are scored again.
     asked, _ = extend(open_at(faces), few, growth=GrowthSettings(retrain_after=9))
     again = read_scored_pairs(asked)[0]
-    np.testing.assert_array_equal(kept.pairs.ids, again.pairs.ids)
-    for one, other in zip(kept.answers.passes, again.answers.passes, strict=True):
+    np.testing.assert_array_equal(kept.candidates.ids, again.candidates.ids)
+    for one, other in zip(kept.tree_scores.passes, again.tree_scores.passes, strict=True):
         np.testing.assert_array_equal(one, other)
     assert 0 < reused[0] < 1
 
@@ -180,11 +194,16 @@ def open_at(collection):
 @pytest.mark.slow
 @pytest.mark.whole_training
 @pytest.mark.parametrize(
-    "given", [{"preset": "paper", "threshold": 0.6}, {"mediator": "vote", "vote_threshold": 0.5}]
+    "given",
+    [
+        {"preset": "paper", "threshold": 0.6},
+        {"mediator": "vote", "threshold": 0.3},
+        {"mediator": "vote", "grouping": "components", "threshold": 0.5},
+    ],
 )
 def test_collections_of_other_mediators_grow_as_well(halves, tmp_path, given):
     known, first, second = halves
-    settings = ConsensusSettings.of(**{"k": 8, "threshold": 0.3, **given})
+    settings = ConsensusSettings.of(k=8, **given)
     collection = create_collection(tmp_path / "faces", bare(first), labeled=[known], settings=settings)
     grown, _ = extend(collection, bare(second))
     whole = create_collection(
@@ -252,17 +271,21 @@ def test_retrained_trees_learn_from_corrections(halves, faces):
     append_corrections(faces.folder, [same(*pair) for pair in wrong.tolist()])
 
     def probability(collection):
-        judged, _ = read_scored_pairs(collection)
-        said = said_of_pairs(judged.pairs.ids, collection.constraints.among(judged.pairs.n_images))
-        return judged.answers.passes[0][said > 0].mean()
+        return mean_of_said(read_scored_pairs(collection)[0], collection.constraints)
+
+    def mean_of_said(scored, constraints):
+        said = said_of_pairs(scored.candidates.ids, constraints.among(scored.candidates.n_images))
+        return scored.tree_scores.passes[0][said > 0].mean()
 
     before = probability(faces)
     taught, changes = retrain(faces)
     assert probability(taught) > before
     assert changes.events[0].kind == "retrained"
-    assert taught.parts.judged > faces.parts.judged
-    none, _ = retrain(taught, settings=replace(taught.settings, correction_weight=0.0))
-    assert probability(none) == pytest.approx(before, abs=1e-6)
+    assert taught.parts.scored > faces.parts.scored
+    deaf = TreeScorer(taught.settings, 0.3, taught.parts.seed, taught.constraints, correction_weight=0.0)
+    with read_all_views(taught, None, Runtime(), read_share(taught.scored_place)) as views:
+        none = deaf.retrain(read_scored_pairs(taught)[0], views, Runtime())
+    assert mean_of_said(none, taught.constraints) == pytest.approx(before, abs=1e-6)
 
 
 def test_only_trees_are_retrained(halves, tmp_path):
@@ -273,14 +296,18 @@ def test_only_trees_are_retrained(halves, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_estimator_makes_and_extends_a_collection(halves, tmp_path):
+def test_what_the_estimator_labels_is_a_collection_that_can_grow(halves, tmp_path):
     known, first, second = halves
     model = CDP(k=8).fit(known)
-    made = model.extend(tmp_path / "faces", bare(first))
-    grown = model.extend(tmp_path / "faces", bare(second))
+    labels = model.predict(bare(first))
+    made = model.save(tmp_path / "faces")
+    np.testing.assert_array_equal(made.identity, labels)
+    grown, _ = extend(made, bare(second))
     assert grown.n_images == made.n_images + second.n_images
-    assert model.predict(bare(first), corrections=[rejected(0)]).status[0] == Status.REJECTED
-    np.testing.assert_array_equal(made.identity, model.predict(bare(first)).labels)
+    said = [rejected(0)]
+    assert model.predict(bare(first), corrections=said)[0] == -1
+    assert model.labeling_.labels.status[0] == Status.REJECTED
+    assert model.save(tmp_path / "corrected").status[0] == Status.REJECTED
 
 
 def test_relative_paths_start_from_the_collection(halves, tmp_path, monkeypatch):
@@ -348,7 +375,12 @@ def test_questions_are_about_what_is_wrong_and_end(halves, faces):
     start = pairwise_f(rough, truth)
     for _ in range(200):
         found = rank_questions(
-            rough.scored, rough.identity, rough.confidence, rough.settings, rough.constraints
+            rough.scored,
+            rough.identity,
+            rough.confidence,
+            rough.settings,
+            rough.parts.threshold,
+            rough.constraints,
         )
         assert (np.diff(found.value) <= 0).all()
         if not len(found) or found.value[0] < 0.2:

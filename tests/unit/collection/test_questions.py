@@ -7,7 +7,7 @@ from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph
 from cdp.types.constraints import Constraints
 
-SETTINGS = ConsensusSettings.of(threshold=0.3, k=4)
+SETTINGS = ConsensusSettings.of(k=4)
 
 
 def ask(pairs, identity, confidence=None, **said):
@@ -15,7 +15,7 @@ def ask(pairs, identity, confidence=None, **said):
     scored = ConsensusGraph(ids, np.array([1 - pair[2] for pair in pairs], np.float32), len(identity))
     sure = np.full(len(identity), 0.9, np.float32) if confidence is None else np.array(confidence, np.float32)
     return rank_questions(
-        scored, np.array(identity, np.int32), sure, SETTINGS, Constraints(len(identity), **said)
+        scored, np.array(identity, np.int32), sure, SETTINGS, 0.3, Constraints(len(identity), **said)
     )
 
 

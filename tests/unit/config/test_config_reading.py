@@ -24,9 +24,9 @@ def write(tmp_path):
 
 def test_what_is_left_out_has_its_default(write):
     assert read_recipe(write("")) == RunRecipe()
-    recipe = read_recipe(write("seed = 4\n[consensus]\nk = 30\nthreshold = 1\n[evaluation]\nfpr = [0.5]\n"))
+    recipe = read_recipe(write("seed = 4\n[consensus]\nk = 30\nbeta = 2\n[evaluation]\nfpr = [0.5]\n"))
     assert (recipe.seed, recipe.consensus.k, recipe.evaluation.fpr) == (4, 30, (0.5,))
-    assert repr(recipe.consensus.threshold) == "1.0"
+    assert repr(recipe.consensus.beta) == "2.0"
     assert recipe.train == RunRecipe().train
 
 
@@ -68,13 +68,14 @@ def test_a_recipe_written_elsewhere_is_read(tmp_path):
         ("[consensus]\nk = 20.0", "setting-type-wrong", {"key": "consensus.k", "value": 20.0}),
         ("[consensus]\nk = true", "setting-type-wrong", {"key": "consensus.k", "value": True}),
         ("[consensus.k]\nx = 1", "setting-type-wrong", {"key": "consensus.k", "value": {'x': 1}}),
-        ("[consensus]\ntune = 1", "setting-type-wrong", {"key": "consensus.tune", "value": 1}),
+        ("[consensus]\ndisjoint = 1", "setting-type-wrong", {"key": "consensus.disjoint", "value": 1}),
+        ("[consensus]\nthreshold = 'best'", "setting-type-wrong", {"key": "consensus.threshold", "value": "best"}),
         ("[train]\nrate = 2025-01-01", "setting-type-wrong", {"key": "train.rate"}),
         ("[committee]\nnetworks = 'a'", "setting-type-wrong", {"key": "committee.networks", "value": "a"}),
         ("[data]\nimages = ['a']", "setting-type-wrong", {"key": "data.images", "value": ['a']}),
         ("[data]\nunlabeled = ['a', 3]", "setting-type-wrong", {"key": "data.unlabeled[1]", "value": 3}),
         ("[evaluation]\nfpr = [0.1, 'x']", "setting-type-wrong", {"key": "evaluation.fpr[1]", "value": "x"}),
-        ("[consensus]\nthreshold = 96", "setting-out-of-range", {"key": "consensus.threshold", "value": 96}),
+        ("[consensus]\nthreshold = 96", "threshold-out-of-range", {"key": "consensus.threshold", "value": 96}),
         ("[consensus]\nthreshold = nan", "setting-out-of-range", {"key": "consensus.threshold"}),
         ("seed = 1\n[base]\nnetwork = \n", "recipe-syntax-wrong", {}),
         (
@@ -174,15 +175,15 @@ def test_a_preset_sets_what_is_not_given(write):
     own = read_recipe(
         write('[consensus]\npreset = "paper"\ngrouping = "average"\n'), {"consensus.threshold": "auto"}
     )
-    assert (own.consensus.grouping, own.consensus.tune) == ("average", True)
+    assert (own.consensus.grouping, own.consensus.threshold) == ("average", None)
     assert own.consensus.inputs == paper["inputs"]
     # The command line's preset moves what the file leaves open, and nothing that it sets.
-    moved = read_recipe(write("[consensus]\ntune = true\n"), {"consensus.preset": "paper"})
-    assert (moved.consensus.tune, moved.consensus.grouping) == (True, "components")
+    moved = read_recipe(write("[consensus]\nthreshold = 'auto'\n"), {"consensus.preset": "paper"})
+    assert (moved.consensus.threshold, moved.consensus.grouping) == (None, "components")
 
 
 def test_the_command_line_wins_and_may_mend_the_file(write):
-    file = write('seed = 1\n[consensus]\nk = "wrong"\nmax_size = 9\n')
+    file = write('seed = 1\n[consensus]\nk = "wrong"\nmax_cluster_size = 9\n')
     recipe = read_recipe(file, {"consensus.k": 7, "seed": 2})
     assert (recipe.seed, recipe.consensus.k, recipe.consensus.max_cluster_size) == (2, 7, 9)
     assert read_recipe(file, {"consensus.k": 7, "seed": 2}) == recipe

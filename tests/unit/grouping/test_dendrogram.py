@@ -96,11 +96,13 @@ def test_under_constraints_a_cut_is_a_fresh_linkage_too(graph, one, other, max_c
 
 @given(graphs(), st.sampled_from([0.2, 0.45]))
 def test_groups_from_a_dendrogram_are_groups_from_the_pairs(graph, threshold):
-    settings = ConsensusSettings.of(k=5, threshold=threshold)
+    settings = ConsensusSettings.of(k=5)
     dendrogram = build_dendrogram(graph, 5, 0.1, settings.max_cluster_size)
-    assert same(group(graph, settings, dendrogram=dendrogram), group(graph, settings))
+    fresh = group(graph, settings, threshold)
+    assert same(group(graph, settings, threshold, dendrogram=dendrogram), fresh)
     free = Constraints(graph.n_images, must=np.array([[0, 1]]))
-    assert same(group(graph, settings, free, dendrogram=dendrogram), group(graph, settings, free))
+    fresh = group(graph, settings, threshold, free)
+    assert same(group(graph, settings, threshold, free, dendrogram=dendrogram), fresh)
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.29, 1.0, float("nan")])

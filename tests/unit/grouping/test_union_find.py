@@ -11,7 +11,7 @@ from cdp.types.constraints import Constraints
 ALL = np.empty(0, np.bool_)
 pairs = st.lists(
     st.tuples(st.integers(0, 14), st.integers(0, 14)).filter(lambda pair: pair[0] != pair[1]),
-    max_cluster_size=40,
+    max_size=40,
 )
 
 

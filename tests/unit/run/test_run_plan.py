@@ -58,6 +58,8 @@ def other_value(value: Any) -> Any:
         return not value
     if isinstance(value, int):
         return value + 2
+    if value is None:
+        return 0.5
     if isinstance(value, float):
         return value + 0.0625
     return f"{value}x" if isinstance(value, str) else (*value, "x")
@@ -108,7 +110,7 @@ LABELED_BY = {
     "inputs": ("consensus.inputs", ["affinity"]),
     "mediator": ("consensus.mediator", "vote"),
     "grouping": ("consensus.grouping", "components"),
-    "tune": ("consensus.tune", False),
+    "threshold": ("consensus.threshold", 0.5),
     "beta": ("consensus.beta", 2.0),
 }
 

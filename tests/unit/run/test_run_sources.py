@@ -19,7 +19,9 @@ IMAGES, UNKNOWN = Facts("images"), Facts("images", unlabeled_known=False)
 VIEWS = Facts("embeddings", models=("base",))
 SPLIT = {"data.images": "x"}
 PARTS = {"data.labeled": "a", "data.unlabeled": ["b"]}
-NOT_TUNED = "join_above = 0.3 was not tuned: there is no validation part; give"
+NOT_CHOSEN = (
+    "threshold = 0.3, the default, was not chosen on labeled identities: there is no validation part; give"
+)
 NO_PROBES = "There are no probe images, so recognition was not measured; give data.test"
 NO_BOUND = "The upper bound was left out: not every unlabeled image has a true identity to train on."
 
@@ -50,32 +52,32 @@ def test_shares_that_are_left_open(facts, values, shares):
 
 
 @pytest.mark.parametrize(
-    ("facts", "values", "trained_on", "tuned", "notes"),
+    ("facts", "values", "trained_on", "threshold", "notes"),
     [
-        (IMAGES, SPLIT, "validation", True, []),
-        (IMAGES, {**SPLIT, "train.folds": 2}, "labeled", True, []),
-        (IMAGES, {**SPLIT, "consensus.train_on": "labeled"}, "labeled", True, []),
-        (IMAGES, {**SPLIT, "split.validation": 0.0}, "labeled", False, [f"{NOT_TUNED} split.validation a share."]),
+        (IMAGES, SPLIT, "validation", None, []),
+        (IMAGES, {**SPLIT, "train.folds": 2}, "labeled", None, []),
+        (IMAGES, {**SPLIT, "consensus.train_on": "labeled"}, "labeled", None, []),
+        (IMAGES, {**SPLIT, "split.validation": 0.0}, "labeled", 0.3, [f"{NOT_CHOSEN} split.validation a share."]),
         (
             IMAGES,
             {**SPLIT, "split.probes": 0.0},
             "validation",
-            True,
+            None,
             [f"{NO_PROBES}, or split.probes and split.distractors a share."],
         ),
-        (IMAGES, PARTS, "labeled", False, [f"{NOT_TUNED} data.validation.", f"{NO_PROBES}."]),
-        (IMAGES, {**PARTS, "data.validation": "v", "data.test": "t"}, "validation", True, []),
-        (UNKNOWN, {**PARTS, "data.validation": "v", "data.test": "t"}, "validation", True, [NO_BOUND]),
-        (UNKNOWN, {**PARTS, "data.test": "t", "evaluation.bound": False}, "labeled", False, [f"{NOT_TUNED} data.validation."]),
-        (IMAGES, {**SPLIT, "data.truth": False}, "validation", True, [NO_BOUND]),
+        (IMAGES, PARTS, "labeled", 0.3, [f"{NOT_CHOSEN} data.validation.", f"{NO_PROBES}."]),
+        (IMAGES, {**PARTS, "data.validation": "v", "data.test": "t"}, "validation", None, []),
+        (UNKNOWN, {**PARTS, "data.validation": "v", "data.test": "t"}, "validation", None, [NO_BOUND]),
+        (UNKNOWN, {**PARTS, "data.test": "t", "evaluation.bound": False}, "labeled", 0.3, [f"{NOT_CHOSEN} data.validation."]),
+        (IMAGES, {**SPLIT, "data.truth": False}, "validation", None, [NO_BOUND]),
         # Embeddings were made by others: labeled identities serve for all, and nothing is trained that could be tested.
-        (VIEWS, PARTS, "labeled", True, []),
-        (VIEWS, {"data.embeddings": "x"}, "labeled", True, []),
+        (VIEWS, PARTS, "labeled", None, []),
+        (VIEWS, {"data.embeddings": "x"}, "labeled", None, []),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_left_out_with_a_sentence(facts, values, trained_on, tuned, notes):
+def test_what_cannot_be_done_is_left_out_with_a_sentence(facts, values, trained_on, threshold, notes):
     settled = settle(recipe(**values), facts)
-    assert (settled.recipe.consensus.train_on, settled.recipe.consensus.tune) == (trained_on, tuned)
+    assert (settled.recipe.consensus.train_on, settled.recipe.consensus.threshold) == (trained_on, threshold)
     assert list(settled.notes) == notes
     again = settle(settled.recipe, facts)
     assert again.recipe == settled.recipe, "what is settled stays"

@@ -77,8 +77,8 @@ def test_the_step_and_the_options_of_the_command_are_named(monkeypatch, tmp_path
 
 
 def test_a_command_with_a_budget_says_to_lower_it(monkeypatch, tmp_path):
-    def fail(*_, workspace, **__):
-        workspace.progress("base graph", 1, 9)
+    def fail(*_, runtime, **__):
+        runtime.progress("base graph", 1, 9)
         raise MemoryError("Unable to allocate 4.00 GiB")
 
     import numpy as np

@@ -58,13 +58,13 @@ def usable(graph, constraints):
 @pytest.mark.parametrize("seed", range(60))
 def test_average_linkage_agrees_with_its_definition(seed):
     graph, constraints, generator = random_case(seed)
-    k, bar = int(generator.integers(1, 12)), float(generator.choice([0.2, 0.4, 0.7]))
-    found = group(graph, ConsensusSettings.of(k=k, threshold=bar, max_cluster_size=50), constraints)
+    k, threshold = int(generator.integers(1, 12)), float(generator.choice([0.2, 0.4, 0.7]))
+    found = group(graph, ConsensusSettings.of(k=k, max_cluster_size=50), threshold, constraints)
     rows = usable(graph, constraints)
     ends, chance = graph.ids[rows].tolist(), (1 - graph.doubt[rows]).tolist()
     cannot = constraints.cannot.tolist()
     twin = reference.agglomerate(
-        ends, chance, graph.n_images, k, bar, 50, links(constraints), cannot, constraints.named
+        ends, chance, graph.n_images, k, threshold, 50, links(constraints), cannot, constraints.named
     )
     alone = {frozenset([row]) for row in constraints.named if not any(row in one for one in twin)}
     assert reference.partition(found.labels) == twin | alone
@@ -73,7 +73,7 @@ def test_average_linkage_agrees_with_its_definition(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_components_agree_with_joining_the_surest_first(seed):
     graph, constraints, _ = random_case(seed)
-    found = group(graph, ConsensusSettings.of("paper", max_cluster_size=50), constraints)
+    found = group(graph, ConsensusSettings.of("paper", max_cluster_size=50), 0.96, constraints)
     rows = usable(graph, constraints)
     twin = reference.join_surest(
         graph.ids[rows].tolist(),
@@ -93,7 +93,7 @@ def test_constraints_and_the_greatest_size_are_kept(seed, grouping, max_cluster_
     graph, constraints, _ = random_case(seed)
     atoms = reference.join_together(graph.n_images, links(constraints))
     largest = max(max_cluster_size, *map(len, atoms))
-    labels = group(graph, ConsensusSettings.of(grouping=grouping, max_cluster_size=largest), constraints)
+    labels = group(graph, ConsensusSettings.of(grouping=grouping, max_cluster_size=largest), 0.3, constraints)
     found = labels.labels
     for one, other in links(constraints):
         assert found[one] == found[other] >= 0
@@ -110,18 +110,18 @@ def test_constraints_and_the_greatest_size_are_kept(seed, grouping, max_cluster_
 def test_groups_with_images_that_must_be_together_are_one(grouping):
     cliques = [pair for first in (0, 5) for pair in combinations(range(first, first + 5), 2)]
     graph = ConsensusGraph(np.array(cliques), np.full(len(cliques), 0.1), 10)
-    chosen = ConsensusSettings.of(grouping=grouping, threshold=0.5)
-    assert group(graph, chosen).n_identities == 2
-    assert group(graph, chosen, Constraints(10, must=np.array([[0, 9]]))).n_identities == 1
+    chosen = ConsensusSettings.of(grouping=grouping)
+    assert group(graph, chosen, 0.5).n_identities == 2
+    assert group(graph, chosen, 0.5, Constraints(10, must=np.array([[0, 9]]))).n_identities == 1
 
 
 @pytest.mark.parametrize("grouping", ["components", "average"])
 def test_no_constraints_change_nothing(grouping):
     graph, _, _ = random_case(5)
     chosen = ConsensusSettings.of(grouping=grouping)
-    free = group(graph, chosen, Constraints(graph.n_images))
-    np.testing.assert_array_equal(free.labels, group(graph, chosen).labels)
-    np.testing.assert_array_equal(free.confidence, group(graph, chosen).confidence)
+    free = group(graph, chosen, 0.3, Constraints(graph.n_images))
+    np.testing.assert_array_equal(free.labels, group(graph, chosen, 0.3).labels)
+    np.testing.assert_array_equal(free.confidence, group(graph, chosen, 0.3).confidence)
 
 
 @pytest.mark.parametrize(

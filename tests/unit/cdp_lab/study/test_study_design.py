@@ -115,8 +115,22 @@ def test_variants_with_and_without_tuning_are_compared_on_one_split(people, tmp_
     """A share that is left open used to follow each variant's own tuning."""
     auto = recipe_from(people.as_dict(), {"split.validation": -1.0, "consensus.threshold": "auto"})
     jobs = make_jobs(find_study("committee_size"), auto, tmp_path, n_seeds=1)
-    assert {job.settled.recipe.consensus.tune for job in jobs} == {True, False}
+    assert {job.settled.recipe.consensus.threshold is None for job in jobs} == {True, False}
     assert {job.settled.recipe.split.validation for job in jobs} == {1 / 11}
+
+
+def test_a_threshold_of_probabilities_is_none_of_similarities(people, tmp_path):
+    """A vote used to accept only pairs that are as similar as the mediator is sure."""
+    given = recipe_from(people.as_dict(), {"consensus.preset": "paper", "consensus.grouping": "components"})
+    given = recipe_from(given.as_dict(), {"consensus.mediator": "mlp", "consensus.threshold": 0.9})
+    jobs = make_jobs(find_study("heterogeneity"), given, tmp_path, n_seeds=1)
+    thresholds = {job.variant.slug: job.settled.recipe.consensus.threshold for job in jobs}
+    assert thresholds == {
+        "one-vote": -1.0,
+        "one-mediator": 0.9,
+        "different-vote": -1.0,
+        "different-mediator": 0.9,
+    }
 
 
 def test_whoever_is_not_the_base_is_on_the_committee():

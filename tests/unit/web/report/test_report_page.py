@@ -306,7 +306,7 @@ def test_labels_alone_have_a_report(made_run, artifacts, tmp_path):
     write_page(record, blind(artifacts), tmp_path / "report.html")
     page = check((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "Consensus-driven propagation: groups unlabeled" in page.text
-    assert "mean probability above which groups are joined" in page.text
+    assert "threshold on the mean probability between groups" in page.text
     assert "First-layer weights" in page.text
     assert "Nothing was measured about single models." in page.text
     assert len(page.images) > 20
@@ -357,7 +357,7 @@ def test_accepted_pairs_of_average_linkage_are_called_so(record, artifacts):
 def test_how_the_threshold_was_chosen_is_told(full, record, artifacts):
     assert "the best F was taken." in full.text
     page = check(build_page(having(record, results__tuning__beta=2.0), artifacts))
-    assert "the best mean was taken, recall 2 times as important as precision." in page.text
+    assert "the best F-beta was taken, with beta 2." in page.text
     assert "the best F was taken" not in page.text
 
 

@@ -37,7 +37,7 @@ def headline(ranks, rates):
 
 
 def section_of(given):
-    labels = LabelFigures(setting="threshold", threshold=0.96, coverage=0.9, identities_found=3)
+    labels = LabelFigures(threshold_kind="probability", threshold=0.96, coverage=0.9, identities_found=3)
     section = headline_section(RunRecord(results=Results(labels=labels, headline=given)))
     page = render_part("section", section)
     return " ".join(re.sub(r"<[^>]*>", " ", page).split())
