@@ -117,13 +117,13 @@ def test_other_settings_of_groups_can_be_tried_others_cannot(faces):
         regroup(faces, settings=replace(faces.settings, min_votes=1))
 
 
-def test_without_labels_another_threshold_needs_new_scores(halves, tmp_path):
-    """What is stored are probabilities at the threshold, so another one would change nothing."""
+def test_without_labels_another_threshold_is_another_z_score(halves, tmp_path):
     _, first, _ = halves
     made = create_collection(tmp_path / "faces", bare(first), settings=SETTINGS)
     assert made.settings.mediator == "similarity"
-    with refuses("regroup-needs-new-scores", keys=("threshold",)):
-        regroup(made, settings=replace(made.settings, threshold=9.0))
+    strict, _ = regroup(made, settings=replace(made.settings, threshold=50.0))
+    assert strict.parts.threshold == 50
+    assert (strict.identity >= 0).sum() < (made.identity >= 0).sum()
     smaller, _ = regroup(made, settings=replace(made.settings, max_cluster_size=3))
     assert np.bincount(smaller.identity[smaller.identity >= 0]).max() <= 3
 
