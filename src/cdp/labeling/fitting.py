@@ -164,17 +164,9 @@ def fit(
     if classifier is not None:
         settings = replace(settings, mediator="mlp")
     if settings.mediator == "trees":
-        if known.is_empty:
-            settings = replace(_without_labels(settings), mediator="similarity", grouping="average")
-        else:
-            if settings.threshold is not None:
-                check_threshold(settings.threshold, settings.threshold_kind)
-            n_shared = count_shared(known.identities)
-            if n_shared >= MIN_IDENTITIES and not (has_graphs and known.separate):
-                joined = concatenate(known.separate, runtime) if known.separate else None
-                return Fitted(settings, joined=joined)
-            notes = (_no_trees(n_shared),)
-            settings = replace(settings, mediator="mlp")
+        settings, notes, joined = _suit_trees(known, settings, has_graphs, runtime)
+    if settings.mediator == "trees":
+        return Fitted(settings, joined=joined)
     if settings.mediator == "similarity":
         return Fitted(settings, notes=notes)
     if settings.threshold is None and has_graphs and known.rows is None:
@@ -201,6 +193,20 @@ def fit(
         _train(parts, settings, labeled_graphs, classifier, seed, runtime) if settings.is_trained else None
     )
     return Fitted(settings, mediator, joined, notes)
+
+
+def _suit_trees(
+    known: LabeledImages, settings: ConsensusSettings, has_graphs: bool, runtime: Runtime
+) -> tuple[ConsensusSettings, tuple[str, ...], Views | None]:
+    """Replace trees where the labeled images do not allow them; the images to join where they do."""
+    if known.is_empty:
+        return replace(_without_labels(settings), mediator="similarity", grouping="average"), (), None
+    if settings.threshold is not None:
+        check_threshold(settings.threshold, settings.threshold_kind)
+    n_shared = count_shared(known.identities)
+    if n_shared >= MIN_IDENTITIES and not (has_graphs and known.separate):
+        return settings, (), concatenate(known.separate, runtime) if known.separate else None
+    return replace(settings, mediator="mlp"), (_no_trees(n_shared),), None
 
 
 def suit_k(settings: ConsensusSettings, n_images: int, why: str) -> tuple[ConsensusSettings, tuple[str, ...]]:

@@ -99,14 +99,18 @@ def label(
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, fitted.settings)
     if labeled_among and fitted.joined is not None:
-        assert unlabeled.identities is not None
-        assert fitted.joined.identities is not None
-        rows = np.isin(unlabeled.identities, fitted.joined.identities)
-        fitted = replace(fitted, joined=None)
-    fitted = replace(fitted, notes=(*notes, *fitted.notes))
-    fitted, graphs = _suit_graphs(fitted, graphs, rows)
+        fitted, rows = _as_rows(fitted, unlabeled)
+    fitted, graphs = _suit_graphs(replace(fitted, notes=(*notes, *fitted.notes)), graphs, rows)
     job = _Labeling(unlabeled, fitted, rows, graphs, constraints, seed, runtime)
     return job.run(keep_scored=keep_scored)
+
+
+def _as_rows(fitted: Fitted, unlabeled: Views) -> tuple[Fitted, BoolArray]:
+    """The images to join as rows of the unlabeled ones, which they are among already."""
+    assert fitted.joined is not None
+    assert fitted.joined.identities is not None
+    assert unlabeled.identities is not None
+    return replace(fitted, joined=None), np.isin(unlabeled.identities, fitted.joined.identities)
 
 
 def _suit_graphs(
