@@ -215,7 +215,7 @@ def test_the_help_loads_nothing_heavy():
 
 def test_public_names_are_there():
     promised = {
-        "CDP", "ConsensusGraph", "KnnGraph", "Labels", "Mediator", "Views", 
+        "CDP", "ConsensusGraph", "KnnGraph", "Labels", "Mediator", "Views",
         "knn_graph", "propagate",
     }  # fmt: skip
     assert promised <= set(dir(cdp))
