@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.presets import made_up_crowd
-from benchmarks.unsupervised import real_sets
+from benchmarks.unsupervised import real_sets, z_score_candidates
 from cdp import Views, measure_labels
-from cdp.grouping.group import group
-from cdp.labeling.split_half import compare_pairs
+from cdp.labeling.split_half import group_alone
 from cdp.labeling.unsupervised_threshold import estimate_threshold
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
@@ -122,12 +120,11 @@ def measure_album(views: Views, *, joined: bool) -> dict[str, Any]:
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=min(20, views.n_images - 1))
     identities, work = views.identities, Runtime(RuntimeSettings(threads=1))
     hidden = Views(views.base, views.committee)
-    compared = compare_pairs(hidden, settings, runtime=work)
-    found = estimate_threshold(hidden, compared, settings, runtime=work)
+    pairs = z_score_candidates(hidden, settings, work)
+    found = estimate_threshold(hidden, pairs, settings, runtime=work)
 
     def labels_at(bar: float) -> Any:
-        tried = replace(settings, threshold=bar)
-        return group(compared.at(tried), tried)
+        return group_alone(pairs, settings, bar, work)
 
     figures: dict[str, Any] = {
         "images": views.n_images,
@@ -137,7 +134,7 @@ def measure_album(views: Views, *, joined: bool) -> dict[str, Any]:
     }
     if joined:
         return {**figures, "joined": float((labels_at(found.chosen).labels >= 0).mean())}
-    top = min(max_z_score(compared.background), HIGHEST)
+    top = min(max_z_score(pairs.null), HIGHEST)
     bars = [found.chosen, *np.round(np.linspace(0.06, 1, 40) * top, 3).tolist()]
     curve = {bar: measure_labels(labels_at(bar), identities).discards_kept.pairwise.f or 0.0 for bar in bars}
     best = max(curve, key=curve.__getitem__)

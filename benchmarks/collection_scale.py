@@ -20,7 +20,7 @@ from cdp.collection.collection_folder import Parts, numbered, write_batch
 from cdp.collection.creation import create_collection
 from cdp.collection.regrouping import write_groups
 from cdp.collection.scored_files import Measured, write_scored
-from cdp.labeling.labeling import Judged
+from cdp.scoring.scored_pairs import ScoredPairs
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import plain
 from cdp.types import ConsensusGraph, KnnGraph
@@ -112,7 +112,7 @@ def measure_opening(n_images: int) -> dict[str, Any]:
         labels = LabelFigures(coverage=1.0, identities_found=n_images // 10)
         write_scored(
             numbered(place, "scored", 1),
-            Judged(scored, {"base": graph}, graph, 4, np.full(n_images, -1)),
+            ScoredPairs(scored, {"base": graph}, graph, 4, np.full(n_images, -1)),
             None,
             Measured(results=Results(labels=labels)),
         )
@@ -120,7 +120,7 @@ def measure_opening(n_images: int) -> dict[str, Any]:
         parts = Parts(
             batches=(1,),
             known=(),
-            judged=1,
+            scored=1,
             groups=0,
             next_identity=0,
             consensus=plain(settings),

@@ -72,29 +72,29 @@ def _best(n_people: int) -> dict[str, Any]:
     from cdp.runtime.settings import RuntimeSettings
     from cdp.scoring.settings import ConsensusSettings
 
-    class CpuWorkspace(Runtime):
+    class CpuRuntime(Runtime):
         @contextmanager
         def step(self, name: str) -> Iterator[None]:
             start = time.process_time()
             yield
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
+            self.timings[name] = self.timings.get(name, 0.0) + time.process_time() - start
 
     settings, engine = ConsensusSettings.of(method="exact"), RuntimeSettings(threads=1)
     known, unlabeled = made_up_crowd(60, 0)
     label(unlabeled, settings, labeled=[known], runtime=Runtime(engine))  # compile
     known, unlabeled = made_up_crowd(n_people, 0)
-    work = CpuWorkspace(engine)
+    work = CpuRuntime(engine)
     start = time.process_time()
     found = label(unlabeled, settings, labeled=[known], runtime=work)
     whole = time.process_time() - start
-    graphs = work.seconds.pop("graphs")
+    graphs = work.timings.pop("graphs")
     one, after = graphs / len(unlabeled), whole - graphs
     assert unlabeled.identities is not None
     return {
         "n_images": known.n_images + unlabeled.n_images,
         "n_known": known.n_images,
         "graph_cpu_seconds": one,
-        "steps": work.seconds | {"all else": after - sum(work.seconds.values())},
+        "steps": work.timings | {"all else": after - sum(work.timings.values())},
         "after_cpu_seconds": after,
         "ratio": after / one,
         "f": measure_labels(found.labels, unlabeled.identities).discards_kept.pairwise.f,

@@ -72,7 +72,7 @@ def _group(way: str, n_images: int) -> dict[str, float]:
             return agglomerate(graph, 20)
         if way in ("tuning", "one_stage", "one_batch"):
             runtime = Runtime.of(memory_budget="6GB")
-            bars = THRESHOLDS["join_above"]
+            bars = THRESHOLDS["mean probability"]
             dendrogram = build_dendrogram(graph, 20, bars[0], runtime=runtime)
             return [dendrogram.cut(bar).n_identities for bar in bars]
         if way == "reducing":

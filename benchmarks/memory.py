@@ -73,7 +73,7 @@ def label(folder: Path, preset: str, budget: str) -> None:
     files = Files(str(folder / "unlabeled"), folder / "labeled")
     how = Labeling(folder / "faces", ConsensusSettings.of(preset), force=True, quiet=True)
     engine = RuntimeSettings(memory_budget=budget, threads=1, device="cpu")
-    label_embeddings(files, how, how.open_workspace(engine, no_progress))
+    label_embeddings(files, how, how.open_runtime(engine, no_progress))
 
 
 def anonymous() -> int:

@@ -8,16 +8,14 @@ F, precision and recall over the bar, with the largest groups: of all images, wi
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.data import data_folder
-from benchmarks.unsupervised import at_most
+from benchmarks.unsupervised import at_most, z_score_candidates
 from cdp import Views, measure_labels
-from cdp.grouping.group import group
-from cdp.labeling.split_half import compare_pairs
+from cdp.labeling.split_half import group_alone
 from cdp.labeling.unsupervised_threshold import estimate_threshold
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
@@ -55,12 +53,11 @@ def walk(views: Views, limit: int, largest: int, name: str) -> dict[str, Any]:
     identities = views.identities
     settings = ConsensusSettings.of(mediator="similarity", method="exact", max_cluster_size=limit)
     work, hidden = Runtime(RuntimeSettings(threads=1)), Views(views.base)
-    compared = compare_pairs(hidden, settings, runtime=work)
-    chosen = estimate_threshold(hidden, compared, settings, runtime=work).chosen
+    pairs = z_score_candidates(hidden, settings, work)
+    chosen = estimate_threshold(hidden, pairs, settings, runtime=work).chosen
     rows: dict[str, Any] = {"chosen": chosen}
     for bar in sorted({*THRESHOLDS, chosen}):
-        tried = replace(settings, threshold=bar)
-        labels = group(compared.at(tried), tried)
+        labels = group_alone(pairs, settings, bar, work)
         kept = measure_labels(labels, identities).discards_kept
         found = labels.labels[labels.labels >= 0]
         groups = np.bincount(found) if len(found) else np.zeros(1, np.int64)

@@ -13,19 +13,23 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
+from types import MappingProxyType
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
 from benchmarks.data import data_folder
 from benchmarks.lfw import split_faces
 from cdp import Views, measure_labels
-from cdp.input_blocks import EVIDENCE, PAPER_INPUTS
+from cdp.input_blocks import PAPER_INPUTS
 from cdp.knn.search import knn_graph
+from cdp.labeling import fitting
 from cdp.labeling.labeling import Labeling
 from cdp.labeling.pipeline import label
 from cdp.nets.ensemble import ensemble
@@ -33,24 +37,40 @@ from cdp.run.labeling import LabelSettings, Round, read_part, validation_rows
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.step_cache import StepCache
 from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.tree_features import ALL_BLOCKS
+from cdp.scoring.tree_scorer import TreeScorer
 from cdp.storage.artifacts import read_run_record
 from cdp.types.arrays import LongArray
 from cdp_lab.baselines.methods import make_baselines, tune
 
 _MLP = {"mediator": "mlp", "train_on": "auto"}
+
+
+class Way(NamedTuple):
+    """Settings, and what of the tree scorer differs from its defaults."""
+
+    settings: ConsensusSettings = ConsensusSettings.of()
+    scorer: Mapping[str, Any] = MappingProxyType({})
+
+    def label(self, views: Views, **options: Any) -> Labeling:
+        """Label views this way."""
+        with patch.object(fitting, "TreeScorer", partial(TreeScorer, **self.scorer)):
+            return label(views, **options)
+
+
 WAYS = {
-    "paper": ConsensusSettings.of("paper"),
-    "average linkage, tuned": ConsensusSettings.of(**_MLP, inputs=PAPER_INPUTS),
-    "common neighbors": ConsensusSettings.of(**_MLP),
-    "trees": ConsensusSettings.of(passes=1),
-    "best": ConsensusSettings.of(),
-    "a third pass": ConsensusSettings.of(passes=3),
+    "paper": Way(ConsensusSettings.of("paper")),
+    "average linkage, tuned": Way(ConsensusSettings.of(**_MLP, inputs=PAPER_INPUTS)),
+    "common neighbors": Way(ConsensusSettings.of(**_MLP)),
+    "trees": Way(scorer={"passes": 1}),
+    "best": Way(),
+    "a third pass": Way(scorer={"passes": 3}),
     **{
-        f"best without {block}": ConsensusSettings.of(evidence=tuple(one for one in EVIDENCE if one != block))
-        for block in EVIDENCE
+        f"best without {block}": Way(scorer={"blocks": tuple(one for one in ALL_BLOCKS if one != block)})
+        for block in ALL_BLOCKS
     },
 }
-"""Each way adds to the one before it, up to `best`; then what else was tried, and `best` without one block of evidence."""
+"""Each way adds to the one before it, up to `best`; then what else was tried, and `best` without one block of pair features."""
 
 OTHER_METHODS = ("hierarchical_average", "dbscan", "rank_order", "chinese_whispers", "finch")
 
@@ -143,7 +163,8 @@ def _other_methods(views: Views, known: LongArray, counted: LongArray) -> dict[s
 
 
 def _label(way: str, labeled: Views, unlabeled: Views, work: Runtime) -> Outcome:
-    found = label(unlabeled, replace(WAYS[way], method="exact"), labeled=[labeled], runtime=work)
+    settings = replace(WAYS[way].settings, method="exact")
+    found = WAYS[way].label(unlabeled, settings=settings, labeled=[labeled], runtime=work)
     assert unlabeled.identities is not None
     return _outcome(found, unlabeled.identities)
 
@@ -173,14 +194,14 @@ def _label_run_all(folder: Path, n_seeds: int) -> dict[str, list[Outcome]]:
         "labeled": [labeled],
         "validation": rows,
         "networks_saw_labeled": True,
-        "workspace": work,
+        "runtime": work,
     }
     found = {
-        way: [
-            _outcome(label(unlabeled, replace(settings, k=k), seed=seed, **options), counted)
+        name: [
+            _outcome(way.label(unlabeled, settings=replace(way.settings, k=k), seed=seed, **options), counted)
             for seed in range(n_seeds)
         ]
-        for way, settings in WAYS.items()
+        for name, way in WAYS.items()
     }
     if rows is not None:
         others = _other_methods(unlabeled, np.where(rows, identities, -1), counted)

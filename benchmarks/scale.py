@@ -33,11 +33,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from benchmarks.clock import in_own_process
 from benchmarks.data import write_made_up_views
+from cdp.knn import model_graphs
 from cdp.runtime.progress import Progress
 from cdp.runtime.runtime import Runtime
 
@@ -126,15 +128,16 @@ def child(folder: str, recall: float, recall_of: str, memory: str) -> dict[str, 
     # Graphs that a run which was stopped had finished are not made again; their time is then not in the figures.
     cache = StepCache(Path(folder) / "cache")
     is_resumed = Path(folder, "cache").exists()
-    work = MeteredWorkspace(RuntimeSettings(memory_budget=memory), cache, log_steps())
+    work = MeteredRuntime(RuntimeSettings(memory_budget=memory), cache, log_steps())
     warned: list[str] = []
     with watching(work.meter), gathering_warnings(warned):
         begun = time.process_time()
-        settings = ConsensusSettings.of(recall=recall, recall_of=recall_of)
-        labeling = label(unlabeled, settings, labeled=[labeled], keep_scored=True, runtime=work)
+        settings = ConsensusSettings.of(recall=recall)
+        with aiming_at(recall_of):
+            labeling = label(unlabeled, settings, labeled=[labeled], keep_scored=True, runtime=work)
         labeled_after = time.process_time() - begun
         with work.step("figures and output"):
-            results = measure_labeling(labeling, unlabeled, scratch=work.scratch)
+            results = measure_labeling(labeling, unlabeled, runtime=work)
             place, origin = (
                 Path(folder) / "faces",
                 Origin(Path(folder) / "unlabeled", Path(folder) / "labeled"),
@@ -156,7 +159,7 @@ def child(folder: str, recall: float, recall_of: str, memory: str) -> dict[str, 
             "reading and the rest": round(labeled_after - named, 1),
         },
         "cpu_seconds_in_all": round(time.process_time() - begun, 1),
-        "wall_seconds": work.seconds,
+        "wall_seconds": work.timings,
         "peak_anonymous_mb": {step: round(peak / 1000) for step, peak in work.meter.peaks.items()},
         "graphs": {
             name: {
@@ -193,6 +196,16 @@ def log_steps() -> Progress:
             print(f"{time.process_time():9.1f} CPU s: {step}", file=sys.stderr, flush=True)
 
     return progress
+
+
+@contextmanager
+def aiming_at(recall_of: str) -> Iterator[None]:
+    """Ask for a share of all neighbors, or of those of the same identity, as searches do where identities are known."""
+    if recall_of == "same_identity":
+        yield
+    else:
+        with patch.object(model_graphs, "has_shared", lambda _: False):
+            yield
 
 
 @contextmanager
@@ -238,9 +251,9 @@ def watching(meter: Meter) -> Iterator[None]:
         thread.join()
 
 
-@dataclass
-class MeteredWorkspace(Runtime):
-    """A workspace that also keeps CPU seconds and memory of every step."""
+@dataclass(frozen=True, eq=False)
+class MeteredRuntime(Runtime):
+    """A runtime that also keeps CPU seconds and memory of every step."""
 
     cpu: dict[str, float] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,14 @@ from benchmarks.data import data_folder
 from benchmarks.presets import made_up_crowd
 from cdp import Views, measure_labels
 from cdp.data.views import read_views
-from cdp.grouping.group import group
-from cdp.labeling.split_half import compare_pairs
+from cdp.labeling.split_half import group_alone
 from cdp.labeling.unsupervised_threshold import estimate_threshold
 from cdp.run.labeling import LabelSettings, Round, read_part
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.similarity import SimilarityScorer
+from cdp.scoring.zscore import ZScoredPairs
 from cdp.storage.artifacts import read_run_record
 from cdp.types.arrays import LongArray
 from cdp.types.run_record import Score
@@ -47,18 +47,26 @@ def measure(*, quick: bool) -> dict[str, Any]:
     return figures
 
 
+def z_score_candidates(views: Views, settings: ConsensusSettings, runtime: Runtime) -> ZScoredPairs:
+    """Z-scores of the candidate pairs, without labels."""
+    nobody = np.full(views.n_images, -1, np.int64)
+    pairs = SimilarityScorer(settings).score(views, nobody, runtime).scored
+    assert isinstance(pairs, ZScoredPairs)
+    return pairs
+
+
 def measure_bar(views: Views, k: int) -> dict[str, Any]:
     """The chosen bar and the best one."""
     assert views.identities is not None
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=k)
     work = Runtime(RuntimeSettings(threads=1))
     hidden = Views(views.base, views.committee)
-    compared = compare_pairs(hidden, settings, runtime=work)
-    found = estimate_threshold(hidden, compared, settings, runtime=work)
+    pairs = z_score_candidates(hidden, settings, work)
+    found = estimate_threshold(hidden, pairs, settings, runtime=work)
 
     def score(bar: float) -> Score:
-        tried = replace(settings, threshold=bar)
-        return measure_labels(group(compared.at(tried), tried), views.identities).discards_kept.pairwise
+        labels = group_alone(pairs, settings, bar, work)
+        return measure_labels(labels, views.identities).discards_kept.pairwise
 
     curve = {bar: score(bar).f or 0.0 for bar in THRESHOLDS}
     best = max(curve, key=curve.__getitem__)
