@@ -17,6 +17,7 @@ NAMES = (
     "propagation",
     "memory",
     "search",
+    "peers",
     "scale",
     "startup",
     "fuzz",

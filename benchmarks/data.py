@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+OMNIGLOT_EMBEDDINGS = Path("work/omniglot/unlabeled.npy")
+"""Real embeddings of 70,080 drawings, written by `python -m benchmarks.omniglot embeddings`."""
+
 _BLOCK_ROWS = 65_536
 _LATENT = 64
 

@@ -2,6 +2,7 @@
 
     python -m benchmarks.omniglot labeled --threads 2      # one of eleven parts: 5 minutes, rank-1 0.526
     python -m benchmarks.omniglot all --threads 2          # all parts, six epochs, true labels: 0.694
+    python -m benchmarks.omniglot embeddings               # by the first network, of the other ten parts; for `benchmarks peers`
 
 A character plays the part of an identity, its four rotations that of four. Probes are the first 330 characters of
 the evaluation set, distractors the other 329. Every ordered pair of drawings of one probe character counts: a hit
@@ -20,9 +21,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.data import data_folder
+from benchmarks.data import OMNIGLOT_EMBEDDINGS, data_folder
 from cdp.data.manifests import merge_manifests, read_manifest
-from cdp.data.split import rotated, split_by_identity
+from cdp.data.split import Split, rotated, split_by_identity
 from cdp.nets.extract import extract_views
 from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised
@@ -63,16 +64,17 @@ def measure_rank_1(networks: Path, name: str, work: Path) -> float:
     return rank_1(views.base.vectors, np.unique(views.identities, return_inverse=True)[1])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=sorted(RECIPES))
-    parser.add_argument("--network", default="small_resnet")
-    parser.add_argument("--out", type=Path, default=Path("work/omniglot"))
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    warnings.simplefilter("error")
-    split = split_by_identity(rotated(omniglot("background")), labeled=1 / 11, seed=0)
+def embed_unlabeled(networks: Path, name: str, manifest: Manifest) -> None:
+    """Write the embeddings of drawings that the network never saw."""
+    views = extract_views(
+        networks, manifest, OMNIGLOT_EMBEDDINGS.with_suffix(""), base=name, members=[], force=True
+    )
+    np.save(OMNIGLOT_EMBEDDINGS, views.base.vectors.astype(np.float32))
+    print(f"{OMNIGLOT_EMBEDDINGS}: {views.n_images:,} x {views.base.dimensions}")
+
+
+def train(options: argparse.Namespace, split: Split) -> None:
+    """Train a network and print its rank-1."""
     manifest = split.labeled
     if options.what == "all":
         manifest = merge_manifests([split.labeled, *split.unlabeled])
@@ -93,6 +95,22 @@ def main() -> None:
             }
         )
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", choices=[*sorted(RECIPES), "embeddings"])
+    parser.add_argument("--network", default="small_resnet")
+    parser.add_argument("--out", type=Path, default=Path("work/omniglot"))
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    warnings.simplefilter("error")
+    split = split_by_identity(rotated(omniglot("background")), labeled=1 / 11, seed=0)
+    if options.what == "embeddings":
+        embed_unlabeled(options.out / "labeled", options.network, merge_manifests([*split.unlabeled]))
+    else:
+        train(options, split)
 
 
 if __name__ == "__main__":
