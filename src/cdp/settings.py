@@ -24,6 +24,10 @@ KINDS: Mapping[type, str] = MappingProxyType(
 """The plain words for what a setting may be."""
 
 
+MOST_IMAGES = 2**31 - 1
+"""Image ids are 32-bit integers, so no number of images or neighbors is larger."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """What is known about one field.

@@ -236,7 +236,6 @@ MEDIATOR = "--trained-mediator labels/scored/0001/mediator"
         ("--labeled labeled --grouping mean --out x", "setting-choice-unknown"),
         ("--labeled labeled --preset papr --out x", "setting-choice-unknown"),
         ("--labeled labeled --train-on validation --out x", "train-on-validation-missing"),
-        ("--mediator vote --k 100000 --out x", "knn-too-few-images"),
         ("--mediator vote --min-votes 5 --out x", "min-votes-exceed-committee"),
         ("--mediator vote --knn nobody=f --out x", "knn-option-wrong"),
         ("--trained-mediator labels --out x", "artifact-kind-differs"),

@@ -34,7 +34,8 @@ COMMANDS = {
 WRONG = [
     *(("label", "--seed", value) for value in ("-1", "nan", HUGE)),
     ("learn", "--seed", str(2**32)),
-    *(("label", "--k", value) for value in ("0", "-1", HUGE)),
+    *(("label", "--k", value) for value in ("0", "-1", str(2**31), HUGE)),
+    *(("label", option, str(10**20)) for option in ("--max-cluster-size", "--soft-depth", "--min-votes")),
     *(("label", "--threads", value) for value in ("-1", "4097", HUGE)),
     *(("label", "--memory-budget", value) for value in ("0", "-1", "nan", HUGE, f"{HUGE}GB")),
     *(("label", "--threshold", value) for value in ("nan", "inf", "-0.1")),

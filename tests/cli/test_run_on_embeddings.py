@@ -235,8 +235,8 @@ def test_parts_that_are_too_small_are_used_as_far_as_they_go(given, tmp_path):
     )
     n_labeled = record.parts["labeled"].images
     assert record.notes == [
-        f"k = {n_labeled - 1} instead of 30: the part to train on has {n_labeled} images only.",
         'mediator = "mlp" instead of "trees": 2 labeled identities have two images or more, and at least 20 are needed.',
+        f"k = {n_labeled - 1} instead of 30: the part to train on has {n_labeled} images.",
     ]
 
 

@@ -11,6 +11,7 @@ from cdp.config.reading import recipe_from
 from cdp.config.sections import SECTIONS, RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
+from cdp.scoring.settings import with_preset
 from cdp.settings import settings_of
 
 often = settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
@@ -46,7 +47,7 @@ def recipes(draw):
         names = draw(st.lists(st.sampled_from(sorted(known)), max_size=4, unique=True))
         values[section] = {name: draw(values_of(known[name])) for name in names}
         try:
-            kind(**values[section])
+            kind(**(with_preset(values[section]) if section == "consensus" else values[section]))
         except InputError:  # size and scale, say, are right alone and wrong together
             values[section] = {}
     return recipe_from(values)

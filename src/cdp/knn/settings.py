@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cdp.settings import setting
+from cdp.settings import MOST_IMAGES, setting
 
 
 @dataclass(frozen=True)
 class SearchSettings:
     """The k-NN graphs."""
 
-    k: int = setting(20, "Number of neighbors per image.", meaning="a number of neighbors", low=1)
+    k: int = setting(
+        20, "Number of neighbors per image.", meaning="a number of neighbors", low=1, high=MOST_IMAGES
+    )
     method: Literal["auto", "exact", "approximate"] = setting(
         "auto", "k-NN search; auto = exact up to 30,000 images."
     )

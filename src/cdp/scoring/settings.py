@@ -14,7 +14,7 @@ from typing import Any, Literal
 from cdp.errors import InputError
 from cdp.input_blocks import ALL_INPUTS, PAPER_INPUTS
 from cdp.knn.settings import SearchSettings
-from cdp.settings import check_settings, did_you_mean, setting, settings_of
+from cdp.settings import MOST_IMAGES, check_settings, did_you_mean, setting, settings_of
 
 _NEGLIGIBLE = 0.01
 
@@ -56,6 +56,7 @@ class ScoringSettings:
         "With vote: committee members that must agree.",
         meaning="a number of members",
         low=0,
+        high=MOST_IMAGES,
         none="all",
     )
 
@@ -74,7 +75,7 @@ class GroupingSettings:
         "How pairs become groups: components (the paper's connected components) or average (average linkage).",
     )
     max_cluster_size: int = setting(
-        600, "Maximum number of images per identity.", meaning="a number of images", low=2
+        600, "Maximum number of images per identity.", meaning="a number of images", low=2, high=MOST_IMAGES
     )
     step: float = setting(
         0.1,
@@ -120,7 +121,11 @@ class SoftLabelSettings:
     """Soft labels, in addition to the hard ones."""
 
     soft_depth: int = setting(
-        0, "Diffusion steps for soft labels; 0 = hard labels only.", meaning="a number of steps", low=0
+        0,
+        "Diffusion steps for soft labels; 0 = hard labels only.",
+        meaning="a number of steps",
+        low=0,
+        high=1000,
     )
     soft_decay: float = setting(
         0.2, "Weight of each further diffusion step.", meaning="a share", above=0, high=1
