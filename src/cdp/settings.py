@@ -66,17 +66,18 @@ class Setting:
 
     @property
     def range(self) -> str:
-        """`from 0 to 1`, `1 or more`, `above 0`; empty when anything goes."""
+        """`from 0 to 1`, `1 or more`, `above 0`; empty when anything goes. The limit of all numbers of images is left out."""
+        high = None if self.high == MOST_IMAGES else self.high
         ends = [
             f"above {_number(self.above)}" if self.above is not None else "",
             f"below {_number(self.below)}" if self.below is not None else "",
         ]
-        if self.low is not None and self.high is not None:
-            return f"from {_number(self.low)} to {_number(self.high)}"
+        if self.low is not None and high is not None:
+            return f"from {_number(self.low)} to {_number(high)}"
         if self.low is not None:
             ends[0] = f"{_number(self.low)} or more"
-        if self.high is not None:
-            ends[1] = f"at most {_number(self.high)}"
+        if high is not None:
+            ends[1] = f"at most {_number(high)}"
         return " and ".join(end for end in ends if end)
 
     @property
@@ -138,7 +139,7 @@ class Setting:
             )
         if self.kind in (int, float) and not self.holds(value):
             raise InputError(
-                f"{key} = {shown(given)}: {self._range_sentence()}.{self._percent_hint(value)}",
+                f"{key} = {shown(given)}: {self._range_sentence(value)}.{self._percent_hint(value)}",
                 code="setting-out-of-range",
                 key=key,
                 value=given,
@@ -167,8 +168,10 @@ class Setting:
     def _or_none(self) -> str:
         return f" or {self.none}" if self.none else ""
 
-    def _range_sentence(self) -> str:
+    def _range_sentence(self, value: float) -> str:
         meaning = self.meaning or KINDS[self.kind]
+        if self.high == MOST_IMAGES and value > self.high:
+            return f"{meaning}, at most {self.high:,}"
         joint = " " if self.range.startswith("from") and "," not in meaning else ", "
         return f"{meaning}{joint}{self.limits}" if self.range else f"{meaning}{self._or_none} that is finite"
 
