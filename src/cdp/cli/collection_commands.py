@@ -15,7 +15,7 @@ from typer import Argument, Option
 from cdp.cli.app import ForceOption, QuietOption, app, plain_errors
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.help_pages import Command, help_page
-from cdp.cli.image_options import ManifestOptions
+from cdp.cli.image_options import PhotoOptions
 from cdp.cli.input_kinds import InputKindOption, find_kind
 from cdp.cli.label_command import BaseOption, CorrectionsOption, DetectorOption, ModelsOption
 from cdp.collection.collection_settings import GrowthSettings
@@ -37,7 +37,7 @@ CollectionArgument = Annotated[
 
 
 @app.command(cls=Command)
-@with_settings(GrowthSettings, RuntimeSettings, AlignSettings, ManifestOptions, defaults=False)
+@with_settings(GrowthSettings, RuntimeSettings, AlignSettings, PhotoOptions, defaults=False)
 @help_page(
     "cdp add album new_photos",
     "cdp add faces new_embeddings --out faces2",
@@ -71,7 +71,8 @@ def add(
 
     Identities keep their numbers and names. Photos that the collection has already are skipped.
     """
-    from cdp.cli.terminal import print_changes, print_photos
+    from cdp.cli.photo_summary import print_photos
+    from cdp.cli.terminal import print_changes
     from cdp.collection.collection import open_collection
     from cdp.collection.extension import extend
     from cdp.runtime.progress import progress_bars
@@ -116,7 +117,8 @@ def _add_photos(
 ) -> AddedPhotos:
     from cdp.cli.label_command import refuse_output_among
     from cdp.cli.signals import resumable
-    from cdp.run.photo_collection import add_photos, models_of, open_photo_models
+    from cdp.run.photo_collection import add_photos
+    from cdp.run.photo_models import models_of, open_photo_models
 
     folder, detector, base = more
     refuse_output_among(source, collection.folder)
@@ -128,7 +130,7 @@ def _add_photos(
         device=runtime.settings.device,
         detector_size=align.detector_size,
     )
-    photos = settings_from(ManifestOptions, given).read(source)
+    photos = settings_from(PhotoOptions, given).scan(source)
     with resumable():
         return add_photos(photos, opened, collection.folder, align, growth=growth, runtime=runtime)
 

@@ -23,7 +23,7 @@ from cdp.cli.app import (
 )
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.help_pages import Command, help_page, refuse_option_as_file
-from cdp.cli.image_options import ManifestArgument, ManifestOptions, ProcessesOption, RootOption
+from cdp.cli.image_options import ManifestArgument, PhotoOptions, ProcessesOption, RootOption
 from cdp.cli.recipe_options import with_recipe
 from cdp.errors import InputError, install_command
 from cdp.faces.align_settings import AlignSettings
@@ -182,8 +182,8 @@ def check(
 @with_settings(
     AlignSettings,
     RuntimeSettings,
-    ManifestOptions,
-    only=(*AlignSettings.__dataclass_fields__, "device", "threads", "root", "skip"),
+    PhotoOptions,
+    only=(*AlignSettings.__dataclass_fields__, "device", "threads", "root", "skip", "identities"),
 )
 @help_page(
     "cdp data align photos --detector yunet.onnx --out faces",
@@ -210,10 +210,11 @@ def align(
     from cdp.faces.align_photos import align_faces
     from cdp.runtime.progress import progress_bars
 
-    options, engine = settings_from(ManifestOptions, given), settings_from(RuntimeSettings, given)
+    options, engine = settings_from(PhotoOptions, given), settings_from(RuntimeSettings, given)
+    scan = options.scan(photos)
     with progress_bars(not quiet) as progress:
         made = align_faces(
-            options.read(photos),
+            scan.photos,
             detector,
             out,
             settings_from(AlignSettings, given),
@@ -231,6 +232,9 @@ def align(
         *((name, f"{count:,}") for name, count in sorted(reasons.items())),
     ]
     print_table(f"{len(made.photos):,} photos", ("", ">number"), rows)
+    if scan.left_out:
+        first = scan.left_out[0]
+        typer.echo(f"{len(scan.left_out):,} files left out, e.g. {first.path}: {first.reason}.")
     typer.echo(
         f"{len(made.different):,} pairs of faces are on one photo, so they are two people ({out / 'different.csv'})."
     )
@@ -239,11 +243,11 @@ def align(
 
 def _kind_of(face: Face) -> str:
     """A few words that stand for many reasons."""
-    from cdp.faces.align_photos import NO_FACE
+    from cdp.faces.face import NOTHING_FOUND
 
     if face.landmarks is not None:
         return f"faces left out by {face.reason.partition(' ')[0]}".replace("by its", "by landmarks")
-    return "photos without a face" if face.reason == NO_FACE else "photos that cannot be read"
+    return "photos without a face" if face.reason == NOTHING_FOUND else "photos that cannot be read"
 
 
 @data.command(cls=Command)

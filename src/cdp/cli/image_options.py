@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -12,6 +12,7 @@ from cdp.runtime.settings import MOST_THREADS
 from cdp.settings import setting
 
 if TYPE_CHECKING:
+    from cdp.faces.photo_scan import PhotoScan
     from cdp.types.manifest import Manifest
 
 ManifestArgument = Annotated[
@@ -48,3 +49,20 @@ class ManifestOptions:
         from cdp.data.manifests import read_manifest
 
         return read_manifest(path, root=self.root or None, skip=Path(self.skip) if self.skip else None)
+
+
+@dataclass(frozen=True)
+class PhotoOptions(ManifestOptions):
+    """How photos are found."""
+
+    identities: Literal["none", "folders"] = setting(
+        "none",
+        "Who is on a photo with one face: folders = the folder that it is in is named after the person.",
+    )
+
+    def scan(self, path: str) -> PhotoScan:
+        """Find the photos at a path."""
+        from cdp.faces.photo_scan import scan_photos
+
+        skip = Path(self.skip) if self.skip else None
+        return scan_photos(path, identities=self.identities, root=self.root or None, skip=skip)

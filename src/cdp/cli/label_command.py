@@ -12,7 +12,7 @@ import typer
 from cdp.cli.app import ForceOption, OutOption, QuietOption, SeedOption, app, plain_errors
 from cdp.cli.derived_options import Given, settings_from, with_settings
 from cdp.cli.help_pages import Command, help_page
-from cdp.cli.image_options import ManifestOptions
+from cdp.cli.image_options import PhotoOptions
 from cdp.cli.input_kinds import InputKindOption, find_kind
 from cdp.errors import InputError, OutputExistsError
 from cdp.faces.align_settings import AlignSettings
@@ -21,10 +21,11 @@ from cdp.scoring.settings import ConsensusSettings
 
 if TYPE_CHECKING:
     from cdp.collection.corrections import Correction
+    from cdp.faces.photo_scan import PhotoScan
     from cdp.labeling.fitting import Fitted
     from cdp.runtime.progress import Progress
     from cdp.runtime.runtime import Runtime
-    from cdp.types import KnnGraph, Manifest, Views
+    from cdp.types import KnnGraph, Views
 
 ModelsOption = Annotated[
     Path | None,
@@ -115,7 +116,7 @@ SourceArgument = Annotated[
 
 
 @app.command(cls=Command)
-@with_settings(ConsensusSettings, RuntimeSettings, AlignSettings, ManifestOptions)
+@with_settings(ConsensusSettings, RuntimeSettings, AlignSettings, PhotoOptions)
 @help_page(
     "cdp label photos --models models --out album",
     "cdp label unlabeled --labeled labeled --out faces",
@@ -164,7 +165,7 @@ def label(
             label_embeddings(files, how, runtime)
         else:
             folder = files.for_photos(models)
-            photos = settings_from(ManifestOptions, given).read(source)
+            photos = settings_from(PhotoOptions, given).scan(source)
             align = settings_from(AlignSettings, given, _aligning(kind))
             label_photos(photos, (source, folder, detector, base), how, align, runtime)
 
@@ -199,7 +200,7 @@ def _aligning(kind: str) -> Any:
 
 
 def label_photos(
-    photos: Manifest,
+    photos: PhotoScan,
     given: tuple[str, Path, Path | None, str | None],
     how: Labeling,
     align: AlignSettings,
@@ -208,9 +209,10 @@ def label_photos(
     """A new collection of the faces on photos; `given` are the source, the models' folder, the detector and the base's name."""
     import shutil
 
+    from cdp.cli.photo_summary import print_photos
     from cdp.cli.signals import resumable
-    from cdp.cli.terminal import print_photos
-    from cdp.run.photo_collection import add_photos, open_photo_models
+    from cdp.run.photo_collection import add_photos
+    from cdp.run.photo_models import open_photo_models
     from cdp.storage.files import artifact_kind, check_output
 
     (source, models, detector, base), out = given, how.out

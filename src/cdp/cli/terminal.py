@@ -34,7 +34,6 @@ from cdp.web import words
 from cdp.web.words import counted, decimals, percent, share_with_interval
 
 if TYPE_CHECKING:
-    from cdp.run.photo_collection import AddedPhotos
     from cdp_lab.synthetic import SyntheticSplit
 
 AnyListener = TypeVar("AnyListener", bound=Listener)
@@ -135,28 +134,6 @@ def changes_in_words(changes: Changes) -> str:
     return (
         f"{counted(changes.joined, 'image')} joined identities, {counted(changes.founded, 'new identity', 'new identities')}, "
         f"{counted(changes.left, 'image')} left theirs; {100 * changes.kept:.1f} % of the identities kept their number."
-    )
-
-
-def print_photos(added: AddedPhotos, out: Path, *, quiet: bool) -> None:
-    """How many photos and faces came to a collection, and who is on them."""
-    for note in added.notes:
-        print(f"Note: {note}", file=sys.stderr)
-    if quiet:
-        return
-    if added.n_photos:
-        apart = counted(added.n_apart, "pair")
-        print(
-            f"{counted(added.n_photos, 'new photo')}, {counted(added.n_faces, 'face')}; {apart} of them on one photo, "
-            "kept apart."
-        )
-    else:
-        print("No photo is new.")
-    if added.changes is not None:
-        print(changes_in_words(added.changes))
-    print(added.collection)
-    print(
-        f"{out / 'labels.csv'} says who is on which photo, {out / 'report.html'} shows them. Next: cdp review {out}"
     )
 
 

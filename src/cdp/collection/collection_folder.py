@@ -238,6 +238,13 @@ class Batch:
         """Where the embeddings are; where they were, if they are gone."""
         return self._resolve(self.facts.near, self.facts.far)
 
+    @property
+    def images(self) -> Path | None:
+        """The folder that relative paths of its images start from, if one was given."""
+        return (
+            self._resolve(self.facts.images_near, self.facts.images_far) if self.facts.images_near else None
+        )
+
     def _resolve(self, near: str, far: str) -> Path:
         """A path from the batch's folder, which may have moved with it; else from the root."""
         place = Path(os.path.normpath(os.path.join(os.path.realpath(self.folder), near)))

@@ -98,9 +98,9 @@ def _locations(collection: Collection) -> tuple[list[str] | None, list[str] | No
     """Where the images and the photos they were cut from are: from the collection's folder, where they move with it."""
     home = os.path.realpath(collection.folder)
     photos: list[str] = []
-    for index, batch in enumerate(collection.batches, start=1):
-        faces = collection.folder / "faces" / f"{index:04d}"
-        if (faces / FACES).is_file():
+    for batch in collection.batches:
+        faces = batch.images
+        if faces is not None and (faces / FACES).is_file():
             found = read_some_columns(faces / FACES, lambda _file, _header: ["photo"])["photo"]
             photos += [
                 os.path.relpath(os.path.normpath(os.path.join(os.path.realpath(faces), str(one))), home)

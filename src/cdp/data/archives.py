@@ -230,14 +230,15 @@ class TarArchive:
 
 
 VARIABLE = "CDP_MAX_PIXELS"
-MAX_PIXELS = 100_000_000
+# Phones make photos of 200 million.
+MAX_PIXELS = 250_000_000
 # What an uncompressed image with transparency takes; compressed ones take less.
 _BYTES_PER_PIXEL = 4
 _HEADERS = 2**20
 
 
 def max_pixels() -> int:
-    """The most pixels that an image may have: $CDP_MAX_PIXELS, or 100 million.
+    """The most pixels that an image may have: $CDP_MAX_PIXELS, or 250 million.
 
     An image beyond it is an error and never changed, so no result depends on this setting; and in the environment it
     holds for every process that decodes.

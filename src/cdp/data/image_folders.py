@@ -12,7 +12,25 @@ from cdp.errors import InputError
 from cdp.types.manifest import Manifest
 
 IMAGE_SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".jp2"}
+    [
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".png",
+        ".bmp",
+        ".gif",
+        ".webp",
+        ".tif",
+        ".tiff",
+        ".ppm",
+        ".pgm",
+        ".pbm",
+        ".jp2",
+        ".heic",
+        ".heif",
+        ".hif",
+        ".avif",
+    ]
 )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cdp.data.archives import Archive, open_archive, refuse_many_bytes, refuse_many_pixels, split_location
-from cdp.errors import InputError
+from cdp.errors import InputError, install_command
 from cdp.storage.array_files import brief, naming, reading, regular_size
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _MOST_OPEN = 128
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
 """EXIF's tag, and its values that turn an image by a quarter."""
+
+_HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+"""Brands of a file in the HEIF container that Pillow does not read by itself."""
 
 _opening = threading.Lock()
 
@@ -169,12 +172,28 @@ def _open_image(data: bytes) -> Image.Image:
     """
     from PIL import Image
 
+    if data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS:
+        _register_heif()
     with _opening:
         most, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
         try:
             return Image.open(io.BytesIO(data))
         finally:
             Image.MAX_IMAGE_PIXELS = most
+
+
+def _register_heif() -> None:
+    """Make Pillow read HEIC; doing it again does nothing."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        # One image of many, so no MissingExtraError: the others can be read.
+        raise InputError(
+            f"HEIC images need pillow-heif, which is not installed; run {install_command('heic')}.",
+            code="image-needs-heic",
+            extra="heic",
+        ) from None
+    register_heif_opener(thumbnails=False)
 
 
 def _renew_lock() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import shutil
 from collections.abc import Iterable, Sequence
@@ -17,13 +16,13 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.data.images import ImageReader, open_images
-from cdp.data.manifest_tables import Columns, locations_from, write_csv
 from cdp.errors import InputError
 from cdp.faces.align_log import AlignLog, open_log
 from cdp.faces.align_settings import AlignSettings
 from cdp.faces.alignment import CROP_SIZE, crop_face, similarity_transform
 from cdp.faces.detectors import Detector
-from cdp.faces.face import Face
+from cdp.faces.face import NOT_READ, NOTHING_FOUND, Face
+from cdp.faces.face_tables import write_face_tables
 from cdp.faces.quality import face_size, head_pose, sharpness
 from cdp.nets.pixels import stream_blocks
 from cdp.runtime.progress import Progress, no_progress
@@ -34,13 +33,8 @@ from cdp.types.arrays import AnyArray, ByteArray, LongArray, read_only
 from cdp.types.manifest import Manifest
 
 KIND = "Faces"
-FACES, DROPPED, DIFFERENT = "faces.csv", "dropped.csv", "different.csv"
-NO_FACE = "no face was found"
 _WEAKEST = 0.3
 _BLOCK = 16
-_BOX = ("left", "top", "right", "bottom")
-_POINTS = ("left_eye", "right_eye", "nose", "left_mouth", "right_mouth")
-_MEASURES = ("score", "size", "sharpness", "pose")
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +76,7 @@ def align_faces(
     out: str | Path,
     settings: AlignSettings | None = None,
     *,
+    contents: Sequence[str] = (),
     threads: int = 0,
     device: str = "auto",
     force: bool = False,
@@ -100,6 +95,7 @@ def align_faces(
         detector: an ONNX file of SCRFD, YuNet or RetinaFace; None where all photos are ready.
         out: folder to write.
         settings: which faces are taken.
+        contents: hashes of the photos' bytes, where they are known; half-done work of other bytes is not gone on with.
         threads: photos under way at once; 0 = all cores. The result does not depend on it.
         device: where the detector computes.
         force: replace faces that are at `out`.
@@ -119,7 +115,7 @@ def align_faces(
     opened = detector if isinstance(detector, Detector) else _open(detector, device, settings)
     work = target.with_name(f".{target.name}.aligning")
     with disk_errors(out, f"what is done is kept in {work}"):
-        log = open_log(work, _key(photos, opened, settings))
+        log = open_log(work, _key(photos, contents, opened, settings))
         found = _find_faces(
             _Work(open_images(photos), opened, work, settings), log, len(photos), threads, progress
         )
@@ -127,7 +123,7 @@ def align_faces(
             shutil.rmtree(work)
             raise NoFacesError(found, len(photos))
         made = _collect(photos, found, out, settings.min_score)
-        write_tables(made, photos, work, Path(out))
+        write_face_tables(made.manifest, made.faces, made.dropped, made.different, photos, work, Path(out))
         _write_card(made, photos, opened, settings, work)
         log.close()
         flush_files(work)
@@ -150,10 +146,14 @@ def _find_faces(work: _Work, log: AlignLog, n_photos: int, threads: int, progres
     return [face for start in sorted(log.done) for face in log.done[start]]
 
 
-def _key(photos: Manifest, detector: Detector | None, settings: AlignSettings) -> str:
-    """What the faces depend on; a file of the same name with other contents is not noticed."""
+def _key(
+    photos: Manifest, contents: Sequence[str], detector: Detector | None, settings: AlignSettings
+) -> str:
+    """What the faces depend on; without `contents` a file of the same name with other bytes is not noticed."""
     checksum = "none" if detector is None else detector.checksum
-    return hash_values(photos.digest, os.path.realpath(photos.root), checksum, asdict(settings), _BLOCK)
+    return hash_values(
+        photos.digest, list(contents), os.path.realpath(photos.root), checksum, asdict(settings), _BLOCK
+    )
 
 
 def _open(file: str | Path | None, device: str, settings: AlignSettings) -> Detector | None:
@@ -186,7 +186,8 @@ class _Work:
         try:
             photo = self.reader.image(row)
         except InputError as error:
-            return [Face(row, reason=str(error).removeprefix(f"{self.reader.manifest.describe(row)}: "))]
+            reason = str(error).removeprefix(f"{self.reader.manifest.describe(row)}: ")
+            return [Face(row, reason=NOT_READ + reason)]
         is_crop = photo.shape[:2] == (CROP_SIZE, CROP_SIZE)
         if (
             self.detector is None
@@ -205,7 +206,7 @@ class _Work:
             self._face(row, number, photo, found.boxes[at], found.landmarks[at], float(found.scores[at]))
             for number, at in enumerate(order.tolist())
         ]
-        return faces or [Face(row, reason=NO_FACE)]
+        return faces or [Face(row, reason=NOTHING_FOUND)]
 
     def _face(
         self, row: int, number: int, photo: ByteArray, box: AnyArray, landmarks: AnyArray, score: float
@@ -262,43 +263,6 @@ def _collect(photos: Manifest, found: Sequence[Face], folder: str | Path, least:
     pairs = [pair for start, stop in pairwise(ends) for pair in combinations(range(start, stop), 2)]
     different = read_only(np.array(pairs, np.int64).reshape(-1, 2), np.int64)
     return AlignedFaces(manifest, faces, dropped, different, photos.locations)
-
-
-def write_tables(made: AlignedFaces, photos: Manifest, folder: Path, target: Path) -> None:
-    """The three tables of a folder of faces; photos are named as they are found from `target`."""
-    where = locations_from(photos, target)
-    identities = made.manifest.identities.tolist()
-    columns: Columns = {"path": list(made.manifest.locations), "identity": identities}
-    if made.manifest.names is not None:
-        columns["identity_name"] = [made.manifest.names[one] if one >= 0 else "" for one in identities]
-    write_csv(folder / FACES, columns | _measures(made.faces, where))
-    write_csv(
-        folder / DROPPED, _measures(made.dropped, where) | {"reason": [face.reason for face in made.dropped]}
-    )
-    # As `cdp.collection.correction_tables` reads them; by path, so that they hold in a collection of several batches too.
-    one, other = ([made.manifest.locations[row] for row in rows] for rows in made.different.T.tolist())
-    write_csv(folder / DIFFERENT, {"kind": ["different"] * len(one), "path": one, "other_path": other})
-
-
-def _measures(faces: Sequence[Face], where: Sequence[str]) -> Columns:
-    columns: Columns = {
-        "photo": [where[face.photo] for face in faces],
-        "photo_row": [face.photo for face in faces],
-    }
-    for at, name in enumerate(_BOX):
-        columns[name] = [_text(face.box[at]) for face in faces]
-    for at, name in enumerate(_POINTS):
-        for axis, letter in enumerate("xy"):
-            columns[f"{name}_{letter}"] = [
-                "" if face.landmarks is None else _text(face.landmarks[at][axis]) for face in faces
-            ]
-    for name in _MEASURES:
-        columns[name] = [_text(getattr(face, name), 4) for face in faces]
-    return columns
-
-
-def _text(value: float, digits: int = 2) -> str:
-    return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _write_card(

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 from cdp.types.arrays import AnyArray
 
+NOTHING_FOUND = "no face was found"
+NOT_READ = "cannot be read: "
+"""Why a photo has no face at all; the second is followed by the reason."""
+
 
 @dataclass(frozen=True, eq=False)
 class Face:

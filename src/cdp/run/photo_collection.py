@@ -1,20 +1,22 @@
 """From photos to people: a collection whose images are faces that were found on photos.
 
     models = open_photo_models("models")
-    added = add_photos(read_manifest("photos"), models, "album")
+    added = add_photos(scan_photos("photos"), models, "album")
 
 album/faces/0001/              aligned faces of the photos that came first, as `cdp data align` writes them
 album/faces/0001-embeddings/   their embeddings
-album/faces/faceless.csv       photos that gave no face at all, so that they are not looked at again
+album/faces/photos.csv         all photos that were looked at, what their bytes are and what became of them
 
-Photos count once the collection has them; what a killed command left is continued by the next. The folder may be moved as a whole.
+Photos are told by their bytes: a copy is no new photo, a renamed one is the same. Photos count once the collection has them; what a
+killed command left is continued by the next. The folder may be moved as a whole.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,72 +30,40 @@ from cdp.collection.creation import Origin, label_into
 from cdp.collection.extension import extend
 from cdp.collection.numbering import Changes
 from cdp.collection.outputs import write_outputs
-from cdp.data.manifest_tables import locations_from, read_some_columns, write_csv
 from cdp.data.manifests import read_manifest
 from cdp.data.views import read_views
 from cdp.errors import InputError
-from cdp.faces.align_photos import DIFFERENT, DROPPED, FACES, NoFacesError, align_faces
+from cdp.faces.align_photos import NoFacesError, align_faces
 from cdp.faces.align_settings import AlignSettings
-from cdp.faces.detectors import Detector
-from cdp.faces.face import Face
-from cdp.nets.embed_images import Embedder, embed_images
-from cdp.nets.onnx_models import open_onnx_model
-from cdp.nets.onnx_sessions import open_session
+from cdp.faces.face import NOT_READ, NOTHING_FOUND
+from cdp.faces.face_tables import DIFFERENT, DROPPED, read_face_rows, rename_photos
+from cdp.faces.photo_scan import PhotoScan, Stamp, stamp_photos
+from cdp.faces.photo_table import (
+    FACES,
+    NO_FACE,
+    UNREADABLE,
+    Photo,
+    PhotoChanges,
+    compare_photos,
+    read_photo_table,
+    update_photos,
+    write_photo_table,
+)
+from cdp.nets.embed_images import embed_images
+from cdp.run.photo_models import PhotoModels, check_models
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_card, read_settings
-from cdp.storage.files import artifact_kind, replacing
+from cdp.storage.files import artifact_kind
 from cdp.types.manifest import Manifest
-
-NOT_EMBEDDINGS = ("1k3d68", "2d106det", "genderage")
-"""Models of InsightFace's packs that are stored beside the detector and the embedding model, and are neither."""
-
-FACELESS = "faceless.csv"
-
-
-@dataclass(frozen=True, eq=False)
-class PhotoModels:
-    """The model that finds faces, and those that embed them, the base first; no detector where all photos are faces already.
-
-    Attributes:
-        where: as text, for whoever adds photos later: the folder, and the detector's file if it is elsewhere.
-    """
-
-    detector: Detector | None
-    embedders: tuple[Embedder, ...]
-    where: str = ""
-
-
-@dataclass(frozen=True)
-class ModelPlace:
-    """Where the models of a collection were found when it was made."""
-
-    folder: Path
-    detector: Path | None
-    base: str | None
-
-
-def models_of(collection: Collection) -> ModelPlace:
-    """Where the models are that a collection was made with.
-
-    Raises:
-        InputError: it was not made from photos.
-    """
-    if not collection.parts.models:
-        raise InputError(
-            f"{collection.folder} was not made from photos; add embeddings by the same models to it.",
-            code="collection-without-photos",
-            folder=collection.folder,
-        )
-    folder, _, detector = collection.parts.models.partition("\n")
-    base = str(read_card(collection.batches[0].source, "Views").settings["base"])
-    return ModelPlace(Path(folder), Path(detector) if detector else None, base)
 
 
 def align_settings_of(collection: Collection) -> AlignSettings:
     """Which faces of photos were taken when a collection was made."""
-    place = place_of_faces(collection.folder, 1)
-    return read_settings(place, read_card(place), AlignSettings) if place.is_dir() else AlignSettings()
+    place = collection.batches[0].images
+    if place is None or artifact_kind(place) != "Faces":
+        return AlignSettings()
+    return read_settings(place, read_card(place), AlignSettings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,97 +72,29 @@ class AddedPhotos:
 
     Attributes:
         collection: as it is now.
+        photos: all photos of the album.
+        n_thumbnails: files in folders of thumbnails, which were passed over.
         n_photos: how many photos were new.
         n_faces: how many faces these gave.
-        n_apart: pairs of new faces that are on one photo, and so are two people.
+        compared: what was new, renamed, copied or gone.
+        joined: identity that was there before -> how many new faces it got.
         changes: what became of the identities; None if there were none before, or no photo was new.
         notes: sentences about what is out of the ordinary, and how sure the threshold is.
     """
 
     collection: Collection
-    n_photos: int = 0
-    n_faces: int = 0
-    n_apart: int = 0
+    photos: tuple[Photo, ...]
+    n_thumbnails: int
+    n_photos: int
+    n_faces: int
+    compared: PhotoChanges
+    joined: Mapping[int, int] = field(default_factory=dict)
     changes: Changes | None = None
     notes: tuple[str, ...] = ()
 
 
-def open_photo_models(
-    folder: str | Path,
-    *,
-    detector: str | Path | None = None,
-    base: str | None = None,
-    device: str = "auto",
-    detector_size: int = 640,
-) -> PhotoModels:
-    """The models of a folder, each opened once: a detector is known by its outputs, all others embed, in the order of their names.
-
-    Args:
-        folder: with .onnx files.
-        detector: the detector, if not the one in the folder.
-        base: name of the embedding model that is the base; the first unless given.
-        device: where they compute.
-        detector_size: pixels a side that photos are brought to, where the detector leaves it open.
-
-    Raises:
-        InputError: there is no embedding model, none of the base's name, or more than one detector.
-    """
-    place = Path(folder)
-    if not place.is_dir():
-        raise InputError(
-            f"{place}: no such folder; give the folder that holds your .onnx models.",
-            code="models-folder-missing",
-            folder=place,
-        )
-    given = None if detector is None else Path(detector)
-    found, embedders = _open_all(place, given, device, detector_size)
-    if len(found) > 1:
-        listed = " and ".join(map(str, found))
-        raise InputError(
-            f"{listed} are detectors; say which one to use by --detector FILE.",
-            code="detectors-ambiguous",
-            files=tuple(map(str, found)),
-        )
-    if not embedders:
-        raise InputError(
-            f"{place}: holds no embedding model; put one there as .onnx (docs/photos.md names some).",
-            code="models-without-embedder",
-            folder=place,
-        )
-    names = [one.name for one in embedders]
-    if base is not None and base not in names:
-        raise InputError(
-            f"--base {base}: no embedding model of {place} has this name; there are {', '.join(names)}.",
-            code="base-model-unknown",
-            value=base,
-            found=tuple(names),
-        )
-    embedders.sort(key=lambda one: one.name != base)
-    where = "\n".join(os.path.realpath(one) for one in (place, given) if one is not None)
-    return PhotoModels(next(iter(found.values()), None), tuple(embedders), where)
-
-
-def _open_all(
-    folder: Path, detector: Path | None, device: str, detector_size: int
-) -> tuple[dict[Path, Detector], list[Embedder]]:
-    """All detectors, or the one that is given, and all models that embed, of a folder."""
-    found = {} if detector is None else {detector: Detector(detector, device=device, size=detector_size)}
-    embedders: list[Embedder] = []
-    for file in sorted(one for one in folder.iterdir() if one.suffix.lower() == ".onnx"):
-        if file.stem in NOT_EMBEDDINGS or file == detector:
-            continue
-        session = open_session(file, device)
-        try:
-            opened = Detector(file, device=device, size=detector_size, session=session)
-        except InputError:  # whoever opens it as an embedding model says what is wrong with it
-            embedders.append(open_onnx_model(file, device, session))
-        else:
-            found |= {file: opened} if detector is None else {}
-    return found, embedders
-
-
 def add_photos(
-    photos: Manifest,
+    scan: PhotoScan,
     models: PhotoModels,
     out: str | Path,
     align: AlignSettings | None = None,
@@ -202,12 +104,12 @@ def add_photos(
     seed: int = 0,
     runtime: Runtime | None = None,
 ) -> AddedPhotos:
-    """The collection at `out` with those photos that it does not have yet; it is made if it is not there.
+    """Add those photos to the collection at `out` that it does not have yet; it is made if it is not there.
 
-    Photos are told by their paths. The threshold is chosen without labels, and again when the collection has grown by half.
+    The threshold is chosen without labels, and again when the collection has grown by half.
 
     Args:
-        photos: all photos, or the new ones.
+        scan: all photos, or the new ones; identities are names of the people on photos with one face.
         models: as `open_photo_models` gives them; the same for all photos.
         out: folder of the collection.
         align: which faces are taken.
@@ -222,63 +124,199 @@ def add_photos(
     place, runtime = Path(out), runtime or Runtime()
     before = _open(place)
     if before is not None:
-        _check_models(before, models.embedders)
-        seen = _photos_of(place, len(before.batches))
-        is_new = np.array([one not in seen for one in _full_paths(photos)])
-        if not is_new.any():
-            return AddedPhotos(before)
-        photos = photos.take(is_new)
-    index = 1 if before is None else len(before.batches) + 1
-    faces, views = (place_of_faces(place, index, ending) for ending in ("", "-embeddings"))
-    faces.parent.mkdir(parents=True, exist_ok=True)
-    how: dict[str, Any] = {"threads": runtime.settings.threads, "force": True, "progress": runtime.progress}
-    try:
-        made = align_faces(photos, models.detector, faces, align, device=runtime.settings.device, **how)
-    except NoFacesError as error:
-        if before is None:
-            raise
-        _remember_faceless(place, photos, error.dropped)
-        return AddedPhotos(before, len(photos))
-    _check_number(before, len(made.faces), len(photos))
-    notes = tuple(embed_images(made.manifest, models.embedders, views, **how).notes)
-    apart = _different_faces(faces, 0 if before is None else before.n_images)
+        check_models(before, models.embedders)
+    photos = read_photos(place, before)
+    known = {one.path: one.stamp for one in photos}
+    stamps = stamp_photos(scan, known, runtime.progress)
+    compared = compare_photos(photos, scan, stamps)
+    batch = _Batch(place, 1 if before is None else before.parts.newest + 1)
+    looked_at: dict[int, _Result] = {}
+    if compared.new:
+        looked_at = _find_faces(
+            batch, scan, stamps, compared, models, align, runtime, is_first=before is None
+        )
+    n_faces = sum(one[1] for one in looked_at.values())
+    notes: tuple[str, ...] = ()
     changes: Changes | None = None
     if before is None:
-        collection = _begin(place, settings or ConsensusSettings.of(), models, apart, seed, runtime)
-        notes += collection.parts.notes
+        _check_number(n_faces, len(scan.photos))
+        collection, notes = _begin(batch, settings or ConsensusSettings.of(), models, seed, runtime)
+    elif n_faces:
+        collection, changes, notes = _extend(batch, before, growth, runtime)
     else:
-        k, more = ConsensusSettings.of().k, {"growth": growth, "corrections": apart, "images": faces}
-        collection, changes = extend(before, views, k=k, runtime=runtime, **more)  # type: ignore[arg-type]
-        notes += () if collection.parts.notes == before.parts.notes else collection.parts.notes
-    return AddedPhotos(collection, len(photos), len(made.faces), len(apart), changes, notes)
+        collection = before
+    _rename(collection, compared.renamed)
+    now = update_photos(photos, compared, scan, stamps, looked_at)
+    if now != photos:
+        write_photo_table(place / "faces", now)
+    if compared.renamed:
+        write_outputs(collection)
+    joined = {} if before is None else _joined(before, collection)
+    n_new = len(compared.new) - compared.again
+    return AddedPhotos(
+        collection, tuple(now), scan.n_thumbnails, n_new, n_faces, compared, joined, changes, notes
+    )
+
+
+def _joined(before: Collection, now: Collection) -> dict[int, int]:
+    """How many new images came to every identity that was there before."""
+    there = set(before.identity.tolist())
+    new = Counter(now.identity[before.n_images :].tolist())
+    return {one: count for one, count in sorted(new.items()) if one >= 0 and one in there}
+
+
+_Result = tuple[str, int, str]
+"""What became of a photo: status, number of faces, reason."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Where a batch of an album is written."""
+
+    album: Path
+    number: int
+
+    @property
+    def faces(self) -> Path:
+        """Crops and their tables."""
+        return self.album / "faces" / f"{self.number:04d}"
+
+    @property
+    def views(self) -> Path:
+        """Embeddings of the crops."""
+        return self.album / "faces" / f"{self.number:04d}-embeddings"
+
+
+def faces_folders(collection: Collection) -> list[Path]:
+    """Folders of the crops and tables, batch by batch; only of batches that were made from photos."""
+    places = [batch.images for batch in collection.batches]
+    return [one for one in places if one is not None and artifact_kind(one) == "Faces"]
+
+
+def read_photos(place: Path, collection: Collection | None) -> list[Photo]:
+    """Read the photos of an album.
+
+    A command that was killed after its faces were added, and before the table was written, left a table with them.
+    """
+    photos = read_photo_table(place / "faces")
+    seen = {one.stamp.sha256 for one in photos}
+    for folder in [] if collection is None else faces_folders(collection):
+        photos += [one for one in read_photo_table(folder) if one.stamp.sha256 not in seen]
+    return photos
+
+
+def _find_faces(
+    batch: _Batch,
+    scan: PhotoScan,
+    stamps: Sequence[Stamp],
+    compared: PhotoChanges,
+    models: PhotoModels,
+    align: AlignSettings | None,
+    runtime: Runtime,
+    *,
+    is_first: bool,
+) -> dict[int, _Result]:
+    """Find the faces of new photos, embed them, and say what became of every photo."""
+    photos = scan.photos.take(np.array(compared.new))
+    batch.faces.parent.mkdir(parents=True, exist_ok=True)
+    contents = [stamps[row].sha256 for row in compared.new]
+    how: dict[str, Any] = {"threads": runtime.settings.threads, "force": True, "progress": runtime.progress}
+    try:
+        align_faces(
+            photos,
+            models.detector,
+            batch.faces,
+            align,
+            contents=contents,
+            device=runtime.settings.device,
+            **how,
+        )
+    except NoFacesError as error:
+        if is_first:
+            raise
+        reasons = {face.photo: face.reason for face in error.dropped}
+        return {row: _result(0, reasons.get(at, "")) for at, row in enumerate(compared.new)}
+    found = _results(batch.faces, photos)
+    looked_at = dict(zip(compared.new, found, strict=True))
+    paths = scan.paths
+    kept = [Photo(paths[row], *one, stamps[row]) for row, one in looked_at.items()]
+    write_photo_table(batch.faces, kept)
+    # Who is on a photo is what people said, and no truth to measure by.
+    crops = read_manifest(batch.faces)
+    nobody = Manifest(crops.locations, np.full(len(crops), -1), None, crops.root, crops.turns)
+    embed_images(nobody, models.embedders, batch.views, **how)
+    return looked_at
+
+
+def _results(faces: Path, photos: Manifest) -> list[_Result]:
+    """What became of every photo of a batch, from its tables."""
+    counts = Counter(one.photo for one in read_face_rows(faces))
+    reasons: dict[str, list[str]] = {}
+    for one in read_face_rows(faces, DROPPED):
+        reasons.setdefault(one.photo, []).append(one.reason)
+    root = os.path.realpath(photos.root)
+    paths = [os.path.normpath(os.path.join(root, one)) for one in photos.locations]
+    return [_result(counts[path], *reasons.get(path, ())) for path in paths]
+
+
+def _result(n_faces: int, *reasons: str) -> _Result:
+    """What became of one photo: its faces, or why there is none."""
+    if n_faces:
+        return FACES, n_faces, ""
+    reason = reasons[0] if reasons else NOTHING_FOUND
+    if reason.startswith(NOT_READ):
+        return UNREADABLE, 0, reason.removeprefix(NOT_READ)
+    text = reason if len(reasons) < 2 else f"{len(reasons)} faces were left out; the first: {reason}"
+    return NO_FACE, 0, text
 
 
 def _begin(
-    place: Path,
-    settings: ConsensusSettings,
-    models: PhotoModels,
-    apart: Sequence[Correction],
-    seed: int,
-    runtime: Runtime,
-) -> Collection:
-    """A collection of the first faces, each compared with as many as there are."""
-    faces, source = place_of_faces(place, 1), place_of_faces(place, 1, "-embeddings")
-    views = read_views(source)
+    batch: _Batch, settings: ConsensusSettings, models: PhotoModels, seed: int, runtime: Runtime
+) -> tuple[Collection, tuple[str, ...]]:
+    """Make a collection of the first faces, each compared with as many as there are."""
+    views = read_views(batch.views)
     settings = replace(settings, k=min(settings.k, views.n_images - 1))
-    origin = Origin(source, images=faces, models=models.where, corrections=tuple(apart), seed=seed)
-    label_into(place, views, [], settings, origin, runtime)
-    collection = open_collection(place)
+    said = _said_by_photos(batch.faces, 0)
+    origin = Origin(batch.views, images=batch.faces, models=models.where, corrections=tuple(said), seed=seed)
+    label_into(batch.album, views, [], settings, origin, runtime)
+    collection = open_collection(batch.album)
     write_outputs(collection)
-    return collection
+    return collection, (*_embedding_notes(batch), *collection.parts.notes)
 
 
-def place_of_faces(folder: Path, index: int, ending: str = "") -> Path:
-    """Where the faces of a batch are stored, by its place among the batches, counted from 1."""
-    return folder / "faces" / f"{index:04d}{ending}"
+def _extend(
+    batch: _Batch,
+    before: Collection,
+    growth: GrowthSettings | None,
+    runtime: Runtime,
+) -> tuple[Collection, Changes, tuple[str, ...]]:
+    """Add the faces of new photos to a collection."""
+    collection, changes = extend(
+        before,
+        batch.views,
+        k=ConsensusSettings.of().k,
+        growth=growth,
+        corrections=_said_by_photos(batch.faces, before.n_images),
+        images=batch.faces,
+        runtime=runtime,
+    )
+    notes = () if collection.parts.notes == before.parts.notes else collection.parts.notes
+    return collection, changes, (*_embedding_notes(batch), *notes)
+
+
+def _embedding_notes(batch: _Batch) -> tuple[str, ...]:
+    return tuple(read_card(batch.views, "Views").settings.get("notes", ()))
+
+
+def _rename(collection: Collection, renamed: Mapping[str, str]) -> None:
+    """Name photos by where they are now, in all tables of faces."""
+    if renamed:
+        for folder in faces_folders(collection):
+            rename_photos(folder, renamed)
 
 
 def _open(place: Path) -> Collection | None:
-    """The collection in a folder; None where there is none yet, or one that was not finished."""
+    """Open the collection in a folder; None where there is none yet, or one that was not finished."""
     if artifact_kind(place) == "Collection":
         return open_collection(place)
     if place.exists() and not place.is_dir():
@@ -300,8 +338,8 @@ def _open(place: Path) -> Collection | None:
     return None
 
 
-def _check_number(before: Collection | None, n_faces: int, n_photos: int) -> None:
-    if before is None and n_faces < 2:
+def _check_number(n_faces: int, n_photos: int) -> None:
+    if n_faces < 2:
         raise InputError(
             f"One face of {n_photos:,} photos is too few to begin with, because there is nobody to compare it with; give "
             "photos with two faces or more.",
@@ -310,65 +348,24 @@ def _check_number(before: Collection | None, n_faces: int, n_photos: int) -> Non
         )
 
 
-def _full_paths(photos: Manifest) -> list[str]:
-    root = os.path.realpath(photos.root)
-    return [os.path.normpath(os.path.join(root, one)) for one in photos.locations]
+def _said_by_photos(faces: Path, start: int) -> list[Correction]:
+    """What photos say of the faces of a batch, by their rows in the collection, where these begin at `start`.
 
-
-def _photos_of(place: Path, n_batches: int) -> set[str]:
-    """Where the photos are that the faces of all batches were cut from, and those that gave none."""
-    tables = [place / "faces" / FACELESS]
-    folders = [place_of_faces(place, index) for index in range(1, n_batches + 1)]
-    tables += [folder / table for folder in folders for table in (FACES, DROPPED)]
-    found: set[str] = set()
-    for table in filter(Path.is_file, tables):
-        here = os.path.realpath(table.parent)
-        photos = read_some_columns(table, lambda _file, _header: ["photo"])["photo"]
-        found |= {os.path.normpath(os.path.join(here, str(one))) for one in photos}
-    return found
-
-
-def _remember_faceless(place: Path, photos: Manifest, dropped: Sequence[Face]) -> None:
-    """Add photos that gave no face to the list of those."""
-    table = place / "faces" / FACELESS
-    where = locations_from(photos, table.parent)
-    rows = [(where[face.photo], face.reason) for face in dropped]
-    if table.is_file():
-        before = read_some_columns(table, lambda _file, _header: ["photo", "reason"])
-        rows = [*zip(before["photo"], before["reason"], strict=True), *rows]
-    with replacing(table) as file:
-        write_csv(file, {"photo": [one for one, _ in rows], "reason": [one for _, one in rows]})
-
-
-def _check_models(collection: Collection, embedders: Sequence[Embedder]) -> None:
-    """Refuse other models, or another base, than those that the collection was made with."""
-    place = collection.folder
-    first = collection.batches[0].source
-    if not (place / "faces").is_dir() or not first.is_dir():
-        raise InputError(
-            f"{place} was not made from photos; add embeddings by the same models to it.",
-            code="collection-without-photos",
-            folder=place,
-        )
-    card = read_card(first, "Views")
-    before = {name.removeprefix("network/"): it for name, it in card.made_from.items() if name != "manifest"}
-    now = {one.name: one.checksum for one in embedders}
-    base = str(card.settings["base"])
-    if before != now or embedders[0].name != base:
-        raise InputError(
-            f"{place} was made with other models: {', '.join(before)}, base {base}; now they are {', '.join(now)}, base "
-            f"{embedders[0].name}. Give the same files, or begin another collection.",
-            code="photo-models-differ",
-            expected=tuple(before),
-            found=tuple(now),
-        )
-
-
-def _different_faces(faces: Path, start: int) -> list[Correction]:
-    """Pairs of faces that are on one photo, by their rows in the collection, where the folder's faces begin at `start`."""
+    Two faces of one photo are two people; a face whose person is known has a name.
+    """
     manifest = read_manifest(faces)
     pairs = read_correction_table(faces / DIFFERENT, len(manifest), manifest.locations)
-    return [
+    said = [
         Correction(kind=one.kind, images=tuple(start + row for row in one.images), source="photo")
         for one in pairs
     ]
+    people: dict[str, list[int]] = {}
+    for row, identity in enumerate(manifest.identities.tolist()):
+        if identity >= 0:
+            name = str(identity) if manifest.names is None else manifest.names[identity]
+            people.setdefault(name, []).append(start + row)
+    named = [
+        Correction(kind="name", name=name, images=tuple(rows), source="photo")
+        for name, rows in sorted(people.items())
+    ]
+    return said + named
