@@ -128,7 +128,6 @@ def _add_photos(
         detector=detector or (before.detector if folder is None else None),
         base=base or before.base,
         device=runtime.settings.device,
-        detector_size=align.detector_size,
     )
     photos = settings_from(PhotoOptions, given).scan(source)
     with resumable():

@@ -231,7 +231,6 @@ def label_photos(
         detector=detector,
         base=base,
         device=runtime.settings.device,
-        detector_size=align.detector_size,
     )
     with resumable():
         added = add_photos(photos, opened, out, align, how.settings, seed=how.seed, runtime=runtime)

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,8 @@ def align_faces(
     refuse_link(target, out)
     check_output(out, force=force, kind=KIND, inputs=[path, *inputs])
     opened = detector if isinstance(detector, Detector) else _open(detector, device, settings)
+    if settings.min_score is None:
+        settings = replace(settings, min_score=0.0 if opened is None else opened.kind.min_score)
     work = target.with_name(f".{target.name}.aligning")
     with disk_errors(out, f"what is done is kept in {work}"):
         log = open_log(work, _key(photos, contents, opened, settings))
@@ -122,7 +124,7 @@ def align_faces(
         if not any(face.path for face in found):
             shutil.rmtree(work)
             raise NoFacesError(found, len(photos))
-        made = _collect(photos, found, out, settings.min_score)
+        made = _collect(photos, found, out, settings.min_score or 0.0)
         write_face_tables(made.manifest, made.faces, made.dropped, made.different, photos, work, Path(out))
         _write_card(made, photos, opened, settings, work)
         log.close()
@@ -158,7 +160,7 @@ def _key(
 
 def _open(file: str | Path | None, device: str, settings: AlignSettings) -> Detector | None:
     if file is not None:
-        return Detector(file, device=device, size=settings.detector_size)
+        return Detector(file, device=device)
     if settings.ready != "all":
         raise InputError(
             "There is no detector: give one as --detector FILE.onnx, or say --ready all if the photos are faces.",
@@ -198,8 +200,14 @@ class _Work:
             box = (0.0, 0.0, float(width), float(height))
             size = float(min(width, height))
             return [Face(row, box, size=size, sharpness=sharpness(photo), path=self._save(row, 0, photo))]
-        least = min(_WEAKEST, self.settings.min_score)
-        found = self.detector.detect(photo, least=least, overlap=self.settings.overlap)
+        least = min(_WEAKEST, self.settings.min_score or 0.0)
+        found = self.detector.detect(
+            photo,
+            least=least,
+            overlap=self.settings.overlap,
+            min_face=self.settings.min_face,
+            longest=self.settings.detector_size,
+        )
         # From left to right: the number of a face in its photo does not depend on small changes of its score.
         order = np.lexsort((found.boxes[:, 1], found.boxes[:, 0]))
         faces = [
@@ -239,7 +247,7 @@ class _Work:
 def why_dropped(measures: dict[str, Any], settings: AlignSettings) -> str:
     """The first measure of a face that is not good enough, as a sentence; empty if all are."""
     for name, bound, is_least in (
-        ("score", settings.min_score, True),
+        ("score", settings.min_score or 0.0, True),
         ("size", settings.min_face, True),
         ("pose", settings.max_pose, False),
         ("sharpness", settings.min_sharpness, True),
@@ -269,13 +277,11 @@ def _write_card(
     made: AlignedFaces, photos: Manifest, detector: Detector | None, settings: AlignSettings, folder: Path
 ) -> None:
     n_dropped = len(made.dropped)
-    name, size, checksum = (
-        (detector.kind.name, detector.size, detector.checksum) if detector else ("none", 0, "none")
-    )
+    name, checksum = (detector.kind.name, detector.checksum) if detector else ("none", "none")
     write_card(
         folder,
         KIND,
         f"Faces: {len(made.faces):,} of {len(photos):,} photos, {n_dropped:,} left out, detector: {name}",
-        {**asdict(settings), "detector": name, "detector_size": size},
+        {**asdict(settings), "detector": name},
         {"photos": photos.digest, "detector": checksum},
     )

@@ -10,7 +10,7 @@ from cdp.errors import InputError
 from cdp.nets.torchvision_guard import require
 
 _CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
-_ERRORS_ONLY = 3
+_ERRORS_ONLY, _FATAL_ONLY = 3, 4
 
 
 def open_session(file: str | Path, device: str = "auto") -> Any:
@@ -32,13 +32,8 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
             code="onnx-file-missing",
             file=file,
         )
-    runtime = require("onnxruntime", "onnx")
-    options = runtime.SessionOptions()
-    options.log_severity_level = _ERRORS_ONLY
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    providers = _providers(device, runtime.get_available_providers())
     try:
-        return runtime.InferenceSession(str(path), options, providers=providers)
+        return _start(str(path), device)
     except MemoryError:
         raise
     except Exception as error:  # onnxruntime has an exception for each of its status codes
@@ -48,6 +43,34 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
             code="onnx-file-unopenable",
             file=file,
         ) from None
+
+
+def _start(model: str | bytes, device: str, severity: int = _ERRORS_ONLY) -> Any:
+    runtime = require("onnxruntime", "onnx")
+    options = runtime.SessionOptions()
+    options.log_severity_level = severity
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    providers = _providers(device, runtime.get_available_providers())
+    return runtime.InferenceSession(model, options, providers=providers)
+
+
+def open_any_size(file: str | Path, device: str = "auto") -> Any:
+    """Open a model whose file declares one height and width for pictures of any size; None where that cannot be.
+
+    Convolutions do not mind the size; whether the rest of a graph does, only a trial shows.
+    """
+    model = require("onnx").load(str(file))
+    (taken,) = model.graph.input[-1:]
+    for at, name in ((2, "height"), (3, "width")):
+        taken.type.tensor_type.shape.dim[at].dim_param = name
+    # What was worked out for the declared size no longer holds.
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    try:
+        return _start(model.SerializeToString(), device, _FATAL_ONLY)
+    except Exception:  # onnxruntime has an exception for each of its status codes
+        return None
 
 
 def device_of(session: Any) -> str:

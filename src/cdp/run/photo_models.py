@@ -64,7 +64,6 @@ def open_photo_models(
     detector: str | Path | None = None,
     base: str | None = None,
     device: str = "auto",
-    detector_size: int = 640,
 ) -> PhotoModels:
     """The models of a folder, each opened once: a detector is known by its outputs, all others embed, in the order of their names.
 
@@ -73,7 +72,6 @@ def open_photo_models(
         detector: the detector, if not the one in the folder.
         base: name of the embedding model that is the base; the first unless given.
         device: where they compute.
-        detector_size: pixels a side that photos are brought to, where the detector leaves it open.
 
     Raises:
         InputError: there is no embedding model, none of the base's name, or more than one detector.
@@ -86,7 +84,7 @@ def open_photo_models(
             folder=place,
         )
     given = None if detector is None else Path(detector)
-    found, embedders = _open_all(place, given, device, detector_size)
+    found, embedders = _open_all(place, given, device)
     if len(found) > 1:
         listed = " and ".join(map(str, found))
         raise InputError(
@@ -114,17 +112,17 @@ def open_photo_models(
 
 
 def _open_all(
-    folder: Path, detector: Path | None, device: str, detector_size: int
+    folder: Path, detector: Path | None, device: str
 ) -> tuple[dict[Path, Detector], list[Embedder]]:
     """All detectors, or the one that is given, and all models that embed, of a folder."""
-    found = {} if detector is None else {detector: Detector(detector, device=device, size=detector_size)}
+    found = {} if detector is None else {detector: Detector(detector, device=device)}
     embedders: list[Embedder] = []
     for file in sorted(one for one in folder.iterdir() if one.suffix.lower() == ".onnx"):
         if file.stem in NOT_EMBEDDINGS or file == detector:
             continue
         session = open_session(file, device)
         try:
-            opened = Detector(file, device=device, size=detector_size, session=session)
+            opened = Detector(file, device=device, session=session)
         except InputError:  # whoever opens it as an embedding model says what is wrong with it
             embedders.append(open_onnx_model(file, device, session))
         else:
