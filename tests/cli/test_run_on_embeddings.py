@@ -80,7 +80,7 @@ def test_parts_of_views_give_tuned_labels_figures_and_a_report(given, tmp_path):
     assert call.ran == ["split", "views", "label"]
     assert len(call.told) == 1
     assert re.fullmatch(
-        r"Expected of these labels, by \d+ known identities: precision 0\.\d{3} \(.*\), recall .*, coverage .*\.",
+        r"Expected of these labels, by \d+ labeled identities: precision 0\.\d{3} \(.*\), recall .*, coverage .*\.",
         call.told[0],
     )
     assert record.results.tuning is not None, "on labeled identities that were held out"

@@ -42,7 +42,7 @@ CollectionArgument = Annotated[
     "cdp add album new_photos",
     "cdp add faces new_embeddings --out faces2",
     Input="collection source models input_kind",
-    Result="out force keep_numbers",
+    Result="out force id_stability",
     Machine="threads memory_budget device quiet",
 )
 @plain_errors()
@@ -81,7 +81,7 @@ def add(
     kind = find_kind(source, input_kind, quiet=quiet)
     target = _copy(collection, out, source, force=force)
     opened = open_collection(target)
-    growth = settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings))
+    growth = settings_from(GrowthSettings, given, partial(replace, opened.state.growth_settings))
     with progress_bars(not quiet) as progress:
         runtime = Runtime(settings_from(RuntimeSettings, given), progress=progress)
         if kind != "embeddings":
@@ -175,7 +175,7 @@ DryOption = Annotated[
     "cdp regroup faces --corrections facts.csv",
     "cdp regroup faces --folders sorted_by_hand",
     Input="collection corrections folders reject_missing",
-    Result="threshold max_cluster_size retrain keep_numbers plan",
+    Result="threshold max_cluster_size retrain id_stability plan",
     Machine="quiet",
 )
 @plain_errors()
@@ -222,7 +222,7 @@ def regroup(
     regrouped, changes = make_groups(
         opened,
         settings=replace(opened.settings, **chosen),
-        growth=settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings)),
+        growth=settings_from(GrowthSettings, given, partial(replace, opened.state.growth_settings)),
     )
     if not quiet:
         print_changes(regrouped, changes, collection)

@@ -79,13 +79,13 @@ def print_collection(collection: Collection, out: Path) -> None:
         how = "estimated without labels"
     else:
         how = "the default" if results.tuning is None else "chosen on labeled identities"
-    table.add_row(f"threshold ({settings.threshold_kind}), {how}", f"{collection.parts.threshold:g}")
+    table.add_row(f"threshold ({settings.threshold_kind}), {how}", f"{collection.state.threshold:g}")
     _add_estimates(table, results)
     waiting = len(collection.corrections) and len(read_journal(collection.folder)) - collection.n_applied
     if waiting:
         table.add_row("corrections to be applied (cdp regroup)", f"{waiting:,}")
     console.print(table)
-    for note in collection.parts.notes:
+    for note in collection.state.notes:
         say(console, note)
     if results.labels.true is not None:
         print_true_figures(results.labels.true, console)

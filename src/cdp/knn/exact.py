@@ -119,7 +119,7 @@ def extend_graph(
     Old images are not compared again. If the graph is exact, the result is the exact graph of all images.
 
     Args:
-        graph: of all images, new ones with empty lists (`KnnGraph.make_room`).
+        graph: of all images, new ones with empty lists (`KnnGraph.insert_rows`).
         embeddings: of all images.
         new: first row of the new images, and the row after the last.
         runtime: how the search runs.

@@ -31,10 +31,10 @@ def concatenate(parts: Sequence[Views], runtime: Runtime) -> Views:
 
 def join(unlabeled: Views, labeled: Views, rows: BoolArray | None, runtime: Runtime) -> Views:
     """Concatenate unlabeled and labeled images, with the identities that may be used: of `rows` of the unlabeled ones, if any."""
-    known = None
+    identities = None
     if rows is not None and unlabeled.identities is not None:
-        known = np.where(rows, unlabeled.identities, -1)
-    return concatenate([replace_identities(unlabeled, known), labeled], runtime)
+        identities = np.where(rows, unlabeled.identities, -1)
+    return concatenate([replace_identities(unlabeled, identities), labeled], runtime)
 
 
 def replace_identities(views: Views, identities: LongArray | None) -> Views:

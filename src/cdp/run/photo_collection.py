@@ -79,13 +79,13 @@ def models_of(collection: Collection) -> ModelPlace:
     Raises:
         InputError: it was not made from photos.
     """
-    if not collection.parts.models:
+    if not collection.state.models:
         raise InputError(
             f"{collection.folder} was not made from photos; add embeddings by the same models to it.",
             code="collection-without-photos",
             folder=collection.folder,
         )
-    folder, _, detector = collection.parts.models.partition("\n")
+    folder, _, detector = collection.state.models.partition("\n")
     base = str(read_card(collection.batches[0].source, "Views").settings["base"])
     return ModelPlace(Path(folder), Path(detector) if detector else None, base)
 
@@ -245,11 +245,11 @@ def add_photos(
     changes: Changes | None = None
     if before is None:
         collection = _begin(place, settings or ConsensusSettings.of(), models, apart, seed, runtime)
-        notes += collection.parts.notes
+        notes += collection.state.notes
     else:
         k, more = ConsensusSettings.of().k, {"growth": growth, "corrections": apart, "images": faces}
         collection, changes = extend(before, views, k=k, runtime=runtime, **more)  # type: ignore[arg-type]
-        notes += () if collection.parts.notes == before.parts.notes else collection.parts.notes
+        notes += () if collection.state.notes == before.state.notes else collection.state.notes
     return AddedPhotos(collection, len(photos), len(made.faces), len(apart), changes, notes)
 
 

@@ -48,7 +48,7 @@ class Labels(Artifact):
     Attributes:
         labels: int32 (n,), 0..C-1 numbered by first appearance; -1 = discarded.
         status: uint8 (n,), a `Status` per image.
-        confidence: float32 (n,), how firmly the image is tied to its group, 0 to 1; 0 if discarded. With known images among the
+        confidence: float32 (n,), how firmly the image is tied to its group, 0 to 1; 0 if discarded. With labeled images among the
             others the share of the rest of its group that is expected to be of its identity; else the summed probability of its
             accepted pairs there, as a share of what the best-tied member could have.
     """

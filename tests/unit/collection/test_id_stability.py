@@ -14,29 +14,29 @@ def evidence(n_images, pairs=(), constraints=None):
     ids = np.array([pair[:2] for pair in pairs], np.int32).reshape(-1, 2)
     doubt = np.array([1 - pair[2] for pair in pairs], np.float32)
     scored = ConsensusGraph(ids, doubt, n_images)
-    return Evidence(scored, constraints or Constraints(n_images), k=5, bar=0.3, max_cluster_size=100)
+    return Evidence(scored, constraints or Constraints(n_images), k=5, threshold=0.3, max_cluster_size=100)
 
 
 def test_an_identity_that_is_held_gets_no_new_images():
     before = np.array([0, 0, 0, 1, 1, -1, -1])
     after = np.array([0, 0, 0, 0, 0, 0, 0])
-    held = hold_identities(before, after, evidence(7), keep_numbers=1)
+    held = hold_identities(before, after, evidence(7), id_stability=1)
     assert held.tolist() == [0, 0, 0, 1, 1, 0, 0]
-    assert hold_identities(before, after, evidence(7), keep_numbers=0).tolist() == after.tolist()
+    assert hold_identities(before, after, evidence(7), id_stability=0).tolist() == after.tolist()
 
 
 def test_those_are_let_go_that_put_the_most_pairs_right():
     before = np.array([0, 0, 1, 1, 2, 2, 3, 3])
     after = np.array([0, 0, 0, 0, 2, 2, 2, 2])
     pairs = [(0, 2, 0.9), (0, 3, 0.9), (1, 2, 0.9), (1, 3, 0.9), (4, 6, 0.4)]
-    held = hold_identities(before, after, evidence(8, pairs), keep_numbers=0.75)
+    held = hold_identities(before, after, evidence(8, pairs), id_stability=0.75)
     assert held.tolist() == [0, 0, 0, 0, 2, 2, 3, 3]
 
 
 def test_what_fell_apart_or_lost_its_group_is_put_together():
     before = np.array([0, 0, 0, 0, 1, 1])
     after = np.array([0, 2, 2, 3, -1, -1])
-    held = hold_identities(before, after, evidence(6), keep_numbers=1)
+    held = hold_identities(before, after, evidence(6), id_stability=1)
     assert (held == before).sum() >= 5
     assert not len(find_broken(before, held))
 

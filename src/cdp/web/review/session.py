@@ -119,9 +119,9 @@ class Session:
 
     def _refreshed(self) -> _Loaded:
         """The collection, opened anew if another process has changed it."""
-        from cdp.collection.collection_folder import read_parts
+        from cdp.collection.collection_folder import read_state
 
-        if read_parts(self.folder) != self._loaded.collection.parts:
+        if read_state(self.folder) != self._loaded.collection.state:
             self._loaded = self._load(open_collection(self.folder))
         return self._loaded
 

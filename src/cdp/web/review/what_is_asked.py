@@ -30,7 +30,7 @@ class Queue:
     def _questions(self) -> Questions:
         one = self._collection
         return rank_questions(
-            one.scored, one.identity, one.confidence, one.settings, one.parts.threshold, one.constraints
+            one.scored, one.identity, one.confidence, one.settings, one.state.threshold, one.constraints
         )
 
     @cached_property
