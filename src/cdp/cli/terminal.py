@@ -370,7 +370,7 @@ class Terminal(Listener):
             f"{mark} {at:2d}/{n_stages}  {escape(f'{stage.name:<34}')} {words}", highlight=False
         )
 
-    def told(self, stage: Stage, sentence: str) -> None:  # noqa: ARG002
+    def message(self, stage: Stage, sentence: str) -> None:  # noqa: ARG002
         """The sentence under the stage's line."""
         say(self.bars.console, f"         {sentence}")
 
@@ -403,9 +403,9 @@ class JsonLines(Listener):
         cost = {"seconds": round(record.seconds, 3), "peak_memory": record.peak_memory}
         say_line("finished", {"stage": stage.name, "fresh": fresh, "at": at, "of": n_stages, **cost})
 
-    def told(self, stage: Stage, sentence: str) -> None:
+    def message(self, stage: Stage, sentence: str) -> None:
         """A sentence of a stage that is done."""
-        say_line("told", {"stage": stage.name, "sentence": sentence})
+        say_line("message", {"stage": stage.name, "sentence": sentence})
 
 
 def say_line(event: str, about: dict[str, Any]) -> None:

@@ -476,11 +476,11 @@ def _training(
             start_from=options.start_from,
         )
         shared = {"recipe": recipe, "memory_budget": engine.memory_budget, "threads": engine.threads}
-        is_told = world.is_first and not quiet
+        is_shown = world.is_first and not quiet
         yield (
             options,
             {**shared, "device": engine.device, "options": loop},
-            _print_trained if is_told else _ignore,
+            _print_trained if is_shown else _ignore,
         )
 
 

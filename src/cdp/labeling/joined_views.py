@@ -21,11 +21,11 @@ def concatenate(parts: Sequence[Views], runtime: Runtime) -> Views:
     if len(parts) == 1:
         return parts[0]
     size = sum(model.source.nbytes for views in parts for model in views)
-    if not runtime.spill.has_room(size):
+    if not runtime.spill.fits(size):
         return Views.concatenate(parts, runtime.spill.new_path())
     whole = Views.concatenate(parts)
     for model in whole:
-        runtime.spill.hold(model.source)
+        runtime.spill.reserve(model.source)
     return whole
 
 

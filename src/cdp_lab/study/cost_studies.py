@@ -17,7 +17,7 @@ from cdp.labeling.pipeline import label
 from cdp.run.label_stage import LabelSettings, make_labeling
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.plan import label_stage, make_stages
-from cdp.run.sources import Settled
+from cdp.run.sources import ResolvedRecipe
 from cdp.run.stages import Context, Stage, version
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
@@ -83,8 +83,8 @@ def _step_costs(method: str, size: int, run: Finished) -> list[Measure]:
     return [Measure((method, f"{size:,}"), figures)]
 
 
-def _scaling_stages(size: int, settled: Settled) -> list[Stage]:
-    recipe = settled.recipe
+def _scaling_stages(size: int, resolved: ResolvedRecipe) -> list[Stage]:
+    recipe = resolved.recipe
     consensus = slice_of(recipe.consensus, ConsensusSettings)
     settings = ScalingSettings(size, len(recipe.committee.networks), consensus, recipe.seed)
     return [
@@ -157,15 +157,15 @@ def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
     ]
 
 
-def _with_baselines(names: tuple[str, ...], settled: Settled) -> list[Stage]:
+def _with_baselines(names: tuple[str, ...], resolved: ResolvedRecipe) -> list[Stage]:
     def labeler(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
         tried = {name: [dict(BASELINES[name].grid), BASELINES[name].patience] for name in names}
-        own = BaselineSettings(settings, names, str(tried), settled.recipe.engine.memory_budget)
+        own = BaselineSettings(settings, names, str(tried), resolved.recipe.engine.memory_budget)
         makes = {"baselines": "baselines.json"}
         compare = Stage("baselines", "evaluate", compare_methods, own, (*needs, "labels"), makes)
         return [*label_stage(settings, needs), compare]
 
-    return make_stages(settled, labeler)
+    return make_stages(resolved, labeler)
 
 
 @version(1)

@@ -11,7 +11,7 @@ from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.run.plan import make_stages
 from cdp.run.runner import Ran
-from cdp.run.sources import Settled
+from cdp.run.sources import ResolvedRecipe
 from cdp.run.stages import Stage
 
 Kind = Literal["share", "count", "seconds", "bytes", "number"]
@@ -67,7 +67,7 @@ class Variant:
     overrides: Mapping[str, Any]
     wanted: tuple[str, ...]
     read: Callable[[Finished], list[Measure]]
-    stages: Callable[[Settled], list[Stage]] = make_stages
+    stages: Callable[[ResolvedRecipe], list[Stage]] = make_stages
     extra: Callable[[Finished], dict[str, Any]] | None = None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.run.plan import make_stages
-from cdp.run.sources import Settled
+from cdp.run.sources import ResolvedRecipe
 from cdp.run.stages import Stage
 from cdp.scoring.mediator import Mediator
 from cdp.types import ALL_INPUTS
@@ -35,7 +35,7 @@ def has_validation(recipe: RunRecipe) -> bool:
     return bool(recipe.data.validation) or recipe.split.validation > 0
 
 
-def clustered(recipe: RunRecipe) -> tuple[dict[str, Any], Callable[[Settled], list[Stage]]]:
+def clustered(recipe: RunRecipe) -> tuple[dict[str, Any], Callable[[ResolvedRecipe], list[Stage]]]:
     """Overrides and stages of hierarchical clustering, its threshold tuned where that is possible, as in the paper."""
     overrides = {
         "train.folds": 0,
@@ -50,7 +50,7 @@ def _labels(
     slug: str,
     overrides: dict[str, Any],
     *cells: str,
-    stages: Callable[[Settled], list[Stage]] = make_stages,
+    stages: Callable[[ResolvedRecipe], list[Stage]] = make_stages,
 ) -> Variant:
     return Variant(slug, {**JUDGED_BY_F, **overrides}, _WANTED, one_row_of_labels(*cells), stages)
 

@@ -11,7 +11,7 @@ from cdp.config.checks import folder_name
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.run.plan import make_stages
-from cdp.run.sources import Settled
+from cdp.run.sources import ResolvedRecipe
 from cdp.run.stages import Stage
 from cdp.storage.artifacts import read_json
 from cdp.types.run_record import Committee
@@ -87,7 +87,7 @@ def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
 
 
 def _ratio(recipe: RunRecipe, _options: Options) -> list[Variant]:
-    ways: dict[str, tuple[dict[str, Any], Callable[[Settled], list[Stage]]]] = {
+    ways: dict[str, tuple[dict[str, Any], Callable[[ResolvedRecipe], list[Stage]]]] = {
         "clustering": clustered(recipe),
         "vote": ({"consensus.mediator": "vote", "train.folds": 0}, make_stages),
         "mediator": ({"consensus.mediator": "mlp"}, make_stages),
