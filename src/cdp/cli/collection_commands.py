@@ -96,7 +96,7 @@ def add(
 
 
 def _align(collection: Collection, kind: str, given: Given) -> AlignSettings:
-    """As the faces that are there were taken, but for what is given."""
+    """Settings of the faces that are there, except for those that are given."""
     from cdp.run.photo_collection import align_settings_of
 
     before = align_settings_of(collection)
@@ -213,8 +213,8 @@ def regroup(
         if plan:
             return
     if corrections is not None:
-        known = read_correction_table(corrections, opened.n_images, opened.paths)
-        append_corrections(collection, known, source="table")
+        said = read_correction_table(corrections, opened.n_images, opened.paths)
+        append_corrections(collection, said, source="table")
     if retrain:
         with progress_bars(not quiet) as progress:
             opened, _ = retrain_trees(opened, runtime=Runtime(progress=progress))

@@ -97,7 +97,7 @@ def print_collection(collection: Collection, out: Path) -> None:
 
 
 def _add_estimates(table: Table, results: Results) -> None:
-    """What to expect of the labels: by labeled images, or where nobody is known."""
+    """What to expect of the labels: from labeled images, or estimated without labels."""
     found = results.unsupervised
     if found is not None:
         if share := found.share_above:

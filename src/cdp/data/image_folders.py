@@ -74,7 +74,7 @@ def _walk(
 def from_folders(source: Path, root: str, entries: Iterable[tuple[str, str]]) -> Manifest:
     """A manifest of (path inside, location) entries; the folder an image lies in is its identity.
 
-    Images that all lie at the top have no identity. Images beside folders of images are refused: their identity is
+    Images that all lie at the top have no identity. Images next to folders of images are refused: their identity is
     unclear.
     """
     found = sorted(
@@ -91,7 +91,7 @@ def from_folders(source: Path, root: str, entries: Iterable[tuple[str, str]]) ->
     for folder, inside, _ in found:
         if folder in parents:
             raise InputError(
-                f"{source}: the image {inside} lies beside folders of images, so its identity is unclear; "
+                f"{source}: the image {inside} is next to folders of images, so its identity is unclear; "
                 "put it into a folder of its own or remove it.",
                 code="image-identity-unclear",
                 file=source,

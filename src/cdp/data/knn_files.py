@@ -73,7 +73,7 @@ def _read_artifact(folder: Path, embeddings: Embeddings | None) -> KnnGraph:
 
 
 def _read_file(file: Path) -> tuple[AnyArray, AnyArray | None]:
-    """Ids as stored and, where the file has them, the numbers beside them."""
+    """Ids as stored and, where the file has them, the numbers with them."""
     if file.suffix == ".npy":
         ids, numbers = open_npy(file, _CONVERT), None
     elif file.suffix == ".npz":

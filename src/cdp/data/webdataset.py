@@ -125,7 +125,7 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
         return from_folders(shards[0], root, entries)
     if without:
         raise InputError(
-            f"{without[0]}: has no .cls beside it, others have; write -1 where it is unknown.",
+            f"{without[0]}: has no .cls next to it, others have; write -1 where it is unknown.",
             code="shard-class-missing",
             entry=without[0],
         )

@@ -41,7 +41,7 @@ class Detections:
         return Detections(self.boxes[rows], self.landmarks[rows], self.scores[rows])
 
     def scaled(self, factor: float) -> Detections:
-        """The same on a picture so many times as large."""
+        """The same on a scaled picture."""
         return Detections(self.boxes * factor, self.landmarks * factor, self.scores)
 
 

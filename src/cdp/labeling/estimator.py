@@ -412,7 +412,7 @@ def _as_model(one: Any) -> Embeddings | npt.NDArray[Any]:
 
 def _as_identities(y: Any) -> LongArray:
     """Identities as numbers, -1 where unknown: of numbers, or of text, with None or NaN where unknown."""
-    # As objects first: NumPy would turn a NaN beside text into the text "nan".
+    # As objects first: NumPy would turn a NaN next to text into the text "nan".
     given = np.asarray(y, object if isinstance(y, list | tuple) else None)
     if given.dtype.kind in "iub":
         return np.maximum(given.astype(np.int64), -1)

@@ -212,7 +212,7 @@ def train_joint(
         out: folder; the network gets a folder of its name in it.
         labeled_share: lambda; None = the share of the labeled images among all that are used. A part whose
             share is 0 is not read at all, so a lambda of 1 is supervised training, bit for bit.
-        distill: weight of the distance from the teachers of a part, where it has some, beside the loss of its labels.
+        distill: weight of the distance from the teachers of a part, where it has some, in addition to the loss of its labels.
         one_classifier: all parts share one classifier, for parts that share nobody; the loss then weighs every image the same.
         memory_budget: most memory for decoded images, per part.
 

@@ -46,7 +46,7 @@ from cdp.storage.files import artifact_kind, replacing
 from cdp.types.manifest import Manifest
 
 NOT_EMBEDDINGS = ("1k3d68", "2d106det", "genderage")
-"""Models of InsightFace's packs that are stored beside the detector and the embedding model, and are neither."""
+"""Models of InsightFace's packs that are stored next to the detector and the embedding model, and are neither."""
 
 FACELESS = "faceless.csv"
 

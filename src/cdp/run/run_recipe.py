@@ -186,7 +186,7 @@ def hash_sources(resolved: ResolvedRecipe, ledger: Ledger) -> dict[str, str]:
 
 
 def _hash_models(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
-    """What models hold that are used as they are, with the cards beside them, and the weights that training starts from."""
+    """What models hold that are used as they are, with the cards next to them, and the weights that training starts from."""
     files = {
         network: Path(file) for network in member_names(recipe) if (file := frozen_file(network)) is not None
     }

@@ -1,4 +1,4 @@
-"""Objects on their way to another process: large arrays beside the rest, files that are mapped into memory by name."""
+"""Objects on their way to another process: large arrays apart from the rest, files that are mapped into memory by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cdp.errors import InputError
 
 _ENDS = 4096
-# An array beside the rest costs some tens of microseconds, one among it a copy.
+# An array apart from the rest costs some tens of microseconds, one among it a copy.
 _SMALL = 1 << 16
 
 

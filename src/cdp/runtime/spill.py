@@ -21,7 +21,7 @@ AnyArray = npt.NDArray[Any]
 
 # Not worth a file, nor to be counted.
 _SMALL = 2**16
-# To send so much in every step takes longer than to write it to a file once.
+# Sending this much in every step takes longer than to write it to a file once.
 _LARGE = 2**22
 _ZEROS = bytes(2**20)
 _NAME = "cdp-spill"

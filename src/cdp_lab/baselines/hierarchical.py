@@ -66,7 +66,7 @@ class Hierarchical(Baseline):
             yield _cut(merges, threshold, embeddings.n_images)
 
     def fits(self, n_images: int) -> bool:
-        """Whether all pairs of so many images fit the budget."""
+        """Whether all pairs of a number of images fit the budget."""
         return _BYTES[self.linkage] * n_images**2 <= parse_bytes(self.memory_budget)
 
     def _merges(self, embeddings: Embeddings, graph: KnnGraph | None, floor: float) -> _Merges:

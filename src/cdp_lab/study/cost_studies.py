@@ -1,4 +1,4 @@
-"""Studies of what labeling costs: growth with the number of images, and other methods beside CDP."""
+"""Studies of what labeling costs: growth with the number of images, and comparison with other methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cdp.types import Views
 from cdp_lab.baselines.measure import measure_baselines, measure_cdp
 from cdp_lab.baselines.methods import BASELINES, make_baselines, tune
 from cdp_lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
-from cdp_lab.study.label_studies import JUDGED_BY_F, has_validation
+from cdp_lab.study.label_studies import SCORED_BY_F, has_validation
 from cdp_lab.study.paper_numbers import RUNTIME
 from cdp_lab.synthetic import synthetic_views
 
@@ -40,7 +40,7 @@ _METHODS = ("exact", "approximate")
 
 @dataclass(frozen=True)
 class ScalingSettings:
-    """Made-up embeddings of so many images by so many members, and how they are labeled."""
+    """Synthetic embeddings: number of images and members, and how they are labeled."""
 
     images: int
     members: int
@@ -149,7 +149,7 @@ def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
     return [
         Variant(
             "baselines",
-            {**JUDGED_BY_F, "consensus.threshold": "auto", "joint.rounds": 1},
+            {**SCORED_BY_F, "consensus.threshold": "auto", "joint.rounds": 1},
             ("baselines",),
             _methods,
             stages=partial(_with_baselines, names),

@@ -23,7 +23,7 @@ from cdp_lab.study.design import Column, Finished, Measure, Options, Plot, Study
 from cdp_lab.study.paper_numbers import COMMITTEE_SIZE, HETEROGENEITY, MEDIATOR_INPUTS, MEDIATOR_WEIGHTS, K
 from cdp_lab.study.run_figures import label_columns, label_results, one_row_of_labels
 
-JUDGED_BY_F = {"consensus.beta": 1.0}
+SCORED_BY_F = {"consensus.beta": 1.0}
 """Thresholds chosen by what labels are compared by."""
 _WANTED = ("labels",)
 _VOTE = {"consensus.mediator": "vote", "train.folds": 0}
@@ -52,7 +52,7 @@ def _labels(
     *cells: str,
     stages: Callable[[ResolvedRecipe], list[Stage]] = make_stages,
 ) -> Variant:
-    return Variant(slug, {**JUDGED_BY_F, **overrides}, _WANTED, one_row_of_labels(*cells), stages)
+    return Variant(slug, {**SCORED_BY_F, **overrides}, _WANTED, one_row_of_labels(*cells), stages)
 
 
 def _k(_recipe: RunRecipe, _options: Options) -> list[Variant]:
@@ -109,9 +109,9 @@ def _heterogeneity(recipe: RunRecipe, _options: Options) -> list[Variant]:
         "different architectures": list(members),
     }
     return [
-        _labels(f"{committee.split()[0]}-{way}", {**judge, "committee.networks": networks}, committee, way)
+        _labels(f"{committee.split()[0]}-{way}", {**scorer, "committee.networks": networks}, committee, way)
         for committee, networks in committees.items()
-        for way, judge in (("vote", _VOTE), ("mediator", _MEDIATOR))
+        for way, scorer in (("vote", _VOTE), ("mediator", _MEDIATOR))
     ]
 
 

@@ -31,7 +31,7 @@ from cdp_lab.study.plots import draw_plot
 from cdp_lab.study.result_tables import SAME, table_of, written
 
 REMARKS = "remarks.md"
-"""What somebody has to say about a study's figures, in Markdown, beside its results.json; never written by cdp."""
+"""What somebody has to say about a study's figures, in Markdown, next to its results.json; never written by cdp."""
 
 RULE = (
     "Figures are mean ± standard deviation over seeds. Rows are compared by one column: *best* is the best mean; "

@@ -60,7 +60,7 @@ def test_a_study_is_sound(name):
     assert len(set(keys)) == len(keys)
     assert set(study.fits) | {plot.column for plot in study.plots} <= set(keys)
     assert study.main in (*keys, "")
-    assert study.together < len(study.heads)
+    assert study.n_shared_cells < len(study.heads)
     if study.paper is not None:
         assert {len(row) for row in study.paper.rows} == {len(study.paper.header)}
 
