@@ -379,7 +379,7 @@ def export(
 
 
 def _images_in(folder: Path, images: Manifest | None) -> list[Path]:
-    """One of the images that lie in a folder, if any do: it is not to be replaced then."""
+    """One of the images in a folder, if there is any: it is not to be replaced then."""
     if images is None:
         return []
     home, root = os.path.realpath(folder) + os.sep, os.path.realpath(images.root)

@@ -14,7 +14,7 @@ class GrowthSettings:
     id_stability: float = setting(
         0.99,
         "ID stability: minimum share of identities that keep their number in every step; 0 = merge and split "
-        "freely. Merges and splits that correct the most pairs come first; others wait, as do small unsure groups.",
+        "freely. Merges and splits that correct the most pairs come first; others wait, as do small groups.",
         meaning="a share",
         low=0,
         high=1,

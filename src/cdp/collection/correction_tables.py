@@ -34,7 +34,7 @@ def read_correction_table(
     Args:
         file: .csv or .parquet.
         n_images: how many images there are.
-        paths: where they lie, for a table that names them by path.
+        paths: where they are stored, for a table that names them by path.
 
     Raises:
         InputError: a column is missing, or a line names no image, an unknown kind, or too few images.

@@ -73,8 +73,8 @@ def create_collection(
         views: the images; a path is referred to, views in memory are written into the collection.
         labeled: views with identities to learn from.
         settings: of section 3.1; unless given, those of the preset `best`.
-        names: identity number in `labeled` -> name. Where labeled and unlabeled images may show the same people
-            (disjoint = false), groups that show a labeled identity get these names.
+        names: identity number in `labeled` -> name. Where labeled and unlabeled images may show the same
+            people (disjoint = false), groups that show a labeled identity get these names.
         corrections: what is known of the images already.
         seed: of everything random.
         force: replace a collection that is there.

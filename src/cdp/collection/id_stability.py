@@ -1,14 +1,15 @@
-"""Identities that have numbers are held: no more of them lose theirs in a step than is allowed, and those first where it helps most.
+"""ID stability: at most a given share of the identities lose their ID in a step, the best cases first.
 
-Groups are made freely. An identity is broken if less than half of its images are still under its number: it went up in another one,
-fell apart, or its images are in no group any more. Where more are broken than may be, those are let go that put the most pairs of
-images right, as far as the probabilities say. Of each of the others the largest parts, half of its images at least, get their number
-back and are a group of their own again; everything else stays as it was made. So an identity that is held against the evidence gets no
-new images: they are with the one that it would have gone up in, so that all of them are in one place. It is left to a later step, or to a
-person, who is asked about it among the first.
+Groups are made freely. An identity is broken if less than half of its images keep its ID: it merged into
+another one, was split, or its images are in no group any more. Where more are broken than allowed, those that
+are expected to correct the most pairs are broken. Of each of the others the largest parts, at least half of
+its images, get their ID back as a group of their own; everything else stays as it was grouped. An identity
+that is kept against the probabilities gets no new images: they stay with the one it would have merged into.
+It is left to a later step, or to a reviewer, who is asked about it among the first.
 
-Most identities that are broken are pieces of others: small groups of images that were not recognized at first. So where identities have
-numbers already, a new group that is small compared with the others waits until it is sure or larger: to join an identity later costs no number.
+Most broken identities are pieces of others: small groups of images that were not recognized at first. So in a
+collection with IDs, a new group that is small compared with the others is deferred until it is sure or
+larger.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SURE = 0.7
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What decides whether identities are right: scored pairs, corrections, neighbors per image, threshold, largest size."""
+    """What groups were made from: pairs, corrections, neighbors per image, threshold, largest size."""
 
     scored: ConsensusGraph
     constraints: Constraints
@@ -41,16 +42,16 @@ class Evidence:
     max_cluster_size: int
 
 
-def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, id_stability: float) -> IntArray:
-    """The identity of every image, int32 (n,), such that identities with numbers last.
+def stabilize_ids(before: IntArray, after: IntArray, evidence: Evidence, id_stability: float) -> IntArray:
+    """Give broken identities their IDs back until enough are stable; int32 (n,), the identity of images.
 
-    What corrections break is broken, whatever is to be kept.
+    Identities that corrections break stay broken.
 
     Args:
         before: int32 (n,), the identity of every image before; -1 = none, or new.
         after: int32 (n,), the same after groups were made freely.
         evidence: what they were made from.
-        id_stability: share of the identities that keep their numbers at least; 0 = all may lose them.
+        id_stability: minimum share of identities that keep their ID; 0 = all may lose them.
     """
     allowed = int((1 - id_stability) * len(np.unique(before[before >= 0])) + 1e-9)
     let_go: set[int] = set()
@@ -68,12 +69,12 @@ def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, id_st
     return held
 
 
-def let_small_groups_wait(is_new: BoolArray, labels: Labels, evidence: Evidence) -> Labels:
+def defer_small_groups(is_new: BoolArray, labels: Labels, evidence: Evidence) -> Labels:
     """The labels without new groups that are neither large enough nor sure; their images have no group.
 
-    What splits off an identity is new, too. A group is large enough with two thirds of the images that half of all groups have at
-    least, three or more, and sure if its images' mean tie is 0.7 of the way from the threshold to 1. Groups with corrections do
-    not wait.
+    What splits off an identity is new, too. A group is large enough with two thirds of the images that half
+    of all groups have at least, three or more, and sure if its images' mean tie is 0.7 of the way from the
+    threshold to 1. Groups with corrections do not wait.
 
     Args:
         is_new: bool (n,), which images are in groups that would get new numbers.

@@ -1,10 +1,11 @@
 """Labeled identities among the images: which group shows which labeled identity, with a probability.
 
-The score of a group and a labeled identity is the mean probability of the pairs between them, as for two groups.
-The threshold is chosen on split halves of the labeled images: each half is looked up among the other halves. The
-best score with another identity is what an unlabeled identity would get, so the threshold is the quantile at which
-no more than a given share of these would be named. There may be many more unlabeled identities, and mixed groups of
-them, so the threshold is raised halfway to the score at which the same share of the labeled ones would be missed.
+The score of a group and a labeled identity is the mean probability of the pairs between them, as for two
+groups. The threshold is chosen on split halves of the labeled images: each half is looked up among the other
+halves. The best score with another identity is what an unlabeled identity would get, so the threshold is the
+quantile at which no more than a given share of these would be named. There may be many more unlabeled
+identities, and mixed groups of them, so the threshold is raised halfway to the score at which the same share
+of the labeled ones would be missed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def look_up_identities(
         labels: int32 (n,), groups 0, 1, … of the images; -1 = none.
         labeled: int64 (n + labeled ones,), identities of the labeled images; -1 = unlabeled.
         k: neighbors per image.
-        false_names: highest share of unlabeled identities that may get a name, measured on held-out labeled ones.
+        false_names: highest share of unlabeled identities that may get a name, measured on held-out labeled
+            ones.
         seed: of the split halves.
     """
     n_groups, n_images = int(labels.max(initial=-1)) + 1, len(labels)

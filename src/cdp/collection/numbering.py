@@ -23,9 +23,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened to identities.
 
     Attributes:
-        kind: `created`, `extended`, `regrouped`, `retrained` (a whole step; `images` counts what changed); `merged` (`identity` merged into
-            `other`), `split` (images of `identity` are now `other`, a new one), `moved` (images of `identity` went to `other`,
-            which was there), `dissolved` (no image of `identity` is in a group any more), `named`.
+        kind: `created`, `extended`, `regrouped`, `retrained` (a whole step; `images` counts what changed);
+            `merged` (`identity` merged into `other`), `split` (images of `identity` are now `other`, a new
+            one), `moved` (images of `identity` went to `other`, which was there), `dissolved` (no image of
+            `identity` is in a group any more), `named`.
         identity: its number; -1 for a whole step.
         other: another one's; -1 = none.
         images: how many images it concerns.

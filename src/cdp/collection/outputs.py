@@ -161,7 +161,7 @@ def _write_report(
 
 
 def report_artifacts(collection: Collection, labels: Labels, ties: GroupTies) -> Artifacts:
-    """What a report shows in addition to figures: groups, pairs, pictures, weights, and pairs of groups that are likely one."""
+    """What a report shows in addition to figures: groups, pairs, pictures, weights, likely split groups."""
     from cdp.web.report.report_inputs import SPLITS_SHOWN, Artifacts, SplitGroups, first_layer
 
     place = collection.scored_place
@@ -203,7 +203,7 @@ def _true_names(collection: Collection) -> tuple[str, ...] | None:
 def _record(
     collection: Collection, results: Results, measured: Measured, given: RunRecord | None
 ) -> RunRecord:
-    """The record of the run that made the collection with the figures of now; else what labeling alone can tell."""
+    """The record of the run that made the collection, with the present figures; else one of labeling."""
     made_by = collection.folder / "run" / "run.json"
     record = given or (read_run_record(made_by) if made_by.is_file() else None)
     if record is not None:

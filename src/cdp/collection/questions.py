@@ -1,8 +1,9 @@
 """What to ask a person next: of all questions "are these two the same?" the most valuable first.
 
-Groups are made once more at a stricter threshold, which leaves parts that are hardly in doubt. A question is about two parts, in one
-group or in two, and one image of each stands for it. Its value is the number of pairs of images that are expected to be put right:
-the probability that the groups are wrong about the two parts, times the pairs between them. That ranks all kinds in one order:
+Groups are made once more at a stricter threshold, which leaves parts that are hardly in doubt. A question is
+about two parts, in one group or in two, and one image of each stands for it. Its value is the number of pairs
+of images that are expected to be put right: the probability that the groups are wrong about the two parts,
+times the pairs between them. That ranks all kinds in one order:
 
 - `mixed`: two parts of one group, likely two people
 - `doubtful`: a single image of a group and another part of it

@@ -1,4 +1,4 @@
-"""Recompute the groups of a collection with all corrections applied; probabilities are reused, IDs are stable."""
+"""Recompute the groups of a collection with all corrections applied; probabilities are reused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdp.collection.collection import GROUPS_KIND, Collection, GroupsFacts, Name
 from cdp.collection.collection_folder import State, numbered, switch_to
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.corrections import active_corrections, applicable, read_journal, to_constraints
-from cdp.collection.id_stability import Evidence, hold_identities, let_small_groups_wait
+from cdp.collection.id_stability import Evidence, defer_small_groups, stabilize_ids
 from cdp.collection.labeled_identities import look_up_identities
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
 from cdp.collection.outputs import write_outputs
@@ -143,10 +143,10 @@ def write_groups(
         if kind != "extended":
             # What people take apart is a group at once, however small; what waits goes on waiting.
             is_new &= ~np.isin(free, free[before >= 0])
-        labels = let_small_groups_wait(is_new, labels, evidence)
+        labels = defer_small_groups(is_new, labels, evidence)
         free, next_identity = give_numbers(labels)
-    identity = hold_identities(before, free, evidence, keep)
-    labels = _with_held(labels, free, identity)
+    identity = stabilize_ids(before, free, evidence, keep)
+    labels = _with_stable_ids(labels, free, identity)
     changes = describe_changes(before, identity, images, settings.k, mean, constraints)
     names = {} if settings.disjoint else _labeled_names(scored, labels, labeled, identity, state)
     names |= {int(identity[row]): Name(name) for row, name in constraints.named.items()}
@@ -233,8 +233,8 @@ def _group_images(
     return first_rows(labels, constraints.n_images, list(constraints.named)), expected
 
 
-def _with_held(labels: Labels, free: IntArray, identity: IntArray) -> Labels:
-    """The labels where identities that are held are groups of their own."""
+def _with_stable_ids(labels: Labels, free: IntArray, identity: IntArray) -> Labels:
+    """The labels where identities that got their ID back are groups of their own."""
     moved = free != identity
     if not moved.any():
         return labels

@@ -138,7 +138,7 @@ def _with_more_labeled(
 
 
 def with_new_threshold(state: State, scored: ScoredPairs, n_images: int, runtime: Runtime) -> State:
-    """The state after trees were trained: among how many images, and with the threshold that is right for them."""
+    """The state after trees were trained: the number of images, and the threshold chosen for them."""
     settings, threshold = as_settings(state.consensus), state.threshold
     if settings.threshold is None and settings.grouping == "average" and count_shared(scored.identities):
         assert isinstance(scored.scored, ConsensusGraph)

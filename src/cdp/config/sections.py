@@ -84,7 +84,7 @@ class SplitSection(_Section):
     )
     validation: float = share(
         -1.0,
-        "Share of all images whose identities choose the threshold; -1 = an eleventh where it is tuned, else none.",
+        "Share of all images used to choose the threshold; -1 = an eleventh where it is tuned, else none.",
         below=1,
         also=-1,
     )

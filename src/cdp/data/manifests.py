@@ -1,4 +1,4 @@
-"""Manifests from images where they lie: folders, lists, tables, zip and tar archives, record files."""
+"""Manifests from images in place: folders, lists, tables, zip and tar archives, record files."""
 
 from __future__ import annotations
 

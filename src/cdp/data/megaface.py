@@ -136,7 +136,7 @@ def read_features(folder: str | Path, paths: Sequence[str], suffix: str = ".bin"
     """The feature vectors of some images, in the order of `paths`.
 
     Args:
-        folder: where the feature files lie, in the same tree as the images.
+        folder: where the feature files are stored, in the same tree as the images.
         paths: the images' paths as the devkit's lists give them.
         suffix: what the devkit appends to an image's path, e.g. `_mymodel.bin`.
     """

@@ -87,7 +87,7 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
     """The manifest of tar shards, in their order and the order inside.
 
     The text in `key.cls` is the identity of `key.jpg`; a number, or a name. Shards without any `.cls` are read
-    like folders: the folder an image lies in is its identity.
+    like folders: the folder an image is in is its identity.
     """
     root = os.path.commonpath([shard.absolute().parent for shard in shards])
     entries: list[tuple[str, str]] = []

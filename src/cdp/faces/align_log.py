@@ -46,7 +46,8 @@ def open_log(folder: Path, key: str) -> AlignLog:
     done: dict[int, list[Face]] = {}
     log = folder / _LOG
     whole = log.read_bytes().rpartition(b"\n")[0] if log.is_file() else b""
-    # A line that was cut off by the end of its process is gone from the file too, so that the next one starts on a new line.
+    # A line that was cut off by the end of its process is gone from the file too, so that the next one starts
+    # on a new line.
     log.write_bytes(whole + b"\n" if whole else b"")
     for line in whole.splitlines():
         start, faces = json.loads(line)

@@ -1,10 +1,10 @@
 """Density matching: subsample labeled images until an identity has about as many images as an unlabeled one.
 
-The more images an identity has, the more of its pairs have common neighbors, and the higher is the prior probability
-of a pair. Trees and the threshold are learned on labeled images among the unlabeled ones; where labeled identities
-have many more images each, pairs of unlabeled images get probabilities that are far too high. So some labeled images
-are left out. The number of images per unlabeled identity is estimated from the probabilities; trees are then trained
-a second or third time on the images that are left.
+The more images an identity has, the more of its pairs have common neighbors, and the higher is the prior
+probability of a pair. Trees and the threshold are learned on labeled images among the unlabeled ones; where
+labeled identities have many more images each, pairs of unlabeled images get probabilities that are far too
+high. So some labeled images are left out. The number of images per unlabeled identity is estimated from the
+probabilities; trees are then trained a second or third time on the images that are left.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ def images_per_identity(scored: ConsensusGraph, labeled: LongArray) -> tuple[flo
         ids = scored.ids[start:stop]
         one, other = labeled[ids[:, 0]], labeled[ids[:, 1]]
         probability = 1.0 - scored.doubt[start:stop].astype(np.float64)
-        # Trees see pairs of a labeled and an unlabeled image from one end and genuine labeled pairs from both, so in
-        # their training data impostors are twice as frequent as among unlabeled images: the true odds are twice theirs.
+        # Trees see pairs of a labeled and an unlabeled image from one end and genuine labeled pairs from
+        # both, so in their training data impostors are twice as frequent as among unlabeled images: the true
+        # odds are twice theirs.
         probability = 2 * probability / (1 + probability)
         weight = np.where((one < 0) & (other < 0), probability, (one == other).astype(np.float64))
         for end in ids.T:
@@ -106,11 +107,12 @@ def matching_share(
     seed: int,
     growth: float = 1.0,
 ) -> float:
-    """The share of the labeled images that makes them as dense as the unlabeled ones; 1 where they are no denser.
+    """The share of the labeled images that makes them as dense as the unlabeled ones; 1 if no denser.
 
-    Trees trained among denser images estimate the density of the others well (Omniglot: 2.6 for 2.3 images per
-    identity, 5.2 for 6.0), trees trained among sparser ones do not (2.9 for 6.0). So where trees are older than some
-    of the images, identities are assumed to have grown in proportion. At least 500 genuine pairs are kept.
+    Trees trained among denser images estimate the density of the others well (Omniglot: 2.6 for 2.3 images
+    per identity, 5.2 for 6.0), trees trained among sparser ones do not (2.9 for 6.0). So where trees are
+    older than some of the images, identities are assumed to have grown in proportion. At least 500 genuine
+    pairs are kept.
 
     Args:
         scored: pairs of all images, scored with `share` of the labeled ones among them.

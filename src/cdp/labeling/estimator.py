@@ -190,9 +190,9 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ) -> CDP:
         """Learn from the labeled images, and label the others.
 
-        Gradient boosting (the default) is trained among the images that it scores: here, and again in `predict` for other
-        images. The paper's mediator is trained once. Where every image is labeled there is nothing to label: `labels_` are the given
-        identities, and `predict` labels other images.
+        Gradient boosting (the default) is trained among the images that it scores: here, and again in
+        `predict` for other images. The paper's mediator is trained once. Where every image is labeled there
+        is nothing to label: `labels_` are the given identities, and `predict` labels other images.
 
         Args:
             X: embeddings of all images: a 2-D array of one model, a list or dict of arrays of several (base first), a
@@ -238,7 +238,8 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ) -> IntArray:
         """Label other images, with what was learned from the labeled images in `fit`; identities of `X` are not used.
 
-        Group numbers are new: they are groups of these images. To add images to groups that exist already, use `Collection.add`.
+        Group numbers are new: they are groups of these images. To add images to groups that exist already,
+        use `Collection.add`.
 
         Args:
             X: embeddings by the same models, in the same order.

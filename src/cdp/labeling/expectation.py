@@ -1,8 +1,9 @@
 """Expected quality of labels, estimated from labeled images that were grouped among the unlabeled ones.
 
-The groups of labeled images show how often groups are mixed and identities split. If no unlabeled image shows a
-labeled identity (`disjoint`), partners of other identities are counted whether labeled or not, and scaled to the
-unlabeled images alone. Otherwise nothing can be said of an unlabeled partner, and only labeled ones are counted.
+The groups of labeled images show how often groups are mixed and identities split. If no unlabeled image shows
+a labeled identity (`disjoint`), partners of other identities are counted whether labeled or not, and scaled
+to the unlabeled images alone. Otherwise nothing can be said of an unlabeled partner, and only labeled ones
+are counted.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def expect(labels: Labels, identities: LongArray, seed: int = 0, *, disjoint: bo
 
 
 def count_by_identity(labels: Labels, identities: LongArray, *, disjoint: bool = True) -> DoubleArray:
-    """For every labeled identity: ordered pairs found, in its groups, and to be found; images grouped, and in all.
+    """For every labeled identity: ordered pairs found, in its groups, and in all; images grouped, and in all.
 
     Returns:
         float64 (identities, 5).
@@ -65,7 +66,7 @@ def count_by_identity(labels: Labels, identities: LongArray, *, disjoint: bool =
 
 
 def _partners(labels: Labels, identities: LongArray, disjoint: bool) -> tuple[DoubleArray, DoubleArray]:
-    """For every labeled image: images of its identity in its group, and impostors, without the labeled ones."""
+    """For every labeled image: images of its identity in its group, and unlabeled impostors."""
     labeled = identities >= 0
     found = labels.labels[labeled].astype(np.int64)
     grouped = found >= 0
@@ -101,8 +102,8 @@ def calibrate(
 ) -> Labels:
     """The same labels with a confidence that can be read: the expected share of the others in its group that are of its identity.
 
-    It is a rising function of the image's mean probability with its group, fitted on the labeled images; with few
-    of them the labels stay as they are.
+    It is a rising function of the image's mean probability with its group, fitted on the labeled images; with
+    few of them the labels stay as they are.
     """
     from sklearn.isotonic import IsotonicRegression
 

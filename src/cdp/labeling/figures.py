@@ -40,8 +40,8 @@ def measure_labeling(
 ) -> Results:
     """All figures of labels, mediator and graphs; those that need true identities are None without them.
 
-    Images whose identities were used to choose the threshold or to train the mediator are left out: what was learned from
-    would flatter the result.
+    Images whose identities were used to choose the threshold or to train the mediator are left out: what was
+    learned from would flatter the result.
 
     Args:
         labeling: what `label` gave.

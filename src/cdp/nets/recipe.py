@@ -12,7 +12,7 @@ from cdp.settings import setting, settings_of, share
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a network is trained, except for the seed; `Recipe` and the recipe sections of `cdp run` have these fields."""
+    """How a network is trained, except for the seed; also the training sections of `cdp run`."""
 
     section: ClassVar[str] = ""
 

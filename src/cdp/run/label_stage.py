@@ -45,7 +45,7 @@ class Round:
 
     @property
     def folder(self) -> str:
-        """Where its files lie in the run's folder."""
+        """Where its files are in the run's folder."""
         return "" if self.is_last else f"rounds/{self.number}/"
 
     @property
@@ -167,8 +167,8 @@ def _suit_small_parts(
     if settings.train_on == "validation" and is_small:
         settings = replace(settings, train_on="labeled")
         notes.append(
-            f"The mediator was trained on the labeled part: the validation part has {n_validation} images of {n_identities} "
-            f"{'identity' if n_identities == 1 else 'identities'} only, and k is {settings.k}."
+            f"The mediator was trained on the labeled part: the validation part has {n_validation} images of "
+            f"{n_identities} {'identity' if n_identities == 1 else 'identities'} only, and k is {settings.k}."
         )
     return settings, notes
 

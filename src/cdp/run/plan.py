@@ -31,7 +31,7 @@ class Model:
 
     @property
     def artifact(self) -> str:
-        """Of its weights, and where they lie."""
+        """Of its weights, and where they are stored."""
         return f"{self.folder}/{folder_name(self.network)}"
 
     @property
@@ -156,7 +156,7 @@ class _Stages:
             {name: f"parts/{name}.csv" for name in names}
             | {name: f"parts/{name}.npz" for name in self.protocol}
             | {"counts": "parts/counts.json"},
-            # Its tables say where the user's images lie.
+            # Its tables say where the user's images are stored.
             is_shared=False,
             unmoved={
                 **dict.fromkeys(

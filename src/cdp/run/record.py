@@ -125,7 +125,7 @@ def versions() -> dict[str, str]:
 def commit() -> str | None:
     """The commit this code is at, `+` behind it if files were changed since; None if it is not a checkout of cdp."""
     source = Path(__file__).parent
-    # The package must lie where the repository has it, not merely somewhere inside a user's own repository.
+    # The package must be where the repository has it, not merely somewhere inside a user's own repository.
     if not (source.parents[2] / ".git").exists():
         return None
     answers = []

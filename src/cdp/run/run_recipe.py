@@ -129,13 +129,13 @@ def run_part(
 
 
 def _refuse_inputs_among(stages: Sequence[Stage], recipe: RunRecipe, folder: Path) -> None:
-    """A stage clears what an older one left, so what the user gives must not lie there."""
+    """A stage clears what an older one left, so what the user gives must not be there."""
     for name in source_names(recipe):
         for given in source_paths(recipe, name):
             for path in (path for stage in stages for path in stage.makes.values()):
                 if Path(os.path.realpath(given)).is_relative_to(os.path.realpath(folder / path)):
                     raise InputError(
-                        f"{given} lies where this run writes ({folder / path}); choose another --out.",
+                        f"{given} is where this run writes ({folder / path}); choose another --out.",
                         code="input-inside-output",
                         file=given,
                     )
@@ -186,7 +186,7 @@ def hash_sources(resolved: ResolvedRecipe, ledger: Ledger) -> dict[str, str]:
 
 
 def _hash_models(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
-    """What models hold that are used as they are, with the cards next to them, and the weights that training starts from."""
+    """Contents of models that are used as they are, with their cards, and of the initial weights."""
     files = {
         network: Path(file) for network in member_names(recipe) if (file := frozen_file(network)) is not None
     }

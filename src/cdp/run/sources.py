@@ -1,4 +1,4 @@
-"""Sources of a recipe, and the resolved recipe: shares, threshold and figures are decided before anything runs."""
+"""Sources of a recipe, and the resolved recipe: shares, threshold and figures are decided first."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def model_source(network: str) -> str:
 
 
 def source_paths(recipe: RunRecipe, name: str) -> tuple[str, ...]:
-    """Where a source lies; the unlabeled one may be several files or folders."""
+    """Where a source is stored; the unlabeled one may be several files or folders."""
     return _sources(recipe)[name]
 
 

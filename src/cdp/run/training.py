@@ -109,7 +109,7 @@ def _rows_of(given: Views, rows: LongArray) -> Views:
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """What a trained network depends on in addition to its images; its folder is the one of all networks of a kind."""
+    """What a trained network depends on in addition to its images; its folder is that of its kind."""
 
     network: str
     part: str

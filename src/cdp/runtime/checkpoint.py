@@ -12,8 +12,8 @@ from cdp.types.graphs import UnfinishedLists
 
 Noun = TypeVar("Noun")
 
-# Between two times that something is kept: a minute, or longer, so that saving takes at most a tenth of the time. To write and hash
-# lists takes about a second per million images.
+# Between two times that something is kept: a minute, or longer, so that saving takes at most a tenth of the
+# time. To write and hash lists takes about a second per million images.
 _SECONDS = 60.0
 _LONGEST_SHARE = 0.1
 

@@ -20,7 +20,8 @@ from cdp.runtime.memory import parse_bytes
 from cdp.runtime.packing import Packed, pack, unpack
 from cdp.runtime.parallel import Item, Result, Shared, count_threads, on_one_thread
 
-# What a task costs in addition to its blocks, some milliseconds, must not matter, and little be lost with a worker.
+# What a task costs in addition to its blocks, some milliseconds, must not matter, and little be lost with a
+# worker.
 _SECONDS_PER_TASK = 1.0
 _FASTEST_GROWTH = 4
 # A task is tried again where its worker or node was lost; one that kills whatever runs it must end.

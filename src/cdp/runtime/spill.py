@@ -30,8 +30,8 @@ _NAME = "cdp-spill"
 class SpillFiles:
     """Storage of arrays that grow with the number of images; results do not depend on it.
 
-    Files are removed when their array is no longer used, and all of them with this object. What a killed process left is
-    removed by the next one that works in the same folder.
+    Files are removed when their array is no longer used, and all of them with this object. What a killed
+    process left is removed by the next one that works in the same folder.
 
     Attributes:
         limit: total bytes of arrays in memory; None = unlimited.
@@ -61,7 +61,7 @@ class SpillFiles:
         return array
 
     def fits(self, n_bytes: int) -> bool:
-        """Whether `n_bytes` more fit in memory; large arrays that other processes read are always in files."""
+        """Whether `n_bytes` more fit in memory; large shared arrays are always in files."""
         if self.is_shared and n_bytes > _LARGE:
             return False
         return self.limit is None or sum(self._reserved) + n_bytes <= self.limit

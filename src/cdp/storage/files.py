@@ -253,7 +253,7 @@ def check_output(
     """Refuse an output that is there already, unless `force` may replace it: the one place that decides this.
 
     A folder is replaced only if it is empty or cdp wrote it, which its card says. Nothing is replaced that is an input,
-    holds one, lies inside one, or is where a link inside an input leads.
+    holds one, is inside one, or is where a link inside an input leads.
 
     Args:
         kind: which artifact a folder must hold; empty = any.
@@ -307,9 +307,9 @@ def _shared_files(target: Path, given: Path) -> str:
     if output == source or (given.exists() and target.samefile(given)):
         return f"it is the input {given}"
     if source.is_relative_to(output):
-        return f"the input {given} lies in it"
+        return f"the input {given} is in it"
     if output.is_relative_to(source):
-        return f"it lies in the input {given}"
+        return f"it is in the input {given}"
     for folder, inner, files in os.walk(source):
         for name in (*inner, *files):
             entry = os.path.join(folder, name)
@@ -319,7 +319,7 @@ def _shared_files(target: Path, given: Path) -> str:
 
 
 def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:
-    """Rename a finished folder to its final name next to it; what was there goes only once the new one is there.
+    """Rename a finished folder to its final name; an old one is removed only once the new one is there.
 
     Raises:
         OutputExistsError: a folder of this name has appeared, and `force` was not given.

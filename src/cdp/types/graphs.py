@@ -332,7 +332,7 @@ def _check_ids(noun: str, given: AnyArray, n_images: int) -> IntArray:
         )
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= n_images):
         raise InputError(
-            f"{noun}: ids must lie in 0..{n_images - 1}, found {ids.min()}..{ids.max()}.",
+            f"{noun}: ids must be in 0..{n_images - 1}, found {ids.min()}..{ids.max()}.",
             code="pair-ids-out-of-range",
             n_images=n_images,
             found=(int(ids.min()), int(ids.max())),

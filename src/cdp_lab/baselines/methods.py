@@ -106,7 +106,8 @@ def tune(
         graph: its k-NN graph, with the same k as will be used later.
         identities: its true identities; negative = unknown, not counted.
         grid: setting -> the values to try; None = the grid in `BASELINES`.
-        among_others: images of unknown identity are other people, and count where they end in the group of a labeled one.
+        among_others: images of unknown identity are other people, and count where they end in the group of a
+            labeled one.
     """
     tried = grid_points(BASELINES[baseline.name].grid if grid is None else grid)
     if not tried:

@@ -62,7 +62,7 @@ def baselines(
     force: Annotated[bool, Option("--force", help="Replace the output file if it is there.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare CDP with other, tuned clustering methods: quality, seconds and memory on the same embeddings."""
+    """Compare CDP with tuned clustering methods: quality, time and memory on the same embeddings."""
     from cdp import __version__
     from cdp.runtime.parallel import count_threads
     from cdp.runtime.progress import progress_bars

@@ -31,7 +31,7 @@ def faces(
     force: Annotated[bool, Option("--force", help="Replace the files if they exist.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Draw faces of people who do not exist, a folder per person in one .zip file, and the truth next to it."""
+    """Draw synthetic faces, a folder per person in one .zip file, and the truth next to it."""
     from cdp.data.manifests import read_manifest
     from cdp.runtime.progress import progress_bars
     from cdp_lab.drawn_faces import write_faces

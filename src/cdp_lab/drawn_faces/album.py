@@ -113,7 +113,7 @@ def person_name(settings: FaceSettings, person: int) -> str:
 
 
 def picture_names(settings: FaceSettings, roster: Roster) -> list[str]:
-    """Where the pictures lie inside the archive."""
+    """Where the pictures are stored inside the archive."""
     return [
         f"{person_name(settings, person)}/{shot:05d}.jpg"
         for person, shot in zip(roster.people.tolist(), roster.shots.tolist(), strict=True)

@@ -17,7 +17,7 @@ SENTENCES = MappingProxyType(
         "mediator_inputs": "Pairs and labels by a mediator with more and more inputs.",
         "base": "Recognition by four base networks: labeled only, with pseudo-labels, with all labels.",
         "k": "Pairs and labels with 10, 20, 30, 40 neighbors.",
-        "heterogeneity": "A committee of one architecture compared with one of many, by vote and by mediator.",
+        "heterogeneity": "A committee of one architecture and one of many, by vote and by mediator.",
         "loss": "What pseudo-labels add under softmax and under ArcFace, at ratio 2.",
         "soft_labels": "Hard labels compared with soft ones of several depths and decays, at ratio 2.",
         "rounds": "Labels made once, as in the paper, and again by networks that learned from them.",

@@ -42,7 +42,7 @@ _PLAIN = {"evaluation.members": False}
 
 
 def parts_at(recipe: RunRecipe, ratio: int) -> int:
-    """`split.use_parts` for a number of unlabeled parts; the validation part, if any, is one of them, as in the paper."""
+    """`split.use_parts` for a number of unlabeled parts, the validation part among them, as in the paper."""
     return ratio - has_validation(recipe)
 
 
@@ -63,7 +63,7 @@ def _at_two(recipe: RunRecipe) -> dict[str, Any]:
 
 
 def _at(recipe: RunRecipe, ratio: int) -> dict[str, Any]:
-    """A number of unlabeled parts, with the same number of training steps as all: more epochs for fewer images."""
+    """A number of unlabeled parts, trained for as many steps as all of them."""
     most = _ratios(recipe)[-1]
     return {
         "split.use_parts": parts_at(recipe, ratio),
