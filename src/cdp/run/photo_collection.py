@@ -204,8 +204,7 @@ def add_photos(
 ) -> AddedPhotos:
     """The collection at `out` with those photos that it does not have yet; it is made if it is not there.
 
-    Photos are identified by their paths. The threshold is chosen without labels, and again when the
-    collection has grown by half.
+    Photos are identified by their paths. The threshold is chosen without labels, and again after growth by half.
 
     Args:
         photos: all photos, or the new ones.

@@ -58,7 +58,7 @@ def test_small_new_groups_wait_until_they_are_sure_or_larger():
     pairs = [(0, 1, 0.4), (2, 3, 0.78), (4, 5, 0.8), (6, 7, 0.4), (7, 8, 0.4)]
     waiting = defer_small_groups(is_new, labels, evidence(9, pairs))
     assert waiting.labels.tolist() == [0, 0, -1, -1, 1, 1, 2, 2, 2], (
-        "the bar is 0.3, 0.7 of the way to 1 is 0.79"
+        "the threshold is 0.3, 0.7 of the way to 1 is 0.79"
     )
     assert (waiting.status[2:4] == Status.ISOLATED).all()
     for said in (

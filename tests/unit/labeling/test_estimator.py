@@ -302,7 +302,7 @@ def test_fit_predict_learns_from_the_known_and_labels_all(large_split):
     assert model.labeling_.notes == ()
     # Trees are trained and the threshold is chosen on all labeled images, by folds.
     np.testing.assert_array_equal(model.labeling_.validation, known)
-    # An MLP is trained on some of them, and the bar is chosen on the others.
+    # An MLP is trained on some of them, and the threshold is chosen on the others.
     mlp = CDP(k=10, mediator="mlp")
     mlp.fit_predict(views)
     validation = mlp.labeling_.validation

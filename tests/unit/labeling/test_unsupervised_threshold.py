@@ -68,8 +68,8 @@ def test_halves_are_even_and_odd_dimensions_and_nothing_is_copied(views):
 
 def test_within_three_points_of_the_best_threshold(views, labeling):
     best = max(
-        pairwise_f(label(hide(views), replace(SETTINGS, mediator="similarity", threshold=bar)), views)
-        for bar in THRESHOLDS[::3]
+        pairwise_f(label(hide(views), replace(SETTINGS, mediator="similarity", threshold=threshold)), views)
+        for threshold in THRESHOLDS[::3]
     )
     assert pairwise_f(labeling, views) >= best - 0.03
     assert best > 0.75
@@ -122,8 +122,8 @@ def test_of_many_images_the_threshold_is_read_off_all_pairs(many):
         min(found.curve, key=lambda point: abs(point.threshold - found.chosen)).precision, abs=0.01
     )
     best = max(
-        pairwise_f(label(hide(many), replace(SETTINGS, mediator="similarity", threshold=bar)), many)
-        for bar in (1.6, 2.0, 2.4, 2.8)
+        pairwise_f(label(hide(many), replace(SETTINGS, mediator="similarity", threshold=threshold)), many)
+        for threshold in (1.6, 2.0, 2.4, 2.8)
     )
     assert pairwise_f(one, many) >= best - 0.05
     assert one.notes == (describe_estimate(found),)

@@ -90,7 +90,7 @@ class HistoryEntry:
 
     Attributes:
         numbers: of the entries.
-        words: what was said.
+        words: the correction in words.
         when: at what time, in UTC.
         source: by whom.
         images: of whom, a few of them.

@@ -50,9 +50,9 @@ class _Loaded:
 
 
 class Session:
-    """Answers what pages ask, from several threads; whatever is said goes to the journal on disk and only then counts.
+    """Answers what pages ask, from several threads; corrections count once they are on disk.
 
-    Nothing that matters is in memory only: another session, before or next to this one, sees the same.
+    Nothing that matters is in memory only: another session, earlier or concurrent, sees the same.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -140,7 +140,7 @@ class Session:
         """Put corrections on disk and return their numbers.
 
         Raises:
-            InputError: they name images that are not there, or contradict what was said before.
+            InputError: they name images that are not there, or contradict earlier corrections.
             StoreError: the disk is full or cannot be written.
         """
         with self._lock:
@@ -154,7 +154,7 @@ class Session:
             return append_corrections(self.folder, stamped(corrections, SOURCE))
 
     def undo(self, numbers: Sequence[int]) -> list[int]:
-        """Take back entries, or the last thing that was said if none is named; returns the numbers of the new entries."""
+        """Take back entries, or the last action if none is named; returns the numbers of the new entries."""
         with self._lock:
             journal = self.journal()
             counts = {one.id for one in active_corrections(journal)}
@@ -172,7 +172,7 @@ class Session:
         """Recompute the groups with all corrections applied.
 
         Raises:
-            InputError: what was said contradicts itself; the message names the chain.
+            InputError: the corrections contradict each other; the message names the chain.
         """
         with self._lock:
             waiting, start = len(self.waiting()), time.perf_counter()
@@ -206,7 +206,7 @@ class Session:
             ]
 
     def message_between(self, first: int, last: int) -> tuple[str, list[int]] | None:
-        """(what was said in some entries, in words; their numbers if they can be undone)."""
+        """Describe some entries in words; with their numbers if they can be undone."""
         with self._lock:
             journal = self.journal()
             entries = journal[first : last + 1]
