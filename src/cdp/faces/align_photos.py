@@ -87,7 +87,7 @@ def align_faces(
 
     Photos are turned as their EXIF note says. The folder holds `faces.csv` (path, identity, photo, box, landmarks, measures),
     `dropped.csv` (what was left out and why), `different.csv` (faces of one photo, which are two people) and the crops as PNG.
-    A crop's name depends on its photo and its number there alone. What is half done is kept beside `out` and gone on with when the
+    A crop's name depends on its photo and its number there alone. What is half done is kept next to `out` and gone on with when the
     same command runs again.
 
     Args:

@@ -154,9 +154,10 @@ def decode_retinaface_maps(outputs: Mapping[str, AnyArray], least: float) -> Det
             delta = boxes[0, 4 * at : 4 * at + 4].reshape(4, -1).T[kept]
             points = landmarks[0, 10 * at : 10 * at + 10].reshape(10, -1).T[kept].reshape(-1, N_LANDMARKS, 2)
             center = middle[kept] + delta[:, :2] * np.float32(side)
-            half = (np.exp(delta[:, 2:]) * np.float32(side) - 1) / 2
+            half = ((np.exp(delta[:, 2:]) * np.float32(side) - 1) / 2).astype(np.float32)
             corners = np.concatenate([center - half, center + half], axis=1)
-            found.append(Detections(corners, middle[kept][:, None] + points * np.float32(side), score[kept]))
+            places = (middle[kept][:, None] + points * np.float32(side)).astype(np.float32)
+            found.append(Detections(corners, places, score[kept]))
     return _joined(found)
 
 

@@ -1,4 +1,4 @@
-"""How an ONNX model wants its images: from a card beside the file, from the model itself, or from its family's name."""
+"""How an ONNX model wants its images: from a card next to the file, from the model itself, or from its family's name."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def find_conventions(
     """How a model wants its images; what the card says counts most, then the model, then the family.
 
     Args:
-        file: the model; `NAME.toml` beside it is its card.
+        file: the model; `NAME.toml` next to it is its card.
         own_size: pixels a side by the shape of its input, None if that leaves it open.
         channels: the same for its channels.
         is_scaled_inside: whether the graph itself subtracts a mean and divides.

@@ -56,7 +56,7 @@ class OnnxModel:
 
 
 def read_onnx_model(path: str | Path) -> OnnxModel:
-    """What a model takes and gives, from its file, the card beside it, or its family's name.
+    """What a model takes and gives, from its file, the card next to it, or its family's name.
 
     Raises:
         InputError: it is no embedding model, or not all is known about its input; the message says what to write.

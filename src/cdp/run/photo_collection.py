@@ -129,7 +129,7 @@ def add_photos(
     known = {one.path: one.stamp for one in photos}
     stamps = stamp_photos(scan, known, runtime.progress)
     compared = compare_photos(photos, scan, stamps)
-    batch = _Batch(place, 1 if before is None else before.parts.newest + 1)
+    batch = _Batch(place, 1 if before is None else before.state.newest + 1)
     looked_at: dict[int, _Result] = {}
     if compared.new:
         looked_at = _find_faces(
@@ -281,7 +281,7 @@ def _begin(
     label_into(batch.album, views, [], settings, origin, runtime)
     collection = open_collection(batch.album)
     write_outputs(collection)
-    return collection, (*_embedding_notes(batch), *collection.parts.notes)
+    return collection, (*_embedding_notes(batch), *collection.state.notes)
 
 
 def _extend(
@@ -300,7 +300,7 @@ def _extend(
         images=batch.faces,
         runtime=runtime,
     )
-    notes = () if collection.parts.notes == before.parts.notes else collection.parts.notes
+    notes = () if collection.state.notes == before.state.notes else collection.state.notes
     return collection, changes, (*_embedding_notes(batch), *notes)
 
 

@@ -47,13 +47,13 @@ def models_of(collection: Collection) -> ModelPlace:
     Raises:
         InputError: it was not made from photos.
     """
-    if not collection.parts.models:
+    if not collection.state.models:
         raise InputError(
             f"{collection.folder} was not made from photos; add embeddings by the same models to it.",
             code="collection-without-photos",
             folder=collection.folder,
         )
-    folder, _, detector = collection.parts.models.partition("\n")
+    folder, _, detector = collection.state.models.partition("\n")
     base = str(read_card(collection.batches[0].source, "Views").settings["base"])
     return ModelPlace(Path(folder), Path(detector) if detector else None, base)
 
