@@ -106,15 +106,12 @@ def align_faces(
         InputError: the detector is of no known kind.
         NoFacesError: there is no face at all.
     """
-    settings, inputs = settings or AlignSettings(), tuple(inputs)
-    path = None if isinstance(detector, Detector) else detector
+    inputs = (None if isinstance(detector, Detector) else detector, *inputs)
     target = Path(out).absolute()
     sweep(target.parent, target.name)
     refuse_link(target, out)
-    check_output(out, force=force, kind=KIND, inputs=[path, *inputs])
-    opened = detector if isinstance(detector, Detector) else _open(detector, device, settings)
-    if settings.min_score is None:
-        settings = replace(settings, min_score=0.0 if opened is None else opened.kind.min_score)
+    check_output(out, force=force, kind=KIND, inputs=inputs)
+    opened, settings = _open(detector, device, settings or AlignSettings())
     work = target.with_name(f".{target.name}.aligning")
     with disk_errors(out, f"what is done is kept in {work}"):
         log = open_log(work, _key(photos, contents, opened, settings))
@@ -130,7 +127,7 @@ def align_faces(
         log.close()
         flush_files(work)
         if force:  # hours may have passed
-            check_output(out, force=force, kind=KIND, inputs=[path, *inputs])
+            check_output(out, force=force, kind=KIND, inputs=inputs)
         put_in_place(work, target, force=force)
     return made
 
@@ -158,16 +155,20 @@ def _key(
     )
 
 
-def _open(file: str | Path | None, device: str, settings: AlignSettings) -> Detector | None:
-    if file is not None:
-        return Detector(file, device=device)
-    if settings.ready != "all":
+def _open(
+    detector: str | Path | Detector | None, device: str, settings: AlignSettings
+) -> tuple[Detector | None, AlignSettings]:
+    """Open the detector, and take its least score where none is given."""
+    if detector is None and settings.ready != "all":
         raise InputError(
             "There is no detector: give one as --detector FILE.onnx, or say --ready all if the photos are faces.",
             code="detector-missing",
             option="--detector",
         )
-    return None
+    opened = detector if isinstance(detector, Detector | None) else Detector(detector, device=device)
+    if settings.min_score is None:
+        settings = replace(settings, min_score=0.0 if opened is None else opened.kind.min_score)
+    return opened, settings
 
 
 @dataclass(frozen=True)

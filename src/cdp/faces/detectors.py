@@ -53,7 +53,7 @@ SCRFD = Kind(
     False,
     (127.5,) * 3,
     128.0,
-    0.5,
+    0.6,
     lambda outputs, *rest: decode_scrfd(list(outputs.values()), *rest),
 )
 YUNET = Kind("YuNet", True, (0.0,) * 3, 1.0, 0.7, decode_yunet)
@@ -70,7 +70,7 @@ RETINAFACE_MXNET = Kind(
     False,
     (0.0,) * 3,
     1.0,
-    0.7,
+    0.5,
     lambda outputs, _, least: decode_retinaface_maps(outputs, least),
 )
 
