@@ -147,7 +147,7 @@ def check_models(collection: Collection, embedders: Sequence[Embedder]) -> None:
     if before != now or embedders[0].name != base:
         raise InputError(
             f"{place} was made with other models: {', '.join(before)}, base {base}; now they are {', '.join(now)}, base "
-            f"{embedders[0].name}. Give the same files, or begin another collection.",
+            f"{embedders[0].name}. Give the same files, or switch first: cdp regroup {place} --models FOLDER.",
             code="photo-models-differ",
             expected=tuple(before),
             found=tuple(now),
