@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from cdp.errors import InputError
+from cdp.errors import CdpError, InputError
 from cdp.nets.torchvision_guard import require
 
 _CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -34,7 +34,7 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
         )
     try:
         return _start(str(path), device)
-    except MemoryError:
+    except (MemoryError, CdpError):
         raise
     except Exception as error:  # onnxruntime has an exception for each of its status codes
         reason = str(error).strip().partition("\n")[0][:200]
