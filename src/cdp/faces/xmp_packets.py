@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from xml.dom.minidom import Document, Element, Text
+from xml.dom.minidom import CDATASection, Comment, Document, Element, Node, ProcessingInstruction, Text
 
 from cdp.errors import InputError
 
@@ -128,3 +128,46 @@ def printable(text: str, most: int = 200) -> str:
     """A text as a name: characters that cannot be printed or written as XML go, and spaces are single."""
     kept = "".join(one if one.isprintable() else " " for one in _NOT_XML.sub(" ", text))
     return " ".join(kept.split())[:most].strip()
+
+
+def render_packet(packet: Document) -> bytes:
+    """A packet as UTF-8, indented where only elements are inside an element; nothing else of it changes."""
+    return "".join(f"{_rendered(one, 0)}\n" for one in packet.childNodes).encode()
+
+
+def _rendered(node: Node, depth: int) -> str:
+    if isinstance(node, Element):
+        return _rendered_element(node, depth)
+    if isinstance(node, CDATASection):
+        return f"<![CDATA[{node.data}]]>"
+    if isinstance(node, Text):
+        return _escaped(node.data, {"\r": "&#13;"})
+    if isinstance(node, Comment):
+        return f"<!--{node.data}-->"
+    if isinstance(node, ProcessingInstruction):
+        return f"<?{node.target} {node.data}?>"
+    return ""
+
+
+def _rendered_element(element: Element, depth: int) -> str:
+    # Line feeds in attributes become spaces when they are read, unless they are escaped.
+    special = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+    # Declarations first, as parsers give them: what is parsed and rendered again stays the same.
+    attributes = sorted(element.attributes.items(), key=lambda it: not it[0].startswith("xmlns"))
+    names = [f' {name}="{_escaped(value, special)}"' for name, value in attributes]
+    start = f"<{element.tagName}{''.join(names)}"
+    inside = [one for one in element.childNodes if not (isinstance(one, Text) and not one.data.strip())]
+    if not element.childNodes:
+        return f"{start}/>"
+    if not inside or any(isinstance(one, Text) for one in inside):
+        texts = "".join(_rendered(one, depth) for one in element.childNodes)
+        return f"{start}>{texts}</{element.tagName}>"
+    space = "\n" + " " * (depth + 1)
+    body = "".join(f"{space}{_rendered(one, depth + 1)}" for one in inside)
+    return f"{start}>{body}{space[:-1]}</{element.tagName}>"
+
+
+def _escaped(text: str, more: dict[str, str]) -> str:
+    for plain, written in {"&": "&amp;", "<": "&lt;", ">": "&gt;", **more}.items():
+        text = text.replace(plain, written)
+    return text
