@@ -178,7 +178,7 @@ def _stored(
 def _update(home: Path, faces: Sequence[NamedBox], header: ImageHeader, notes: list[str]) -> int:
     """Write one sidecar, if there is anything to write or to take back; how many of the faces it has."""
     before = home.read_bytes() if home.is_file() else None
-    if before is None and not faces:
+    if not faces and (before is None or NAMESPACES["cdp"].encode() not in before):
         return 0
     packet = parse_packet(_EMPTY if before is None else before)
     n_written, other_names = merge_faces(packet, faces, header)
