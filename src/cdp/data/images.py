@@ -27,6 +27,9 @@ _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 """Brands of a file in the HEIF container that Pillow does not read by itself."""
 
+_HEIF_BOXES = 2**16
+"""Bytes at the start of a HEIF file that hold its notes about turns."""
+
 _opening = threading.Lock()
 
 
@@ -190,17 +193,18 @@ def read_header(image: bytes | str) -> ImageHeader | None:
 
 
 def _header(stream: IO[bytes]) -> ImageHeader:
-    start = stream.read(12)
+    start = stream.read(_HEIF_BOXES)
     stream.seek(0)
     with _open_stream(stream, start) as opened:
         width, height = opened.size
-        # The reader of HEIC turns the image and its note, and says what the note was.
-        before = opened.info.get("original_orientation")
-        orientation = opened.getexif().get(_ORIENTATION) if before is None else before
+        orientation = opened.getexif().get(_ORIENTATION)
+        if b"irot" in start and "original_orientation" in opened.info:
+            # HEIC is turned by its own note when it is read; the EXIF note says the same, and then says 1.
+            orientation = opened.info["original_orientation"]
+            if orientation in _ON_ITS_SIDE:
+                width, height = height, width
         if not isinstance(orientation, int) or not 1 <= orientation <= 8:
             orientation = 1
-        if before is not None and orientation in _ON_ITS_SIDE:
-            width, height = height, width
         xmp = opened.info.get("xmp", b"")
         return ImageHeader(width, height, orientation, xmp if isinstance(xmp, bytes) else str(xmp).encode())
 

@@ -95,8 +95,8 @@ def write_sidecars(
         StoreError: a sidecar cannot be written.
     """
     photos = _photos(grouped, unnamed)
-    inside = [one for one in photos if _is_in_archive(one)]
-    homes = _homes(out, [one for one in photos if one not in set(inside)])
+    files = [one for one in photos if not _is_in_archive(one)]
+    homes = _homes(out, files)
     n_faces, gone = 0, 0
     notes: list[str] = []
     names: set[str] = set()
@@ -117,8 +117,9 @@ def write_sidecars(
     progress("photos", len(homes), len(homes))
     if gone:
         notes.append(f"{counted(gone, 'photo')} gone or unreadable, without a sidecar.")
-    if inside:
-        notes.append(f"{counted(len(inside), 'photo')} inside archives, without a sidecar.")
+    if len(files) < len(photos):
+        n_inside = len(photos) - len(files)
+        notes.append(f"{counted(n_inside, 'photo')} inside archives, without a sidecar.")
     return ExportResult(n_faces, len(names), tuple(notes))
 
 
@@ -352,7 +353,11 @@ def _description(rdf: Element) -> Element:
 
 def _structure(element: Element) -> Element:
     """Where the fields of a structure are: in it, or in the description inside."""
-    return next((one for one in children(element) if is_called(one, "rdf:Description")), element)
+    inside = next((one for one in children(element) if is_called(one, "rdf:Description")), None)
+    if inside is None and not children(element):
+        # An empty element is no structure yet.
+        element.setAttributeNS(NAMESPACES["rdf"], _attribute(element, "rdf:parseType"), "Resource")
+    return element if inside is None else inside
 
 
 def _list(parent: Element, name: str, kind: str) -> Element:

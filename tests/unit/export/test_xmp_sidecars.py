@@ -167,6 +167,16 @@ def test_prefixes_of_others_mean_what_they_mean_there(tmp_path):
     assert 'stArea:x="theirs"' in (tmp_path / "a.jpg.xmp").read_text(encoding="utf-8")
 
 
+def test_empty_structures_of_others_are_filled(tmp_path):
+    file = photo(tmp_path / "a.jpg")
+    (tmp_path / "a.jpg.xmp").write_text(f"{HEAD}<mwg-rs:Regions/><MP:RegionInfo/><dc:subject/>{TAIL}")
+    write(album([(file, (40, 30, 60, 50))], [3]), tmp_path)
+    text = (tmp_path / "a.jpg.xmp").read_text(encoding="utf-8")
+    assert text.count("mwg-rs:Regions ") == 1
+    assert '<mwg-rs:Regions rdf:parseType="Resource">' in text
+    assert boxes(read_regions(file)) == {"Anna Öğüt": (40, 30, 60, 50)}
+
+
 @pytest.mark.parametrize(
     "content",
     [b"broken", b"<html/>", b"<!DOCTYPE x [<!ENTITY a 'b'>]>" + packet(), f"{HEAD}{TAIL}".encode()[:-5]],

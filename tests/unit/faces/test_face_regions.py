@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps, PngImagePlugin
 from tests.xmp_photos import HEAD, TAIL, attribute_packet, microsoft_packet, mwg, packet, photo
 
+from cdp.data.images import decode
 from cdp.faces.face_regions import (
     Region,
     find_regions,
@@ -50,6 +51,16 @@ def test_regions_are_read_from_png_and_webp(tmp_path):
     info.add_itxt("XML:com.adobe.xmp", packet(ANNA).decode())
     assert boxes(read_regions(photo(tmp_path / "a.png", pnginfo=info))) == {"Anna": ANNA_BOX}
     assert boxes(read_regions(photo(tmp_path / "a.webp", xmp=packet(ANNA)))) == {"Anna": ANNA_BOX}
+
+
+@pytest.mark.parametrize("orientation", [None, 6])
+def test_regions_are_read_from_heic(tmp_path, orientation):
+    """HEIC is turned by its own note, which this file does not have; that of EXIF does not count there."""
+    heif = pytest.importorskip("pillow_heif", reason="HEIC needs the extra heic")
+    heif.register_heif_opener(thumbnails=False)
+    file = photo(tmp_path / "a.heic", orientation=orientation, xmp=packet(ANNA))
+    assert boxes(read_regions(file)) == {"Anna": ANNA_BOX}
+    assert decode(file.read_bytes()).shape[:2] == (100, 200)
 
 
 def test_a_file_next_to_the_photo_wins_over_the_photo(tmp_path):
