@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps, PngImagePlugin
 from tests.xmp_photos import HEAD, TAIL, attribute_packet, microsoft_packet, mwg, packet, photo
@@ -145,6 +145,41 @@ def test_hostile_packets_are_ignored_with_a_note(tmp_path, xmp):
     assert found.regions == ()
     assert len(found.notes) == 1
     assert str(tmp_path / "a.jpg.xmp") in found.notes[0]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from([packet(ANNA), attribute_packet(ANNA), microsoft_packet(ANNA)]),
+    st.lists(
+        st.tuples(
+            st.integers(0, 2000),
+            st.integers(0, 60),
+            st.sampled_from(
+                [
+                    b"",
+                    b"<rdf:li/>",
+                    b"nan",
+                    b"-1e309",
+                    b"&#0;",
+                    b"<mwg-rs:Area/>",
+                    b"\xff",
+                    b"<rdf:Bag>",
+                    b"</rdf:Bag>",
+                ]
+            ),
+        ),
+        max_size=3,
+    ),
+)
+def test_damaged_packets_never_raise(tmp_path, xmp, damages):
+    file = photo(tmp_path / "a.jpg")
+    for at, length, put in damages:
+        xmp = xmp[:at] + put + xmp[at + length :]
+    (tmp_path / "a.jpg.xmp").write_bytes(xmp)
+    for one in find_regions(file).regions:
+        assert one.name.isprintable()
+        assert 0 <= one.box[0] < one.box[2] <= 200
+        assert 0 <= one.box[1] < one.box[3] <= 100
 
 
 @pytest.mark.parametrize(
