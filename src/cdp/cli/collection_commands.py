@@ -19,7 +19,7 @@ from cdp.cli.image_options import PhotoOptions
 from cdp.cli.input_kinds import InputKindOption, find_kind
 from cdp.cli.label_command import BaseOption, CorrectionsOption, DetectorOption, ModelsOption
 from cdp.collection.collection_settings import GrowthSettings
-from cdp.errors import InputError
+from cdp.errors import InputError, OutputExistsError
 from cdp.faces.align_settings import AlignSettings
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import GroupingSettings
@@ -27,9 +27,9 @@ from cdp.settings import settings_of
 
 if TYPE_CHECKING:
     from cdp.collection.collection import Collection
+    from cdp.export.grouped_images import GroupedImages
     from cdp.run.photo_collection import AddedPhotos
     from cdp.runtime.runtime import Runtime
-    from cdp.types import Manifest
 
 CollectionArgument = Annotated[
     Path, Argument(metavar="COLLECTION", help="What cdp label, cdp run or cdp demo wrote.")
@@ -405,48 +405,73 @@ def review(
 
 
 @app.command(cls=Command)
-@help_page("cdp export faces --out people", "cdp export faces --format csv --out people.csv")
+@help_page("cdp export faces --out people", "cdp export album --format xmp --out photos")
 @plain_errors()
 def export(
     collection: CollectionArgument,
     out: Annotated[Path, Option("--out", metavar="PATH", help="Folder or table to write.")],
     form: Annotated[
         str,
-        Option("--format", metavar="NAME", help="folders, csv, parquet, records, webdataset or list."),
+        Option(
+            "--format",
+            metavar="NAME",
+            help="folders, csv, parquet, xmp, coco, fiftyone, imagefolder, records, webdataset or list.",
+        ),
     ] = "folders",
     copies: Annotated[
-        bool, Option("--copies", help="folders: copy the images instead of linking to them.")
+        bool,
+        Option("--copies", help="Copy images into folders instead of linking."),
     ] = False,
+    photos: Annotated[bool, Option("--photos", help="folders: whole photos instead of faces.")] = False,
     discarded: Annotated[
-        bool, Option("--discarded", help="folders, csv, parquet: also the images in no group.")
+        bool, Option("--discarded", help="folders, csv, parquet: also images in no group.")
     ] = False,
+    unnamed: Annotated[bool, Option("--unnamed", help="xmp: also people without a name.")] = False,
     images_per_shard: Annotated[int, Option(help="webdataset: images in one .tar file.", min=1)] = 10_000,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write groups for other programs: a folder per person, tables, record files, WebDataset shards, lists."""
-    from cdp.export.export_formats import ExportOptions, export_images
+    """Write groups for other programs: folders, tables, XMP sidecars, data sets with boxes, training formats."""
+    from cdp.export.export_formats import TABLES, ExportOptions, export_images
     from cdp.export.grouped_images import read_grouped_images
     from cdp.runtime.progress import progress_bars
     from cdp.storage.files import check_output
     from cdp.web.words import counted
 
-    kind = "" if form in ("csv", "parquet") else "Export"
-    check_output(out, force=force, kind=kind, inputs=[collection])
+    if form == "xmp":
+        _refuse_inside(out, collection)
+    else:
+        check_output(out, force=force, kind="" if form in TABLES else "Export", inputs=[collection])
     grouped = read_grouped_images(collection)
-    options = ExportOptions(copies, discarded, images_per_shard, force)
-    inputs = [collection, *_images_in(out, grouped.images)]
+    options = ExportOptions(copies, discarded, images_per_shard, force, photos, unnamed)
+    inputs = [collection, *_images_in(out, grouped)]
     with progress_bars(not quiet) as progress:
-        n_images = export_images(grouped, form, out, options, inputs=inputs, progress=progress)
+        result = export_images(grouped, form, out, options, inputs=inputs, progress=progress)
     if not quiet:
-        people = counted(len(grouped.people), "person", "people")
-        typer.echo(f"{out}: {counted(n_images, 'image')} of {people} as {form}.")
+        what = "face" if form == "xmp" else "photo" if photos else "image"
+        people = counted(result.n_people, "person", "people")
+        typer.echo(f"{out}: {counted(result.n_images, what)} of {people} as {form}.")
+        for note in result.notes:
+            typer.echo(note)
 
 
-def _images_in(folder: Path, images: Manifest | None) -> list[Path]:
-    """One of the images in a folder, if there is any: it is not to be replaced then."""
-    if images is None:
-        return []
-    home, root = os.path.realpath(folder) + os.sep, os.path.realpath(images.root)
-    full = (os.path.normpath(os.path.join(root, one)) for one in images.locations)
+def _refuse_inside(out: Path, collection: Path) -> None:
+    """Sidecars are written into folders that are there, but never into a collection."""
+    home = os.path.realpath(collection)
+    if (os.path.realpath(out) + os.sep).startswith(home + os.sep):
+        raise OutputExistsError(
+            f"{out} is inside the collection; give the folder of the photos, or a new one.",
+            code="output-inside-collection",
+            file=out,
+        )
+
+
+def _images_in(folder: Path, grouped: GroupedImages) -> list[Path]:
+    """One of the images or photos in a folder, if there is any: it is not to be replaced then."""
+    home = os.path.realpath(folder) + os.sep
+    full: list[str] = []
+    if grouped.images is not None:
+        root = os.path.realpath(grouped.images.root)
+        full = [os.path.normpath(os.path.join(root, one)) for one in grouped.images.locations]
+    full += [one.photo for one in grouped.faces or () if one is not None]
     return [Path(one) for one in full if one.startswith(home)][:1]

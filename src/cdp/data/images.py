@@ -6,7 +6,8 @@ import io
 import os
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +26,9 @@ _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
 
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 """Brands of a file in the HEIF container that Pillow does not read by itself."""
+
+_HEIF_BOXES = 2**16
+"""Bytes at the start of a HEIF file that hold its notes about turns."""
 
 _opening = threading.Lock()
 
@@ -154,30 +158,82 @@ def decode(data: bytes, *, color: bool = True, size: int | None = None) -> ByteA
     return pixels.reshape(*pixels.shape[:2], -1)
 
 
-def image_size(data: bytes) -> tuple[int, int] | None:
-    """(height, width) from the header, upright as its EXIF note says; None where it cannot be read."""
+@dataclass(frozen=True)
+class ImageHeader:
+    """What an image says of itself before its pixels.
+
+    Attributes:
+        width, height: as its pixels are stored.
+        orientation: EXIF's number from 1 to 8: how the stored pixels are turned to be upright.
+        xmp: the XMP packet inside the image; empty if there is none.
+    """
+
+    width: int
+    height: int
+    orientation: int = 1
+    xmp: bytes = b""
+
+    @property
+    def upright(self) -> tuple[int, int]:
+        """(width, height) as `decode` gives the image."""
+        lies = self.orientation in _ON_ITS_SIDE
+        return (self.height, self.width) if lies else (self.width, self.height)
+
+
+def read_header(image: bytes | str) -> ImageHeader | None:
+    """The header of an encoded image, or of the image in a file, of which little more is read; None where it cannot be read."""
     try:
-        with _open_image(data) as opened:
-            lies = opened.getexif().get(_ORIENTATION) in _ON_ITS_SIDE
-            return (opened.width, opened.height) if lies else (opened.height, opened.width)
+        if isinstance(image, bytes):
+            return _header(io.BytesIO(image))
+        regular_size(image)
+        with open(image, "rb") as stream:
+            return _header(stream)
     except Exception:  # Decoders raise almost anything on damaged bytes.
         return None
 
 
+def _header(stream: IO[bytes]) -> ImageHeader:
+    start = stream.read(_HEIF_BOXES)
+    stream.seek(0)
+    with _open_stream(stream, start) as opened:
+        width, height = opened.size
+        orientation = opened.getexif().get(_ORIENTATION)
+        if b"irot" in start and "original_orientation" in opened.info:
+            # HEIC is turned by its own note when it is read; the EXIF note says the same, and then says 1.
+            orientation = opened.info["original_orientation"]
+            if orientation in _ON_ITS_SIDE:
+                width, height = height, width
+        if not isinstance(orientation, int) or not 1 <= orientation <= 8:
+            orientation = 1
+        xmp = opened.info.get("xmp", b"")
+        return ImageHeader(width, height, orientation, xmp if isinstance(xmp, bytes) else str(xmp).encode())
+
+
+def image_size(data: bytes) -> tuple[int, int] | None:
+    """(height, width) from the header, upright as its EXIF note says; None where it cannot be read."""
+    header = read_header(data)
+    return None if header is None else (header.upright[1], header.upright[0])
+
+
 def _open_image(data: bytes) -> Image.Image:
-    """The image as its header describes it; no pixel is decoded yet.
+    """The image as its header describes it; no pixel is decoded yet."""
+    return _open_stream(io.BytesIO(data), data[:12])
+
+
+def _open_stream(stream: IO[bytes], start: bytes) -> Image.Image:
+    """The same of a stream that starts with these bytes.
 
     Pillow warns of many pixels, and at twice as many gives up, by a number that the whole process shares. It is out of
     force only while this header is read.
     """
     from PIL import Image
 
-    if data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS:
+    if start[4:8] == b"ftyp" and start[8:12] in _HEIF_BRANDS:
         _register_heif()
     with _opening:
         most, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
         try:
-            return Image.open(io.BytesIO(data))
+            return Image.open(stream)
         finally:
             Image.MAX_IMAGE_PIXELS = most
 

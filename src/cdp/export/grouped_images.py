@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from cdp.collection.collection import open_collection
+from cdp.collection.collection import Collection, open_collection
 from cdp.collection.image_root import find_image_root
 from cdp.errors import InputError
+from cdp.faces.face_tables import FaceRow, read_face_rows
 from cdp.types import Manifest
 from cdp.types.arrays import FloatArray, LongArray, read_only
 
@@ -24,16 +26,19 @@ class GroupedImages:
         confidence: float32 (n,), as in `Labels`.
         names: number -> name, for those who have one.
         images: where the images lie; None if only embeddings are known.
+        faces: the photo and the box of every image, None for one that was not found on a photo; None if none was.
     """
 
     identity: LongArray
     confidence: FloatArray
     names: Mapping[int, str] = field(default_factory=dict)
     images: Manifest | None = None
+    faces: Sequence[FaceRow | None] | None = None
 
     def __post_init__(self) -> None:
         identity, confidence = np.asarray(self.identity), np.asarray(self.confidence)
         lengths = {len(identity), len(confidence)} | ({len(self.images)} if self.images else set())
+        lengths |= set() if self.faces is None else {len(self.faces)}
         if len(lengths) != 1:
             raise InputError(
                 "The folder speaks of different numbers of images; make it again.",
@@ -64,6 +69,24 @@ class GroupedImages:
         """The name of a person; empty if there is none."""
         return self.names.get(int(identity), "")
 
+    def titles(self) -> dict[int, str]:
+        """What every person is called: by name or `person-000012`, and nobody like another."""
+        titles: dict[int, str] = {}
+        taken: set[str] = set()
+        for one in self.people.tolist():
+            wanted = title = self.name(one) or f"person-{one:06d}"
+            number = 1
+            while title in taken:
+                number += 1
+                title = f"{wanted} ({number})"
+            taken.add(title)
+            titles[one] = title
+        return titles
+
+    def face(self, row: int) -> FaceRow | None:
+        """The photo and the box of an image, if it was found on a photo."""
+        return None if self.faces is None else self.faces[row]
+
     def located(self, wanted_for: str) -> Manifest:
         """Where the images lie.
 
@@ -93,4 +116,19 @@ def read_grouped_images(folder: Path) -> GroupedImages:
     opened = open_collection(folder)
     paths = None if opened.paths is None else tuple(opened.paths)
     images = None if paths is None else Manifest(paths, np.full(len(paths), -1), root=find_image_root(opened))
-    return GroupedImages(opened.identity.astype(np.int64), opened.confidence, opened.names, images)
+    identity = opened.identity.astype(np.int64)
+    return GroupedImages(identity, opened.confidence, opened.names, images, _read_faces(opened))
+
+
+def _read_faces(collection: Collection) -> list[FaceRow | None] | None:
+    """The faces of all batches that were made from photos, row by row."""
+    found: list[FaceRow | None] = []
+    for batch in collection.batches:
+        n_images, rows = batch.facts.n_images, [] if batch.images is None else read_face_rows(batch.images)
+        if len(rows) == n_images:
+            found += rows
+            continue
+        # A table of more or fewer faces than there are images: by the names of the crops.
+        by_name = {os.path.basename(one.path): one for one in rows}
+        found += [by_name.get(os.path.basename(one)) for one in batch.paths or [""] * n_images]
+    return found if any(one is not None for one in found) else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cdp.data.manifest_tables import locations_from, write_csv
+from cdp.data.manifest_tables import Columns, locations_from, write_csv
 from cdp.errors import InputError
 from cdp.export.grouped_images import GroupedImages
 
@@ -15,6 +18,7 @@ from cdp.export.grouped_images import GroupedImages
 def write_group_table(file: Path, grouped: GroupedImages, home: Path, *, discarded: bool = False) -> int:
     """Write `row, path, identity, identity_name, confidence` as .csv or .parquet; how many rows there are.
 
+    Faces that were found on photos have `photo, left, top, right, bottom, score` too.
     `cdp.read_manifest` reads it back where there are paths; relative ones are written to be found from the table.
 
     Args:
@@ -36,11 +40,13 @@ def write_group_table(file: Path, grouped: GroupedImages, home: Path, *, discard
     }
     if file.suffix == ".csv":
         written = {"confidence": [f"{one:.6g}" for one in grouped.confidence[rows]]}
-        write_csv(file, columns | {"row": rows.tolist(), "identity": identity.tolist()} | written)
+        columns |= {"row": rows.tolist(), "identity": identity.tolist()} | written
+        write_csv(file, columns | face_columns(grouped, rows.tolist(), home))
     else:
         import pyarrow as pa
         import pyarrow.parquet
 
+        columns |= face_numbers(grouped, rows.tolist(), home)
         pyarrow.parquet.write_table(pa.table(columns), file)
     return len(rows)
 
@@ -72,7 +78,51 @@ def write_list_and_meta(folder: Path, grouped: GroupedImages, home: Path) -> int
     (folder / "list.txt").write_text("".join(f"{locations[row]}\n" for row in rows), encoding="utf-8")
     (folder / "meta.txt").write_text("".join(f"{classes[row]}\n" for row in rows), encoding="utf-8")
     write_class_table(folder, grouped)
+    write_boxes(folder, grouped, rows, home)
     return len(rows)
+
+
+_SIDES = ("left", "top", "right", "bottom")
+BOXES = "boxes.csv"
+
+
+def face_numbers(grouped: GroupedImages, rows: Sequence[int], home: Path) -> dict[str, list[Any]]:
+    """Photo, box and score of the faces in some rows, where they were found on photos; no columns where none was.
+
+    Args:
+        grouped: who is on which image.
+        rows: which of them.
+        home: the folder that paths of photos are written from.
+    """
+    if grouped.faces is None:
+        return {}
+    here = os.path.realpath(home)
+    faces = [grouped.faces[row] for row in rows]
+    columns: dict[str, list[Any]] = {
+        "photo": ["" if one is None else os.path.relpath(one.photo, here) for one in faces]
+    }
+    for at, side in enumerate(_SIDES):
+        columns[side] = [math.nan if one is None else one.box[at] for one in faces]
+    columns["score"] = [math.nan if one is None else one.score for one in faces]
+    return columns
+
+
+def face_columns(grouped: GroupedImages, rows: Sequence[int], home: Path) -> dict[str, list[Any]]:
+    """The same as a CSV file has it: two decimals, and nothing where nothing is known."""
+    columns = face_numbers(grouped, rows, home)
+    for name in (*_SIDES, "score") if columns else ():
+        digits = 4 if name == "score" else 2
+        columns[name] = ["" if math.isnan(one) else f"{one:.{digits}f}" for one in columns[name]]
+    return columns
+
+
+def write_boxes(folder: Path, grouped: GroupedImages, rows: Sequence[int], home: Path) -> None:
+    """Write `boxes.csv` for formats without a place for boxes: a line per image, in their order; none where there are no photos."""
+    columns = face_columns(grouped, rows, home)
+    if columns:
+        numbers = [int(grouped.identity[row]) for row in rows]
+        named: Columns = {"row": rows, "identity": numbers, "name": [grouped.name(one) for one in numbers]}
+        write_csv(folder / BOXES, named | columns)
 
 
 def write_class_table(folder: Path, grouped: GroupedImages) -> None:

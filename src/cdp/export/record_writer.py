@@ -23,15 +23,17 @@ from cdp.data.record_files import (
 )
 from cdp.errors import InputError
 from cdp.export.grouped_images import GroupedImages
-from cdp.export.label_lists import write_class_table
+from cdp.export.label_lists import write_boxes, write_class_table
 from cdp.runtime.progress import Progress, no_progress
 
 
-def write_record_files(folder: Path, grouped: GroupedImages, progress: Progress = no_progress) -> int:
+def write_record_files(
+    folder: Path, grouped: GroupedImages, home: Path, progress: Progress = no_progress
+) -> int:
     """Fill a folder as face2rec2 does, and return how many images are in it.
 
     A header under key 0, the images person by person from key 1, then one record per person with its first key and the one
-    after its last. `property` is written where all images have one size, because it names one.
+    after its last. `property` is written where all images have one size, because it names one. Records have no place for photos and boxes; `boxes.csv` has them, in the order of the keys.
 
     Raises:
         InputError: only embeddings are known, an image cannot be read, or there are too many people for float32 labels.
@@ -66,6 +68,7 @@ def write_record_files(folder: Path, grouped: GroupedImages, progress: Progress 
     if len(sizes) == 1 and (size := sizes.pop()) is not None:
         (folder / "property").write_text(f"{n_people},{size[0]},{size[1]}")
     write_class_table(folder, grouped)
+    write_boxes(folder, grouped, rows.tolist(), home)
     return n_images
 
 

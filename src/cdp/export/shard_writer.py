@@ -1,8 +1,10 @@
-"""WebDataset shards out: `key.jpg` and `key.cls` side by side in .tar files."""
+"""WebDataset shards out: `key.jpg`, `key.cls` and, of faces on photos, `key.json` side by side in .tar files."""
 
 from __future__ import annotations
 
 import io
+import json
+import math
 import tarfile
 from pathlib import Path
 
@@ -12,17 +14,21 @@ from cdp.blocks import spans
 from cdp.data.images import open_images
 from cdp.export.grouped_images import GroupedImages
 from cdp.export.image_kinds import image_suffix
-from cdp.export.label_lists import write_class_table
+from cdp.export.label_lists import face_numbers, write_class_table
 from cdp.runtime.progress import Progress, no_progress
 
 
 def write_shards(
-    folder: Path, grouped: GroupedImages, images_per_shard: int = 10_000, progress: Progress = no_progress
+    folder: Path,
+    grouped: GroupedImages,
+    home: Path,
+    images_per_shard: int = 10_000,
+    progress: Progress = no_progress,
 ) -> int:
     """Fill a folder with `shard-000000.tar`, …, and return how many images are in them.
 
     Images come in the order of their rows; the key is the row, the class 0, 1, 2, … as training wants it. The same groups
-    give the same bytes.
+    give the same bytes. Faces that were found on photos have a `key.json` with photo, box and score.
 
     Raises:
         InputError: only embeddings are known, or an image cannot be read.
@@ -37,11 +43,22 @@ def write_shards(
                 suffix = image_suffix(reader.manifest.locations[row], image)
                 _add(archive, f"{row:09d}{suffix}", image)
                 _add(archive, f"{row:09d}.cls", str(classes[row]).encode())
+                if grouped.face(row) is not None:
+                    _add(archive, f"{row:09d}.json", _about(grouped, row, home))
                 if at % 100 == 0:
                     progress("images", at, len(rows))
     progress("images", len(rows), len(rows))
     write_class_table(folder, grouped)
     return len(rows)
+
+
+def _about(grouped: GroupedImages, row: int, home: Path) -> bytes:
+    """Who is on a face, on which photo and where, as JSON."""
+    found = {name: values[0] for name, values in face_numbers(grouped, [row], home).items()}
+    known = {name: None if isinstance(one, float) and math.isnan(one) else one for name, one in found.items()}
+    identity = int(grouped.identity[row])
+    about = {"row": row, "identity": identity, "name": grouped.name(identity), **known}
+    return json.dumps(about, ensure_ascii=False).encode()
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

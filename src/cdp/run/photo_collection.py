@@ -37,6 +37,7 @@ from cdp.errors import InputError
 from cdp.faces.align_photos import NoFacesError, align_faces
 from cdp.faces.align_settings import AlignSettings
 from cdp.faces.face import NOT_READ, NOTHING_FOUND
+from cdp.faces.face_regions import name_faces
 from cdp.faces.face_tables import DIFFERENT, DROPPED, read_face_rows, rename_photos
 from cdp.faces.photo_scan import PhotoScan, Stamp, stamp_photos
 from cdp.faces.photo_table import (
@@ -388,7 +389,8 @@ def _check_number(n_faces: int, n_photos: int) -> None:
 def _said_by_photos(faces: Path, start: int) -> list[Correction]:
     """What photos say of the faces of a batch, by their rows in the collection, where these begin at `start`.
 
-    Two faces of one photo are two people; a face whose person is known has a name.
+    Two faces of one photo are two people; a face whose person is known has a name. Of two names the last counts: what a face
+    region says wins over the name of a folder.
     """
     manifest = read_manifest(faces)
     pairs = read_correction_table(faces / DIFFERENT, len(manifest), manifest.locations)
@@ -404,5 +406,12 @@ def _said_by_photos(faces: Path, start: int) -> list[Correction]:
     named = [
         Correction(kind="name", name=name, images=tuple(rows), source="photo")
         for name, rows in sorted(people.items())
+    ]
+    tagged: dict[str, list[int]] = {}
+    for row, name in name_faces(read_face_rows(faces)).names.items():
+        tagged.setdefault(name, []).append(start + row)
+    named += [
+        Correction(kind="name", name=name, images=tuple(rows), source="xmp")
+        for name, rows in sorted(tagged.items())
     ]
     return said + named

@@ -52,18 +52,23 @@ def partition(shade, identities):
 PEOPLE = {frozenset({0, 3, 5}), frozenset({2, 4}), frozenset({6, 7})}
 
 
-@pytest.mark.parametrize("form", FORMATS)
+READ_BACK = ("folders", "csv", "parquet", "records", "webdataset", "list")
+
+
+@pytest.mark.parametrize("form", READ_BACK)
 def test_what_is_exported_is_read_back(grouped, tmp_path, form):
     out = tmp_path / "deep" / ("out" + (f".{form}" if form in ("csv", "parquet") else ""))
-    assert export_images(grouped, form, out) == 7
+    assert export_images(grouped, form, out).n_images == 7
     back = read_manifest(out)
     assert partition(shades(back), back.identities) == PEOPLE
     with refuses("output-exists", OutputExistsError):
         export_images(grouped, form, out)
-    assert export_images(grouped, form, out, ExportOptions(force=True)) == 7
+    assert export_images(grouped, form, out, ExportOptions(force=True)).n_images == 7
 
 
-@pytest.mark.parametrize("form", ["folders", "records", "webdataset", "list"])
+@pytest.mark.parametrize(
+    "form", ["folders", "records", "webdataset", "list", "coco", "fiftyone", "imagefolder"]
+)
 def test_the_same_groups_give_the_same_bytes(grouped, tmp_path, form):
     texts = []
     for name in ("one", "two"):
@@ -76,7 +81,7 @@ def test_the_same_groups_give_the_same_bytes(grouped, tmp_path, form):
 @pytest.mark.parametrize("copies", [False, True])
 def test_folders_hold_links_or_copies_and_a_table_says_what_went_where(grouped, tmp_path, copies):
     out = tmp_path / "out"
-    assert export_images(grouped, "folders", out, ExportOptions(copies=copies, discarded=True)) == 8
+    assert export_images(grouped, "folders", out, ExportOptions(copies=copies, discarded=True)).n_images == 8
     folders = {one.name: sorted(os.listdir(one)) for one in out.iterdir() if one.is_dir()}
     assert folders == {
         "Anna Öğüt": ["0000000_0.png", "0000003_3.png", "0000005_5.png"],
@@ -145,11 +150,11 @@ def test_a_list_has_a_path_and_a_class_per_line(grouped, tmp_path):
 
 def test_embeddings_alone_are_exported_as_tables_only(tmp_path):
     grouped = GroupedImages(IDENTITY, np.ones(8), NAMES)
-    for form in ("folders", "records", "webdataset", "list"):
-        with refuses("export-needs-images"):
+    for form in set(FORMATS) - {"csv", "parquet"}:
+        with refuses("export-needs-photos" if form == "xmp" else "export-needs-images"):
             export_images(grouped, form, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    assert export_images(grouped, "csv", tmp_path / "out.csv", ExportOptions(discarded=True)) == 8
+    assert export_images(grouped, "csv", tmp_path / "out.csv", ExportOptions(discarded=True)).n_images == 8
     assert (tmp_path / "out.csv").read_text().splitlines()[:3] == [
         "row,identity,identity_name,confidence", "0,7,Anna Öğüt,1", "1,-1,,1",
     ]  # fmt: skip
@@ -160,7 +165,14 @@ def test_embeddings_alone_are_exported_as_tables_only(tmp_path):
     [
         ("xml", "out", {}, "xml: no such format; choose one of folders, csv"),
         ("csv", "out", {}, "a csv table is one file; call it out.csv"),
-        ("records", "out", {"discarded": True}, "records has no place for images in no group"),
+        (
+            "records",
+            "out",
+            {"discarded": True},
+            "records has no --discarded; leave it out, or choose folders or csv",
+        ),
+        ("csv", "out.csv", {"photos": True}, "csv has no --photos"),
+        ("list", "out", {"unnamed": True}, "list has no --unnamed"),
     ],
 )
 def test_what_cannot_be_exported_is_said(grouped, tmp_path, form, out, options, message):
@@ -170,7 +182,14 @@ def test_what_cannot_be_exported_is_said(grouped, tmp_path, form, out, options, 
 
 def test_an_image_that_is_gone_is_named_and_nothing_is_left(grouped, tmp_path):
     (tmp_path / "photos/mixed/3.png").unlink()
-    for form, copies in (("folders", False), ("folders", True), ("records", False), ("webdataset", False)):
+    linked = [
+        ("folders", False),
+        ("records", False),
+        ("webdataset", False),
+        ("coco", False),
+        ("fiftyone", True),
+    ]
+    for form, copies in [*linked, ("folders", True), ("imagefolder", False)]:
         with pytest.raises(InputError, match=r"row 3 \(mixed/3.png\)"):
             export_images(grouped, form, tmp_path / "out", ExportOptions(copies=copies))
         assert [one.name for one in tmp_path.iterdir()] == ["photos"]
