@@ -32,8 +32,8 @@ def test_the_page_runs_as_printed(tmp_path, monkeypatch):
             result = CliRunner().invoke(app, words[1:])
             assert result.exit_code == 0, result.output
             said.append(" ".join(result.stdout.split()))
-    assert "61 new photos, 120 faces; 80 pairs of them on one photo, kept apart." in said[0]
-    assert "Collection: 120 images, 12 identities, 0 images in no group" in said[0]
+    assert "60 photos, 120 faces, 12 people; 0 faces seen once." in said[0]
+    assert "Left out: 1 without a face." in said[0]
     assert "No photo is new." in said[1]
     assert Path("album/report.html").is_file()
     assert len([one for one in Path("sorted").iterdir() if one.is_dir()]) == 12

@@ -201,7 +201,7 @@ def test_photos_review_more_photos_export(tmp_path, monkeypatch):
     marker_detector(tmp_path / "models/scrfd.onnx", RELATIVE)
     for seed, name in enumerate(("arcface", "sface")):
         embedder(tmp_path / f"models/{name}.onnx", size=112, dimensions=24, seed=seed)
-    assert "18 new photos, 36 faces" in cdp("label photos --models models --out album --threads 1")
+    assert "18 photos, 36 faces, 6 people" in cdp("label photos --models models --out album --threads 1")
     found = groups(Path("album"))
     assert sorted(map(len, found.values())) == [6] * 6
     table = rows(Path("album/labels.csv"))

@@ -308,12 +308,12 @@ def _begin(
     """Make a collection of the first faces, each compared with as many as there are."""
     views = read_views(batch.views)
     settings = replace(settings, k=min(settings.k, views.n_images - 1))
-    said = _said_by_photos(batch.faces, 0)
+    said, notes = _said_by_photos(batch.faces, 0)
     origin = Origin(batch.views, images=batch.faces, models=models.where, corrections=tuple(said), seed=seed)
     label_into(batch.album, views, [], settings, origin, runtime)
     collection = open_collection(batch.album)
     write_outputs(collection)
-    return collection, None, (*_embedding_notes(batch), *collection.state.notes)
+    return collection, None, (*notes, *_embedding_notes(batch), *collection.state.notes)
 
 
 def _extend(
@@ -323,17 +323,18 @@ def _extend(
     runtime: Runtime,
 ) -> _Grown:
     """Add the faces of new photos to a collection."""
+    said, tags = _said_by_photos(batch.faces, before.n_images)
     collection, changes = extend(
         before,
         batch.views,
         k=ConsensusSettings.of().k,
         growth=growth,
-        corrections=_said_by_photos(batch.faces, before.n_images),
+        corrections=said,
         images=batch.faces,
         runtime=runtime,
     )
     notes = () if collection.state.notes == before.state.notes else collection.state.notes
-    return collection, changes, (*_embedding_notes(batch), *notes)
+    return collection, changes, (*tags, *_embedding_notes(batch), *notes)
 
 
 def _embedding_notes(batch: _Batch) -> tuple[str, ...]:
@@ -386,32 +387,43 @@ def _check_number(n_faces: int, n_photos: int) -> None:
         )
 
 
-def _said_by_photos(faces: Path, start: int) -> list[Correction]:
-    """What photos say of the faces of a batch, by their rows in the collection, where these begin at `start`.
+def _said_by_photos(faces: Path, start: int) -> tuple[list[Correction], tuple[str, ...]]:
+    """What photos say of the faces of a batch, by their rows in the collection, where these begin at `start`; and notes.
 
     Two faces of one photo are two people; a face whose person is known has a name. Of two names the last counts: what a face
     region says wins over the name of a folder.
     """
-    manifest = read_manifest(faces)
+    manifest, found = read_manifest(faces), read_face_rows(faces)
     pairs = read_correction_table(faces / DIFFERENT, len(manifest), manifest.locations)
     said = [
         Correction(kind=one.kind, images=tuple(start + row for row in one.images), source="photo")
         for one in pairs
     ]
+    folders = {
+        row: str(identity) if manifest.names is None else manifest.names[identity]
+        for row, identity in enumerate(manifest.identities.tolist())
+        if identity >= 0
+    }
+    tagged = name_faces(found)
+    photos = [one.photo for one in found]
+    said += _named_faces(folders, photos, start, "photo") + _named_faces(tagged.names, photos, start, "xmp")
+    return said, tuple(tagged.notes)
+
+
+def _named_faces(
+    names: Mapping[int, str], photos: Sequence[str], start: int, source: str
+) -> list[Correction]:
+    """Names of faces as corrections, one for all faces of a name; where two on one photo have it, one for each of them."""
+    on_photo = Counter((name, photos[row]) for row, name in names.items())
     people: dict[str, list[int]] = {}
-    for row, identity in enumerate(manifest.identities.tolist()):
-        if identity >= 0:
-            name = str(identity) if manifest.names is None else manifest.names[identity]
-            people.setdefault(name, []).append(start + row)
-    named = [
-        Correction(kind="name", name=name, images=tuple(rows), source="photo")
-        for name, rows in sorted(people.items())
+    alone: list[tuple[str, int]] = []
+    for row, name in names.items():
+        if on_photo[name, photos[row]] > 1:
+            alone.append((name, row))
+        else:
+            people.setdefault(name, []).append(row)
+    entries = [*sorted(people.items()), *((name, [row]) for name, row in sorted(alone))]
+    return [
+        Correction(kind="name", name=name, images=tuple(start + row for row in rows), source=source)
+        for name, rows in entries
     ]
-    tagged: dict[str, list[int]] = {}
-    for row, name in name_faces(read_face_rows(faces)).names.items():
-        tagged.setdefault(name, []).append(start + row)
-    named += [
-        Correction(kind="name", name=name, images=tuple(rows), source="xmp")
-        for name, rows in sorted(tagged.items())
-    ]
-    return said + named
