@@ -1,9 +1,12 @@
-"""Known images made as dense as the unlabeled ones: what is learned on people of twenty images does not hold for people of two.
+"""Density matching: labeled identities get about as many images each as unlabeled ones, by leaving some out.
 
-The more images an identity has, the more of its pairs have common neighbors, and the more probable is a pair before anything is known of
-it. Trees and the bar are learned on known images among the unlabeled ones; where known identities have many more images each, pairs
-of the others are given probabilities that are far too high. So some known images are left out, until an identity has about as many as one of
-the unlabeled ones. How many that is, the probabilities themselves say well enough: a second or third time they are learned on what is left.
+The more images an identity has, the more neighbors its images share, and the higher is the prior probability of a pair. Trees and
+threshold are learned on labeled images among the unlabeled ones; where labeled identities have many more images each, the probabilities
+of the others would be far too high. How many images an unlabeled identity has is estimated from the probabilities themselves, and
+pairs are scored again with the images that are left.
+
+Graphs are searched again without the images left out. Filtering the lists of the first graphs instead saves up to 16 % of the time,
+but F falls where one model is used (LFW, sface: 0.929 to 0.910; made-up crowd: 0.785 to 0.759), because lists become shorter than k.
 """
 
 from __future__ import annotations
