@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.presets import made_up_crowd
-from benchmarks.unsupervised import real_sets, z_scores
+from benchmarks.unsupervised import real_sets, score_without_labels
 from cdp import Views, measure_labels
 from cdp.grouping.group import group, pairs_at
 from cdp.labeling.unsupervised_threshold import estimate_threshold
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
-from cdp.scoring.zscore import max_z_score
+from cdp.scoring.zscore import ZScoredPairs, max_z_score
 from cdp.types.arrays import LongArray
 
 SIZES = (100, 200, 500, 1000, 2000)
@@ -120,8 +120,10 @@ def measure_album(views: Views, *, joined: bool) -> dict[str, Any]:
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=min(20, views.n_images - 1))
     identities, work = views.identities, Runtime(RuntimeSettings(threads=1))
     hidden = Views(views.base, views.committee)
-    scored = z_scores(hidden, settings, work)
-    found = estimate_threshold(hidden, scored, settings, runtime=work)
+    whole = score_without_labels(hidden, settings, work)
+    scored = whole.scored
+    assert isinstance(scored, ZScoredPairs)
+    found = estimate_threshold(hidden, whole, settings, runtime=work)
 
     def labels_at(threshold: float) -> Any:
         return group(pairs_at(scored, settings, threshold), settings, threshold)

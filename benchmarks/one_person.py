@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.data import data_folder
-from benchmarks.unsupervised import at_most, z_scores
+from benchmarks.unsupervised import at_most, score_without_labels
 from cdp import Views, measure_labels
 from cdp.grouping.group import group, pairs_at
 from cdp.labeling.unsupervised_threshold import estimate_threshold
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.zscore import ZScoredPairs
 
 THRESHOLDS = (1.0, 1.3, 1.4, 1.6, 2.0, 2.5, 2.8, 3.1, 3.4, 3.7)
 
@@ -53,8 +54,10 @@ def walk(views: Views, limit: int, largest: int, name: str) -> dict[str, Any]:
     identities = views.identities
     settings = ConsensusSettings.of(mediator="similarity", method="exact", max_cluster_size=limit)
     work, hidden = Runtime(RuntimeSettings(threads=1)), Views(views.base)
-    scored = z_scores(hidden, settings, work)
-    chosen = estimate_threshold(hidden, scored, settings, runtime=work).chosen
+    whole = score_without_labels(hidden, settings, work)
+    scored = whole.scored
+    assert isinstance(scored, ZScoredPairs)
+    chosen = estimate_threshold(hidden, whole, settings, runtime=work).chosen
     rows: dict[str, Any] = {"chosen": chosen}
     for threshold in sorted({*THRESHOLDS, chosen}):
         labels = group(pairs_at(scored, settings, threshold), settings, threshold)

@@ -23,6 +23,7 @@ from cdp.labeling.unsupervised_threshold import estimate_threshold
 from cdp.run.label_stage import LabelSettings, Round, read_part
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
+from cdp.scoring.scored_pairs import ScoredPairs
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.similarity import SimilarityScorer
 from cdp.scoring.zscore import ZScoredPairs
@@ -53,8 +54,10 @@ def measure_threshold(views: Views, k: int) -> dict[str, Any]:
     settings = ConsensusSettings.of(mediator="similarity", method="exact", k=k)
     work = Runtime(RuntimeSettings(threads=1))
     hidden = Views(views.base, views.committee)
-    scored = z_scores(hidden, settings, work)
-    found = estimate_threshold(hidden, scored, settings, runtime=work)
+    whole = score_without_labels(hidden, settings, work)
+    scored = whole.scored
+    assert isinstance(scored, ZScoredPairs)
+    found = estimate_threshold(hidden, whole, settings, runtime=work)
 
     def score(threshold: float) -> Score:
         labels = group(pairs_at(scored, settings, threshold), settings, threshold)
@@ -87,11 +90,9 @@ def measure_threshold(views: Views, k: int) -> dict[str, Any]:
     }
 
 
-def z_scores(views: Views, settings: ConsensusSettings, runtime: Runtime) -> ZScoredPairs:
-    """Candidate pairs of all models, scored by similarity."""
-    scored = SimilarityScorer(settings).score(views, np.full(views.n_images, -1, np.int64), runtime).scored
-    assert isinstance(scored, ZScoredPairs)
-    return scored
+def score_without_labels(views: Views, settings: ConsensusSettings, runtime: Runtime) -> ScoredPairs:
+    """Score the candidate pairs of all models by similarity."""
+    return SimilarityScorer(settings).score(views, np.full(views.n_images, -1, np.int64), runtime)
 
 
 def data_sets(quick: bool) -> Iterator[tuple[str, Views, int]]:

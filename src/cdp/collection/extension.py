@@ -38,7 +38,6 @@ from cdp.runtime.step_cache import StepCache, step_key
 from cdp.scoring.mediator import Mediator
 from cdp.scoring.scored_pairs import ScoredPairs
 from cdp.scoring.similarity import SimilarityScorer
-from cdp.scoring.zscore import ZScoredPairs
 from cdp.settings import plain
 from cdp.storage.artifacts import hash_array
 from cdp.storage.files import locked
@@ -120,8 +119,7 @@ def _estimate_again(
     settings = replace(collection.settings, k=most)
     nobody = np.full(views.n_images, -1, np.int64)
     scored = SimilarityScorer(settings, state.seed).score(views, nobody, runtime)
-    assert isinstance(scored.scored, ZScoredPairs)
-    found = estimate_threshold(views, scored.scored, settings, seed=state.seed, runtime=runtime)
+    found = estimate_threshold(views, scored, settings, seed=state.seed, runtime=runtime)
     notes = (describe_estimate(found),)
     return scored, msgspec.structs.replace(
         state, consensus=plain(settings), threshold=found.chosen, notes=notes

@@ -5,6 +5,9 @@ probability of a pair. Trees and the threshold are learned on labeled images amo
 labeled identities have many more images each, pairs of unlabeled images get probabilities that are far too
 high. So some labeled images are left out. The number of images per unlabeled identity is estimated from the
 probabilities; trees are then trained a second or third time on the images that are left.
+
+Graphs are searched again without the images left out. Filtering the lists of the first graphs instead saves up to 16 % of the time,
+but F falls where one model is used (LFW, sface: 0.929 to 0.910; made-up crowd: 0.785 to 0.759), because lists become shorter than k.
 """
 
 from __future__ import annotations

@@ -242,7 +242,9 @@ class _Labeling:
         if settings.threshold is not None:
             return _Chosen(settings.threshold)
         if isinstance(pairs, ZScoredPairs):
-            estimate = estimate_threshold(scored.views, pairs, settings, seed=self.seed, runtime=self.runtime)
+            estimate = estimate_threshold(
+                scored.views, scored.pairs, settings, seed=self.seed, runtime=self.runtime
+            )
             return _Chosen(estimate.chosen, estimate=estimate, notes=(describe_estimate(estimate),))
         return _Chosen(settings.default_threshold)
 

@@ -1,4 +1,4 @@
-"""Split-half agreement: the threshold without labels among very few images, and how stable groups are.
+"""Split-half agreement: the threshold without labels where no genuine pairs stand out, and how stable groups are.
 
 Every model is cut into two: its even and its odd dimensions. Each half groups all images by itself, at every threshold. Were the
 errors of the halves independent, a genuine pair would be found by both with probability recall², and an impostor by both hardly

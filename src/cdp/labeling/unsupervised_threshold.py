@@ -1,16 +1,21 @@
 """The threshold without labels: the z-score with the best expected F.
 
-Far more pairs are impostors than genuine, so the distribution of impostors can be read off all pairs, and with it the number of
-impostors to expect above a threshold (`cdp.scoring.null_distribution`). Whatever else is above it is genuine: so precision and
-recall at every threshold are known well enough to take the one with the best F. Among fewer images genuine pairs and
-impostors are estimated together (`cdp.scoring.mixture`); among a few dozen it is the threshold at which two halves of the models
-agree best (`cdp.labeling.split_half`).
+Two estimates of precision and recall at every threshold, from the z-scores of all pairs:
 
-The agreement of the halves says how stable the groups are. It measures stability, not correctness: errors shared by both halves do
-not show.
+- among few images, a mixture of genuine pairs and impostors is fitted to all of them (`cdp.scoring.mixture`);
+- among many, far more pairs are impostors than genuine, so the distribution of impostors is fitted to the bulk and extrapolated
+  (`cdp.scoring.null_distribution`).
+
+From 1,000 to 4,000 images the one passes into the other. Where no genuine pairs stand out among few images, as among a dozen, the
+threshold is the one at which two halves of the models agree best (`cdp.labeling.split_half`).
+
+The agreement of the halves also says how stable the groups are. It measures stability, not correctness: errors shared by both halves
+do not show. Where the halves agree no better than by chance, only copies are joined.
 """
 
 from __future__ import annotations
+
+import math
 
 import msgspec
 import numpy as np
@@ -26,13 +31,21 @@ from cdp.scoring.null_distribution import (
     count_similarities,
     estimate_curve,
 )
+from cdp.scoring.scored_pairs import ScoredPairs
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.zscore import ZScoredPairs, softness
-from cdp.types import Views
+from cdp.types import KnnGraph, Views
+from cdp.types.arrays import LongArray
 from cdp.types.run_record import EstimatePoint, ThresholdEstimate
 
-FEW, MANY = 50, 2000
-"""Below the first number of images two halves agree on the threshold; from the second on, the null distribution is fitted."""
+FEW, MANY = 1000, 4000
+"""Up to the first number of images the mixture decides, from the second on the null distribution, between them both.
+
+On LFW the mixture is better below, the null distribution above where most people are strangers (`python -m benchmarks unsupervised`).
+"""
+
+SAMPLE = 4000
+"""Images that split-half agreement is measured on at most."""
 
 _RAISE = 0.43
 """Share of the softness by which the threshold is raised above the best F of pairs, of a mixture: in groups a wrong pair brings others."""
@@ -44,7 +57,7 @@ _STABLE, _CHANCE = 0.9, 0.2
 
 def estimate_threshold(
     views: Views,
-    pairs: ZScoredPairs,
+    scored: ScoredPairs,
     settings: ConsensusSettings,
     *,
     seed: int = 0,
@@ -52,16 +65,22 @@ def estimate_threshold(
 ) -> ThresholdEstimate:
     """Estimate the threshold with the best F, and measure how far two halves of the models agree.
 
-    Of very few images, and where no genuine pairs stand out, it is the one on which the halves agree best.
+    Args:
+        views: of all images.
+        scored: their pairs with z-scores (`SimilarityScorer`).
+        settings: of section 3.1.
+        seed: of samples.
+        runtime: how it runs.
     """
-    runtime = runtime or Runtime()
+    runtime, pairs = runtime or Runtime(), scored.scored
+    assert isinstance(pairs, ZScoredPairs)
     with runtime.step("threshold"):
         counts = count_similarities(views, pairs.null, seed, runtime.progress)
     estimated, chosen = _estimate(counts)
-    if views.n_images < FEW or (views.n_images < MANY and not estimated.f.any()):
+    if views.n_images < MANY and not estimated.f.any():
         agreed = agree_on_threshold(views, pairs, settings, seed=seed, runtime=runtime)
         return msgspec.structs.replace(agreed, share_above=counts.share_above(agreed.chosen))
-    agreement = _agreement_of_halves(views, settings, seed, runtime)
+    agreement = _agreement_of_halves(views, scored.fused, settings, seed, runtime)
     if agreement is not None and agreement < _CHANCE:
         # Some pairs always stand out; where nobody is there twice, they are others in every half.
         return ThresholdEstimate(
@@ -93,14 +112,29 @@ def _points(estimated: EstimatedCurve) -> list[EstimatePoint]:
 
 def _estimate(counts: SimilarityCounts) -> tuple[EstimatedCurve, float]:
     """Precision and recall at all thresholds, and the best threshold."""
-    if counts.n_images >= MANY:
-        estimated = estimate_curve(counts)
-        threshold = estimated.thresholds[estimated.best]
-    else:
-        estimated = estimate_curve_of_few(counts)
-        top, best = counts.edges[-1], estimated.f.argmax() if estimated.f.any() else -1
-        threshold = min(estimated.thresholds[best] + _RAISE * softness(top), top)
+    many = min(1.0, max(0.0, math.log(counts.n_images / FEW) / math.log(MANY / FEW)))
+    if many == 0:
+        few, threshold = _estimate_of_few(counts)
+        return few, _as_setting(threshold)
+    estimated = estimate_curve(counts)
+    threshold = float(estimated.thresholds[estimated.best])
+    if many < 1:
+        few, of_few = _estimate_of_few(counts)
+        if few.f.any():
+            threshold = (1 - many) * of_few + many * threshold
+            estimated = EstimatedCurve(
+                estimated.thresholds,
+                (1 - many) * few.precision + many * estimated.precision,
+                (1 - many) * few.recall + many * estimated.recall,
+            )
     return estimated, _as_setting(threshold)
+
+
+def _estimate_of_few(counts: SimilarityCounts) -> tuple[EstimatedCurve, float]:
+    """The same by the mixture alone."""
+    estimated, top = estimate_curve_of_few(counts), float(counts.edges[-1])
+    best = estimated.f.argmax() if estimated.f.any() else -1
+    return estimated, min(float(estimated.thresholds[best]) + _RAISE * softness(top), top)
 
 
 def _as_setting(threshold: float) -> float:
@@ -109,11 +143,14 @@ def _as_setting(threshold: float) -> float:
 
 
 def _agreement_of_halves(
-    views: Views, settings: ConsensusSettings, seed: int, runtime: Runtime
+    views: Views, fused: KnnGraph, settings: ConsensusSettings, seed: int, runtime: Runtime
 ) -> float | None:
     """Pairwise F between the groups of two halves, each at a threshold of its own; None where a model cannot be cut in two."""
+    some = views
+    if views.n_images > SAMPLE:
+        some = views.take(sample_neighborhoods(fused, SAMPLE, seed))
     try:
-        halves = score_halves(views, settings, seed=seed, runtime=runtime)
+        halves = score_halves(some, settings, seed=seed, runtime=runtime)
     except InputError:
         return None
     with runtime.step("agreement"):
@@ -122,6 +159,19 @@ def _agreement_of_halves(
             _, threshold = _estimate(count_similarities(half, pairs.null, seed, runtime.progress))
             groups.append(group_alone(pairs, settings, threshold, runtime))
         return measure_agreement(*groups)
+
+
+def sample_neighborhoods(graph: KnnGraph, n_images: int, seed: int) -> LongArray:
+    """Draw images with their neighbors, ascending: a plain sample would hold hardly two images of one identity."""
+    drawn = np.random.default_rng([seed, 10]).permutation(graph.n_images)
+    taken = np.zeros(graph.n_images, np.bool_)
+    for image in drawn:
+        taken[image] = True
+        near = graph.neighbors[image]
+        taken[near[near >= 0]] = True
+        if np.count_nonzero(taken) >= n_images:
+            break
+    return np.flatnonzero(taken)
 
 
 def describe_estimate(found: ThresholdEstimate) -> str:

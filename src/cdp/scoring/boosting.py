@@ -1,4 +1,8 @@
-"""Boosted trees as arrays: grown by scikit-learn, walked by a compiled loop, kept without pickle."""
+"""Gradient-boosted trees as arrays: grown by scikit-learn, evaluated by a compiled loop, stored without pickle.
+
+LightGBM grows trees of the same quality within the spread of five seeds, no faster: 0.223 to 0.177 CPU s for 30,000 pairs, 3.76 to 3.63
+for labels of LFW (`python -m benchmarks.boosting`). It would be one more dependency, so scikit-learn grows them.
+"""
 
 from __future__ import annotations
 

@@ -35,6 +35,9 @@ _MOST = 0.3
 _NARROWEST = 0.3
 """Spread of genuine pairs, relative to that of impostors."""
 
+_GENUINE_ABOVE = 1.0
+"""Genuine pairs are at least so many spreads above the mean of impostors; else a wide component runs away with the bulk of all pairs."""
+
 _LOWEST, _HIGHEST = -4.0, 4.5
 """Range of the polynomial, in spreads of all pairs."""
 
@@ -115,7 +118,7 @@ def _climb(counts: DoubleArray, x: DoubleArray, top: float, start: float) -> Mix
             return None
         null = _falling(terms @ coefficients)
         both = (1 - share) * null + share * same + 1e-300
-        is_same = np.where(x < mean, 0.0, share * same / both)
+        is_same = np.where(x < mean + _GENUINE_ABOVE * spread, 0.0, share * same / both)
         before, likelihood = found, float((counts * np.log(both)).sum())
         if not np.isfinite(likelihood):
             return None

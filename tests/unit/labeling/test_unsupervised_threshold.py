@@ -11,12 +11,17 @@ from tests.unit.scoring.test_zscore import make_views
 
 from cdp import CDP, Labels, Views, measure_labels
 from cdp.evaluate.label_figures import measure_agreement
+from cdp.knn.search import knn_graph
+from cdp.labeling import unsupervised_threshold
 from cdp.labeling.pipeline import label
-from cdp.labeling.split_half import THRESHOLDS, cut_in_two, lower_end
-from cdp.labeling.unsupervised_threshold import describe_estimate
+from cdp.labeling.split_half import cut_in_two, lower_end
+from cdp.labeling.unsupervised_threshold import describe_estimate, sample_neighborhoods
+from cdp.runtime.progress import no_progress
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
+from cdp.scoring.null_distribution import count_similarities
 from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.zscore import measure_null
 
 SETTINGS = ConsensusSettings.of(k=8)
 
@@ -69,7 +74,7 @@ def test_halves_are_even_and_odd_dimensions_and_nothing_is_copied(views):
 def test_within_three_points_of_the_best_threshold(views, labeling):
     best = max(
         pairwise_f(label(hide(views), replace(SETTINGS, mediator="similarity", threshold=threshold)), views)
-        for threshold in THRESHOLDS[::3]
+        for threshold in np.arange(1.5, 10, 0.75)
     )
     assert pairwise_f(labeling, views) >= best - 0.03
     assert best > 0.75
@@ -93,11 +98,35 @@ def test_the_note_and_the_record_say_how_sure_that_is(labeling):
     assert labeling.expected is None
 
 
-def test_a_few_dozen_images_are_compared_by_halves(views):
-    found = label(hide(views.take(np.arange(views.n_images) < 40)), SETTINGS)
-    assert len(found.estimate.curve) == len(THRESHOLDS)
-    assert (found.estimate.precision, found.estimate.recall) == (None, None)
-    assert "expected to be wrong" not in found.notes[0]
+@pytest.mark.parametrize("n_images", [12, 25, 40])
+def test_a_few_dozen_images_are_enough(n_images):
+    few = make_views(n_people=n_images // 5 + 1, per_person=5, models=2).take(np.arange(n_images))
+    assert pairwise_f(label(hide(few), ConsensusSettings.of()), few) > 0.7
+
+
+def test_no_cliff_where_one_estimate_passes_into_the_other(views):
+    """The threshold of the same counts, as if they were of a few images more or less."""
+    counts = count_similarities(hide(views), measure_null(views), 0, no_progress)
+    few, many = unsupervised_threshold.FEW, unsupervised_threshold.MANY
+
+    def threshold(n_images):
+        return unsupervised_threshold._estimate(replace(counts, n_images=n_images))[1]
+
+    for limit in (few, many):
+        assert abs(threshold(limit - 5) - threshold(limit + 5)) < 0.03
+    assert threshold(few) != threshold(many)
+
+
+def test_agreement_is_measured_on_a_sample_of_neighborhoods(views, monkeypatch):
+    graph = knn_graph(views.base, 8)
+    rows = sample_neighborhoods(graph, 60, seed=0)
+    assert 60 <= len(rows) <= 60 + 9
+    assert (np.diff(rows) > 0).all()
+    complete = sum(np.isin(graph.neighbors[row], rows).all() for row in rows)
+    assert complete >= 6, "the images that were drawn are there with all their neighbors"
+    whole = label(hide(views), SETTINGS).estimate.agreement
+    monkeypatch.setattr(unsupervised_threshold, "SAMPLE", 200)
+    assert label(hide(views), SETTINGS).estimate.agreement == pytest.approx(whole, abs=0.1)
 
 
 def test_where_nobody_is_there_twice_only_copies_are_joined():
