@@ -116,6 +116,7 @@ def _add_photos(
     runtime: Runtime,
 ) -> AddedPhotos:
     from cdp.cli.label_command import refuse_output_among
+    from cdp.cli.photo_summary import print_notes
     from cdp.cli.signals import resumable
     from cdp.run.photo_collection import add_photos
     from cdp.run.photo_models import models_of, open_photo_models
@@ -124,12 +125,16 @@ def _add_photos(
     refuse_output_among(source, collection.folder)
     before = models_of(collection)
     opened = open_photo_models(
-        folder or before.folder,
+        folder or before.found,
         detector=detector or (before.detector if folder is None else None),
         base=base or before.base,
         device=runtime.settings.device,
         detector_size=align.detector_size,
+        needs_detector=align.ready != "all",
+        before=before,
+        progress=runtime.progress,
     )
+    print_notes((*opened.licenses, *opened.notes))
     photos = settings_from(PhotoOptions, given).scan(source)
     with resumable():
         return add_photos(photos, opened, collection.folder, align, growth=growth, runtime=runtime)
