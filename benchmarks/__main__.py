@@ -30,6 +30,7 @@ NAMES = (
     "collections",
     "training",
     "onnx_embedding",
+    "detectors",
     "ray_overhead",
     "grouping_memory",
 )

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.data import data_folder
 from cdp import Views
 from cdp.collection.collection import open_collection
-from cdp.collection.collection_folder import Parts, numbered, write_batch
+from cdp.collection.collection_folder import State, numbered, write_batch
 from cdp.collection.creation import create_collection
 from cdp.collection.regrouping import write_groups
 from cdp.collection.scored_files import Measured, write_scored
@@ -117,9 +117,9 @@ def measure_opening(n_images: int) -> dict[str, Any]:
             Measured(results=Results(labels=labels)),
         )
         settings = ConsensusSettings.of(mediator="similarity", k=4)
-        parts = Parts(
+        state = State(
             batches=(1,),
-            known=(),
+            labeled=(),
             scored=1,
             groups=0,
             next_identity=0,
@@ -129,7 +129,7 @@ def measure_opening(n_images: int) -> dict[str, Any]:
             n_trained=n_images,
         )
         start = time.process_time()
-        write_groups(place, parts, np.full(n_images, -1, np.int32), {}, "created")
+        write_groups(place, state, np.full(n_images, -1, np.int32), {}, "created")
         grouped = time.process_time() - start
         times = []
         for _ in range(5):

@@ -55,7 +55,7 @@ def _ask(collection: Collection, truth: np.ndarray, order: str, most_questions: 
             collection.identity,
             collection.confidence,
             collection.settings,
-            collection.parts.threshold,
+            collection.state.threshold,
             collection.constraints,
         )
         images = _choose(questions, collection, order, generator, max(ROUND, asked // 10))

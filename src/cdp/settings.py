@@ -152,7 +152,7 @@ class Setting:
         return value
 
     def holds(self, value: float) -> bool:
-        """Whether a number is in the range, or is the value beside it."""
+        """Whether a number is in the range, or is the extra value."""
         if self.also is not None and value == self.also:
             return True
         return (

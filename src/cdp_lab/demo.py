@@ -19,7 +19,7 @@ from cdp.labeling.estimator import CDP
 from cdp.run.plan import make_stages
 from cdp.run.run_recipe import RUN, plan_recipe, refuse_other_folder, run_folder
 from cdp.run.runner import Planned, plan_stages
-from cdp.run.sources import Facts, settle
+from cdp.run.sources import Facts, resolve
 from cdp.run.stages import Ledger
 from cdp.runtime.progress import Progress, no_progress
 from cdp.storage.files import write_json
@@ -101,7 +101,7 @@ def plan_demo(folder: Path, recipe: RunRecipe, size: Size = "default") -> list[P
         return plan_recipe(recipe, folder)
     check_recipe(recipe)
     return plan_stages(
-        make_stages(settle(recipe, Facts("images"))), Ledger(run_folder(folder.absolute())), {}
+        make_stages(resolve(recipe, Facts("images"))), Ledger(run_folder(folder.absolute())), {}
     )
 
 

@@ -338,4 +338,4 @@ def test_a_budget_that_is_too_small_is_said_in_one_sentence_and_nothing_is_left_
             said,
         )
         assert cdp(*words.split(), "1GB", "--force") == ""
-    assert not list(home.glob(".cdp-scratch*"))
+    assert not list(home.glob(".cdp-spill*"))

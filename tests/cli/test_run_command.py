@@ -201,7 +201,7 @@ def test_the_record_and_the_recipe_of_a_run_read_back_equal(finished, tmp_path):
     assert (tmp_path / "run.json").read_bytes() == (out / "run" / "run.json").read_bytes()
     recipe = read_recipe(out / "run" / "recipe.toml")
     assert recipe == recipe_from(record.recipe)
-    assert recipe.consensus.train_on == "validation", "settled, not left open"
+    assert recipe.consensus.train_on == "validation", "resolved, not left open"
 
 
 def test_the_same_command_again_keeps_everything(folder, copied):

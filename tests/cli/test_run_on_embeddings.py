@@ -56,8 +56,10 @@ def call(given: Path, out: Path, *words: str) -> RunRecord:
         k = [] if "--k" in words else ["--k", "8"]
         result = CliRunner().invoke(app, ["run", *words, *k, *common])
     assert result.exit_code == 0, result.output
-    call.told = [
-        event["sentence"] for event in map(json.loads, result.stdout.splitlines()) if event["event"] == "told"
+    call.messages = [
+        event["sentence"]
+        for event in map(json.loads, result.stdout.splitlines())
+        if event["event"] == "message"
     ]
     call.ran = [
         event["stage"]
@@ -78,10 +80,10 @@ PARTS = ("--labeled", "labeled", "--unlabeled", "unlabeled")
 def test_parts_of_views_give_tuned_labels_figures_and_a_report(given, tmp_path):
     record = call(given, tmp_path, *PARTS)
     assert call.ran == ["split", "views", "label"]
-    assert len(call.told) == 1
+    assert len(call.messages) == 1
     assert re.fullmatch(
-        r"Expected of these labels, by \d+ known identities: precision 0\.\d{3} \(.*\), recall .*, coverage .*\.",
-        call.told[0],
+        r"Expected of these labels, by \d+ labeled identities: precision 0\.\d{3} \(.*\), recall .*, coverage .*\.",
+        call.messages[0],
     )
     assert record.results.tuning is not None, "on labeled identities that were held out"
     assert record.results.labels.true.discards_kept.pairwise.f > 0.8

@@ -160,7 +160,7 @@ def test_a_graph_is_extended_on_the_nodes_with_the_same_bytes(cluster, small_vie
     model = next(iter(small_views))
     before = knn_graph(
         Embeddings(np.asarray(model.source)[:250]), 8, runtime=Runtime.of(threads=1)
-    ).make_room(250, 50)
+    ).insert_rows(250, 50)
     here, there = (
         extend_graph(before, model, (250, 300), runtime=Runtime(how))
         for how in (RuntimeSettings(threads=1), RAY)

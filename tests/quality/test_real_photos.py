@@ -74,6 +74,6 @@ def test_photos_become_people_and_later_ones_join_them(album):
     assert quality(Path("album")) > 0.75
     shutil.move("album", "moved")
     said = call("add moved later --threads 1")
-    assert "joined identities" in said
+    assert " joined person " in said
     assert quality(Path("moved")) > 0.75
     assert "No photo is new." in call("add moved later --threads 1")

@@ -42,7 +42,7 @@ CollectionArgument = Annotated[
     "cdp add album new_photos",
     "cdp add faces new_embeddings --out faces2",
     Input="collection source models input_kind",
-    Result="out force keep_numbers",
+    Result="out force id_stability",
     Machine="threads memory_budget device quiet",
 )
 @plain_errors()
@@ -82,7 +82,7 @@ def add(
     kind = find_kind(source, input_kind, quiet=quiet)
     target = _copy(collection, out, source, force=force)
     opened = open_collection(target)
-    growth = settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings))
+    growth = settings_from(GrowthSettings, given, partial(replace, opened.state.growth_settings))
     with progress_bars(not quiet) as progress:
         runtime = Runtime(settings_from(RuntimeSettings, given), progress=progress)
         if kind != "embeddings":
@@ -97,7 +97,7 @@ def add(
 
 
 def _align(collection: Collection, kind: str, given: Given) -> AlignSettings:
-    """As the faces that are there were taken, but for what is given."""
+    """Settings of the faces that are there, except for those that are given."""
     from cdp.run.photo_collection import align_settings_of
 
     before = align_settings_of(collection)
@@ -129,7 +129,6 @@ def _add_photos(
         detector=detector or (before.detector if folder is None else None),
         base=base or before.base,
         device=runtime.settings.device,
-        detector_size=align.detector_size,
         needs_detector=align.ready != "all",
         before=before,
         progress=runtime.progress,
@@ -182,7 +181,7 @@ DryOption = Annotated[
     "cdp regroup faces --corrections facts.csv",
     "cdp regroup faces --folders sorted_by_hand",
     Input="collection corrections folders reject_missing",
-    Result="threshold max_cluster_size retrain keep_numbers plan",
+    Result="threshold max_cluster_size retrain id_stability plan",
     Machine="quiet",
 )
 @plain_errors()
@@ -220,8 +219,8 @@ def regroup(
         if plan:
             return
     if corrections is not None:
-        known = read_correction_table(corrections, opened.n_images, opened.paths)
-        append_corrections(collection, known, source="table")
+        said = read_correction_table(corrections, opened.n_images, opened.paths)
+        append_corrections(collection, said, source="table")
     if retrain:
         with progress_bars(not quiet) as progress:
             opened, _ = retrain_trees(opened, runtime=Runtime(progress=progress))
@@ -229,7 +228,7 @@ def regroup(
     regrouped, changes = make_groups(
         opened,
         settings=replace(opened.settings, **chosen),
-        growth=settings_from(GrowthSettings, given, partial(replace, opened.parts.growth_settings)),
+        growth=settings_from(GrowthSettings, given, partial(replace, opened.state.growth_settings)),
     )
     if not quiet:
         print_changes(regrouped, changes, collection)
@@ -386,7 +385,7 @@ def export(
 
 
 def _images_in(folder: Path, images: Manifest | None) -> list[Path]:
-    """One of the images that lie in a folder, if any do: it is not to be replaced then."""
+    """One of the images in a folder, if there is any: it is not to be replaced then."""
     if images is None:
         return []
     home, root = os.path.realpath(folder) + os.sep, os.path.realpath(images.root)

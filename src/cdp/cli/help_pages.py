@@ -158,7 +158,7 @@ def _wrap(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def _rows(parameters: Sequence[Any]) -> Iterator[str]:
-    """A row per parameter: its names, and its help beside them or below."""
+    """A row per parameter: its names, and its help next to them or below."""
     rows = [(_names(one), _help(one)) for one in parameters]
     wide = min(_NAMES, max((len(names) for names, _ in rows), default=0)) + 4
     for names, text in rows:

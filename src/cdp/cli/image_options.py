@@ -1,4 +1,4 @@
-"""What the commands on images take beside settings: where images are, and which are left out."""
+"""What the commands on images take in addition to settings: where images are, and which are left out."""
 
 from __future__ import annotations
 

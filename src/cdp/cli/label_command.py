@@ -150,7 +150,7 @@ def label(
     """Find identities in photos, face crops or embeddings, and write a collection.
 
     The collection can be shown, reviewed, corrected, extended and exported. Embeddings and photos are referred to, not copied.
-    Without --labeled nobody is known, and the threshold is estimated.
+    Without --labeled the threshold is estimated.
     """
     from cdp.cli.terminal import plain_warnings
     from cdp.runtime.progress import progress_bars
@@ -172,7 +172,7 @@ def label(
 
 @dataclass(frozen=True)
 class Labeling:
-    """How `cdp label` works beside what it reads: the folder to write, settings and options."""
+    """How `cdp label` works, apart from what it reads: the folder to write, settings and options."""
 
     out: Path
     settings: ConsensusSettings
@@ -183,7 +183,7 @@ class Labeling:
     quiet: bool = False
 
     def open_runtime(self, engine: RuntimeSettings, progress: Progress) -> Runtime:
-        """Temporary files are stored beside the output, on storage that all nodes of a cluster see."""
+        """Temporary files are stored next to the output, on storage that all nodes of a cluster see."""
         from cdp.runtime.memory import return_freed_memory
         from cdp.runtime.runtime import Runtime
         from cdp.runtime.step_cache import StepCache
@@ -234,7 +234,6 @@ def label_photos(
         detector=detector,
         base=base,
         device=runtime.settings.device,
-        detector_size=align.detector_size,
         needs_detector=align.ready != "all",
         progress=runtime.progress,
     )

@@ -78,13 +78,13 @@ def print_collection(collection: Collection, out: Path) -> None:
         how = "estimated without labels"
     else:
         how = "the default" if results.tuning is None else "chosen on labeled identities"
-    table.add_row(f"threshold ({settings.threshold_kind}), {how}", f"{collection.parts.threshold:g}")
+    table.add_row(f"threshold ({settings.threshold_kind}), {how}", f"{collection.state.threshold:g}")
     _add_estimates(table, results)
     waiting = len(collection.corrections) and len(read_journal(collection.folder)) - collection.n_applied
     if waiting:
         table.add_row("corrections to be applied (cdp regroup)", f"{waiting:,}")
     console.print(table)
-    for note in collection.parts.notes:
+    for note in collection.state.notes:
         say(console, note)
     if results.labels.true is not None:
         print_true_figures(results.labels.true, console)
@@ -96,7 +96,7 @@ def print_collection(collection: Collection, out: Path) -> None:
 
 
 def _add_estimates(table: Table, results: Results) -> None:
-    """What to expect of the labels: by labeled images, or where nobody is known."""
+    """What to expect of the labels: from labeled images, or estimated without labels."""
     found = results.unsupervised
     if found is not None:
         if share := found.share_above:
@@ -347,7 +347,7 @@ class Terminal(Listener):
             f"{mark} {at:2d}/{n_stages}  {escape(f'{stage.name:<34}')} {words}", highlight=False
         )
 
-    def told(self, stage: Stage, sentence: str) -> None:  # noqa: ARG002
+    def message(self, stage: Stage, sentence: str) -> None:  # noqa: ARG002
         """The sentence under the stage's line."""
         say(self.bars.console, f"         {sentence}")
 
@@ -380,9 +380,9 @@ class JsonLines(Listener):
         cost = {"seconds": round(record.seconds, 3), "peak_memory": record.peak_memory}
         say_line("finished", {"stage": stage.name, "fresh": fresh, "at": at, "of": n_stages, **cost})
 
-    def told(self, stage: Stage, sentence: str) -> None:
+    def message(self, stage: Stage, sentence: str) -> None:
         """A sentence of a stage that is done."""
-        say_line("told", {"stage": stage.name, "sentence": sentence})
+        say_line("message", {"stage": stage.name, "sentence": sentence})
 
 
 def say_line(event: str, about: dict[str, Any]) -> None:

@@ -230,7 +230,7 @@ def typed_command(arguments: Sequence[str], program: str = "cdp") -> str:
 
 @dataclass(frozen=True)
 class RunOptions(ManifestOptions):
-    """What training takes beside settings, device, threads and memory."""
+    """What training takes in addition to settings, device, threads and memory."""
 
     trunks: str = setting("", "A Python file that registers trunks of your own.")
     checkpoint_every: int = setting(0, "Steps between checkpoints; 0 = every epoch.", low=0)
@@ -335,11 +335,11 @@ def train(
         from cdp.data.manifests import merge_manifests
         from cdp.nets.supervised import train_supervised
 
-        known, parts = options.read(manifest), [options.read(one) for one in pseudo.parts]
+        labeled, parts = options.read(manifest), [options.read(one) for one in pseudo.parts]
         if parts and not true_labels:
-            say([pseudo.train(known, parts, network[0], out, settings_from(JointLoss, given), shared)])
+            say([pseudo.train(labeled, parts, network[0], out, settings_from(JointLoss, given), shared)])
         else:
-            whole = merge_manifests([known, *parts]) if parts else known
+            whole = merge_manifests([labeled, *parts]) if parts else labeled
             say(train_supervised(whole, network, out, **shared))
 
 
@@ -393,7 +393,7 @@ class _Pseudo:
 
     def train(
         self,
-        known: Manifest,
+        labeled: Manifest,
         parts: Sequence[Manifest],
         network: str,
         out: Path,
@@ -410,7 +410,7 @@ class _Pseudo:
             for part, file, one in zip(parts, self.labels, views, strict=True)
         ]
         return train_joint(
-            known,
+            labeled,
             pseudo,
             network,
             out,
@@ -476,11 +476,11 @@ def _training(
             start_from=options.start_from,
         )
         shared = {"recipe": recipe, "memory_budget": engine.memory_budget, "threads": engine.threads}
-        is_told = world.is_first and not quiet
+        is_shown = world.is_first and not quiet
         yield (
             options,
             {**shared, "device": engine.device, "options": loop},
-            _print_trained if is_told else _ignore,
+            _print_trained if is_shown else _ignore,
         )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cdp.collection.collection_folder import Batch, Chain, Parts, numbered, open_batch, read_parts
+from cdp.collection.collection_folder import Batch, Chain, State, numbered, open_batch, read_state
 from cdp.collection.corrections import (
     Correction,
     append_corrections,
@@ -44,7 +44,7 @@ ViewsSource = Views | str | Path
 
 
 class Name(msgspec.Struct, frozen=True):
-    """What an identity is called, how sure that is, and who says so: `correction` or `known`."""
+    """What an identity is called, how sure that is, and who says so: `correction` or `labeled`."""
 
     name: str
     probability: float = 1.0
@@ -63,15 +63,15 @@ class Collection:
     """A collection as it was when it was opened.
 
     Attributes:
-        folder: where it lies.
-        parts: what of the folder counts.
+        folder: where it is stored.
+        state: which parts of the folder are current.
         identity: int32 (n,), the lasting number of every image's identity; -1 = in no group.
         confidence: float32 (n,), as in `Labels`.
         status: uint8 (n,), as in `Labels`.
     """
 
     folder: Path
-    parts: Parts
+    state: State
     identity: IntArray
     confidence: FloatArray
     status: ByteArray
@@ -136,7 +136,7 @@ class Collection:
 
     @property
     def n_images(self) -> int:
-        """Number of images; known ones that were only learned from are not among them."""
+        """Number of images; labeled ones that were only learned from are not among them."""
         return len(self.identity)
 
     @property
@@ -146,24 +146,24 @@ class Collection:
 
     @cached_property
     def settings(self) -> ConsensusSettings:
-        """How pairs are scored and grouped; `parts.threshold` is the threshold that is used."""
-        return as_settings(self.parts.consensus)
+        """How pairs are scored and grouped; `state.threshold` is the threshold that is used."""
+        return as_settings(self.state.consensus)
 
     @cached_property
     def batches(self) -> tuple[Batch, ...]:
-        """Where the embeddings lie, batch by batch, in the order of the images."""
-        return tuple(open_batch(self.folder, number) for number in self.parts.batches)
+        """Where the embeddings are stored, batch by batch, in the order of the images."""
+        return tuple(open_batch(self.folder, number) for number in self.state.batches)
 
     @cached_property
     def paths(self) -> Sequence[str] | None:
-        """Where the images lie, read when asked for; None if any batch does not say."""
+        """Where the images are, read when asked for; None if any batch does not say."""
         parts = [batch.paths for batch in self.batches]
         return None if None in parts else Chain([one for one in parts if one is not None])
 
     @cached_property
     def named(self) -> Mapping[int, Name]:
-        """Identity -> name, with a probability where it was found among known people."""
-        file = numbered(self.folder, "groups", self.parts.groups) / "names.json"
+        """Identity -> name, with a probability where it was found among the labeled identities."""
+        file = numbered(self.folder, "groups", self.state.groups) / "names.json"
         return msgspec.json.decode(file.read_bytes(), type=dict[int, Name])
 
     @property
@@ -174,23 +174,23 @@ class Collection:
     @property
     def scored_place(self) -> Path:
         """Where the pairs that count now are stored."""
-        return numbered(self.folder, "scored", self.parts.scored)
+        return numbered(self.folder, "scored", self.state.scored)
 
     @cached_property
     def scored(self) -> ConsensusGraph:
         """The pairs of images that count when groups are made, with their probabilities, as scored; not corrected."""
-        whole = self.scored_with_known
+        whole = self.scored_with_labeled
         kept = whole.ids[:, 1] < self.n_images  # the second id is the larger one
         return ConsensusGraph(whole.ids[kept], whole.doubt[kept], self.n_images)
 
     @property
-    def scored_with_known(self) -> ConsensusGraph:
-        """The same with the known images, which follow the others."""
-        return read_scored(self.scored_place, self.settings, self.parts.threshold)
+    def scored_with_labeled(self) -> ConsensusGraph:
+        """The same with the labeled images, which follow the others."""
+        return read_scored(self.scored_place, self.settings, self.state.threshold)
 
     @property
-    def known(self) -> LongArray:
-        """Known identities of all images, int64 (n + known ones,); -1 = unknown."""
+    def labeled(self) -> LongArray:
+        """Labeled identities of all images, int64 (n + labeled ones,); -1 = unlabeled."""
         return read_identities(self.scored_place)
 
     @property
@@ -210,7 +210,7 @@ class Collection:
         return [
             msgspec.json.decode(line, type=Event)
             for file in files
-            if int(file.stem) <= self.parts.groups
+            if int(file.stem) <= self.state.groups
             for line in file.read_bytes().splitlines()
         ]
 
@@ -235,7 +235,7 @@ class Collection:
 
 def read_groups_facts(collection: Collection) -> GroupsFacts:
     """What the card of the groups that count now says."""
-    groups = numbered(collection.folder, "groups", collection.parts.groups)
+    groups = numbered(collection.folder, "groups", collection.state.groups)
     return read_settings(groups, read_card(groups, GROUPS_KIND), GroupsFacts)
 
 
@@ -247,13 +247,13 @@ def open_collection(folder: str | Path) -> Collection:
         StoreError: it is damaged.
     """
     place = Path(folder)
-    parts = read_parts(place)
-    groups = numbered(place, "groups", parts.groups)
+    state = read_state(place)
+    groups = numbered(place, "groups", state.groups)
     card = read_card(groups, GROUPS_KIND)
     identity, confidence, status = (
         read_array(groups, name, card) for name in ("identity", "confidence", "status")
     )
-    return Collection(place, parts, identity, confidence, status)
+    return Collection(place, state, identity, confidence, status)
 
 
 def as_settings(consensus: Mapping[str, Any]) -> ConsensusSettings:

@@ -1,7 +1,7 @@
-"""A collection's folder: what is where, and how its parts come and go.
+"""A collection's folder: its layout, its state, and its batches of embeddings.
 
-card.json            which parts count now; replaced by one rename, so a killed command changes nothing
-embeddings/0001/     where the embeddings of a batch lie, their hashes, and the images' paths
+card.json            the current state; replaced by one rename, so a killed command changes nothing
+embeddings/0001/     where the embeddings of a batch are stored, their hashes, and the images' paths
 scored/0002/         candidate pairs, what scored them and how; scored_files.py
 groups/0003/         identity, status and confidence of every image, names; written by whatever makes groups
 events/0003.jsonl    what changed then
@@ -37,12 +37,12 @@ KIND = "Collection"
 _SAMPLE = 16
 
 
-class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a collection's folder counts now: the settings of its card.
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """The current state of a collection, stored as the settings of its card.
 
     Attributes:
         batches: numbers of batches of images, in order.
-        known: numbers of batches of images with known identities.
+        labeled: numbers of batches of labeled images.
         scored: number of what scored the pairs.
         groups: number of the groups.
         next_identity: the number that the next new identity gets.
@@ -50,7 +50,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         threshold: given, chosen or estimated.
         seed: of everything random.
         n_trained: images among which trees were trained or the threshold was estimated, labeled ones not counted.
-        known_names: identity number of a known person -> name; the number itself where there is none.
+        labeled_names: number of a labeled identity -> name; the number itself where there is none.
         growth: settings of how it grows; those that are not there have their defaults.
         notes: what labeling said when the collection was made, such as how the threshold was chosen.
         made_from: hash of the labels that a run made it from; empty = no run did.
@@ -58,7 +58,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     batches: tuple[int, ...]
-    known: tuple[int, ...]
+    labeled: tuple[int, ...]
     scored: int
     groups: int
     next_identity: int
@@ -66,7 +66,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float
     seed: int
     n_trained: int
-    known_names: dict[str, str] = {}
+    labeled_names: dict[str, str] = {}
     growth: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
     made_from: str = ""
@@ -74,14 +74,14 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def growth_settings(self) -> GrowthSettings:
-        """How it grows; what earlier versions had, such as `merge_above`, is passed over."""
+        """How it grows; unknown keys are ignored."""
         known = settings_of(GrowthSettings)
         return GrowthSettings(**{name: value for name, value in self.growth.items() if name in known})
 
     @property
     def newest(self) -> int:
         """The greatest number that any part has."""
-        return max(*self.batches, *self.known, self.scored, self.groups)
+        return max(*self.batches, *self.labeled, self.scored, self.groups)
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,24 +156,24 @@ class Chain(Sequence[str]):
 
 
 def numbered(folder: Path, part: str, number: int) -> Path:
-    """Where a part of a collection lies."""
+    """Folder of a numbered part of a collection."""
     return folder / part / f"{number:04d}"
 
 
-def read_parts(folder: str | Path) -> Parts:
-    """What of a folder counts now.
+def read_state(folder: str | Path) -> State:
+    """Read the current state of a collection's folder.
 
     Raises:
         InputError: this is no collection.
         StoreError: its card is damaged.
     """
-    return read_settings(folder, read_card(folder, KIND), Parts)
+    return read_settings(folder, read_card(folder, KIND), State)
 
 
-def switch_to(folder: Path, parts: Parts, summary: str) -> None:
-    """Make other parts count: one rename. Groups and graphs that no longer count, but for the last ones, are removed."""
-    write_card(folder, KIND, summary, msgspec.to_builtins(parts), {})
-    for part, number in (("scored", parts.scored), ("groups", parts.groups)):
+def switch_to(folder: Path, state: State, summary: str) -> None:
+    """Write a new state with one rename, and remove all but the last of the groups and graphs it replaces."""
+    write_card(folder, KIND, summary, msgspec.to_builtins(state), {})
+    for part, number in (("scored", state.scored), ("groups", state.groups)):
         old = sorted(
             one for one in (folder / part).iterdir() if one.name.isdigit() and int(one.name) < number
         )

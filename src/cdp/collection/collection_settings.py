@@ -9,21 +9,20 @@ from cdp.settings import check_settings, setting
 
 @dataclass(frozen=True)
 class GrowthSettings:
-    """How many identities keep their numbers, and when trees are trained anew."""
+    """How many identities keep their IDs, and when trees are trained again."""
 
-    keep_numbers: float = setting(
+    id_stability: float = setting(
         0.99,
-        "Share of the identities that keep their numbers in every step, at least: of the merges and splits that would take one away, "
-        "those come first that put the most pairs of images right, and the others wait, and so do new groups that are small and not sure; "
-        "0 = none does.",
+        "ID stability: minimum share of identities that keep their number in every step; 0 = merge and split "
+        "freely. Merges and splits that correct the most pairs come first; others wait, as do small groups.",
         meaning="a share",
         low=0,
         high=1,
     )
     retrain_after: float = setting(
         1.5,
-        "Trees are trained anew, also on corrections, and the bar is chosen anew, when there are so many times as many images "
-        "as when they were.",
+        "Growth factor of the number of images after which trees are trained again, also on corrections, "
+        "and the threshold is chosen again.",
         meaning="a factor",
         low=1,
         high=1000,

@@ -23,7 +23,7 @@ def read_all_views(
     """The embeddings of all images, in one piece on disk where they are larger than the memory budget.
 
     Args:
-        collection: whose embeddings they are; they are read where they lie.
+        collection: whose embeddings they are; they are read in place.
         new: images that follow the collection's own.
         runtime: how it runs.
         share: of the labeled images that are used.
@@ -32,7 +32,7 @@ def read_all_views(
         InputError: embeddings are gone or changed, or the new images were seen by other models.
     """
     old = [batch.read() for batch in collection.batches]
-    seed = collection.parts.seed
+    seed = collection.state.seed
     labeled = [use_share(views, share, seed) for views in read_labeled_views(collection)]
     if new is not None:
         _check_models(old[0], new)
@@ -48,7 +48,7 @@ def read_all_views(
 
 def read_labeled_views(collection: Collection) -> list[Views]:
     """The embeddings of all labeled images with their identities: one part, or none."""
-    return [open_batch(collection.folder, number).read() for number in collection.parts.known]
+    return [open_batch(collection.folder, number).read() for number in collection.state.labeled]
 
 
 def _check_models(old: Views, new: Views) -> None:

@@ -34,7 +34,7 @@ def read_correction_table(
     Args:
         file: .csv or .parquet.
         n_images: how many images there are.
-        paths: where they lie, for a table that names them by path.
+        paths: where they are stored, for a table that names them by path.
 
     Raises:
         InputError: a column is missing, or a line names no image, an unknown kind, or too few images.
@@ -82,7 +82,7 @@ def read_name_table(
     """The names in a table with the columns `name` and one of `identity`, `path` and `row`.
 
     Returns:
-        Names of known identities by their number, and corrections that give names to images by path or row.
+        Names of labeled identities by their number, and corrections that give names to images by path or row.
 
     Raises:
         InputError: a column is missing, or a line names no image or identity.

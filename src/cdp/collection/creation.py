@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cdp.collection.collection import Collection, ViewsSource, open_collection
-from cdp.collection.collection_folder import KIND, Parts, numbered, write_batch
+from cdp.collection.collection_folder import KIND, State, numbered, write_batch
 from cdp.collection.corrections import Correction, append_unsaid, to_constraints
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
@@ -73,8 +73,8 @@ def create_collection(
         views: the images; a path is referred to, views in memory are written into the collection.
         labeled: views with identities to learn from.
         settings: of section 3.1; unless given, those of the preset `best`.
-        names: identity number in `labeled` -> name. Where known and unknown images may show the same people (disjoint =
-            false), groups that show a known person get these names.
+        names: identity number in `labeled` -> name. Where labeled and unlabeled images may show the same
+            people (disjoint = false), groups that show a labeled identity get these names.
         corrections: what is known of the images already.
         seed: of everything random.
         force: replace a collection that is there.
@@ -82,8 +82,8 @@ def create_collection(
     """
     unlabeled, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
     stored = [None if isinstance(one, Views) else Path(one) for one in (views, *labeled)]
-    known = stored[1] if len(labeled) == 1 else None
-    origin = Origin(stored[0], known, names=names or {}, corrections=tuple(corrections), seed=seed)
+    labeled_source = stored[1] if len(labeled) == 1 else None
+    origin = Origin(stored[0], labeled_source, names=names or {}, corrections=tuple(corrections), seed=seed)
     settings, runtime = settings or ConsensusSettings.of(), runtime or Runtime()
     with writing_folder(folder, force=force, kind=KIND, inputs=stored) as partial:
         label_into(partial, unlabeled, parts, settings, origin, runtime)
@@ -161,9 +161,9 @@ def keep_labeling(
     place = numbered(folder, "scored", 1)
     write_scored(place, kept, labeling.mediator, measured, share=labeling.share, with_graphs=with_graphs)
     append_unsaid(folder, origin.corrections)
-    start = Parts(
+    start = State(
         batches=(1,),
-        known=() if joined is None else (2,),
+        labeled=() if joined is None else (2,),
         scored=1,
         groups=0,
         next_identity=0,
@@ -171,7 +171,7 @@ def keep_labeling(
         threshold=labeling.threshold,
         seed=origin.seed,
         n_trained=unlabeled.n_images,
-        known_names={str(number): name for number, name in origin.names.items()},
+        labeled_names={str(number): name for number, name in origin.names.items()},
         notes=labeling.notes,
         models=origin.models,
     )
@@ -183,5 +183,7 @@ def keep_labeling(
 
 
 def _count(views: Views) -> PartRecord:
-    known = None if views.identities is None else len(np.unique(views.identities[views.identities >= 0]))
-    return PartRecord(images=views.n_images, identities=known or None)
+    n_identities = (
+        None if views.identities is None else len(np.unique(views.identities[views.identities >= 0]))
+    )
+    return PartRecord(images=views.n_images, identities=n_identities or None)

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from cdp.collection.collection import Collection, ViewsSource, open_collection
-from cdp.collection.collection_folder import Parts, numbered, write_batch
+from cdp.collection.collection_folder import State, numbered, write_batch
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.combined_views import read_all_views
 from cdp.collection.corrections import Correction, append_unsaid
@@ -62,7 +62,7 @@ def extend(
     Args:
         collection: whose folder is extended.
         views: new images, by the same models; a path is referred to, views in memory are written into the collection.
-        growth: when identities are merged and trees trained anew; unless given, as before.
+        growth: when identities are merged and trees trained again; unless given, as before.
         corrections: what is known of the images, by their rows among all; they count for this grouping already.
         images: the folder that the new images' relative paths start from, if it is to move with the collection.
         k: neighbors per image when the threshold is estimated again, if that is more than before: a collection that began with few images
@@ -77,54 +77,54 @@ def extend(
     with locked(folder):
         now = open_collection(folder)
         new = views if isinstance(views, Views) else read_views(views)
-        parts, number = now.parts, now.parts.newest + 1
+        state, number = now.state, now.state.newest + 1
         if growth is not None:
-            parts = msgspec.structs.replace(parts, growth=plain(growth))
+            state = msgspec.structs.replace(state, growth=plain(growth))
         place = now.scored_place
         measured, share = read_measured(place), read_share(place)
         n_images = now.n_images + new.n_images
-        retrain = n_images / parts.n_trained >= parts.growth_settings.retrain_after
+        retrain = n_images / state.n_trained >= state.growth_settings.retrain_after
         steps = replace(runtime, cache=StepCache(folder / _STEPS))
         estimates = retrain and now.settings.mediator == "similarity" and now.settings.threshold is None
         mediator = None
         with read_all_views(now, new, runtime, share) as whole:
             write_batch(folder, number, new, None if isinstance(views, Views) else Path(views), images)
             if estimates:
-                scored, parts = _estimate_again(whole, now, parts, k, runtime)
+                scored, state = _estimate_again(whole, now, state, k, runtime)
         if not estimates:
             scored, mediator = _score_with_new(now, new, share, steps)
         if retrain and scored.tree_scores is not None:
             scored, share = train_again(scored, share, now, new, now.settings, runtime)
         write_scored(numbered(folder, "scored", number), scored, mediator, measured, share=share)
-        parts = msgspec.structs.replace(parts, batches=(*parts.batches, number), scored=number)
+        state = msgspec.structs.replace(state, batches=(*state.batches, number), scored=number)
         if retrain:
-            parts = msgspec.structs.replace(parts, n_trained=n_images)
+            state = msgspec.structs.replace(state, n_trained=n_images)
             if scored.tree_scores is not None:
-                parts = with_new_threshold(parts, scored, n_images, runtime)
+                state = with_new_threshold(state, scored, n_images, runtime)
         identity = np.append(now.identity, np.full(new.n_images, -1, np.int32))
         append_unsaid(folder, corrections)
-        changes = write_groups(folder, parts, identity, now.named, "extended", now.describe)
+        changes = write_groups(folder, state, identity, now.named, "extended", now.describe)
         shutil.rmtree(folder / _STEPS, ignore_errors=True)
         write_outputs(open_collection(folder))
     return open_collection(folder), changes
 
 
 def _estimate_again(
-    views: Views, collection: Collection, parts: Parts, k: int, runtime: Runtime
-) -> tuple[ScoredPairs, Parts]:
-    """Score all pairs anew at a threshold estimated for as many images as there are now.
+    views: Views, collection: Collection, state: State, k: int, runtime: Runtime
+) -> tuple[ScoredPairs, State]:
+    """Score all pairs again, at a threshold estimated for the present number of images.
 
     More images have more impostors, and the threshold of few images does not hold for many.
     """
     most = min(max(k, collection.settings.k), views.n_images - 1)
     settings = replace(collection.settings, k=most)
     nobody = np.full(views.n_images, -1, np.int64)
-    scored = SimilarityScorer(settings, parts.seed).score(views, nobody, runtime)
+    scored = SimilarityScorer(settings, state.seed).score(views, nobody, runtime)
     assert isinstance(scored.scored, ZScoredPairs)
-    found = estimate_threshold(views, scored.scored, settings, seed=parts.seed, runtime=runtime)
+    found = estimate_threshold(views, scored.scored, settings, seed=state.seed, runtime=runtime)
     notes = (describe_estimate(found),)
     return scored, msgspec.structs.replace(
-        parts, consensus=plain(settings), threshold=found.chosen, notes=notes
+        state, consensus=plain(settings), threshold=found.chosen, notes=notes
     )
 
 
@@ -132,8 +132,8 @@ def _score_with_new(
     now: Collection, new: Views, share: float, runtime: Runtime
 ) -> tuple[ScoredPairs, Mediator | None]:
     """Score the pairs of new images; rows of new images follow the collection's, and labeled images follow them."""
-    settings, seed, start = now.settings, now.parts.seed, now.n_images
-    threshold = now.parts.threshold
+    settings, seed, start = now.settings, now.state.seed, now.n_images
+    threshold = now.state.threshold
     with read_all_views(now, None, runtime, share) as views:
         before, mediator = read_scored_pairs(now.scored_place, settings, threshold, views, seed, runtime)
     with read_all_views(now, new, runtime, share) as whole:
@@ -156,7 +156,7 @@ def _extend_graphs(
     """The graphs of all models with the new images; each is kept until all is done, so that a killed command loses one at most."""
     graphs = {}
     for (name, model), part in zip(zip(views.names, views, strict=True), added, strict=True):
-        inputs = [name, list(collection.parts.batches), collection.parts.scored, hash_array(part.source)]
+        inputs = [name, list(collection.state.batches), collection.state.scored, hash_array(part.source)]
         key = step_key("extended graph", 1, None, inputs)
         graph = runtime.cache.get("graph", key, KnnGraph)
         if graph is None:

@@ -1,14 +1,15 @@
-"""Identities that have numbers are held: no more of them lose theirs in a step than is allowed, and those first where it helps most.
+"""ID stability: at most a given share of the identities lose their ID in a step, the best cases first.
 
-Groups are made freely. An identity is broken if less than half of its images are still under its number: it went up in another one,
-fell apart, or its images are in no group any more. Where more are broken than may be, those are let go that put the most pairs of
-images right, as far as the probabilities say. Of each of the others the largest parts, half of its images at least, get their number
-back and are a group of their own again; everything else stays as it was made. So an identity that is held against the evidence gets no
-new images: they are with the one that it would have gone up in, so that all of them are in one place. It is left to a later step, or to a
-person, who is asked about it among the first.
+Groups are made freely. An identity is broken if less than half of its images keep its ID: it merged into
+another one, was split, or its images are in no group any more. Where more are broken than allowed, those that
+are expected to correct the most pairs are broken. Of each of the others the largest parts, at least half of
+its images, get their ID back as a group of their own; everything else stays as it was grouped. An identity
+that is kept against the probabilities gets no new images: they stay with the one it would have merged into.
+It is left to a later step, or to a reviewer, who is asked about it among the first.
 
-Most identities that are broken are pieces of others: small groups of images that were not recognized at first. So where identities have
-numbers already, a new group that is small beside the others waits until it is sure or larger: to join an identity later costs no number.
+Most broken identities are pieces of others: small groups of images that were not recognized at first. So in a
+collection with IDs, a new group that is small compared with the others is deferred until it is sure or
+larger.
 """
 
 from __future__ import annotations
@@ -32,30 +33,30 @@ _SURE = 0.7
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What says whether identities are right: the pairs of the images, the corrections, neighbors per image, the bar, the largest size."""
+    """What groups were made from: pairs, corrections, neighbors per image, threshold, largest size."""
 
     scored: ConsensusGraph
     constraints: Constraints
     k: int
-    bar: float
+    threshold: float
     max_cluster_size: int
 
 
-def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, keep_numbers: float) -> IntArray:
-    """The identity of every image, int32 (n,), such that identities with numbers last.
+def stabilize_ids(before: IntArray, after: IntArray, evidence: Evidence, id_stability: float) -> IntArray:
+    """Give broken identities their IDs back until enough are stable; int32 (n,), the identity of images.
 
-    What corrections break is broken, whatever is to be kept.
+    Identities that corrections break stay broken.
 
     Args:
         before: int32 (n,), the identity of every image before; -1 = none, or new.
         after: int32 (n,), the same after groups were made freely.
         evidence: what they were made from.
-        keep_numbers: share of the identities that keep their numbers at least; 0 = all may lose them.
+        id_stability: minimum share of identities that keep their ID; 0 = all may lose them.
     """
-    allowed = int((1 - keep_numbers) * len(np.unique(before[before >= 0])) + 1e-9)
+    allowed = int((1 - id_stability) * len(np.unique(before[before >= 0])) + 1e-9)
     let_go: set[int] = set()
     held = np.array(after)
-    for _ in range(_ROUNDS if keep_numbers else 0):
+    for _ in range(_ROUNDS if id_stability else 0):
         breaks = [one for one in _find_breaks(before, held, evidence) if one.identity not in let_go]
         breaks.sort(key=lambda one: (-one.value, one.identity))
         n_free = max(0, allowed - len(let_go))
@@ -68,11 +69,12 @@ def hold_identities(before: IntArray, after: IntArray, evidence: Evidence, keep_
     return held
 
 
-def let_small_groups_wait(is_new: BoolArray, labels: Labels, evidence: Evidence) -> Labels:
+def defer_small_groups(is_new: BoolArray, labels: Labels, evidence: Evidence) -> Labels:
     """The labels without new groups that are neither large enough nor sure; their images have no group.
 
-    What splits off an identity is new, too. A group is large enough with two thirds of the images that half of all groups have at
-    least, three or more, and sure if its images' mean tie is 0.7 of the way from the bar to 1. Groups that somebody spoke of do not wait.
+    What splits off an identity is new, too. A group is large enough with two thirds of the images that half
+    of all groups have at least, three or more, and sure if its images' mean tie is 0.7 of the way from the
+    threshold to 1. Groups with corrections do not wait.
 
     Args:
         is_new: bool (n,), which images are in groups that would get new numbers.
@@ -87,7 +89,7 @@ def let_small_groups_wait(is_new: BoolArray, labels: Labels, evidence: Evidence)
     tie = tie_to_group(evidence.scored, labels, evidence.k)
     mean = np.bincount(found[grouped], tie[grouped], labels.n_identities) / np.maximum(sizes, 1)
     waits = (sizes < max(3.0, _LARGE * float(np.median(sizes)))) & (
-        mean <= evidence.bar + _SURE * (1 - evidence.bar)
+        mean <= evidence.threshold + _SURE * (1 - evidence.threshold)
     )
     pairs = (constraints.links.ravel(), constraints.cannot.ravel())
     spoken = np.concatenate([*pairs, [*constraints.named]]).astype(np.int64)
@@ -110,7 +112,7 @@ class _Break:
 
 
 def _find_breaks(before: IntArray, after: IntArray, evidence: Evidence) -> list[_Break]:
-    """The broken identities, but for those that corrections break."""
+    """The broken identities, except those that corrections break."""
     gone = find_broken(before, after)
     if not len(gone):
         return []
@@ -157,7 +159,7 @@ def _ties(cells: Cells, evidence: Evidence) -> Callable[[int, int], float]:
     number = np.full(len(cells.old), -1, np.int64)
     number[cells.cell_of[cells.cell_of >= 0]] = labels.labels[cells.cell_of >= 0]
     ties = tie_groups(evidence.scored, labels, evidence.k)
-    probability = as_probability(ties.probability, evidence.bar)
+    probability = as_probability(ties.probability, evidence.threshold)
     mean = dict(zip(map(tuple, ties.ids.tolist()), probability.tolist(), strict=True))
 
     def between(one: int, other: int) -> float:

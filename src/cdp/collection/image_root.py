@@ -8,10 +8,10 @@ _N_TRIED = 8
 
 
 def find_image_root(collection: Collection) -> str:
-    """The folder that relative paths are relative to: the first one under which some of the images lie.
+    """The folder that relative paths are relative to: the first one under which some of the images are.
 
     The collection's own folder and the one around it come first, then those of its embeddings and the two around them, and the
-    working folder last; it is the answer where the images lie nowhere.
+    working folder last; it is the answer where no image is found.
     """
     paths = collection.paths
     if paths is None or not len(paths):

@@ -15,8 +15,8 @@ from cdp.types.arrays import BoolArray, LongArray
 
 def insert_images(before: ScoredPairs, start: int, count: int) -> tuple[dict[str, KnnGraph], Insertion]:
     """Make empty rows for images at `start`: the models' graphs, and the insertion, in which nothing has changed yet."""
-    graphs = {name: graph.make_room(start, count) for name, graph in before.graphs.items()}
-    fused = before.fused.make_room(start, count)
+    graphs = {name: graph.insert_rows(start, count) for name, graph in before.graphs.items()}
+    fused = before.fused.insert_rows(start, count)
     return graphs, Insertion(start, count, np.zeros(fused.n_images, np.bool_), fused)
 
 

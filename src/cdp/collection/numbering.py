@@ -23,9 +23,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened to identities.
 
     Attributes:
-        kind: `created`, `extended`, `regrouped`, `retrained` (a whole step; `images` counts what changed); `merged` (`identity` went up in
-            `other`), `split` (images of `identity` are now `other`, a new one), `moved` (images of `identity` went to `other`,
-            which was there), `dissolved` (no image of `identity` is in a group any more), `named`.
+        kind: `created`, `extended`, `regrouped`, `retrained` (a whole step; `images` counts what changed);
+            `merged` (`identity` merged into `other`), `split` (images of `identity` are now `other`, a new
+            one), `moved` (images of `identity` went to `other`, which was there), `dissolved` (no image of
+            `identity` is in a group any more), `named`.
         identity: its number; -1 for a whole step.
         other: another one's; -1 = none.
         images: how many images it concerns.
@@ -138,7 +139,7 @@ def describe_changes(
     after: IntArray,
     scored: ConsensusGraph,
     k: int,
-    bar: float,
+    threshold: float,
     constraints: Constraints | None = None,
 ) -> Changes:
     """What became of the identities, with the evidence; `before` is -1 for new images."""
@@ -163,7 +164,7 @@ def describe_changes(
             kind, against, joined = "moved", home.get((new, new)), True
         else:
             kind, against, joined = "split", home.get((old, old), largest[old]), False
-        mean, why = evidence.between(at, against, bar, joined=joined)
+        mean, why = evidence.between(at, against, threshold, joined=joined)
         events.append(Event(kind=kind, identity=old, other=new, images=images, probability=mean, why=why))  # type: ignore[arg-type]
     for old in sorted(was - now - set(largest)):
         images = int(cells.images[(cells.old == old)].sum())
@@ -182,7 +183,7 @@ def describe_changes(
 
 
 class _Evidence:
-    """What lies between cells of images: mean probabilities, and corrections."""
+    """Mean probabilities and corrections between cells of images."""
 
     def __init__(self, cells: Cells, scored: ConsensusGraph, k: int, constraints: Constraints | None) -> None:
         labels = Labels.from_array(cells.cell_of)
@@ -199,7 +200,7 @@ class _Evidence:
                 into.update(map(tuple, np.sort(cells.cell_of[pairs], axis=1).tolist()))
             self._names = {int(cells.cell_of[row]): name for row, name in constraints.named.items()}
 
-    def between(self, cell: int, other: int | None, bar: float, *, joined: bool) -> tuple[float, str]:
+    def between(self, cell: int, other: int | None, threshold: float, *, joined: bool) -> tuple[float, str]:
         """The mean probability between two cells, -1 if there is nothing to compare with, and the reason in words."""
         if other is None:
             return -1.0, "together with images that were in no group"
@@ -211,5 +212,5 @@ class _Evidence:
         named = self._names.get(cell), self._names.get(other)
         if not joined and (pair in self._apart or (None not in named and named[0] != named[1])):
             return mean, "corrections say that they are different"
-        relation = "above" if mean > bar else "not above"
-        return mean, f"mean probability {mean:.3f} between the two, {relation} {bar:g}"
+        relation = "above" if mean > threshold else "not above"
+        return mean, f"mean probability {mean:.3f} between the two, {relation} {threshold:g}"

@@ -51,7 +51,7 @@ def refresh_outputs(folder: str | Path) -> None:
     place = Path(folder)
     collection = open_collection(place)
     stamp = place / _STAMP
-    is_current = stamp.is_file() and stamp.read_text(encoding="utf-8") == str(collection.parts.groups)
+    is_current = stamp.is_file() and stamp.read_text(encoding="utf-8") == str(collection.state.groups)
     if not is_current or not all((place / name).is_file() for name in _FILES):
         write_outputs(collection)
 
@@ -82,7 +82,7 @@ def write_outputs(
     results = _figures(collection, labels, measured)
     write_json(folder / METRICS, msgspec.to_builtins(results))
     _write_report(collection, labels, results, measured, ties, photos, record)
-    write_text(folder / _STAMP, str(collection.parts.groups))
+    write_text(folder / _STAMP, str(collection.state.groups))
     return results
 
 
@@ -132,7 +132,7 @@ def _figures(collection: Collection, labels: Labels, measured: Measured) -> Resu
     # What was learned from would flatter the result.
     learned = read_identities(collection.scored_place)[: collection.n_images] >= 0
     counted = np.where(learned, -1, _truth(collection))
-    now = measure_label_figures(labels, counted, settings.threshold_kind, collection.parts.threshold)
+    now = measure_label_figures(labels, counted, settings.threshold_kind, collection.state.threshold)
     if msgspec.structs.replace(before.labels, true=None) == msgspec.structs.replace(now, true=None):
         # The same groups: with what was counted among all candidate pairs, which are not stored.
         now = before.labels
@@ -161,7 +161,7 @@ def _write_report(
 
 
 def report_artifacts(collection: Collection, labels: Labels, ties: GroupTies) -> Artifacts:
-    """What a report shows beside figures: groups, pairs, pictures, weights, and pairs of groups that are likely one."""
+    """What a report shows in addition to figures: groups, pairs, pictures, weights, likely split groups."""
     from cdp.web.report.report_inputs import SPLITS_SHOWN, Artifacts, SplitGroups, first_layer
 
     place = collection.scored_place
@@ -203,7 +203,7 @@ def _true_names(collection: Collection) -> tuple[str, ...] | None:
 def _record(
     collection: Collection, results: Results, measured: Measured, given: RunRecord | None
 ) -> RunRecord:
-    """The record of the run that made the collection with the figures of now; else what labeling alone can tell."""
+    """The record of the run that made the collection, with the present figures; else one of labeling."""
     made_by = collection.folder / "run" / "run.json"
     record = given or (read_run_record(made_by) if made_by.is_file() else None)
     if record is not None:
@@ -219,5 +219,5 @@ def _record(
         parts=parts,
         stages=[StageRecord(name=name, group=name, seconds=took) for name, took in measured.seconds.items()],
         results=results,
-        notes=list(collection.parts.notes),
+        notes=list(collection.state.notes),
     )

@@ -1,8 +1,9 @@
 """What to ask a person next: of all questions "are these two the same?" the most valuable first.
 
-Groups are made once more at a stricter bar, which leaves parts that hardly anybody doubts. A question is about two parts, in one
-group or in two, and one image of each stands for it. Its value is the number of pairs of images that are expected to be put right:
-the probability that the groups are wrong about the two parts, times the pairs between them. That ranks all kinds in one order:
+Groups are made once more at a stricter threshold, which leaves parts that are hardly in doubt. A question is
+about two parts, in one group or in two, and one image of each stands for it. Its value is the number of pairs
+of images that are expected to be put right: the probability that the groups are wrong about the two parts,
+times the pairs between them. That ranks all kinds in one order:
 
 - `mixed`: two parts of one group, likely two people
 - `doubtful`: a single image of a group and another part of it
@@ -126,7 +127,7 @@ def _rank_parts(
     together = (ends[:, 0] == ends[:, 1]) & (ends[:, 0] >= 0)
     sure = (np.bincount(part, confidence, minlength=1) / np.maximum(sizes, 1))[ids]
     if far:
-        # How surely images belong to their group was measured, where people are known; that of a weak piece is all there is to say.
+        # Confidences were calibrated where there are labeled images; a weak piece has nothing else to go by.
         probability = np.where(together, np.maximum(probability, sure.min(axis=1)), probability)
     # If either part shows whom its group shows, and the groups are known to be two, so are the parts.
     apart = _are_apart(ends, identity, constraints)

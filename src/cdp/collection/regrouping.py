@@ -1,4 +1,4 @@
-"""Groups of a collection made anew: from the probabilities that are there, under the corrections that count, with numbers that last."""
+"""Recompute the groups of a collection with all corrections applied; probabilities are reused."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from cdp.collection.collection import GROUPS_KIND, Collection, GroupsFacts, Name, as_settings, open_collection
-from cdp.collection.collection_folder import Parts, numbered, switch_to
+from cdp.collection.collection_folder import State, numbered, switch_to
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.corrections import active_corrections, applicable, read_journal, to_constraints
-from cdp.collection.id_stability import Evidence, hold_identities, let_small_groups_wait
-from cdp.collection.labeled_identities import look_up_people
+from cdp.collection.id_stability import Evidence, defer_small_groups, stabilize_ids
+from cdp.collection.labeled_identities import look_up_identities
 from cdp.collection.numbering import Changes, Event, carry_numbers, describe_changes
 from cdp.collection.outputs import write_outputs
 from cdp.collection.scored_files import read_identities, read_scored
@@ -41,7 +41,7 @@ def regroup(
     settings: ConsensusSettings | None = None,
     growth: GrowthSettings | None = None,
 ) -> tuple[Collection, Changes]:
-    """Make groups anew from the probabilities that are there, under the corrections that count now.
+    """Recompute the groups with all corrections applied; pair probabilities are reused.
 
     Args:
         collection: whose folder gets new groups.
@@ -55,15 +55,15 @@ def regroup(
     with locked(collection.folder):
         # Another process may have changed the folder since.
         now = open_collection(collection.folder)
-        parts = now.parts
+        state = now.state
         if settings is not None:
             _check_regroupable(now.settings, settings)
-            parts = msgspec.structs.replace(
-                parts, consensus=plain(settings), threshold=_threshold(now, settings)
+            state = msgspec.structs.replace(
+                state, consensus=plain(settings), threshold=_threshold(now, settings)
             )
         if growth is not None:
-            parts = msgspec.structs.replace(parts, growth=plain(growth))
-        changes = write_groups(now.folder, parts, now.identity, now.named, "regrouped", now.describe)
+            state = msgspec.structs.replace(state, growth=plain(growth))
+        changes = write_groups(now.folder, state, now.identity, now.named, "regrouped", now.describe)
         regrouped = open_collection(collection.folder)
         write_outputs(regrouped)
     return regrouped, changes
@@ -78,10 +78,10 @@ def _threshold(now: Collection, settings: ConsensusSettings) -> float:
         return settings.threshold
     is_same = settings.threshold_kind == now.settings.threshold_kind
     if is_same and now.settings.threshold is None:
-        return now.parts.threshold
+        return now.state.threshold
     identities = read_identities(now.scored_place)
     if settings.mediator == "similarity" or not count_shared(identities):
-        return now.parts.threshold if is_same else settings.default_threshold
+        return now.state.threshold if is_same else settings.default_threshold
     scored = read_scored(now.scored_place, settings, lowest_threshold(settings))
     return tune(scored, identities, settings)[0].chosen
 
@@ -101,7 +101,7 @@ def _check_regroupable(old: ConsensusSettings, new: ConsensusSettings) -> None:
 
 def write_groups(
     folder: Path,
-    parts: Parts,
+    state: State,
     before: IntArray,
     named: Mapping[int, Name],
     kind: str,
@@ -112,52 +112,52 @@ def write_groups(
 
     Args:
         folder: of the collection.
-        parts: its parts but for the groups, which are written here.
+        state: its state, except for the groups, which are written here.
         before: int32 (n,), identities so far; -1 for new images.
         named: names so far.
         kind: of the event of the whole step.
         describe: what messages call an image.
         given: labels that labeling made of the same pairs, with what to expect of them; unless given, groups are made now.
     """
-    settings = as_settings(parts.consensus)
-    threshold, place = parts.threshold, numbered(folder, "scored", parts.scored)
-    scored, known = read_scored(place, settings, threshold), read_identities(place)
+    settings = as_settings(state.consensus)
+    threshold, place = state.threshold, numbered(folder, "scored", state.scored)
+    scored, labeled = read_scored(place, settings, threshold), read_identities(place)
     journal = read_journal(folder)
     constraints = to_constraints(applicable(active_corrections(journal), len(before)), len(before))
     check_constraints(constraints, settings.max_cluster_size, describe or "image {}".format)
     images = ConsensusGraph(*_first(scored, len(before)), len(before))
     number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
-    labels, expected = given or _group_images(scored, known, settings, threshold, constraints, parts.seed)
+    labels, expected = given or _group_images(scored, labeled, settings, threshold, constraints, state.seed)
     mean = linkage_threshold(settings, threshold)
     evidence = Evidence(images, constraints, settings.k, mean, settings.max_cluster_size)
 
     def give_numbers(labels: Labels) -> tuple[IntArray, int]:
         called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
         preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
-        return carry_numbers(before, labels.labels, parts.next_identity, preferred)
+        return carry_numbers(before, labels.labels, state.next_identity, preferred)
 
     free, next_identity = give_numbers(labels)
-    keep = 0.0 if kind == "created" else parts.growth_settings.keep_numbers  # new labels stay as they are
+    keep = 0.0 if kind == "created" else state.growth_settings.id_stability  # new labels stay as they are
     if keep and settings.is_trained and (before >= 0).any():
-        is_new = free >= parts.next_identity
+        is_new = free >= state.next_identity
         if kind != "extended":
             # What people take apart is a group at once, however small; what waits goes on waiting.
             is_new &= ~np.isin(free, free[before >= 0])
-        labels = let_small_groups_wait(is_new, labels, evidence)
+        labels = defer_small_groups(is_new, labels, evidence)
         free, next_identity = give_numbers(labels)
-    identity = hold_identities(before, free, evidence, keep)
-    labels = _with_held(labels, free, identity)
+    identity = stabilize_ids(before, free, evidence, keep)
+    labels = _with_stable_ids(labels, free, identity)
     changes = describe_changes(before, identity, images, settings.k, mean, constraints)
-    names = {} if settings.disjoint else _known_names(scored, labels, known, identity, parts)
+    names = {} if settings.disjoint else _labeled_names(scored, labels, labeled, identity, state)
     names |= {int(identity[row]): Name(name) for row, name in constraints.named.items()}
-    number = parts.newest + 1
+    number = state.newest + 1
     whole = Event(kind=kind, images=int((identity != before).sum()), why=_summary(changes))  # type: ignore[arg-type]
     events = _all_events(whole, changes, names, named, number)
     facts = GroupsFacts(len(journal), expected)
     _write_group_files(numbered(folder, "groups", number), identity, labels, names, facts)
     _write_events(folder, number, events)
-    parts = msgspec.structs.replace(parts, groups=number, next_identity=next_identity)
-    switch_to(folder, parts, f"{len(identity):,} images, {len(set(identity.tolist()) - {-1}):,} identities")
+    state = msgspec.structs.replace(state, groups=number, next_identity=next_identity)
+    switch_to(folder, state, f"{len(identity):,} images, {len(set(identity.tolist()) - {-1}):,} identities")
     return replace(changes, events=tuple(events))
 
 
@@ -181,18 +181,20 @@ def _all_events(
     return [msgspec.structs.replace(event, step=number, when=now) for event in events]
 
 
-def _known_names(
-    scored: ConsensusGraph, labels: Labels, known: LongArray, identity: IntArray, parts: Parts
+def _labeled_names(
+    scored: ConsensusGraph, labels: Labels, labeled: LongArray, identity: IntArray, state: State
 ) -> dict[int, Name]:
-    """Names of the known people that groups show."""
-    found = look_up_people(scored, labels.labels, known, as_settings(parts.consensus).k, seed=parts.seed)
+    """Names of the labeled identities that groups show."""
+    found = look_up_identities(
+        scored, labels.labels, labeled, as_settings(state.consensus).k, seed=state.seed
+    )
     kept = labels.labels >= 0
     number_of = dict(zip(labels.labels[kept].tolist(), identity[kept].tolist(), strict=True))
     return {
         number_of[label]: Name(
-            parts.known_names.get(str(person), str(person)),
+            state.labeled_names.get(str(person), str(person)),
             round(float(found.probability[label]), 4),
-            "known",
+            "labeled",
         )
         for label, person in enumerate(found.person.tolist())
         if person >= 0
@@ -214,25 +216,25 @@ def _write_group_files(
 
 def _group_images(
     scored: ConsensusGraph,
-    known: LongArray,
+    labeled: LongArray,
     settings: ConsensusSettings,
     threshold: float,
     constraints: Constraints,
     seed: int,
 ) -> tuple[Labels, Expectation | None]:
     """Labels of the images, which were grouped with the labeled ones among them, and what those say to expect."""
-    labels = group(scored, settings, threshold, constraints.among(len(known)))
+    labels = group(scored, settings, threshold, constraints.among(len(labeled)))
     expected = None
-    if (known >= 0).any():
-        if settings.threshold is None and count_shared(known):
-            expected = expect(labels, known, seed, disjoint=settings.disjoint)
+    if (labeled >= 0).any():
+        if settings.threshold is None and count_shared(labeled):
+            expected = expect(labels, labeled, seed, disjoint=settings.disjoint)
         if settings.grouping == "average":
-            labels = calibrate(scored, labels, known, settings.k, disjoint=settings.disjoint)
+            labels = calibrate(scored, labels, labeled, settings.k, disjoint=settings.disjoint)
     return first_rows(labels, constraints.n_images, list(constraints.named)), expected
 
 
-def _with_held(labels: Labels, free: IntArray, identity: IntArray) -> Labels:
-    """The labels where identities that are held are groups of their own."""
+def _with_stable_ids(labels: Labels, free: IntArray, identity: IntArray) -> Labels:
+    """The labels where identities that got their ID back are groups of their own."""
     moved = free != identity
     if not moved.any():
         return labels

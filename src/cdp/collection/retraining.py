@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from cdp.collection.collection import Collection, as_settings, open_collection
-from cdp.collection.collection_folder import Parts, numbered
+from cdp.collection.collection_folder import State, numbered
 from cdp.collection.combined_views import read_all_views, read_labeled_views
 from cdp.collection.incremental_knn import changed_rows, insert_images, search_new
 from cdp.collection.numbering import Changes
@@ -46,11 +46,11 @@ def retrain(collection: Collection, *, runtime: Runtime | None = None) -> tuple[
     folder = collection.folder
     with locked(folder):
         now = open_collection(folder)
-        settings, threshold = now.settings, now.parts.threshold
+        settings, threshold = now.settings, now.state.threshold
         place = now.scored_place
         measured, share = read_measured(place), read_share(place)
         with read_all_views(now, None, runtime, share) as views:
-            before, mediator = read_scored_pairs(place, settings, threshold, views, now.parts.seed, runtime)
+            before, mediator = read_scored_pairs(place, settings, threshold, views, now.state.seed, runtime)
         if before.tree_scores is None:
             raise InputError(
                 f"{folder}: its pairs are scored by mediator = {settings.mediator!r}, and only trees learn from corrections; "
@@ -60,11 +60,11 @@ def retrain(collection: Collection, *, runtime: Runtime | None = None) -> tuple[
                 mediator=settings.mediator,
             )
         scored, share = train_again(before, share, now, None, settings, runtime)
-        number = now.parts.newest + 1
+        number = now.state.newest + 1
         write_scored(numbered(folder, "scored", number), scored, mediator, measured, share=share)
-        parts = msgspec.structs.replace(now.parts, scored=number)
-        parts = with_new_threshold(parts, scored, now.n_images, runtime)
-        changes = write_groups(folder, parts, now.identity, now.named, "retrained", now.describe)
+        state = msgspec.structs.replace(now.state, scored=number)
+        state = with_new_threshold(state, scored, now.n_images, runtime)
+        changes = write_groups(folder, state, now.identity, now.named, "retrained", now.describe)
         retrained = open_collection(folder)
         write_outputs(retrained)
     return retrained, changes
@@ -93,23 +93,23 @@ def train_again(
     Returns:
         The scored pairs, and the share of the labeled images that are used now.
     """
-    seed, before = collection.parts.seed, share
+    seed, before = collection.state.seed, share
     identities = scored.identities
     if share < 1:
-        for known in read_labeled_views(collection):
-            assert known.identities is not None
+        for labeled in read_labeled_views(collection):
+            assert labeled.identities is not None
             assert isinstance(scored.scored, ConsensusGraph)
-            growth = int((identities < 0).sum()) / collection.parts.n_trained
-            wanted = matching_share(scored.scored, identities, share, known.identities, seed, growth)
+            growth = int((identities < 0).sum()) / collection.state.n_trained
+            wanted = matching_share(scored.scored, identities, share, labeled.identities, seed, growth)
             # With all of them, too, they stay in the order of use.
             share = max(share, min(wanted, math.nextafter(1, 0)))
-            use = order_of_use(known.identities, seed)
-            added = known.identities[use.rows[use.share <= share]]
+            use = order_of_use(labeled.identities, seed)
+            added = labeled.identities[use.rows[use.share <= share]]
     with read_all_views(collection, new, runtime, share) as views:
         if share > before:
             start = int((identities < 0).sum())
             scored = _with_more_labeled(scored, views, np.concatenate([identities[:start], added]), runtime)
-        scorer = TreeScorer(settings, collection.parts.threshold, seed, collection.constraints)
+        scorer = TreeScorer(settings, collection.state.threshold, seed, collection.constraints)
         return scorer.retrain(scored, views, runtime), share
 
 
@@ -137,12 +137,12 @@ def _with_more_labeled(
     return replace(scored, graphs=graphs, fused=fused, identities=identities, candidates=pairs)
 
 
-def with_new_threshold(parts: Parts, scored: ScoredPairs, n_images: int, runtime: Runtime) -> Parts:
-    """The parts after trees were trained: among how many images, and with the threshold that is right for them."""
-    settings, threshold = as_settings(parts.consensus), parts.threshold
+def with_new_threshold(state: State, scored: ScoredPairs, n_images: int, runtime: Runtime) -> State:
+    """The state after trees were trained: the number of images, and the threshold chosen for them."""
+    settings, threshold = as_settings(state.consensus), state.threshold
     if settings.threshold is None and settings.grouping == "average" and count_shared(scored.identities):
         assert isinstance(scored.scored, ConsensusGraph)
         with runtime.step("tuning"):
             tuning, _ = tune(scored.scored, scored.identities, settings, runtime)
         threshold = tuning.chosen
-    return msgspec.structs.replace(parts, n_trained=n_images, threshold=threshold)
+    return msgspec.structs.replace(state, n_trained=n_images, threshold=threshold)

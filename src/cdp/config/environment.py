@@ -55,7 +55,7 @@ def check_paths(recipe: RunRecipe) -> None:
 
 
 def source_kind(recipe: RunRecipe) -> Literal["images", "embeddings"]:
-    """What a recipe starts from, by looking at what lies there."""
+    """What a recipe starts from, by looking at what is there."""
     if recipe.data.images and looks_like_views(recipe.data.images):
         raise InputError(
             f"data.images = {recipe.data.images} holds embeddings: give it as data.embeddings.",

@@ -40,7 +40,7 @@ class DataSection(_Section):
         "", "Instead of both: the labeled part, with identities; images, or views for a run without training."
     )
     unlabeled: tuple[str, ...] = setting((), "With labeled: the unlabeled parts; they need no identities.")
-    validation: str = setting("", "With labeled: a part with identities on which the bar is chosen.")
+    validation: str = setting("", "With labeled: a part with identities on which the threshold is chosen.")
     test: str = setting(
         "", "A part with identities for evaluation; empty = probes and distractors come from the split."
     )
@@ -84,7 +84,7 @@ class SplitSection(_Section):
     )
     validation: float = share(
         -1.0,
-        "Share of all images whose identities choose the bar; -1 = an eleventh where it is tuned, else none.",
+        "Share of all images used to choose the threshold; -1 = an eleventh where it is tuned, else none.",
         below=1,
         also=-1,
     )
@@ -165,7 +165,7 @@ class JointSection(JointLoss, _Training):
     rounds: int = setting(
         1,
         "How often labels are made: 1 = as in the paper; 2 or more = base and committee are trained again on the labels "
-        "of the round before, and label anew.",
+        "of the round before, and label again.",
         meaning="a number of rounds",
         low=1,
         high=9,
@@ -215,7 +215,7 @@ class EvaluationSection(_Section, MeasureSettings):
     members: bool = setting(True, "Figures of each committee member too.")
     ensemble: int = setting(
         0,
-        "Figures of an ensemble of so many networks, those with the best rank-1; 0 = none.",
+        "Number of networks of the ensemble, those with the best rank-1; 0 = none.",
         meaning="a number of networks",
         low=2,
         also=0,

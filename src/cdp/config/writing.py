@@ -134,7 +134,7 @@ def about_section(section: str) -> str:
 
 
 def to_toml(value: Any) -> str:
-    """A plain value in TOML's spelling, which is that of JSON but for one character."""
+    """A plain value in TOML's spelling, which is that of JSON except for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,4 @@
-"""Images in folders: the folder an image lies in is its identity."""
+"""Images in folders: the folder an image is in is its identity."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _walk(
     here = os.path.realpath(folder)
     if here in above:
         raise InputError(
-            f"{folder}: a link to a folder that it lies in; remove it.",
+            f"{folder}: a link to a folder that it is in; remove it.",
             code="image-folder-loops",
             folder=folder,
         )
@@ -90,10 +90,10 @@ def _walk(
 
 
 def from_folders(source: Path, root: str, entries: Iterable[tuple[str, str]]) -> Manifest:
-    """A manifest of (path inside, location) entries; the folder an image lies in is its identity.
+    """A manifest of (path inside, location) entries; the folder an image is in is its identity.
 
-    Images that all lie at the top have no identity. Images beside folders of images are refused: their identity is
-    unclear.
+    Images that are all at the top have no identity. Images next to folders of images are refused: their
+    identity is unclear.
     """
     found = sorted(
         (inside.rpartition("/")[0], inside, location) for inside, location in entries if is_image(inside)
@@ -109,7 +109,7 @@ def from_folders(source: Path, root: str, entries: Iterable[tuple[str, str]]) ->
     for folder, inside, _ in found:
         if folder in parents:
             raise InputError(
-                f"{source}: the image {inside} lies beside folders of images, so its identity is unclear; "
+                f"{source}: the image {inside} is next to folders of images, so its identity is unclear; "
                 "put it into a folder of its own or remove it.",
                 code="image-identity-unclear",
                 file=source,

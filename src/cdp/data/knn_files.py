@@ -73,7 +73,7 @@ def _read_artifact(folder: Path, embeddings: Embeddings | None) -> KnnGraph:
 
 
 def _read_file(file: Path) -> tuple[AnyArray, AnyArray | None]:
-    """Ids as stored and, where the file has them, the numbers beside them."""
+    """Ids as stored and, where the file has them, the numbers with them."""
     if file.suffix == ".npy":
         ids, numbers = open_npy(file, _CONVERT), None
     elif file.suffix == ".npz":
@@ -166,7 +166,7 @@ def _check_ids(file: Path, ids: AnyArray) -> IntArray:
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         raise InputError(
-            f"{file}: row {row} (counted from 0) names image {ids[row, column]}, but ids must lie in "
+            f"{file}: row {row} (counted from 0) names image {ids[row, column]}, but ids must be in "
             f"0..{n_images - 1}, or be -1 where there is no neighbor.",
             code="knn-id-out-of-range",
             file=file,

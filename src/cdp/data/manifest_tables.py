@@ -27,8 +27,9 @@ Choose = Callable[[Path, list[str]], list[str]]
 def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
     """The manifest in a .csv or .parquet file.
 
-    Columns: `path` (needed); `identity`, a whole number or a name (left out: all unknown; empty or -1: this one
-    is unknown); `identity_name`, beside identity numbers; `turn`, quarter turns. Others are left alone.
+    Columns: `path` (needed); `identity`, a whole number or a name (left out: all unknown; empty or -1: this
+        one is unknown); `identity_name`, in addition to identity numbers; `turn`, quarter turns. Others are
+        left alone.
 
     Args:
         root: what relative paths are relative to; the table's own folder unless given.

@@ -1,4 +1,4 @@
-"""Manifests from images where they lie: folders, lists, tables, zip and tar archives, record files."""
+"""Manifests from images in place: folders, lists, tables, zip and tar archives, record files."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _read_file(file: Path, root: str | Path | None) -> Manifest:
 
 
 def _read_list(file: Path, root: str | Path | None) -> Manifest:
-    """The authors' layout: one path per line, and beside it in `meta.txt` one identity per line."""
+    """The authors' layout: one path per line, and next to it in `meta.txt` one identity per line."""
     locations = tuple(read_lines(file))
     if "" in locations:
         line = locations.index("") + 1

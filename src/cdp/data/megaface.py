@@ -136,7 +136,7 @@ def read_features(folder: str | Path, paths: Sequence[str], suffix: str = ".bin"
     """The feature vectors of some images, in the order of `paths`.
 
     Args:
-        folder: where the feature files lie, in the same tree as the images.
+        folder: where the feature files are stored, in the same tree as the images.
         paths: the images' paths as the devkit's lists give them.
         suffix: what the devkit appends to an image's path, e.g. `_mymodel.bin`.
     """
@@ -177,8 +177,8 @@ def read_features(folder: str | Path, paths: Sequence[str], suffix: str = ".bin"
 
 def _hint(file: Path, image: str) -> str:
     siblings = file.parent.iterdir() if file.parent.is_dir() else ()
-    beside = sorted(other.name for other in siblings if other.name.startswith(image))
-    return f"beside it lies {beside[0]}: is the suffix right?" if beside else "was this image embedded?"
+    similar = sorted(other.name for other in siblings if other.name.startswith(image))
+    return f"next to it is {similar[0]}: is the suffix right?" if similar else "was this image embedded?"
 
 
 def write_feature(file: str | Path, vector: FloatArray) -> None:

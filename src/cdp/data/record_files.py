@@ -199,7 +199,7 @@ def read_index(file: Path) -> tuple[LongArray, LongArray]:
     """(keys, byte offsets) from an .idx file, sorted by key."""
     if not file.is_file():
         raise InputError(
-            f"{file}: missing; a record file is read with the .idx file beside it, copy both.",
+            f"{file}: missing; a record file is read with the .idx file next to it, copy both.",
             code="record-index-missing",
             file=file,
         )

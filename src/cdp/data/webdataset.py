@@ -87,7 +87,7 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
     """The manifest of tar shards, in their order and the order inside.
 
     The text in `key.cls` is the identity of `key.jpg`; a number, or a name. Shards without any `.cls` are read
-    like folders: the folder an image lies in is its identity.
+    like folders: the folder an image is in is its identity.
     """
     root = os.path.commonpath([shard.absolute().parent for shard in shards])
     entries: list[tuple[str, str]] = []
@@ -125,7 +125,7 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
         return from_folders(shards[0], root, entries)
     if without:
         raise InputError(
-            f"{without[0]}: has no .cls beside it, others have; write -1 where it is unknown.",
+            f"{without[0]}: has no .cls next to it, others have; write -1 where it is unknown.",
             code="shard-class-missing",
             entry=without[0],
         )

@@ -19,7 +19,7 @@ LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """Where a figure lies in 95 % of the resamplings."""
+    """Interval of a figure in 95 % of the resamplings."""
 
     low: float
     high: float

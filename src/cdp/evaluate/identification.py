@@ -191,8 +191,8 @@ def measure_identification(
         distractors: embeddings of other people; a sequence of them measures every one as a list of its own, as
             the devkit's lists of 10 ... 1,000,000 are.
         distractor_identities: where known, so that no identity is both.
-        sizes: also measure with so many distractors, drawn at random, the larger draws holding the smaller
-            [10, 100, ..., all]; not with a sequence.
+        sizes: also measure with these numbers of distractors, drawn at random, the larger draws holding the
+            smaller [10, 100, ..., all]; not with a sequence.
         left_out: what was left out before, only carried along.
         replicates: resamplings of identities for intervals; 0 = none.
     """

@@ -77,7 +77,7 @@ def export_images(
         )
     if not len(grouped.people) and not chosen.discarded:
         raise InputError(
-            "There is no group to export; label with a lower bar, or export --discarded as csv.",
+            "There is no group to export; label with a lower threshold, or export --discarded as csv.",
             code="export-without-groups",
         )
     if form in ("csv", "parquet"):

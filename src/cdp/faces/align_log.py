@@ -1,4 +1,4 @@
-"""Where an alignment stands: a hidden folder beside its output with the crops so far, and a line for every block of photos."""
+"""Where an alignment stands: a hidden folder next to its output with the crops so far, and a line for every block of photos."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def open_log(folder: Path, key: str) -> AlignLog:
     done: dict[int, list[Face]] = {}
     log = folder / _LOG
     whole = log.read_bytes().rpartition(b"\n")[0] if log.is_file() else b""
-    # A line that was cut off by the end of its process is gone from the file too, so that the next one starts anew.
+    # A line that was cut off by the end of its process is gone from the file too, so that the next one starts
+    # on a new line.
     log.write_bytes(whole + b"\n" if whole else b"")
     for line in whole.splitlines():
         start, faces = json.loads(line)

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ def align_faces(
 
     Photos are turned as their EXIF note says. The folder holds `faces.csv` (path, identity, photo, box, landmarks, measures),
     `dropped.csv` (what was left out and why), `different.csv` (faces of one photo, which are two people) and the crops as PNG.
-    A crop's name depends on its photo and its number there alone. What is half done is kept beside `out` and gone on with when the
+    A crop's name depends on its photo and its number there alone. What is half done is kept next to `out` and gone on with when the
     same command runs again.
 
     Args:
@@ -106,13 +106,12 @@ def align_faces(
         InputError: the detector is of no known kind.
         NoFacesError: there is no face at all.
     """
-    settings, inputs = settings or AlignSettings(), tuple(inputs)
-    path = None if isinstance(detector, Detector) else detector
+    inputs = (None if isinstance(detector, Detector) else detector, *inputs)
     target = Path(out).absolute()
     sweep(target.parent, target.name)
     refuse_link(target, out)
-    check_output(out, force=force, kind=KIND, inputs=[path, *inputs])
-    opened = detector if isinstance(detector, Detector) else _open(detector, device, settings)
+    check_output(out, force=force, kind=KIND, inputs=inputs)
+    opened, settings = _open(detector, device, settings or AlignSettings())
     work = target.with_name(f".{target.name}.aligning")
     with disk_errors(out, f"what is done is kept in {work}"):
         log = open_log(work, _key(photos, contents, opened, settings))
@@ -122,13 +121,13 @@ def align_faces(
         if not any(face.path for face in found):
             shutil.rmtree(work)
             raise NoFacesError(found, len(photos))
-        made = _collect(photos, found, out, settings.min_score)
+        made = _collect(photos, found, out, settings.min_score or 0.0)
         write_face_tables(made.manifest, made.faces, made.dropped, made.different, photos, work, Path(out))
         _write_card(made, photos, opened, settings, work)
         log.close()
         flush_files(work)
         if force:  # hours may have passed
-            check_output(out, force=force, kind=KIND, inputs=[path, *inputs])
+            check_output(out, force=force, kind=KIND, inputs=inputs)
         put_in_place(work, target, force=force)
     return made
 
@@ -156,16 +155,20 @@ def _key(
     )
 
 
-def _open(file: str | Path | None, device: str, settings: AlignSettings) -> Detector | None:
-    if file is not None:
-        return Detector(file, device=device, size=settings.detector_size)
-    if settings.ready != "all":
+def _open(
+    detector: str | Path | Detector | None, device: str, settings: AlignSettings
+) -> tuple[Detector | None, AlignSettings]:
+    """Open the detector, and take its least score where none is given."""
+    if detector is None and settings.ready != "all":
         raise InputError(
             "There is no detector: give one as --detector FILE.onnx, or say --ready all if the photos are faces.",
             code="detector-missing",
             option="--detector",
         )
-    return None
+    opened = detector if isinstance(detector, Detector | None) else Detector(detector, device=device)
+    if settings.min_score is None:
+        settings = replace(settings, min_score=0.0 if opened is None else opened.kind.min_score)
+    return opened, settings
 
 
 @dataclass(frozen=True)
@@ -198,8 +201,14 @@ class _Work:
             box = (0.0, 0.0, float(width), float(height))
             size = float(min(width, height))
             return [Face(row, box, size=size, sharpness=sharpness(photo), path=self._save(row, 0, photo))]
-        least = min(_WEAKEST, self.settings.min_score)
-        found = self.detector.detect(photo, least=least, overlap=self.settings.overlap)
+        least = min(_WEAKEST, self.settings.min_score or 0.0)
+        found = self.detector.detect(
+            photo,
+            least=least,
+            overlap=self.settings.overlap,
+            min_face=self.settings.min_face,
+            longest=self.settings.detector_size,
+        )
         # From left to right: the number of a face in its photo does not depend on small changes of its score.
         order = np.lexsort((found.boxes[:, 1], found.boxes[:, 0]))
         faces = [
@@ -239,7 +248,7 @@ class _Work:
 def why_dropped(measures: dict[str, Any], settings: AlignSettings) -> str:
     """The first measure of a face that is not good enough, as a sentence; empty if all are."""
     for name, bound, is_least in (
-        ("score", settings.min_score, True),
+        ("score", settings.min_score or 0.0, True),
         ("size", settings.min_face, True),
         ("pose", settings.max_pose, False),
         ("sharpness", settings.min_sharpness, True),
@@ -269,13 +278,11 @@ def _write_card(
     made: AlignedFaces, photos: Manifest, detector: Detector | None, settings: AlignSettings, folder: Path
 ) -> None:
     n_dropped = len(made.dropped)
-    name, size, checksum = (
-        (detector.kind.name, detector.size, detector.checksum) if detector else ("none", 0, "none")
-    )
+    name, checksum = (detector.kind.name, detector.checksum) if detector else ("none", "none")
     write_card(
         folder,
         KIND,
         f"Faces: {len(made.faces):,} of {len(photos):,} photos, {n_dropped:,} left out, detector: {name}",
-        {**asdict(settings), "detector": name, "detector_size": size},
+        {**asdict(settings), "detector": name},
         {"photos": photos.digest, "detector": checksum},
     )

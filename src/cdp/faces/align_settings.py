@@ -12,7 +12,14 @@ from cdp.settings import check_settings, setting
 class AlignSettings:
     """Which faces of a photo are taken; what is left out is listed with its reason."""
 
-    min_score: float = setting(0.5, "Least score of the detector.", meaning="a score", low=0, high=1)
+    min_score: float | None = setting(
+        None,
+        "Minimum detector score; auto = as it suits the detector.",
+        meaning="a score",
+        low=0,
+        high=1,
+        none="auto",
+    )
     min_face: float = setting(
         24,
         "Fewest pixels of the shorter side of a face's box.",
@@ -41,12 +48,13 @@ class AlignSettings:
         low=0,
         high=1,
     )
-    detector_size: int = setting(
-        640,
-        "Pixels a side that photos are brought to, where the detector leaves it open.",
-        meaning="pixels a side",
+    detector_size: int | None = setting(
+        None,
+        "Longer side of photos in the detector, in pixels; auto = so that faces of --min-face are found.",
+        meaning="a number of pixels",
         low=32,
-        high=10**4,
+        high=10**5,
+        none="auto",
     )
     ready: Literal["auto", "none", "all"] = setting(
         "auto",

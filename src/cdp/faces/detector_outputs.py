@@ -1,5 +1,7 @@
 """Boxes and five landmarks from the raw outputs of SCRFD, YuNet and RetinaFace: pure functions of arrays.
 
+`size` is (height, width) of what the network saw, in pixels.
+
 Landmarks are in the order of the template: the eye on the left of the picture, the other eye, the tip of the nose, the corner of
 the mouth on the left, the other corner.
 """
@@ -14,6 +16,7 @@ import numpy as np
 from cdp.types.arrays import AnyArray, FloatArray, LongArray
 
 N_LANDMARKS = 5
+Size = tuple[int, int]
 # data/config.py of biubug6/Pytorch_Retinaface.
 _RETINA_STEPS = {8: (16, 32), 16: (64, 128), 32: (256, 512)}
 _RETINA_VARIANCE = (0.1, 0.2)
@@ -40,12 +43,14 @@ class Detections:
         """Some of the faces."""
         return Detections(self.boxes[rows], self.landmarks[rows], self.scores[rows])
 
-    def scaled(self, factor: float) -> Detections:
-        """The same on a picture so many times as large."""
-        return Detections(self.boxes * factor, self.landmarks * factor, self.scores)
+    def placed(self, factor: float, left: float, top: float) -> Detections:
+        """The same faces on a photo that this picture is a window of, `factor` times as large."""
+        corner = np.array([left, top], np.float32)
+        boxes = self.boxes * np.float32(factor) + np.tile(corner, 2)
+        return Detections(boxes, self.landmarks * np.float32(factor) + corner, self.scores)
 
 
-def decode_scrfd(outputs: Sequence[AnyArray], size: int, least: float) -> Detections:
+def decode_scrfd(outputs: Sequence[AnyArray], size: Size, least: float) -> Detections:
     """Faces from SCRFD's outputs, and of InsightFace's RetinaFace: all scores, then all boxes, then all landmarks.
 
     Per stride and anchor: a score, the box as distances to left, top, right and bottom, and the landmarks as differences, both
@@ -53,7 +58,7 @@ def decode_scrfd(outputs: Sequence[AnyArray], size: int, least: float) -> Detect
 
     Args:
         outputs: arrays whose last dimension is 1, 4 or 10, each kind from the smallest stride to the largest.
-        size: pixels a side that the network saw.
+        size: height and width that the network saw.
         least: faces with a lower score are left out.
     """
     by_kind = {
@@ -62,8 +67,8 @@ def decode_scrfd(outputs: Sequence[AnyArray], size: int, least: float) -> Detect
     found = []
     for level, (scores, boxes, landmarks) in enumerate(zip(*by_kind.values(), strict=True)):
         stride = 8 << level
-        cells = -(-size // stride)
-        n_anchors = len(scores) // cells**2
+        rows, cells = (-(-side // stride) for side in size)
+        n_anchors = len(scores) // (rows * cells)
         kept = np.flatnonzero(scores[:, 0] >= least)
         corners = _cells(kept // n_anchors, cells) * stride
         sides = boxes[kept] * stride
@@ -77,7 +82,7 @@ def decode_scrfd(outputs: Sequence[AnyArray], size: int, least: float) -> Detect
     return _joined(found)
 
 
-def decode_yunet(outputs: Mapping[str, AnyArray], size: int, least: float) -> Detections:
+def decode_yunet(outputs: Mapping[str, AnyArray], size: Size, least: float) -> Detections:
     """Faces from YuNet's outputs `cls_8`, `obj_8`, `bbox_8`, `kps_8` and the same for strides 16 and 32.
 
     The score is the geometric mean of class and objectness; the box is its middle and the logarithm of its sides, in strides
@@ -89,7 +94,7 @@ def decode_yunet(outputs: Mapping[str, AnyArray], size: int, least: float) -> De
         kind = {name: outputs[f"{name}_{stride}"].reshape(-1, width) for name, width in _YUNET_WIDTHS.items()}
         scores = np.sqrt(np.clip(kind["cls"], 0, 1) * np.clip(kind["obj"], 0, 1))[:, 0]
         kept = np.flatnonzero(scores >= least)
-        corners = _cells(kept, -(-size // stride))
+        corners = _cells(kept, -(-size[1] // stride))
         middle = (corners + kind["bbox"][kept, :2]) * stride
         half = np.exp(kind["bbox"][kept, 2:]) * stride / 2
         landmarks = (corners[:, None] + kind["kps"][kept].reshape(-1, N_LANDMARKS, 2)) * stride
@@ -102,7 +107,7 @@ def decode_yunet(outputs: Mapping[str, AnyArray], size: int, least: float) -> De
 _YUNET_WIDTHS = {"cls": 1, "obj": 1, "bbox": 4, "kps": 10}
 
 
-def decode_retinaface(outputs: Sequence[AnyArray], size: int, least: float) -> Detections:
+def decode_retinaface(outputs: Sequence[AnyArray], size: Size, least: float) -> Detections:
     """Faces from the three outputs of RetinaFace in PyTorch: boxes (n, 4), scores (n, 2) and landmarks (n, 10).
 
     Every cell has two prior boxes; differences are in their sides times 0.1, sizes the exponent of 0.2 times the output
@@ -128,6 +133,37 @@ def decode_retinaface(outputs: Sequence[AnyArray], size: int, least: float) -> D
     )
 
 
+def decode_retinaface_maps(outputs: Mapping[str, AnyArray], least: float) -> Detections:
+    """Faces from the maps of InsightFace's RetinaFace for MXNet, three per stride: scores, boxes and landmarks.
+
+    Every cell has two square anchors around the middle of its first 16 pixels. The score map holds the background of both anchors,
+    then the faces; boxes and landmarks are differences in sides of the anchor (detection/retinaface/retinaface.py of
+    deepinsight/insightface).
+    """
+    found = []
+    for stride, sides in _MAP_ANCHORS.items():
+        scores, boxes, landmarks = (
+            next(one for name, one in outputs.items() if part in name and name.endswith(f"stride{stride}"))
+            for part in ("cls_prob", "bbox_pred", "landmark_pred")
+        )
+        n_anchors, (rows, cells) = len(sides), scores.shape[2:]
+        middle = _cells(np.arange(rows * cells), cells) * np.float32(stride) + np.float32(7.5)
+        for at, side in enumerate(sides):
+            score = scores[0, n_anchors + at].ravel()
+            kept = np.flatnonzero(score >= least)
+            delta = boxes[0, 4 * at : 4 * at + 4].reshape(4, -1).T[kept]
+            points = landmarks[0, 10 * at : 10 * at + 10].reshape(10, -1).T[kept].reshape(-1, N_LANDMARKS, 2)
+            center = middle[kept] + delta[:, :2] * np.float32(side)
+            half = ((np.exp(delta[:, 2:]) * np.float32(side) - 1) / 2).astype(np.float32)
+            corners = np.concatenate([center - half, center + half], axis=1)
+            places = (middle[kept][:, None] + points * np.float32(side)).astype(np.float32)
+            found.append(Detections(corners, places, score[kept]))
+    return _joined(found)
+
+
+_MAP_ANCHORS = {32: (512, 256), 16: (128, 64), 8: (32, 16)}
+
+
 def suppress_overlaps(faces: Detections, overlap: float) -> Detections:
     """The faces that overlap no better one by more than a share of their union, best first (non-maximum suppression)."""
     order = np.argsort(-faces.scores, kind="stable")
@@ -149,19 +185,29 @@ def _shared(box: FloatArray, others: FloatArray) -> FloatArray:
     return shared
 
 
+def share_of_smaller(box: FloatArray, others: FloatArray) -> FloatArray:
+    """Intersection of one box with others, as a share of the smaller of the two."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    common = np.prod(np.maximum(high - low, 0), axis=1)
+    areas = np.prod(np.maximum(others[:, 2:] - others[:, :2], 0), axis=1)
+    own = np.prod(np.maximum(box[2:] - box[:2], 0))
+    share: FloatArray = common / np.maximum(np.minimum(areas, own), 1e-9)
+    return share
+
+
 def _cells(numbers: LongArray, per_row: int) -> FloatArray:
     """(column, row) of cells, counted row by row."""
     return np.stack([numbers % per_row, numbers // per_row], axis=1).astype(np.float32)
 
 
-def _priors(size: int) -> tuple[FloatArray, FloatArray]:
+def _priors(size: Size) -> tuple[FloatArray, FloatArray]:
     """Middles (n, 2) and sides (n,) of RetinaFace's prior boxes, in pixels."""
     middles, sides = [], []
     for step, least_sizes in _RETINA_STEPS.items():
-        cells = -(-size // step)
-        middle = (_cells(np.arange(cells**2), cells) + 0.5) * step
+        rows, cells = (-(-side // step) for side in size)
+        middle = (_cells(np.arange(rows * cells), cells) + 0.5) * step
         middles.append(np.repeat(middle, len(least_sizes), axis=0))
-        sides.append(np.tile(np.array(least_sizes, np.float32), cells**2))
+        sides.append(np.tile(np.array(least_sizes, np.float32), rows * cells))
     return np.concatenate(middles), np.concatenate(sides)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from cdp.errors import InputError
+from cdp.faces.detection_windows import COARSE, Window, is_whole, merge_faces, plan_windows
 from cdp.faces.detector_outputs import (
     Detections,
+    Size,
     decode_retinaface,
+    decode_retinaface_maps,
     decode_scrfd,
     decode_yunet,
-    suppress_overlaps,
 )
-from cdp.nets.onnx_sessions import hash_file, open_session
+from cdp.nets.onnx_sessions import hash_file, open_any_size, open_session
 from cdp.types.arrays import AnyArray, ByteArray, FloatArray
 
 _YUNET = {f"{name}_{stride}" for name in ("cls", "obj", "bbox", "kps") for stride in (8, 16, 32)}
@@ -32,43 +34,56 @@ class Kind:
         name: of the kind.
         is_bgr: the order of colors; else RGB.
         mean, std: a pixel of 0..255 becomes (pixel - mean) / std.
-        decode: names, arrays, size, least score -> faces.
+        min_score: score from which on nearly all detections are faces (`python -m benchmarks detectors`).
+        decode: outputs by name, height and width, least score -> faces.
     """
 
     name: str
     is_bgr: bool
     mean: tuple[float, float, float]
     std: float
-    decode: Callable[[Sequence[str], Sequence[AnyArray], int, float], Detections]
+    min_score: float
+    decode: Callable[[Mapping[str, AnyArray], Size, float], Detections]
 
 
-# As the projects that publish them prepare their images: model_zoo/scrfd.py of deepinsight/insightface,
-# objdetect/src/face_detect.cpp of opencv/opencv, detect.py of biubug6/Pytorch_Retinaface.
-SCRFD = Kind("SCRFD", False, (127.5,) * 3, 128.0, lambda names, *rest: decode_scrfd(*rest))
-YUNET = Kind(
-    "YuNet",
+# As the projects that publish them prepare their images: model_zoo/scrfd.py and detection/retinaface/retinaface.py of
+# deepinsight/insightface, objdetect/src/face_detect.cpp of opencv/opencv, detect.py of biubug6/Pytorch_Retinaface.
+SCRFD = Kind(
+    "SCRFD",
+    False,
+    (127.5,) * 3,
+    128.0,
+    0.6,
+    lambda outputs, *rest: decode_scrfd(list(outputs.values()), *rest),
+)
+YUNET = Kind("YuNet", True, (0.0,) * 3, 1.0, 0.7, decode_yunet)
+RETINAFACE = Kind(
+    "RetinaFace",
     True,
+    (104.0, 117.0, 123.0),
+    1.0,
+    0.7,
+    lambda outputs, *rest: decode_retinaface(list(outputs.values()), *rest),
+)
+RETINAFACE_MXNET = Kind(
+    "RetinaFace (MXNet)",
+    False,
     (0.0,) * 3,
     1.0,
-    lambda names, arrays, *rest: decode_yunet(dict(zip(names, arrays, strict=True)), *rest),
-)
-RETINAFACE = Kind(
-    "RetinaFace", True, (104.0, 117.0, 123.0), 1.0, lambda names, *rest: decode_retinaface(*rest)
+    0.5,
+    lambda outputs, _, least: decode_retinaface_maps(outputs, least),
 )
 
 
 class Detector:
     """A face detector; several threads may call it at once."""
 
-    def __init__(
-        self, file: str | Path, *, device: str = "auto", size: int = 640, session: Any = None
-    ) -> None:
+    def __init__(self, file: str | Path, *, device: str = "auto", session: Any = None) -> None:
         """Open a detector.
 
         Args:
             file: SCRFD, YuNet or RetinaFace as .onnx, with landmarks.
             device: `auto`, `cpu`, `cuda` or `cuda:1`.
-            size: pixels a side that photos are brought to, where the model leaves it open.
             session: of the file, if it is open already.
 
         Raises:
@@ -91,24 +106,76 @@ class Detector:
                 file=file,
                 found=(taken.shape[2], taken.shape[3]),
             )
-        self.size = sides.pop() if sides else size
         self._input = taken.name
         self._names = [one.name for one in self._session.get_outputs()]
-        blank = np.zeros((1, 3, self.size, self.size), np.float32)
-        self.kind = _find_kind(Path(file), self._names, self._run(Path(file), blank), self.size)
+        side = sides.pop() if sides else COARSE
+        blank = np.zeros((1, 3, side, side), np.float32)
+        self.kind = _find_kind(Path(file), self._names, self._run(Path(file), blank), side)
+        self.fixed: int | None = side if sides or isinstance(taken.shape[2], int) else None
+        """Side of the only input that it takes; None = any size."""
+        if self.fixed is not None:
+            opened = open_any_size(file, device)
+            if opened is not None and self._takes_any_size(opened):
+                self._session, self.fixed = opened, None
 
-    def detect(self, photo: ByteArray, *, least: float = 0.5, overlap: float = 0.4) -> Detections:
-        """The faces of a photo, uint8 (h, w, 3) in RGB, in its own pixels, best first."""
-        fitted, factor = fit_into(photo, self.size)
-        colors = fitted[..., ::-1] if self.kind.is_bgr else fitted
-        values = (colors.astype(np.float32) - np.array(self.kind.mean, np.float32)) / np.float32(
-            self.kind.std
-        )
-        arrays = self._session.run(
-            self._names, {self._input: np.ascontiguousarray(values.transpose(2, 0, 1)[None])}
-        )
-        faces = self.kind.decode(self._names, arrays, self.size, least)
-        return suppress_overlaps(faces.scaled(1 / factor), overlap)
+    def detect(
+        self,
+        photo: ByteArray,
+        *,
+        least: float = 0.5,
+        overlap: float = 0.4,
+        min_face: float = 24,
+        longest: int | None = None,
+    ) -> Detections:
+        """Find the faces of a photo, in its own pixels, best first.
+
+        Args:
+            photo: uint8 (h, w, 3) in RGB.
+            least: faces with a lower score are left out.
+            overlap: of two boxes that share more than this of their union, the better one is kept.
+            min_face: smallest face to find, in pixels.
+            longest: pixels of the longer side at the finest resolution; None = as `min_face` needs it.
+        """
+        height, width = photo.shape[:2]
+        found = []
+        for window in plan_windows(height, width, self.fixed, min_face, longest):
+            faces = self._detect_in(photo, window, least)
+            found.append(faces.take(np.flatnonzero(is_whole(faces, window, height, width))))
+        return merge_faces(found, overlap)
+
+    def _detect_in(self, photo: ByteArray, window: Window, least: float) -> Detections:
+        part = photo[window.top : window.bottom, window.left : window.right]
+        fitted = fit_into(part, window.factor, self.fixed)
+        values = self._prepare(fitted)
+        arrays = self._session.run(self._names, {self._input: values})
+        size = (fitted.shape[0], fitted.shape[1])
+        faces = self.kind.decode(dict(zip(self._names, arrays, strict=True)), size, least)
+        return faces.placed(1 / window.factor, window.left, window.top)
+
+    def _prepare(self, fitted: ByteArray) -> FloatArray:
+        """Bring pixels into the form that the network takes, float32 (1, 3, h, w)."""
+        channels = fitted.transpose(2, 0, 1)
+        values = np.empty((1, *channels.shape), np.float32)
+        values[0] = channels[::-1] if self.kind.is_bgr else channels
+        if any(self.kind.mean):
+            values -= np.array(self.kind.mean, np.float32).reshape(1, 3, 1, 1)
+        if self.kind.std != 1:
+            values /= np.float32(self.kind.std)
+        return values
+
+    def _takes_any_size(self, session: Any) -> bool:
+        """Whether faces are found as they should be by a session that was opened for any size: the outputs grow with the input."""
+        rng = np.random.default_rng(0)
+        try:
+            shapes = []
+            for height, width in _TRIED_SIZES:
+                pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
+                arrays = session.run(self._names, {self._input: self._prepare(pixels)})
+                self.kind.decode(dict(zip(self._names, arrays, strict=True)), (height, width), 0.0)
+                shapes.append(sum(one.size for one in arrays) / (height * width))
+        except Exception:  # it was made for one size only
+            return False
+        return bool(max(shapes) - min(shapes) < 1e-6)
 
     def _run(self, file: Path, values: FloatArray) -> list[AnyArray]:
         try:
@@ -122,19 +189,34 @@ class Detector:
             ) from None
 
 
-def fit_into(photo: ByteArray, size: int) -> tuple[ByteArray, float]:
-    """A photo scaled to fit into a black square, at its top left, uint8 (size, size, 3), and the factor of its sides."""
+_TRIED_SIZES = ((640, 640), (256, 256), (320, 448))
+_STRIDE = 32
+
+
+def fit_into(photo: ByteArray, factor: float, fixed: int | None) -> ByteArray:
+    """Reduce a photo and put it at the top left of a black picture, uint8 (h, w, 3).
+
+    Args:
+        photo: or a window of it.
+        factor: of its sides, at most 1.
+        fixed: side of the square; None = as large as is needed, in whole strides of the detector.
+    """
     from PIL import Image
 
     height, width = photo.shape[:2]
-    factor = size / max(height, width)
     sides = (max(1, round(width * factor)), max(1, round(height * factor)))
-    square = np.zeros((size, size, 3), np.uint8)
+    if fixed is not None:
+        sides = (min(sides[0], fixed), min(sides[1], fixed))
+    high, wide = (
+        (fixed, fixed) if fixed is not None else (-(-side // _STRIDE) * _STRIDE for side in sides[::-1])
+    )
     scaled = photo
     if sides != (width, height):
-        scaled = np.asarray(Image.fromarray(photo).resize(sides, Image.Resampling.BILINEAR))
-    square[: sides[1], : sides[0]] = scaled
-    return square, factor
+        # Whole blocks of pixels first: a bilinear reduction of a large photo reads every pixel several times.
+        scaled = np.asarray(Image.fromarray(photo).resize(sides, Image.Resampling.BILINEAR, reducing_gap=2.0))
+    picture = np.zeros((high, wide, 3), np.uint8)
+    picture[: sides[1], : sides[0]] = scaled
+    return picture
 
 
 def _find_kind(file: Path, names: Sequence[str], arrays: Sequence[Any], size: int) -> Kind:
@@ -142,6 +224,8 @@ def _find_kind(file: Path, names: Sequence[str], arrays: Sequence[Any], size: in
     widths = Counter(int(one.shape[-1]) if one.ndim else 0 for one in arrays)
     if set(names) >= _YUNET:
         return YUNET
+    if _has_maps(names, arrays):
+        return RETINAFACE_MXNET
     if widths == Counter({4: 1, 2: 1, 10: 1}):
         return RETINAFACE
     n_levels = widths[1]
@@ -162,3 +246,14 @@ def _find_kind(file: Path, names: Sequence[str], arrays: Sequence[Any], size: in
         code="detector-unknown",
         file=file,
     )
+
+
+def _has_maps(names: Sequence[str], arrays: Sequence[Any]) -> bool:
+    """Whether outputs are the maps of InsightFace's RetinaFace for MXNet: scores, boxes and landmarks at three strides."""
+    wanted = {"cls_prob": 4, "bbox_pred": 8, "landmark_pred": 20}
+    return all(
+        any(part in name and name.endswith(f"stride{stride}") and one.ndim == 4 and one.shape[1] == channels
+            for name, one in zip(names, arrays, strict=True))
+        for part, channels in wanted.items()
+        for stride in (8, 16, 32)
+    )  # fmt: skip

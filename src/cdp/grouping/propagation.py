@@ -67,7 +67,7 @@ def propagate(
     """
     if not 0 < step < 1:
         raise InputError(
-            f"propagate(step={step}): step lies between 0 and 1, both excluded; the paper uses 0.1.",
+            f"propagate(step={step}): step must be between 0 and 1, both excluded; the paper uses 0.1.",
             code="step-out-of-range",
             value=step,
         )

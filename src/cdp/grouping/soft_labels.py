@@ -75,7 +75,9 @@ def _check_settings(graph: ConsensusGraph, labels: Labels, depth: int, decay: fl
         )
     if not 0 < decay <= 1:
         raise InputError(
-            f"diffuse(decay={decay}): decay lies in (0, 1].", code="diffuse-decay-out-of-range", value=decay
+            f"diffuse(decay={decay}): decay must be in (0, 1].",
+            code="diffuse-decay-out-of-range",
+            value=decay,
         )
 
 

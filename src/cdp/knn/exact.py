@@ -119,7 +119,7 @@ def extend_graph(
     Old images are not compared again. If the graph is exact, the result is the exact graph of all images.
 
     Args:
-        graph: of all images, new ones with empty lists (`KnnGraph.make_room`).
+        graph: of all images, new ones with empty lists (`KnnGraph.insert_rows`).
         embeddings: of all images.
         new: first row of the new images, and the row after the last.
         runtime: how the search runs.
@@ -313,7 +313,7 @@ def graph_from_neighbors(
     if n_images != embeddings.n_images or neighbors.min() < -1 or neighbors.max() >= n_images:
         raise InputError(
             f"Neighbors of {n_images:,} images with ids {neighbors.min()}..{neighbors.max()} do not belong "
-            f"to embeddings of {embeddings.n_images:,} images; ids lie in 0..{embeddings.n_images - 1}, "
+            f"to embeddings of {embeddings.n_images:,} images; ids are in 0..{embeddings.n_images - 1}, "
             "-1 = none.",
             code="neighbors-of-other-embeddings",
             expected=embeddings.n_images,

@@ -1,1 +1,1 @@
-"""From views and known identities to labels: the one pipeline behind `CDP`, `cdp label`, `cdp run` and the studies."""
+"""From views and labeled identities to labels: the pipeline of `CDP`, `cdp label` and `cdp run`."""

@@ -1,9 +1,10 @@
-"""Known images made as dense as the unlabeled ones: what is learned on people of twenty images does not hold for people of two.
+"""Density matching: subsample labeled images until an identity has about as many images as an unlabeled one.
 
-The more images an identity has, the more of its pairs have common neighbors, and the more probable is a pair before anything is known of
-it. Trees and the bar are learned on known images among the unlabeled ones; where known identities have many more images each, pairs
-of the others are given probabilities that are far too high. So some known images are left out, until an identity has about as many as one of
-the unlabeled ones. How many that is, the probabilities themselves say well enough: a second or third time they are learned on what is left.
+The more images an identity has, the more of its pairs have common neighbors, and the higher is the prior
+probability of a pair. Trees and the threshold are learned on labeled images among the unlabeled ones; where
+labeled identities have many more images each, pairs of unlabeled images get probabilities that are far too
+high. So some labeled images are left out. The number of images per unlabeled identity is estimated from the
+probabilities; trees are then trained a second or third time on the images that are left.
 """
 
 from __future__ import annotations
@@ -17,44 +18,45 @@ from cdp.types import ConsensusGraph, Views
 from cdp.types.arrays import DoubleArray, LongArray
 
 MAX_ROUNDS = 3
-"""How often pairs are judged at most, until known images are as dense as the others."""
+"""Maximum number of times that pairs are scored until labeled images are as dense as the others."""
 
 _AS_DENSE = 0.7
 _FEWEST_PAIRS = 500
 
 
-def images_per_identity(scored: ConsensusGraph, known: LongArray) -> tuple[float, float]:
-    """How many images an identity has on average among the unlabeled images, as far as the probabilities say, and among the known ones.
+def images_per_identity(scored: ConsensusGraph, labeled: LongArray) -> tuple[float, float]:
+    """Estimate the mean number of images per identity, of the unlabeled images and of the labeled ones.
 
     With t other images of its identity among an image's candidates, that image is 1 / (1 + t) of an identity. Counted so, a person of
     hundreds of images counts for one.
 
     Args:
         scored: pairs of all images.
-        known: int64 (n,), identities, -1 where unknown.
+        labeled: int64 (n,), identities, -1 where unlabeled.
     """
-    partners = np.zeros(len(known))
+    partners = np.zeros(len(labeled))
     for start, stop in spans(len(scored), PAIRS_PER_BLOCK):
         ids = scored.ids[start:stop]
-        one, other = known[ids[:, 0]], known[ids[:, 1]]
+        one, other = labeled[ids[:, 0]], labeled[ids[:, 1]]
         probability = 1.0 - scored.doubt[start:stop].astype(np.float64)
-        # Trees see pairs of a known and an unknown image from one end and pairs of one known identity from both, so to them pairs of two
-        # identities are twice as frequent as among the unlabeled images: the odds of these are twice what they say.
+        # Trees see pairs of a labeled and an unlabeled image from one end and genuine labeled pairs from
+        # both, so in their training data impostors are twice as frequent as among unlabeled images: the true
+        # odds are twice theirs.
         probability = 2 * probability / (1 + probability)
         weight = np.where((one < 0) & (other < 0), probability, (one == other).astype(np.float64))
         for end in ids.T:
-            partners += np.bincount(end, weight, len(known))
+            partners += np.bincount(end, weight, len(labeled))
     share = 1 / (1 + partners)
-    is_known = known >= 0
-    n_unlabeled, n_known = int((~is_known).sum()), int(is_known.sum())
+    is_labeled = labeled >= 0
+    n_unlabeled, n_labeled = int((~is_labeled).sum()), int(is_labeled.sum())
     return (
-        n_unlabeled / max(float(share[~is_known].sum()), 1e-9),
-        n_known / max(float(share[is_known].sum()), 1e-9),
+        n_unlabeled / max(float(share[~is_labeled].sum()), 1e-9),
+        n_labeled / max(float(share[is_labeled].sum()), 1e-9),
     )
 
 
 class Use(NamedTuple):
-    """Known images in the order in which they are used.
+    """Labeled images in the order in which they are used.
 
     Attributes:
         rows: int64 (n,), which image.
@@ -68,12 +70,12 @@ class Use(NamedTuple):
 
 
 def order_of_use(identities: LongArray, seed: int) -> Use:
-    """In which order known images are used, so that a greater share only adds to them.
+    """Order labeled images by use, so that a greater share only adds to them.
 
     With share s, of an identity's n images 1 + s (n - 1) are used: as many, one more or one less, as chance has it.
 
     Args:
-        identities: int64 (n,), of the known images.
+        identities: int64 (n,), of the labeled images.
         seed: of the order.
     """
     generator = np.random.default_rng([seed, 8])
@@ -88,43 +90,42 @@ def order_of_use(identities: LongArray, seed: int) -> Use:
     return Use(shuffled[by_person][order], share[order], before[order])
 
 
-def use_share(known: Views, share: float, seed: int) -> Views:
-    """The known images that are used at a share, in the order of use; all as they are with 1."""
+def use_share(labeled: Views, share: float, seed: int) -> Views:
+    """The labeled images that are used at a share, in the order of use; all as they are with 1."""
     if share >= 1:
-        return known
-    assert known.identities is not None
-    use = order_of_use(known.identities, seed)
-    return known.take(use.rows[use.share <= share])
+        return labeled
+    assert labeled.identities is not None
+    use = order_of_use(labeled.identities, seed)
+    return labeled.take(use.rows[use.share <= share])
 
 
 def matching_share(
     scored: ConsensusGraph,
-    known: LongArray,
+    labeled: LongArray,
     share: float,
     identities: LongArray,
     seed: int,
     growth: float = 1.0,
 ) -> float:
-    """The share of the known images that makes them as dense as the unlabeled ones; 1 where they are no denser.
+    """The share of the labeled images that makes them as dense as the unlabeled ones; 1 if no denser.
 
-    Trees that learned among denser images say well how dense the others are (Omniglot: 2.6 where 2.3 images per identity are true, 5.2 where 6.0
-    are), trees that learned among sparser ones do not (2.9 where 6.0 are): they have not seen what grew since. So where trees are older than some of
-    the images, an identity is taken to have grown with them.
-
-    Never less than leaves 500 pairs of one identity, or there would be nothing to learn from.
+    Trees trained among denser images estimate the density of the others well (Omniglot: 2.6 for 2.3 images
+    per identity, 5.2 for 6.0), trees trained among sparser ones do not (2.9 for 6.0). So where trees are
+    older than some of the images, identities are assumed to have grown in proportion. At least 500 genuine
+    pairs are kept.
 
     Args:
-        scored: pairs of all images, judged with `share` of the known ones among them.
-        known: int64 (n,), identities of all images, -1 where unknown.
+        scored: pairs of all images, scored with `share` of the labeled ones among them.
+        labeled: int64 (n,), identities of all images, -1 where unlabeled.
         share: that is used now.
-        identities: int64, of all known images.
+        identities: int64, of all labeled images.
         seed: of the order of use.
         growth: how many times as many unlabeled images there are as when trees were trained.
     """
-    unlabeled, of_known = images_per_identity(scored, known)
-    if of_known <= 1 or not (known < 0).any():
+    unlabeled, of_labeled = images_per_identity(scored, labeled)
+    if of_labeled <= 1 or not (labeled < 0).any():
         return share
-    wanted = share * growth * (unlabeled - 1) / (of_known - 1)
+    wanted = share * growth * (unlabeled - 1) / (of_labeled - 1)
     if wanted >= 1:
         return 1.0
     use = order_of_use(identities, seed)

@@ -188,11 +188,11 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         corrections: Corrections | None = None,
         progress: Progress | None = None,
     ) -> CDP:
-        """Learn from the images with a known identity, and label the others.
+        """Learn from the labeled images, and label the others.
 
-        Gradient boosting (the default) is trained among the images that it scores: here, and again in `predict` for other
-        images. The paper's mediator is trained once. Where every identity is known there is nothing to label: `labels_` are the given
-        identities, and `predict` labels other images.
+        Gradient boosting (the default) is trained among the images that it scores: here, and again in
+        `predict` for other images. The paper's mediator is trained once. Where every image is labeled there
+        is nothing to label: `labels_` are the given identities, and `predict` labels other images.
 
         Args:
             X: embeddings of all images: a 2-D array of one model, a list or dict of arrays of several (base first), a
@@ -205,14 +205,14 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         settings = self.settings
         views = self._as_views(X, y, reset=True)
         identities = np.full(views.n_images, -1) if views.identities is None else views.identities
-        known = identities >= 0
+        is_labeled = identities >= 0
         with self._progress(progress) as shown:
             runtime = self._runtime(shown)
-            labeled = LabeledImages((views.take(known),) if known.any() else ())
-            given = graphs if known.all() else None
+            labeled = LabeledImages((views.take(is_labeled),) if is_labeled.any() else ())
+            given = graphs if is_labeled.all() else None
             self._fitted = self._learn(labeled, settings, given, runtime)
             self.mediator_ = self._fitted.mediator
-            if known.all():
+            if is_labeled.all():
                 self._views = views
                 self._set_labels(Labels.from_array(_numbered(identities)))
             else:
@@ -221,7 +221,7 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **options: Any) -> IntArray:
-        """Label all images, learning from those whose identity is known; same arguments as `fit`.
+        """Label all images, learning from the labeled ones; same arguments as `fit`.
 
         Returns:
             int32 (n,), the group of every image; -1 = in no group.
@@ -238,7 +238,8 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ) -> IntArray:
         """Label other images, with what was learned from the labeled images in `fit`; identities of `X` are not used.
 
-        Groups are numbered anew: they are groups of these images. To add images to groups that exist already, use `Collection.add`.
+        Group numbers are new: they are groups of these images. To add images to groups that exist already,
+        use `Collection.add`.
 
         Args:
             X: embeddings by the same models, in the same order.
@@ -412,7 +413,7 @@ def _as_model(one: Any) -> Embeddings | npt.NDArray[Any]:
 
 def _as_identities(y: Any) -> LongArray:
     """Identities as numbers, -1 where unknown: of numbers, or of text, with None or NaN where unknown."""
-    # As objects first: NumPy would turn a NaN beside text into the text "nan".
+    # As objects first: NumPy would turn a NaN next to text into the text "nan".
     given = np.asarray(y, object if isinstance(y, list | tuple) else None)
     if given.dtype.kind in "iub":
         return np.maximum(given.astype(np.int64), -1)

@@ -1,8 +1,9 @@
-"""What to expect of labels before anybody looks at them, from known images that were labeled among the others.
+"""Expected quality of labels, estimated from labeled images that were grouped among the unlabeled ones.
 
-A known image's group says how often groups are mixed and identities split. If no unknown image shows a known person
-(`disjoint`), its partners of other identities are counted whether known or not, and scaled to the unlabeled images alone, which
-are what is labeled. Otherwise nothing can be said of an unknown partner, and only known ones are counted.
+The groups of labeled images show how often groups are mixed and identities split. If no unlabeled image shows
+a labeled identity (`disjoint`), partners of other identities are counted whether labeled or not, and scaled
+to the unlabeled images alone. Otherwise nothing can be said of an unlabeled partner, and only labeled ones
+are counted.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from cdp.types.arrays import BoolArray, DoubleArray, LongArray
 from cdp.types.run_record import CalibrationBin, Expectation, Figure
 
 FEWEST_IMAGES = 50
-"""Known images in groups, below which confidence is not calibrated."""
+"""Labeled images in groups, below which confidence is not calibrated."""
 
 _REPLICATES = 1000
 _N_BINS = 10
 
 
 def expect(labels: Labels, identities: LongArray, seed: int = 0, *, disjoint: bool = True) -> Expectation:
-    """Precision and recall of pairs, and coverage, with 95 % intervals over the known identities.
+    """Precision and recall of pairs, and coverage, with 95 % intervals over the labeled identities.
 
     Args:
-        labels: of all images, known ones among them.
-        identities: int64 (n,), negative where unknown.
+        labels: of all images, labeled ones among them.
+        identities: int64 (n,), negative where unlabeled.
         seed: of the resampled identities.
-        disjoint: no unknown image shows a known person.
+        disjoint: no unlabeled image shows a labeled identity.
     """
     counts = count_by_identity(labels, identities, disjoint=disjoint)
     whole = counts.sum(axis=0)
@@ -46,15 +47,15 @@ def expect(labels: Labels, identities: LongArray, seed: int = 0, *, disjoint: bo
 
 
 def count_by_identity(labels: Labels, identities: LongArray, *, disjoint: bool = True) -> DoubleArray:
-    """For every known identity: ordered pairs found, in its groups, and to be found; images grouped, and in all.
+    """For every labeled identity: ordered pairs found, in its groups, and in all; images grouped, and in all.
 
     Returns:
         float64 (identities, 5).
     """
-    known = identities >= 0
-    _, person = np.unique(identities[known], return_inverse=True)
+    labeled = identities >= 0
+    _, person = np.unique(identities[labeled], return_inverse=True)
     own, others = _partners(labels, identities, disjoint)
-    grouped = labels.labels[known] >= 0
+    grouped = labels.labels[labeled] >= 0
     n_people = int(person.max(initial=-1)) + 1
     images = np.bincount(person, minlength=n_people)
     columns = [own, own + others, None, grouped.astype(np.float64), np.ones(len(person))]
@@ -65,22 +66,25 @@ def count_by_identity(labels: Labels, identities: LongArray, *, disjoint: bool =
 
 
 def _partners(labels: Labels, identities: LongArray, disjoint: bool) -> tuple[DoubleArray, DoubleArray]:
-    """For every known image: images of its identity in its group, and others, as many as would be there without the known ones."""
-    known = identities >= 0
-    found = labels.labels[known].astype(np.int64)
+    """For every labeled image: images of its identity in its group, and unlabeled impostors."""
+    labeled = identities >= 0
+    found = labels.labels[labeled].astype(np.int64)
     grouped = found >= 0
     _, cell_of, overlap = np.unique(
-        np.stack([found, identities[known]], axis=1)[grouped], axis=0, return_inverse=True, return_counts=True
+        np.stack([found, identities[labeled]], axis=1)[grouped],
+        axis=0,
+        return_inverse=True,
+        return_counts=True,
     )
     own = np.zeros(len(found))
     own[grouped] = overlap[cell_of.ravel()] - 1
     if not disjoint:
-        n_known = np.bincount(found[grouped], minlength=1)
-        return own, np.where(grouped, n_known[np.maximum(found, 0)] - 1 - own, 0.0)
-    n_unlabeled = int((~known).sum())
-    # Strangers are in a group by chance: with the known ones gone, there are so many fewer.
+        n_labeled = np.bincount(found[grouped], minlength=1)
+        return own, np.where(grouped, n_labeled[np.maximum(found, 0)] - 1 - own, 0.0)
+    n_unlabeled = int((~labeled).sum())
+    # Impostors are in a group by chance: without the labeled images their number shrinks in proportion.
     scale = n_unlabeled / len(identities) if n_unlabeled else 1.0
-    return own, scale * (group_sizes(labels)[known] - 1 - own)
+    return own, scale * (group_sizes(labels)[labeled] - 1 - own)
 
 
 def _ratio(whole: DoubleArray, draws: DoubleArray, above: int, below: int) -> Figure:
@@ -98,8 +102,8 @@ def calibrate(
 ) -> Labels:
     """The same labels with a confidence that can be read: the expected share of the others in its group that are of its identity.
 
-    It is a rising function of the image's mean probability with its group, fitted on the known images; with few of them the
-    labels stay as they are.
+    It is a rising function of the image's mean probability with its group, fitted on the labeled images; with
+    few of them the labels stay as they are.
     """
     from sklearn.isotonic import IsotonicRegression
 
@@ -121,8 +125,8 @@ def measure_calibration(
 
     Args:
         scored: pairs of all images.
-        identities: int64 (n,), negative where unknown.
-        disjoint: a pair of a known and an unknown image is of two identities; else such pairs do not count.
+        identities: int64 (n,), negative where unlabeled.
+        disjoint: a pair of a labeled and an unlabeled image is an impostor; else such pairs do not count.
     """
     pairs, total, right = np.zeros(_N_BINS, np.int64), np.zeros(_N_BINS), np.zeros(_N_BINS)
     for start, stop in spans(len(scored), PAIRS_PER_BLOCK):

@@ -26,7 +26,7 @@ from cdp.types.run_record import (
     Results,
 )
 
-_MOST_JUDGED = 20_000
+_MOST_SCORED = 20_000
 _ROWS_PER_BLOCK = 8192
 
 
@@ -40,8 +40,8 @@ def measure_labeling(
 ) -> Results:
     """All figures of labels, mediator and graphs; those that need true identities are None without them.
 
-    Images whose identities were used to choose the bar or to train the mediator are left out: what was learned from
-    would flatter the result.
+    Images whose identities were used to choose the threshold or to train the mediator are left out: what was
+    learned from would flatter the result.
 
     Args:
         labeling: what `label` gave.
@@ -134,8 +134,8 @@ def _mediator(
     del known
     importance = []
     if 0 < n_same < len(rows):
-        if len(rows) > _MOST_JUDGED:
-            drawn = np.random.default_rng([seed, 4]).choice(len(rows), _MOST_JUDGED, replace=False)
+        if len(rows) > _MOST_SCORED:
+            drawn = np.random.default_rng([seed, 4]).choice(len(rows), _MOST_SCORED, replace=False)
             rows = rows[np.sort(drawn)]
         pairs = ids[rows]
         same = identities[pairs[:, 0]] == identities[pairs[:, 1]]

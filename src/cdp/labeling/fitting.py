@@ -68,10 +68,10 @@ class LabeledImages:
     @property
     def identities(self) -> LongArray:
         """Identities of all labeled images."""
-        known = [views.identities for views in self.separate if views.identities is not None]
+        identities = [views.identities for views in self.separate if views.identities is not None]
         if self.rows is not None and self.unlabeled is not None and self.unlabeled.identities is not None:
-            known.append(self.unlabeled.identities[self.rows])
-        return np.concatenate([np.empty(0, np.int64), *known])
+            identities.append(self.unlabeled.identities[self.rows])
+        return np.concatenate([np.empty(0, np.int64), *identities])
 
     def to_train_on(self) -> list[Views]:
         """The parts to learn from, or the validation images where there are none."""
@@ -136,7 +136,7 @@ def is_trained_on_labeled(settings: ConsensusSettings, has_validation: bool, saw
 
 
 def fit(
-    known: LabeledImages,
+    labeled: LabeledImages,
     settings: ConsensusSettings,
     *,
     classifier: PairClassifier | None = None,
@@ -151,7 +151,7 @@ def fit(
     scored by similarity.
 
     Args:
-        known: labeled images.
+        labeled: labeled images.
         settings: of section 3.1.
         classifier: instead of the paper's MLP, any classifier with `fit` and `predict_proba`.
         labeled_graphs: k-NN graphs of the labeled part, if they exist already; then no identity is held out.
@@ -164,25 +164,25 @@ def fit(
     if classifier is not None:
         settings = replace(settings, mediator="mlp")
     if settings.mediator == "trees":
-        settings, notes, joined = _suit_trees(known, settings, has_graphs, runtime)
+        settings, notes, joined = _suit_trees(labeled, settings, has_graphs, runtime)
     if settings.mediator == "trees":
         return Fitted(settings, joined=joined)
     if settings.mediator == "similarity":
         return Fitted(settings, notes=notes)
-    if settings.threshold is None and has_graphs and known.rows is None:
+    if settings.threshold is None and has_graphs and labeled.rows is None:
         # No identity is held out to choose a threshold on that cannot be chosen.
         notes += (not_chosen(settings, _NOT_IN_GRAPHS),)
         settings = replace(settings, threshold=settings.default_threshold)
-    elif settings.threshold is not None and known.validation is not None:
+    elif settings.threshold is not None and labeled.validation is not None:
         notes += (f"threshold = {settings.threshold:g} was given, so the validation part was not used.",)
-    parts = [views for views in known.to_train_on() if settings.is_trained or views.identities is not None]
+    parts = [views for views in labeled.to_train_on() if settings.is_trained or views.identities is not None]
     if parts and settings.is_trained and labeled_graphs is None:
         smallest = min(views.n_images for views in parts)
         settings, fewer = suit_k(settings, smallest, "the part to train on has {} images")
         notes += fewer
     check_labeled(parts, settings)
-    joined = known.validation
-    if settings.threshold is None and not known.has_validation and len(parts) == 1:
+    joined = labeled.validation
+    if settings.threshold is None and not labeled.has_validation and len(parts) == 1:
         parts[0], joined, why_not = _hold_out(parts[0], settings, labeled_graphs is not None, seed)
         if why_not:
             notes += (not_chosen(settings, why_not),)
@@ -196,16 +196,16 @@ def fit(
 
 
 def _suit_trees(
-    known: LabeledImages, settings: ConsensusSettings, has_graphs: bool, runtime: Runtime
+    labeled: LabeledImages, settings: ConsensusSettings, has_graphs: bool, runtime: Runtime
 ) -> tuple[ConsensusSettings, tuple[str, ...], Views | None]:
     """Replace trees where the labeled images do not allow them; the images to join where they do."""
-    if known.is_empty:
+    if labeled.is_empty:
         return replace(_without_labels(settings), mediator="similarity", grouping="average"), (), None
     if settings.threshold is not None:
         check_threshold(settings.threshold, settings.threshold_kind)
-    n_shared = count_shared(known.identities)
-    if n_shared >= MIN_IDENTITIES and not (has_graphs and known.separate):
-        return settings, (), concatenate(known.separate, runtime) if known.separate else None
+    n_shared = count_shared(labeled.identities)
+    if n_shared >= MIN_IDENTITIES and not (has_graphs and labeled.separate):
+        return settings, (), concatenate(labeled.separate, runtime) if labeled.separate else None
     return replace(settings, mediator="mlp"), (_no_trees(n_shared),), None
 
 

@@ -21,20 +21,20 @@ def concatenate(parts: Sequence[Views], runtime: Runtime) -> Views:
     if len(parts) == 1:
         return parts[0]
     size = sum(model.source.nbytes for views in parts for model in views)
-    if not runtime.spill.has_room(size):
+    if not runtime.spill.fits(size):
         return Views.concatenate(parts, runtime.spill.new_path())
     whole = Views.concatenate(parts)
     for model in whole:
-        runtime.spill.hold(model.source)
+        runtime.spill.reserve(model.source)
     return whole
 
 
 def join(unlabeled: Views, labeled: Views, rows: BoolArray | None, runtime: Runtime) -> Views:
     """Concatenate unlabeled and labeled images, with the identities that may be used: of `rows` of the unlabeled ones, if any."""
-    known = None
+    identities = None
     if rows is not None and unlabeled.identities is not None:
-        known = np.where(rows, unlabeled.identities, -1)
-    return concatenate([replace_identities(unlabeled, known), labeled], runtime)
+        identities = np.where(rows, unlabeled.identities, -1)
+    return concatenate([replace_identities(unlabeled, identities), labeled], runtime)
 
 
 def replace_identities(views: Views, identities: LongArray | None) -> Views:

@@ -92,8 +92,8 @@ def label(
         has_validation = rows is not None or apart is not None
         if not is_trained_on_labeled(settings, has_validation, networks_saw_labeled):
             labeled = ()
-        known = LabeledImages(tuple(labeled), apart, unlabeled, rows)
-        fitted = fit(known, settings, has_graphs=graphs is not None, seed=seed, runtime=runtime)
+        given = LabeledImages(tuple(labeled), apart, unlabeled, rows)
+        fitted = fit(given, settings, has_graphs=graphs is not None, seed=seed, runtime=runtime)
     elif apart is not None and fitted.joined is None and fitted.settings.threshold is None:
         fitted = replace(fitted, joined=apart)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
@@ -146,7 +146,7 @@ class _Scored:
     Attributes:
         views: of all images.
         rows: bool (n,), images whose identities may be used; None if there are none.
-        known: their identities, -1 elsewhere, where the threshold is chosen on them.
+        tuning_identities: their identities, -1 elsewhere, where the threshold is chosen on them.
         pairs: scored pairs.
         share: of the joined images that are used.
         notes: sentences for the user.
@@ -154,7 +154,7 @@ class _Scored:
 
     views: Views
     rows: BoolArray | None
-    known: LongArray | None
+    tuning_identities: LongArray | None
     pairs: ScoredPairs
     share: float = 1.0
     notes: tuple[str, ...] = ()
@@ -194,9 +194,9 @@ class _Labeling:
     def _score(self, views: Views, rows: BoolArray | None, graphs: Graphs | None = None) -> _Scored:
         """Score all images of the views, of which `rows` are labeled."""
         settings = self.settings
-        known, notes = _to_choose_on(views, rows, settings)
+        tuning_identities, notes = _to_choose_on(views, rows, settings)
         lowest = settings.threshold
-        if known is not None:
+        if tuning_identities is not None:
             lowest = lowest_threshold(settings)
         elif lowest is None:
             # Z-scores are kept as they are until their threshold is estimated.
@@ -206,7 +206,7 @@ class _Labeling:
             identities[rows] = views.identities[rows]
         scorer = self.fitted.scorer(lowest, self.seed, self.constraints)
         pairs = scorer.score(views, identities, self.runtime, graphs)
-        return _Scored(views, rows, known, pairs, notes=(*notes, *pairs.notes))
+        return _Scored(views, rows, tuning_identities, pairs, notes=(*notes, *pairs.notes))
 
     def _score_joined(self, joined: Views) -> _Scored:
         """Score unlabeled and labeled images together, with as many labeled images as make them as dense as the others."""
@@ -234,10 +234,10 @@ class _Labeling:
     def _choose(self, scored: _Scored) -> _Chosen:
         """Choose the threshold: as given, on labeled identities, or without labels."""
         settings, pairs = self.settings, scored.pairs.scored
-        if scored.known is not None:
+        if scored.tuning_identities is not None:
             assert isinstance(pairs, ConsensusGraph)
             with self.runtime.step("tuning"):
-                tuning, dendrogram = tune(pairs, scored.known, settings, self.runtime)
+                tuning, dendrogram = tune(pairs, scored.tuning_identities, settings, self.runtime)
             return _Chosen(tuning.chosen, tuning, dendrogram=dendrogram)
         if settings.threshold is not None:
             return _Chosen(settings.threshold)
@@ -248,13 +248,15 @@ class _Labeling:
 
     def _group(self, scored: _Scored) -> Labeling:
         """Group the images of scored pairs, and say what to expect of the labels."""
-        settings, runtime, known = self.settings, self.runtime, scored.known
+        settings, runtime, tuning_identities = self.settings, self.runtime, scored.tuning_identities
         chosen = self._choose(scored)
         pairs = pairs_at(scored.pairs.scored, settings, chosen.threshold, runtime)
         expected, calibration, notes = None, list[CalibrationBin](), chosen.notes
-        if known is not None and settings.mediator != "vote":
+        if tuning_identities is not None and settings.mediator != "vote":
             assert isinstance(scored.pairs.scored, ConsensusGraph)
-            calibration = measure_calibration(scored.pairs.scored, known, disjoint=settings.disjoint)
+            calibration = measure_calibration(
+                scored.pairs.scored, tuning_identities, disjoint=settings.disjoint
+            )
         with runtime.step("groups"):
             labels = group(
                 pairs,
@@ -264,11 +266,11 @@ class _Labeling:
                 dendrogram=chosen.dendrogram,
                 runtime=runtime,
             )
-        if known is not None:
-            expected = expect(labels, known, self.seed, disjoint=settings.disjoint)
+        if tuning_identities is not None:
+            expected = expect(labels, tuning_identities, self.seed, disjoint=settings.disjoint)
             notes += _missed_precision(settings, chosen.threshold, expected)
             if settings.grouping == "average":
-                labels = calibrate(pairs, labels, known, settings.k, disjoint=settings.disjoint)
+                labels = calibrate(pairs, labels, tuning_identities, settings.k, disjoint=settings.disjoint)
         soft = None
         if settings.soft_depth:
             with runtime.step("soft labels"):

@@ -134,14 +134,14 @@ def check_mediator(mediator: Mediator | None, views: Views, settings: ConsensusS
         )
 
 
-def check_same_committee(known: Views, views: Views) -> None:
-    """Refuse known images that other models saw."""
-    if tuple(known.committee) != tuple(views.committee):
+def check_same_committee(labeled: Views, views: Views) -> None:
+    """Refuse labeled images that were embedded by other models."""
+    if tuple(labeled.committee) != tuple(views.committee):
         raise InputError(
-            f"The known images have the committee {_listed(tuple(known.committee))}, these views have "
+            f"The labeled images have the committee {_listed(tuple(labeled.committee))}, these views have "
             f"{_listed(tuple(views.committee))}; give the same members in the same order.",
-            code="known-committee-differs",
-            expected=tuple(known.committee),
+            code="labeled-committee-differs",
+            expected=tuple(labeled.committee),
             found=tuple(views.committee),
         )
 

@@ -42,7 +42,7 @@ from cdp.types.manifest import Manifest
 
 _READY = "arrays-are-there"
 _FLUSH_EVERY = 16
-_WRITE_A_CARD = "if that is wrong, write a card beside the model (docs/photos.md)"
+_WRITE_A_CARD = "if that is wrong, write a card next to the model (docs/photos.md)"
 
 
 class Embedder(Protocol):
@@ -110,7 +110,7 @@ def embed_images(
 ) -> Embedded:
     """Views of a manifest's images, one unit vector per image and model; the first model is the base.
 
-    What is half done is kept beside `out` and gone on with when the same command runs again. What nothing says about the images
+    What is half done is kept next to `out` and gone on with when the same command runs again. What nothing says about the images
     that an ONNX model wants is tried on some of them, and the views' card says what was taken.
 
     Args:
@@ -294,7 +294,7 @@ def _refuse_not_finite(
 def _finish(
     work: Path, files: _Files, manifest: Manifest, bad: Mapping[int, str], flip: bool
 ) -> tuple[Manifest, list[Unreadable], list[str]]:
-    """All that makes a folder of views of the filled arrays; what could not be read is listed beside them."""
+    """Complete a folder of views from the filled arrays; unreadable images are listed next to them."""
     unreadable = [Unreadable(row, manifest.locations[row], bad[row]) for row in sorted(bad)]
     kept = without_unreadable(manifest, sorted(bad))
     notes = _finish_arrays(work, files, kept, sorted(bad))

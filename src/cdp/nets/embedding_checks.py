@@ -59,9 +59,9 @@ def same_person_share(rows: FloatArray, identities: LongArray) -> tuple[float, i
     differs = identities[first] != identities[other]
     if len(first) < 2 or not differs.any():
         return 1.0, 0
-    seen, partner, stranger = (np.asarray(rows[one], np.float64) for one in (first, second, other[differs]))
+    seen, partner, impostor = (np.asarray(rows[one], np.float64) for one in (first, second, other[differs]))
     close = np.einsum("ij,ij->i", seen, partner)
-    far = np.einsum("ij,ij->i", seen[differs], stranger)
+    far = np.einsum("ij,ij->i", seen[differs], impostor)
     below = np.searchsorted(np.sort(far), close, side="left")
     not_above = np.searchsorted(np.sort(far), close, side="right")
     return float((below + not_above).mean() / 2 / len(far)), len(close)

@@ -100,14 +100,14 @@ def extract_views(
 ) -> Views:
     """Views of a manifest's images, row = manifest row, one unit vector per image and network.
 
-    What is half done is kept beside `out` and gone on with when the same command runs again.
+    What is half done is kept next to `out` and gone on with when the same command runs again.
 
     Args:
         networks: folder with one folder per trained network.
         members: committee, in order; None = all others, by name.
         batch: images per forward pass; the rows of a file are cut into such blocks.
         threads: decoding threads, or a pool whose workers decode and embed.
-        inputs: what else is read, beside the networks, and is never replaced.
+        inputs: what else is read, in addition to the networks, and is never replaced.
     """
     inputs = [networks, *inputs]
     # An output that may not be replaced is found out before networks are loaded.

@@ -172,7 +172,7 @@ def _compare_paths(manifest: Manifest, folder: Path, columns: Sequence[str]) -> 
 
     paths = parquet.read_table(folder / "labels.parquet", columns=["path"]).column("path").to_pylist()
     for row, (labeled, here) in enumerate(zip(paths, manifest.locations, strict=False)):
-        # The same images may lie behind another prefix; a folder and a name are enough to recognize them.
+        # The same images may be behind another prefix; a folder and a name are enough to recognize them.
         if labeled and labeled != here and Path(labeled).parts[-2:] != Path(here).parts[-2:]:
             raise InputError(
                 f"{folder}: its row {row} is about {labeled}, the manifest's is {here}; give the manifest that was "
@@ -212,7 +212,8 @@ def train_joint(
         out: folder; the network gets a folder of its name in it.
         labeled_share: lambda; None = the share of the labeled images among all that are used. A part whose
             share is 0 is not read at all, so a lambda of 1 is supervised training, bit for bit.
-        distill: weight of the distance from the teachers of a part, where it has some, beside the loss of its labels.
+        distill: weight of the distance from the teachers of a part, where it has some, in addition to the
+            loss of its labels.
         one_classifier: all parts share one classifier, for parts that share nobody; the loss then weighs every image the same.
         memory_budget: most memory for decoded images, per part.
 

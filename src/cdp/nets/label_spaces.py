@@ -41,7 +41,7 @@ class LabelSpace:
         source: a hash of the manifest the pixels came from.
         siblings: sparse (n_classes, n_classes), classes that may be one identity; None if all are different.
         teachers: what other networks saw in the same images, row = row of `pixels`; None = no distillation.
-        distill: weight of the distillation beside the loss of the labels.
+        distill: weight of the distillation, in addition to the loss of the labels.
     """
 
     name: str

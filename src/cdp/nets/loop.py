@@ -47,7 +47,7 @@ from cdp.storage.hashes import hash_values
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """How a run behaves, with no bearing on its result, but for what it starts from.
+    """How a run behaves, with no bearing on its result, except for what it starts from.
 
     Attributes:
         checkpoint_every: steps between checkpoints; 0 = one per epoch, and one every 1000 steps of long epochs.

@@ -24,7 +24,7 @@ class KnownModel:
     size: tuple[int, int] = (112, 112)
 
     def as_card(self) -> dict[str, Any]:
-        """The same as the keys of a card beside a file."""
+        """The same as the keys of a card next to a file."""
         return {
             "size": list(self.size),
             "color": self.color,

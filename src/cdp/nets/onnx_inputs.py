@@ -1,4 +1,4 @@
-"""How an ONNX model wants its images: from a card beside the file, its hash, the model itself, or its family's name."""
+"""How an ONNX model wants its images: from a card next to the file, its hash, the model itself, or its family's name."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def find_conventions(file: Path, facts: InputFacts) -> InputConventions:
     What none of them says is the usual, and `open_keys` names it.
 
     Args:
-        file: the model; `NAME.toml` beside it is its card.
+        file: the model; `NAME.toml` next to it is its card.
         facts: what its file and graph say.
     """
     card = file.with_suffix(".toml")

@@ -57,7 +57,7 @@ class OnnxModel:
 
 
 def read_onnx_model(path: str | Path) -> OnnxModel:
-    """What a model takes and gives, from its file, the card beside it, its hash, or its family's name.
+    """What a model takes and gives, from its file, the card next to it, its hash, or its family's name.
 
     Raises:
         InputError: it is no embedding model.

@@ -6,11 +6,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from cdp.errors import InputError
+from cdp.errors import InputError, MissingExtraError
 from cdp.nets.torchvision_guard import require
 
 _CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
-_ERRORS_ONLY = 3
+_ERRORS_ONLY, _FATAL_ONLY = 3, 4
 
 
 def open_session(file: str | Path, device: str = "auto") -> Any:
@@ -33,14 +33,9 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
             file=file,
         )
     _refuse_other_formats(path)
-    runtime = require("onnxruntime", "onnx")
-    options = runtime.SessionOptions()
-    options.log_severity_level = _ERRORS_ONLY
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    providers = _providers(device, runtime.get_available_providers())
     try:
-        return runtime.InferenceSession(str(path), options, providers=providers)
-    except MemoryError:
+        return _start(str(path), device)
+    except (MemoryError, InputError, MissingExtraError):
         raise
     except Exception as error:  # onnxruntime has an exception for each of its status codes
         reason = str(error).strip().partition("\n")[0][:200]
@@ -94,6 +89,34 @@ def _is_torch_archive(file: Path) -> bool:
             return any(name.endswith("/data.pkl") for name in archive.namelist())
     except (BadZipFile, OSError, NotImplementedError):
         return False
+
+
+def _start(model: str | bytes, device: str, severity: int = _ERRORS_ONLY) -> Any:
+    runtime = require("onnxruntime", "onnx")
+    options = runtime.SessionOptions()
+    options.log_severity_level = severity
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    providers = _providers(device, runtime.get_available_providers())
+    return runtime.InferenceSession(model, options, providers=providers)
+
+
+def open_any_size(file: str | Path, device: str = "auto") -> Any:
+    """Open a model whose file declares one height and width for pictures of any size; None where that cannot be.
+
+    Convolutions do not mind the size; whether the rest of a graph does, only a trial shows.
+    """
+    model = require("onnx").load(str(file))
+    (taken,) = model.graph.input[-1:]
+    for at, name in ((2, "height"), (3, "width")):
+        taken.type.tensor_type.shape.dim[at].dim_param = name
+    # What was worked out for the declared size no longer holds.
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    try:
+        return _start(model.SerializeToString(), device, _FATAL_ONLY)
+    except Exception:  # onnxruntime has an exception for each of its status codes
+        return None
 
 
 def device_of(session: Any) -> str:

@@ -12,7 +12,7 @@ from cdp.settings import setting, settings_of, share
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a network is trained, but for the seed; `Recipe` and the recipe sections of `cdp run` have these fields."""
+    """How a network is trained, except for the seed; also the training sections of `cdp run`."""
 
     section: ClassVar[str] = ""
 
@@ -133,7 +133,7 @@ class JointLoss:
     )
     distill: float = setting(
         0.0,
-        "Distillation: weight, beside the loss of its labels, of the distance between what the base sees in an unlabeled image, "
+        "Distillation: weight, in addition to the loss of its labels, of the distance between what the base sees in an unlabeled image, "
         "through a linear layer, and what the networks of the last round saw in it; 0 = none, as in the paper.",
         meaning="a weight",
         low=0,

@@ -76,7 +76,7 @@ class _Separable(nn.Sequential):
 
 
 class _Cell(nn.Module):
-    """A cut-down NASNet-A cell: separable 3x3 and 5x5 beside pooling, of this cell's input and the one before.
+    """A cut-down NASNet-A cell: separable 3x3 and 5x5 and pooling, of this cell's input and the one before.
 
     Three blocks instead of five; the outputs are concatenated as in the original.
     """

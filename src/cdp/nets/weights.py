@@ -26,7 +26,7 @@ WEIGHTS = "weights.safetensors"
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Write beside the file, flush, then take its place; on any failure the old file stays."""
+    """Write next to the file, flush, then take its place; on any failure the old file stays."""
     damage = require("safetensors").SafetensorError
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # One entry, because the order of several is random and equal weights should be equal files.
@@ -216,7 +216,7 @@ def read_start(source: str, network: str) -> dict[str, Tensor]:
         )
     tensors, _ = read_tensors(file, "check the path of the weights to start from")
     if any(name.startswith(_OWN) for name in tensors):
-        # Classifiers of the earlier training stand beside the network.
+        # Classifiers of the earlier training are stored next to the network.
         return {name.removeprefix(_OWN): one for name, one in tensors.items() if name.startswith(_OWN)}
     return tensors
 

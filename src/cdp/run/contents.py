@@ -19,7 +19,8 @@ from cdp.errors import InputError
 from cdp.storage.files import write_text
 from cdp.types.manifest import Manifest
 
-# Cards say when and how, logs how fast, tables of labels where images lie: none is what a later stage reads.
+# Cards say when and how, logs how fast, tables of labels where images are stored: none is what a later stage
+# reads.
 _NOT_CONTENTS = ("card.json", "log.jsonl", "meta.txt", "labels.csv", "labels.parquet")
 
 
@@ -70,7 +71,7 @@ class ContentHashes:
         return digest.hexdigest()
 
     def of_manifest(self, manifest: Manifest) -> str:
-        """Pictures, identities and turns of a manifest, wherever its files lie and whatever they are called."""
+        """Pictures, identities and turns of a manifest, whatever the paths of its files."""
         known: dict[str, str] = {}
         contents = []
         for location in manifest.locations:
@@ -108,7 +109,7 @@ def _read_hash(file: Path) -> str:
     digest = hashlib.sha256()
     with file.open("rb") as handle:
         if file.suffix == ".safetensors":
-            # The header repeats where the images lay; the tensors behind it are what was learned.
+            # The header repeats where the images were; the tensors behind it are what was learned.
             handle.seek(8 + int.from_bytes(handle.read(8), "little"))
         while block := handle.read(2**22):
             digest.update(block)

@@ -45,7 +45,7 @@ class Round:
 
     @property
     def folder(self) -> str:
-        """Where its files lie in the run's folder."""
+        """Where its files are in the run's folder."""
         return "" if self.is_last else f"rounds/{self.number}/"
 
     @property
@@ -56,7 +56,7 @@ class Round:
 
 @dataclass(frozen=True)
 class LabelSettings:
-    """What labels depend on beside embeddings and known identities.
+    """What labels depend on in addition to embeddings and labeled identities.
 
     Attributes:
         consensus: the settings of section 3.1, without the preset's name.
@@ -97,7 +97,7 @@ def label_images(settings: LabelSettings, context: Context) -> None:
                 with_graphs=False,
             )
             if labeling.joined is not None:
-                fill(output / "known", labeling.joined)
+                fill(output / "labeled", labeling.joined)
 
 
 def tell_expectation(settings: LabelSettings) -> Callable[[Path], list[str]]:
@@ -112,7 +112,7 @@ def tell_expectation(settings: LabelSettings) -> Callable[[Path], list[str]]:
 
 
 def expectation_sentences(results: Results) -> list[str]:
-    """What known identities say of the labels, in one sentence; nothing where none is known."""
+    """Expected quality of the labels in one sentence; nothing without labeled identities."""
     expected = results.expected
     if expected is None:
         return []
@@ -122,7 +122,7 @@ def expectation_sentences(results: Results) -> list[str]:
         for name, figure in figures.items()
         if figure.value is not None
     ]
-    return [f"Expected of these labels, by {expected.identities:,} known identities: {', '.join(words)}."]
+    return [f"Expected of these labels, by {expected.identities:,} labeled identities: {', '.join(words)}."]
 
 
 def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, Views]:
@@ -134,8 +134,10 @@ def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, 
     labeled = labeled or [read_part(settings, folder, "labeled", networks)]
     validation = validation_rows(folder, unlabeled.n_images)
     assert unlabeled.identities is not None
-    known = unlabeled.identities[:0] if validation is None else unlabeled.identities[validation]
-    consensus, notes = _suit_small_parts(settings.consensus, labeled, known)
+    validation_identities = (
+        unlabeled.identities[:0] if validation is None else unlabeled.identities[validation]
+    )
+    consensus, notes = _suit_small_parts(settings.consensus, labeled, validation_identities)
     labeling = label(
         unlabeled,
         consensus,
@@ -160,13 +162,13 @@ def _suit_small_parts(
     """
     notes = []
     n_labeled = min(views.n_images for views in labeled)
-    n_validation, n_known = len(validation), len(np.unique(validation[validation >= 0]))
-    is_small = n_known < 2 or n_validation <= settings.k < n_labeled
+    n_validation, n_identities = len(validation), len(np.unique(validation[validation >= 0]))
+    is_small = n_identities < 2 or n_validation <= settings.k < n_labeled
     if settings.train_on == "validation" and is_small:
         settings = replace(settings, train_on="labeled")
         notes.append(
-            f"The mediator was trained on the labeled part: the validation part has {n_validation} images of {n_known} "
-            f"{'identity' if n_known == 1 else 'identities'} only, and k is {settings.k}."
+            f"The mediator was trained on the labeled part: the validation part has {n_validation} images of "
+            f"{n_identities} {'identity' if n_identities == 1 else 'identities'} only, and k is {settings.k}."
         )
     return settings, notes
 

@@ -22,7 +22,7 @@ TEST_SOURCES = ("test images", "probe images", "distractor images")
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """What the parts depend on beside the sources."""
+    """What the parts depend on in addition to the sources."""
 
     split: SplitSection
     rotations: bool

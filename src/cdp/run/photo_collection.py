@@ -129,28 +129,21 @@ def add_photos(
     known = {one.path: one.stamp for one in photos}
     stamps = stamp_photos(scan, known, runtime.progress)
     compared = compare_photos(photos, scan, stamps)
-    batch = _Batch(place, 1 if before is None else before.parts.newest + 1)
+    batch = _Batch(place, 1 if before is None else before.state.newest + 1)
     looked_at: dict[int, _Result] = {}
     if compared.new:
         looked_at = _find_faces(
             batch, scan, stamps, compared, models, align, runtime, is_first=before is None
         )
     n_faces = sum(one[1] for one in looked_at.values())
-    notes: tuple[str, ...] = ()
-    changes: Changes | None = None
     if before is None:
         _check_number(n_faces, len(scan.photos))
-        collection, notes = _begin(batch, settings or ConsensusSettings.of(), models, seed, runtime)
-    elif n_faces:
-        collection, changes, notes = _extend(batch, before, growth, runtime)
+        grown = _begin(batch, settings or ConsensusSettings.of(), models, seed, runtime)
     else:
-        collection = before
-    _rename(collection, compared.renamed)
+        grown = _extend(batch, before, growth, runtime) if n_faces else (before, None, ())
+    collection, changes, notes = grown
     now = update_photos(photos, compared, scan, stamps, looked_at)
-    if now != photos:
-        write_photo_table(place / "faces", now)
-    if compared.renamed:
-        write_outputs(collection)
+    _write_photos(collection, photos, now, compared.renamed)
     joined = {} if before is None else _joined(before, collection)
     n_new = len(compared.new) - compared.again
     return AddedPhotos(
@@ -167,6 +160,9 @@ def _joined(before: Collection, now: Collection) -> dict[int, int]:
 
 _Result = tuple[str, int, str]
 """What became of a photo: status, number of faces, reason."""
+
+_Grown = tuple[Collection, Changes | None, tuple[str, ...]]
+"""A collection with new faces, what changed, and notes."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +268,7 @@ def _result(n_faces: int, *reasons: str) -> _Result:
 
 def _begin(
     batch: _Batch, settings: ConsensusSettings, models: PhotoModels, seed: int, runtime: Runtime
-) -> tuple[Collection, tuple[str, ...]]:
+) -> _Grown:
     """Make a collection of the first faces, each compared with as many as there are."""
     views = read_views(batch.views)
     settings = replace(settings, k=min(settings.k, views.n_images - 1))
@@ -281,7 +277,7 @@ def _begin(
     label_into(batch.album, views, [], settings, origin, runtime)
     collection = open_collection(batch.album)
     write_outputs(collection)
-    return collection, (*_embedding_notes(batch), *collection.parts.notes)
+    return collection, None, (*_embedding_notes(batch), *collection.state.notes)
 
 
 def _extend(
@@ -289,7 +285,7 @@ def _extend(
     before: Collection,
     growth: GrowthSettings | None,
     runtime: Runtime,
-) -> tuple[Collection, Changes, tuple[str, ...]]:
+) -> _Grown:
     """Add the faces of new photos to a collection."""
     collection, changes = extend(
         before,
@@ -300,7 +296,7 @@ def _extend(
         images=batch.faces,
         runtime=runtime,
     )
-    notes = () if collection.parts.notes == before.parts.notes else collection.parts.notes
+    notes = () if collection.state.notes == before.state.notes else collection.state.notes
     return collection, changes, (*_embedding_notes(batch), *notes)
 
 
@@ -308,11 +304,17 @@ def _embedding_notes(batch: _Batch) -> tuple[str, ...]:
     return tuple(read_card(batch.views, "Views").settings.get("notes", ()))
 
 
-def _rename(collection: Collection, renamed: Mapping[str, str]) -> None:
-    """Name photos by where they are now, in all tables of faces."""
+def _write_photos(
+    collection: Collection, before: Sequence[Photo], now: Sequence[Photo], renamed: Mapping[str, str]
+) -> None:
+    """Write the table of all photos where it changed; renamed ones are found by their new names everywhere."""
     if renamed:
         for folder in faces_folders(collection):
             rename_photos(folder, renamed)
+    if list(now) != list(before):
+        write_photo_table(collection.folder / "faces", now)
+    if renamed:
+        write_outputs(collection)
 
 
 def _open(place: Path) -> Collection | None:

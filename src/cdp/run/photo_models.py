@@ -21,7 +21,7 @@ from cdp.storage.artifacts import read_card
 from cdp.storage.files import artifact_kind
 
 NOT_EMBEDDINGS = ("1k3d68", "2d106det", "genderage")
-"""Models of InsightFace's packs that are stored beside the detector and the embedding model, and are neither."""
+"""Models of InsightFace's packs that are stored next to the detector and the embedding model, and are neither."""
 DOWNLOADED = "downloaded"
 """What a collection remembers instead of a folder, where its models were downloaded."""
 _NOT_ABOUT_THE_FILE = "onnx-cuda-missing"
@@ -86,13 +86,13 @@ def models_of(collection: Collection) -> ModelPlace:
     Raises:
         InputError: it was not made from photos.
     """
-    if not collection.parts.models:
+    if not collection.state.models:
         raise InputError(
             f"{collection.folder} was not made from photos; add embeddings by the same models to it.",
             code="collection-without-photos",
             folder=collection.folder,
         )
-    folder, _, detector = collection.parts.models.partition("\n")
+    folder, _, detector = collection.state.models.partition("\n")
     first = collection.batches[0]
     card = read_card(first.source, "Views")
     faces = first.images if first.images is not None and artifact_kind(first.images) == "Faces" else None
@@ -115,7 +115,6 @@ class _Options:
     """How models are opened."""
 
     device: str
-    detector_size: int
     needs_detector: bool
     before: ModelPlace | None
 
@@ -126,7 +125,6 @@ def open_photo_models(
     detector: str | Path | None = None,
     base: str | None = None,
     device: str = "auto",
-    detector_size: int = 640,
     needs_detector: bool = False,
     before: ModelPlace | None = None,
     progress: Progress = no_progress,
@@ -140,7 +138,6 @@ def open_photo_models(
         detector: the detector, if not the one in the folder.
         base: name of the embedding model that is the base; the first unless given.
         device: where they compute.
-        detector_size: pixels a side that photos are brought to, where the detector leaves it open.
         needs_detector: refuse a folder without one; of published models, download it too.
         before: what the collection was made with, if photos are added to one: images are given to models as they were then.
         progress: called with how many bytes are downloaded.
@@ -149,7 +146,7 @@ def open_photo_models(
         InputError: there is no embedding model, none of the base's name, or more than one detector.
     """
     given = None if detector is None else Path(detector)
-    options = _Options(device, detector_size, needs_detector, before)
+    options = _Options(device, needs_detector, before)
     found, licenses = (
         _fetch(given, options, progress)
         if folder is None
@@ -212,7 +209,7 @@ def _fetch(detector: Path | None, options: _Options, progress: Progress) -> tupl
     file = detector or (fetched.files[1] if len(fetched.files) > 1 else None)
     found = _Found(fetched.files[0].parent)
     if file is not None:
-        found.detectors[file] = Detector(file, device=options.device, size=options.detector_size)
+        found.detectors[file] = Detector(file, device=options.device)
     found.embedders.append(_as_before(open_onnx_model(fetched.files[0], options.device), options.before))
     return found, fetched.notes
 
@@ -227,7 +224,7 @@ def _open_folder(place: Path, detector: Path | None, options: _Options) -> _Foun
         )
     found = _Found(place)
     if detector is not None:
-        found.detectors[detector] = Detector(detector, device=options.device, size=options.detector_size)
+        found.detectors[detector] = Detector(detector, device=options.device)
     for file in sorted(one for one in place.iterdir() if one.suffix.lower() == ".onnx"):
         if file.stem in NOT_EMBEDDINGS or file == detector:
             continue
@@ -249,7 +246,7 @@ def _open_folder(place: Path, detector: Path | None, options: _Options) -> _Foun
 def _open_file(file: Path, options: _Options) -> Detector | OnnxEmbedder:
     session = open_session(file, options.device)
     try:
-        return Detector(file, device=options.device, size=options.detector_size, session=session)
+        return Detector(file, device=options.device, session=session)
     except InputError as error:
         if error.code == "detector-without-landmarks":
             raise

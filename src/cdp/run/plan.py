@@ -11,7 +11,7 @@ from cdp.nets.recipe import TrainingSettings
 from cdp.run import evaluation, training
 from cdp.run.label_stage import LabelSettings, Round, label_images, tell_expectation
 from cdp.run.parts import TEST_SOURCES, SplitSettings
-from cdp.run.sources import START, TEMPLATES, Settled, model_source, source_names
+from cdp.run.sources import START, TEMPLATES, ResolvedRecipe, model_source, source_names
 from cdp.run.stages import Body, Stage
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import slice_of
@@ -31,7 +31,7 @@ class Model:
 
     @property
     def artifact(self) -> str:
-        """Of its weights, and where they lie."""
+        """Of its weights, and where they are stored."""
         return f"{self.folder}/{folder_name(self.network)}"
 
     @property
@@ -60,31 +60,31 @@ def label_stage(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
     ]
 
 
-def make_stages(settled: Settled, labeler: Labeler = label_stage) -> list[Stage]:
+def make_stages(resolved: ResolvedRecipe, labeler: Labeler = label_stage) -> list[Stage]:
     """Every stage of a run; nothing is read or written here.
 
     Args:
-        settled: the recipe, with nothing left open.
+        resolved: the recipe, with nothing left open.
         labeler: makes the stages between embeddings and labels; studies have others.
     """
-    made = _Stages(settled, labeler)
-    return made.of_images() if settled.facts.kind == "images" else made.of_embeddings()
+    made = _Stages(resolved, labeler)
+    return made.of_images() if resolved.facts.kind == "images" else made.of_embeddings()
 
 
 class _Stages:
     """Makes stages from a recipe; each method is one kind of stage."""
 
-    def __init__(self, settled: Settled, labeler: Labeler) -> None:
-        self.settled = settled
-        self.recipe = settled.recipe
+    def __init__(self, resolved: ResolvedRecipe, labeler: Labeler) -> None:
+        self.resolved = resolved
+        self.recipe = resolved.recipe
         self.labeler = labeler
-        self.tests = settled.test_parts
+        self.tests = resolved.test_parts
         self.protocol = ("protocol",) if TEMPLATES in self.tests else ()
         self.measure = slice_of(self.recipe.evaluation, MeasureSettings)
-        self.validation = ("validation",) if settled.has_validation else ()
+        self.validation = ("validation",) if resolved.has_validation else ()
 
     def of_embeddings(self) -> list[Stage]:
-        models = self.settled.facts.models
+        models = self.resolved.facts.models
         needs = (*_TRAINED_ON, *self.validation, *(f"views of {part}" for part in _TRAINED_ON))
         labels = self.labeler(self.label_settings(Round(), models), needs)
         views = [self.views(models, _TRAINED_ON), *([self.views(models, self.tests)] if self.tests else [])]
@@ -120,7 +120,7 @@ class _Stages:
             stages.append(self.join(tested["cdp"], "train with pseudo-labels", labels, teachers))
         if not self.tests:
             return stages
-        if self.settled.has_bound:
+        if self.resolved.has_bound:
             tested["all"] = Model("bound", recipe.base.network)
             stages.append(self.bound(tested["all"]))
         members = models if recipe.evaluation.members else models[:1]
@@ -156,7 +156,7 @@ class _Stages:
             {name: f"parts/{name}.csv" for name in names}
             | {name: f"parts/{name}.npz" for name in self.protocol}
             | {"counts": "parts/counts.json"},
-            # Its tables say where the user's images lie.
+            # Its tables say where the user's images are stored.
             is_shared=False,
             unmoved={
                 **dict.fromkeys(
@@ -243,7 +243,7 @@ class _Stages:
     def label_settings(self, current: Round, models: tuple[str, ...]) -> LabelSettings:
         # Equal settings are equal, whichever preset they came from.
         consensus = replace(slice_of(self.recipe.consensus, ConsensusSettings), preset="best")
-        from_views = self.settled.facts.kind == "embeddings"
+        from_views = self.resolved.facts.kind == "embeddings"
         return LabelSettings(
             consensus, models, current, self.recipe.train.folds, from_views, self.recipe.seed
         )

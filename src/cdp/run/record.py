@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from cdp import __version__
 from cdp.config.writing import differences, write_recipe
 from cdp.run.runner import Ran
-from cdp.run.sources import Settled
+from cdp.run.sources import ResolvedRecipe
 from cdp.run.stages import Stage
 from cdp.runtime.devices import find_accelerator
 from cdp.storage.artifacts import read_facts, read_json
@@ -27,12 +27,12 @@ _LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pillow", "torch", "tim
 
 
 def make_record(
-    settled: Settled, folder: Path, ran: Sequence[Ran], started: datetime, command: str
+    resolved: ResolvedRecipe, folder: Path, ran: Sequence[Ran], started: datetime, command: str
 ) -> RunRecord:
     """All that is known about a finished run."""
-    recipe = settled.recipe
+    recipe = resolved.recipe
     parts: dict[str, PartRecord] = read_json(folder / "parts" / "counts.json", dict[str, PartRecord])
-    notes = [*settled.notes, *read_facts(folder / "labels").notes]
+    notes = [*resolved.notes, *read_facts(folder / "labels").notes]
     if "probes" in parts and parts["probes"].identities == 1:
         notes.append(
             "There is one probe identity only, so verification was not measured; give more of them, e.g. split.probes a "
@@ -125,7 +125,7 @@ def versions() -> dict[str, str]:
 def commit() -> str | None:
     """The commit this code is at, `+` behind it if files were changed since; None if it is not a checkout of cdp."""
     source = Path(__file__).parent
-    # The package must lie where the repository has it, not merely somewhere inside a user's own repository.
+    # The package must be where the repository has it, not merely somewhere inside a user's own repository.
     if not (source.parents[2] / ".git").exists():
         return None
     answers = []

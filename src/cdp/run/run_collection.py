@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from cdp.collection.collection import Collection, open_collection
-from cdp.collection.collection_folder import Parts, numbered, write_batch
+from cdp.collection.collection_folder import State, numbered, write_batch
 from cdp.collection.corrections import JOURNAL, read_corrections
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
@@ -50,8 +50,8 @@ def publish_collection(
     made_from = hashes.of_path(labels) or ""
     with locked(root):
         before = open_collection(root) if artifact_kind(root) == "Collection" else None
-        if before is None or before.parts.made_from != made_from:
-            if before is not None and len(before.parts.batches) > 1:
+        if before is None or before.state.made_from != made_from:
+            if before is not None and len(before.state.batches) > 1:
                 # Other networks embedded the images that were added; they cannot be among these.
                 record = msgspec.structs.replace(record, notes=[*record.notes, _KEPT])
             else:
@@ -64,26 +64,26 @@ def publish_collection(
 def _write_collection(
     root: Path, run: Path, labels: Path, settings: LabelSettings, before: Collection | None, made_from: str
 ) -> None:
-    number = 1 if before is None else before.parts.newest + 1
+    number = 1 if before is None else before.state.newest + 1
     unlabeled = read_part(settings, run, "unlabeled", settings.round.networks)
     write_batch(root, number, unlabeled, stored_views(settings, run))
-    known: tuple[int, ...] = ()
-    if (labels / "known").is_dir():
-        write_batch(root, number + 1, Views.load(labels / "known"), labels / "known")
-        known = (number + 1,)
+    labeled: tuple[int, ...] = ()
+    if (labels / "labeled").is_dir():
+        write_batch(root, number + 1, Views.load(labels / "labeled"), labels / "labeled")
+        labeled = (number + 1,)
     link_tree(labels / "scored", numbered(root, "scored", number))
     results: Results = read_json(labels / "metrics.json", Results)
-    parts = Parts(
+    state = State(
         batches=(number,),
-        known=known,
+        labeled=labeled,
         scored=number,
         groups=0,
-        next_identity=0 if before is None else before.parts.next_identity,
+        next_identity=0 if before is None else before.state.next_identity,
         consensus=plain(read_settings(labels, read_card(labels), ConsensusSettings)),
         threshold=_threshold(results),
         seed=settings.seed,
         n_trained=unlabeled.n_images,
-        growth={} if before is None else before.parts.growth,
+        growth={} if before is None else before.state.growth,
         notes=tuple(read_facts(labels).notes),
         made_from=made_from,
     )
@@ -92,9 +92,9 @@ def _write_collection(
         identity, named = before.identity, dict(before.named)
     elif before is not None and (root / JOURNAL).is_file():
         # They name rows of other images; kept for whoever wants to look.
-        (root / JOURNAL).rename(run / f"corrections-{before.parts.groups:04d}.jsonl")
+        (root / JOURNAL).rename(run / f"corrections-{before.state.groups:04d}.jsonl")
     given = None if read_corrections(root) else (Labels.load(labels), results.expected)
-    write_groups(root, parts, identity, named, "created", given=given)
+    write_groups(root, state, identity, named, "created", given=given)
 
 
 def _threshold(results: Results) -> float:

@@ -22,7 +22,7 @@ from cdp.run.runner import Listener, Planned, Ran, alone_in, plan_stages, run_st
 from cdp.run.sources import (
     START,
     TEMPLATE_IMAGES,
-    Settled,
+    ResolvedRecipe,
     model_source,
     prepare,
     source_names,
@@ -68,7 +68,7 @@ def run_recipe(
         BusyError: another run is at work in the folder.
         StoreError: the disk is full; the same call goes on later.
     """
-    settled = prepare(recipe)
+    resolved = prepare(recipe)
     root = Path(out).absolute()
     folder = run_folder(root)
     started = now()
@@ -76,18 +76,18 @@ def run_recipe(
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
-        stages = make_stages(settled)
-        _refuse_inputs_among(stages, settled.recipe, folder)
-        write_text(folder / "recipe.toml", write_recipe(settled.recipe))
+        stages = make_stages(resolved)
+        _refuse_inputs_among(stages, resolved.recipe, folder)
+        write_text(folder / "recipe.toml", write_recipe(resolved.recipe))
         ran = run_stages(
             stages,
             ledger,
             listener or Listener(),
-            hash_sources(settled, ledger),
-            settled.recipe.engine,
-            given=settled.sources,
+            hash_sources(resolved, ledger),
+            resolved.recipe.engine,
+            given=resolved.sources,
         )
-        record = make_record(settled, folder, ran, started, command)
+        record = make_record(resolved, folder, ran, started, command)
         write_run_record(folder / "run.json", record)
         labels = next(one.stage.settings for one in ran if "labels" in one.stage.makes)
         collection, record = publish_collection(root, folder, labels, record, ledger.hashes)
@@ -100,11 +100,11 @@ def run_folder(root: Path) -> Path:
 
 
 def run_part(
-    settled: Settled,
+    resolved: ResolvedRecipe,
     out: str | Path,
     artifacts: Iterable[str],
     *,
-    stages: Callable[[Settled], list[Stage]] = make_stages,
+    stages: Callable[[ResolvedRecipe], list[Stage]] = make_stages,
     pool: Pool | None = None,
     listener: Listener | None = None,
 ) -> list[Ran]:
@@ -120,39 +120,39 @@ def run_part(
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
-        wanted = only(stages(settled), artifacts)
-        _refuse_inputs_among(wanted, settled.recipe, folder)
-        sources = sources_for(wanted, settled, ledger)
+        wanted = only(stages(resolved), artifacts)
+        _refuse_inputs_among(wanted, resolved.recipe, folder)
+        sources = sources_for(wanted, resolved, ledger)
         return run_stages(
-            wanted, ledger, listener or Listener(), sources, settled.recipe.engine, pool, settled.sources
+            wanted, ledger, listener or Listener(), sources, resolved.recipe.engine, pool, resolved.sources
         )
 
 
 def _refuse_inputs_among(stages: Sequence[Stage], recipe: RunRecipe, folder: Path) -> None:
-    """A stage clears what an older one left, so what the user gives must not lie there."""
+    """A stage clears what an older one left, so what the user gives must not be there."""
     for name in source_names(recipe):
         for given in source_paths(recipe, name):
             for path in (path for stage in stages for path in stage.makes.values()):
                 if Path(os.path.realpath(given)).is_relative_to(os.path.realpath(folder / path)):
                     raise InputError(
-                        f"{given} lies where this run writes ({folder / path}); choose another --out.",
+                        f"{given} is where this run writes ({folder / path}); choose another --out.",
                         code="input-inside-output",
                         file=given,
                     )
 
 
-def sources_for(stages: Sequence[Stage], settled: Settled, ledger: Ledger) -> dict[str, str]:
+def sources_for(stages: Sequence[Stage], resolved: ResolvedRecipe, ledger: Ledger) -> dict[str, str]:
     """Hashes of the user's images if these stages read them; else nothing is read."""
     made = {name for stage in stages for name in stage.makes}
     is_read = any(set(stage.needs) - made for stage in stages)
-    return hash_sources(settled, ledger) if is_read else {}
+    return hash_sources(resolved, ledger) if is_read else {}
 
 
 def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
     """What a run would do, and why; nothing is written."""
-    settled = prepare(recipe)
+    resolved = prepare(recipe)
     ledger = Ledger(run_folder(Path(out).absolute()))
-    return plan_stages(make_stages(settled), ledger, hash_sources(settled, ledger))
+    return plan_stages(make_stages(resolved), ledger, hash_sources(resolved, ledger))
 
 
 def clear(out: str | Path) -> None:
@@ -167,12 +167,12 @@ def clear(out: str | Path) -> None:
             shutil.rmtree(folder)
 
 
-def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
+def hash_sources(resolved: ResolvedRecipe, ledger: Ledger) -> dict[str, str]:
     """What the user's images or embeddings hold, by source."""
-    recipe = settled.recipe
-    if settled.facts.kind == "images":
+    recipe = resolved.recipe
+    if resolved.facts.kind == "images":
         hashes = {
-            name: ledger.hashes.of_manifest(settled.sources.manifest(name)) for name in source_names(recipe)
+            name: ledger.hashes.of_manifest(resolved.sources.manifest(name)) for name in source_names(recipe)
         }
         if recipe.data.templates:
             protocol = ledger.hashes.of_path(Path(recipe.data.templates), ())
@@ -186,7 +186,7 @@ def hash_sources(settled: Settled, ledger: Ledger) -> dict[str, str]:
 
 
 def _hash_models(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
-    """What models hold that are used as they are, with the cards beside them, and the weights that training starts from."""
+    """Contents of models that are used as they are, with their cards, and of the initial weights."""
     files = {
         network: Path(file) for network in member_names(recipe) if (file := frozen_file(network)) is not None
     }

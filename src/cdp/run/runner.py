@@ -30,8 +30,8 @@ class Listener:
     def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
         """A stage is done, or was fresh already."""
 
-    def told(self, stage: Stage, sentence: str) -> None:
-        """Something to know before the next stage."""
+    def message(self, stage: Stage, sentence: str) -> None:
+        """A message about a finished stage."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def run_stages(
         ran.append(Ran(stage, record, is_fresh))
         listener.finished(stage, record, fresh=is_fresh, at=at, n_stages=len(stages))
         for sentence in stage.tell(ledger.folder):
-            listener.told(stage, sentence)
+            listener.message(stage, sentence)
     return ran
 
 

@@ -1,4 +1,4 @@
-"""What a recipe starts from, and what it can do with it: shares, the bar and the figures are settled before anything runs."""
+"""Sources of a recipe, and the resolved recipe: shares, threshold and figures are decided first."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Sources:
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResolvedRecipe:
     """A recipe in which nothing is left to be decided, and a sentence for each thing that was left out.
 
     Attributes:
@@ -122,7 +122,7 @@ def model_source(network: str) -> str:
 
 
 def source_paths(recipe: RunRecipe, name: str) -> tuple[str, ...]:
-    """Where a source lies; the unlabeled one may be several files or folders."""
+    """Where a source is stored; the unlabeled one may be several files or folders."""
     return _sources(recipe)[name]
 
 
@@ -244,24 +244,24 @@ def look_at(recipe: RunRecipe, given: Sources | None = None) -> Facts:
     return Facts("embeddings", models=own_names)
 
 
-def prepare(recipe: RunRecipe) -> Settled:
+def prepare(recipe: RunRecipe) -> ResolvedRecipe:
     """Check a recipe and decide what it leaves open; nothing is written."""
     check_recipe(recipe)
     check_environment(recipe)
     sources = Sources(recipe)
-    return replace(settle(recipe, look_at(recipe, sources)), given=sources)
+    return replace(resolve(recipe, look_at(recipe, sources)), given=sources)
 
 
-def settle(recipe: RunRecipe, facts: Facts) -> Settled:
+def resolve(recipe: RunRecipe, facts: Facts) -> ResolvedRecipe:
     """Decide what the recipe leaves open (-1 and `auto`), and leave out what cannot be measured, with a sentence."""
     is_trained = facts.kind == "images" and bool(trained_members(recipe))
-    settled = Settled(settle_shares(recipe, is_trained), facts)
-    notes, consensus = [], settled.recipe.consensus
+    resolved = ResolvedRecipe(resolve_shares(recipe, is_trained), facts)
+    notes, consensus = [], resolved.recipe.consensus
     by_similarity = consensus.mediator == "similarity"
     if consensus.train_on == "auto":
-        is_unseen = is_trained and settled.has_validation and not recipe.train.folds
+        is_unseen = is_trained and resolved.has_validation and not recipe.train.folds
         consensus = replace(consensus, train_on="validation" if is_unseen else "labeled")
-    if is_trained and consensus.threshold is None and not settled.has_validation and not by_similarity:
+    if is_trained and consensus.threshold is None and not resolved.has_validation and not by_similarity:
         # Of given embeddings some labeled identities are held out; here the networks were trained on all of them.
         consensus = replace(consensus, threshold=consensus.default_threshold)
         where = "split.validation a share" if recipe.data.is_split_here else "data.validation"
@@ -269,20 +269,20 @@ def settle(recipe: RunRecipe, facts: Facts) -> Settled:
             f"threshold = {consensus.threshold:g}, the default, was not chosen on labeled identities: there is no validation "
             f"part; give {where}."
         )
-    if is_trained and PROBE_PARTS[0] not in settled.test_parts:
-        missing = "identification" if settled.test_parts else "recognition"
+    if is_trained and PROBE_PARTS[0] not in resolved.test_parts:
+        missing = "identification" if resolved.test_parts else "recognition"
         notes.append(
             f"There are no probe images, so {missing} was not measured; give data.test"
             f"{', or split.probes and split.distractors a share' if recipe.data.is_split_here else ''}."
         )
-    if is_trained and settled.test_parts and recipe.evaluation.bound and not settled.has_bound:
+    if is_trained and resolved.test_parts and recipe.evaluation.bound and not resolved.has_bound:
         notes.append(
             "The upper bound was left out: not every unlabeled image has a true identity to train on."
         )
-    return replace(settled, recipe=replace(settled.recipe, consensus=consensus), notes=tuple(notes))
+    return replace(resolved, recipe=replace(resolved.recipe, consensus=consensus), notes=tuple(notes))
 
 
-def settle_shares(recipe: RunRecipe, is_trained: bool) -> RunRecipe:
+def resolve_shares(recipe: RunRecipe, is_trained: bool) -> RunRecipe:
     """Shares of the split that are left open: a validation part where it is used, a test part where networks are trained."""
     split, consensus = recipe.split, recipe.consensus
     shares: dict[str, Any] = {

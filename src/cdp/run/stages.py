@@ -62,7 +62,7 @@ class Stage:
     """One step of a run: a function of typed settings and of artifacts.
 
     The function is given the settings and a context, and no recipe, so the settings are all that it can depend on
-    beside what it reads: they are its key.
+    in addition to what it reads: they are its key.
 
     Attributes:
         name: unique; what people read.

@@ -109,7 +109,7 @@ def _rows_of(given: Views, rows: LongArray) -> Views:
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """What a trained network depends on beside its images; its folder is the one of all networks of a kind."""
+    """What a trained network depends on in addition to its images; its folder is that of its kind."""
 
     network: str
     part: str
@@ -217,7 +217,7 @@ def _under(name: str, progress: Progress) -> Progress:
 
 @dataclass(frozen=True)
 class JointSettings:
-    """What a network that learns from labels and pseudo-labels depends on beside both.
+    """What a network that learns from labels and pseudo-labels depends on in addition to both.
 
     Attributes:
         teachers: networks whose embeddings of the unlabeled part it is to follow; none without distillation.

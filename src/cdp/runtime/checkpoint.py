@@ -12,8 +12,8 @@ from cdp.types.graphs import UnfinishedLists
 
 Noun = TypeVar("Noun")
 
-# Between two times that something is kept: a minute, or so much longer that keeping takes a tenth of the time at most. To write and hash
-# lists takes about a second per million images.
+# Between two times that something is kept: a minute, or longer, so that saving takes at most a tenth of the
+# time. To write and hash lists takes about a second per million images.
 _SECONDS = 60.0
 _LONGEST_SHARE = 0.1
 
@@ -53,5 +53,5 @@ class ListCheckpoint(Checkpoint[UnfinishedLists]):
         return found.done
 
     def note(self, done: int, best: FloatArray, ids: IntArray) -> None:
-        """Keep the lists, if it is time to; so much of the work is in them."""
+        """Save the lists if it is time to; `done` is the work that is in them."""
         self.keep(lambda: UnfinishedLists(ids, best, done))

@@ -1,4 +1,4 @@
-"""Objects on their way to another process: large arrays beside the rest, files that are mapped into memory by name."""
+"""Pack objects for another process: large arrays apart from the rest, memory-mapped files by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cdp.errors import InputError
 
 _ENDS = 4096
-# An array beside the rest costs some tens of microseconds, one among it a copy.
+# An array apart from the rest costs some tens of microseconds, one among it a copy.
 _SMALL = 1 << 16
 
 
@@ -53,7 +53,7 @@ def pack(value: Any) -> Packed:
 
 
 def unpack(packed: Packed, *, copy: bool = False) -> Any:
-    """The object again; without a copy its large arrays are read-only, and lie where the buffers lie."""
+    """The object again; without a copy its large arrays are read-only, and are where the buffers are."""
     views = [buffer.data for buffer in packed.buffers]
     return pickle.loads(
         packed.content.data, buffers=[bytearray(view) if copy else view.toreadonly() for view in views]
@@ -67,7 +67,7 @@ class _Packer(pickle.Pickler):
 
 
 def _find_mapped(array: npt.NDArray[Any]) -> tuple[Any, ...] | None:
-    """Where in which file an array lies; None if in none, or in one that is written to, whose bytes may change."""
+    """File and offset of an array; None if it is in no file, or in a writable one."""
     owner: Any = array
     while owner is not None and not (isinstance(owner, np.memmap) and owner.filename):
         owner = getattr(owner, "base", None)
@@ -94,7 +94,7 @@ def _checksum(array: npt.NDArray[Any]) -> int:
 def _open_mapped(
     file: str, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], checksum: int
 ) -> npt.NDArray[Any]:
-    """The array that lies in a file, mapped for reading."""
+    """The array that is stored in a file, mapped for reading."""
     try:
         mapped: npt.NDArray[Any] = np.memmap(file, dtype, "r", offset, shape)
     except (OSError, ValueError) as error:

@@ -30,11 +30,11 @@ class Pool(Protocol):
 
 
 Workers: TypeAlias = int | Pool
-"""What blocks run on: so many threads of this process (0 = all cores), or a pool."""
+"""What blocks run on: a number of threads of this process (0 = all cores), or a pool."""
 
 
 def count_threads(threads: Workers = 0) -> int:
-    """Number of threads to use here: so many; with 0 or beside a pool as many as this process may run on."""
+    """Number of threads to use here; with 0 or a pool, all cores that this process may use."""
     if not isinstance(threads, int) or threads == 0:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else (os.cpu_count() or 1)

@@ -20,7 +20,8 @@ from cdp.runtime.memory import parse_bytes
 from cdp.runtime.packing import Packed, pack, unpack
 from cdp.runtime.parallel import Item, Result, Shared, count_threads, on_one_thread
 
-# What a task costs beside its blocks, some milliseconds, must not matter, and little be lost with a worker.
+# What a task costs in addition to its blocks, some milliseconds, must not matter, and little be lost with a
+# worker.
 _SECONDS_PER_TASK = 1.0
 _FASTEST_GROWTH = 4
 # A task is tried again where its worker or node was lost; one that kills whatever runs it must end.
@@ -92,7 +93,7 @@ class RayPool:
         # Blocks that nobody waits for any more, after an error, run to their end: `ray.cancel` can meet a task that
         # ends just then, and Ray (2.60: "Tried to complete task that was not pending") then ends this whole process.
         while True:
-            while len(running) < _TASKS_PER_PLACE * places.count() and load.has_room(len(running)):
+            while len(running) < _TASKS_PER_PLACE * places.count() and load.fits(len(running)):
                 if not (group := list(islice(waiting, load.n_blocks))):
                     break
                 packed = pack(group)
@@ -194,7 +195,7 @@ class _Load:
         self._per_task = 0
         self._results = 0
 
-    def has_room(self, n_running: int) -> bool:
+    def fits(self, n_running: int) -> bool:
         return n_running == 0 or (n_running + 1) * (self._per_task + self._results) <= self._budget
 
     def see_blocks(self, n_bytes: int) -> None:
@@ -210,7 +211,7 @@ class _Load:
 
 
 class _Places:
-    """Where tasks of so many cores can run at once; machines may come and go."""
+    """Where tasks of a number of cores can run at once; machines may come and go."""
 
     def __init__(self, pool: RayPool) -> None:
         self._pool = pool

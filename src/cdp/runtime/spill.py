@@ -21,31 +21,31 @@ AnyArray = npt.NDArray[Any]
 
 # Not worth a file, nor to be counted.
 _SMALL = 2**16
-# To send so much in every step takes longer than to write it to a file once.
+# Sending this much in every step takes longer than to write it to a file once.
 _LARGE = 2**22
 _ZEROS = bytes(2**20)
-_NAME = "cdp-scratch"
+_NAME = "cdp-spill"
 
 
 class SpillFiles:
-    """Where arrays lie that grow with the number of images; results do not depend on it.
+    """Storage of arrays that grow with the number of images; results do not depend on it.
 
-    Files are removed when their array is no longer used, and all of them when the scratch is not. What a killed process left is
-    removed by the next one that works in the same folder.
+    Files are removed when their array is no longer used, and all of them with this object. What a killed
+    process left is removed by the next one that works in the same folder.
 
     Attributes:
-        room: what arrays may hold in memory together, in bytes; None = anything.
+        limit: total bytes of arrays in memory; None = unlimited.
         folder: of the files; None = the system's for temporary files. On Ray, one that all nodes see.
         is_shared: whether other processes will read the files.
     """
 
     def __init__(
-        self, room: int | None = None, folder: Path | None = None, *, is_shared: bool = False
+        self, limit: int | None = None, folder: Path | None = None, *, is_shared: bool = False
     ) -> None:
-        self.room = room
+        self.limit = limit
         self.folder = folder
         self.is_shared = is_shared
-        self._held: list[int] = []
+        self._reserved: list[int] = []
         self._home: Path | None = None
         self._numbers = count()
         self._lock = threading.Lock()
@@ -54,23 +54,23 @@ class SpillFiles:
         """A new array to be filled."""
         sizes = (shape,) if isinstance(shape, int) else shape
         n_bytes = math.prod(sizes) * np.dtype(dtype).itemsize
-        if n_bytes > _SMALL and not self.has_room(n_bytes):
+        if n_bytes > _SMALL and not self.fits(n_bytes):
             return self._in_file(sizes, np.dtype(dtype), n_bytes)
         array = np.empty(sizes, dtype)
-        self.hold(array)
+        self.reserve(array)
         return array
 
-    def has_room(self, n_bytes: int) -> bool:
-        """Whether so much more may be held in memory; what others will read is better sent by the name of its file, once it is large."""
+    def fits(self, n_bytes: int) -> bool:
+        """Whether `n_bytes` more fit in memory; large shared arrays are always in files."""
         if self.is_shared and n_bytes > _LARGE:
             return False
-        return self.room is None or sum(self._held) + n_bytes <= self.room
+        return self.limit is None or sum(self._reserved) + n_bytes <= self.limit
 
-    def hold(self, array: AnyArray) -> None:
+    def reserve(self, array: AnyArray) -> None:
         """Count an array that is held in memory, as long as it is."""
-        if self.room is not None and array.nbytes > _SMALL:
-            self._held.append(array.nbytes)
-            weakref.finalize(array, self._held.remove, array.nbytes)
+        if self.limit is not None and array.nbytes > _SMALL:
+            self._reserved.append(array.nbytes)
+            weakref.finalize(array, self._reserved.remove, array.nbytes)
 
     def full(self, shape: int | tuple[int, ...], value: float, dtype: npt.DTypeLike) -> AnyArray:
         """A new array that holds one value everywhere."""
@@ -101,7 +101,7 @@ class SpillFiles:
         return mapped.view(np.ndarray)
 
     def new_path(self) -> Path:
-        """A path for a new file or folder; it is removed with the scratch."""
+        """A path for a new file or folder; it is removed with the other spill files."""
         with self._lock:
             return (self._home or self._make_home()) / str(next(self._numbers))
 

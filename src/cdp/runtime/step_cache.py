@@ -20,7 +20,8 @@ Noun = TypeVar("Noun")
 class StepCache:
     """A folder of artifacts, each under a name that all it depends on was hashed into; without a folder nothing is kept.
 
-    A killed run loses a minute, or one of the short steps, and a changed setting makes anew only what depends on it.
+    A killed run loses a minute, or one of the short steps, and a changed setting recomputes only what depends
+    on it.
     """
 
     folder: Path | None = None

@@ -239,7 +239,7 @@ def train_mediator(
     Several parts, each seen by networks of its own but the same committee, are learned from together: with networks
     that were trained without the images of the part, the mediator learns how they see people they do not know.
 
-    `PaperMLP` learns from blocks that are collected anew in every epoch if they do not fit the memory budget
+    `PaperMLP` learns from blocks that are collected again in every epoch if they do not fit the memory budget
     together; its weights do not depend on the budget. Another classifier needs all its pairs at once; of more than
     a million it gets a random sample.
 

@@ -63,7 +63,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit_batches(batches)
 
     def fit_batches(self, batches: Batches, progress: Progress = no_progress) -> PaperMLP:
-        """Learn from blocks that are made anew for every pass, so that they need not fit memory together."""
+        """Learn from blocks that are made again for every pass, so that they need not fit memory together."""
         from sklearn.neural_network import MLPClassifier
 
         generator = np.random.default_rng(self.random_state)

@@ -32,7 +32,7 @@ _WIDEST, _NARROWEST = 0.9, 0.1
 """Share of all pairs above the beginning of the fit: three times that above its end, within these."""
 
 _COARSE, _CAREFUL = 1.3, 1.05
-"""The fit stops climbing where there are so many times the pairs it expects in the next step."""
+"""The fit stops climbing where there are this many times the pairs it expects in the next step."""
 
 _NEARLY = 0.98
 """Of the best F: what counts as nearly as good."""

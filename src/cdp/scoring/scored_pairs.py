@@ -55,7 +55,7 @@ class Insertion:
     Attributes:
         start, count: rows of the new images, start to start + count; rows from `start` on moved up.
         changed: bool (n,), images whose list changed in some model.
-        fused: the fused graph of before, with empty rows for the new images.
+        fused: the previous fused graph, with empty rows for the new images.
     """
 
     start: int
@@ -99,7 +99,7 @@ class PairScorer(Protocol):
         """Score all pairs after images were inserted; pairs whose features did not change keep their scores.
 
         Args:
-            before: the scores of before.
+            before: the previous scores.
             views: of all images, new ones among them.
             identities: int64 (n,), of all images.
             graphs: of all images.

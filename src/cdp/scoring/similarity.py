@@ -57,5 +57,5 @@ class SimilarityScorer:
         inserted: Insertion,  # noqa: ARG002
         runtime: Runtime,
     ) -> ScoredPairs:
-        """Compute all z-scores anew, which is as cheap as finding out which of them changed."""
+        """Recompute all z-scores, which is as cheap as finding out which of them changed."""
         return self.score(views, identities, runtime, graphs.graphs)

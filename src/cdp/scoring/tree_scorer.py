@@ -130,7 +130,7 @@ class TreeScorer:
         return ScoredPairs(scored, graphs.graphs, fused, before.k, identities, pairs, scores)
 
     def retrain(self, before: ScoredPairs, views: Views, runtime: Runtime) -> ScoredPairs:
-        """Train trees anew on the same graphs, with the corrections so far, and score all candidates."""
+        """Train trees again on the same graphs, with the corrections so far, and score all candidates."""
         pairs = before.candidates
         assert pairs is not None
         scores = self._train(views, before.graphs, before.fused, pairs, before.identities, runtime)

@@ -80,20 +80,20 @@ def disk_errors(path: str | Path, kept: str = "nothing was changed there") -> It
 
 
 def _concerns(error: OSError, path: str | Path) -> bool:
-    """Whether an error names no file, one within the path, one hidden beside it, or a folder above it."""
+    """Whether an error names no file, one within the path, one hidden next to it, or a folder above it."""
     if not isinstance(error.filename, str | bytes):
         return True
     named, target = Path(os.fsdecode(error.filename)).absolute(), Path(path).absolute()
-    beside = any(
+    is_next_to = any(
         one.parent == target.parent and one.name.startswith(f".{target.name}.")
         for one in (named, *named.parents)
     )
-    return beside or named.is_relative_to(target) or target.is_relative_to(named)
+    return is_next_to or named.is_relative_to(target) or target.is_relative_to(named)
 
 
 @contextmanager
 def replacing(file: str | Path, kept: str = "nothing was changed there") -> Iterator[Path]:
-    """An empty file beside `file` to write into; it takes the place of `file` only when all is written.
+    """An empty file next to `file` to write into; it takes the place of `file` only when all is written.
 
     It has the ending of `file`, because some writers choose their format by it. Where `file` is a link, the link
     stays and what it leads to is replaced.
@@ -146,7 +146,7 @@ def write_json(file: str | Path, value: Any) -> None:
 def writing_file(
     path: str | Path, *, force: bool = False, inputs: Iterable[str | Path | None] = ()
 ) -> Iterator[Path]:
-    """A file beside `path` to write into, as `replacing` has it; folders above it are made.
+    """A file next to `path` to write into, as `replacing` has it; folders above it are made.
 
     Args:
         inputs: what the same command reads, which is never replaced.
@@ -166,7 +166,7 @@ def writing_file(
 def writing_folder(
     path: str | Path, *, force: bool = False, kind: str = "", inputs: Iterable[str | Path | None] = ()
 ) -> Iterator[Path]:
-    """A folder beside `path` to write into; it takes the place of `path` only when all is written.
+    """A folder next to `path` to write into; it takes the place of `path` only when all is written.
 
     Opened before the work starts, so an unwritable disk is found out in the first second. If anything fails,
     what was at `path` is still there and the half-written folder is gone.
@@ -230,7 +230,7 @@ def open_work(folder: Path, key: str) -> bool:
     """Make a folder for work that can be resumed; whether it is new. One of another key is thrown away.
 
     Args:
-        folder: hidden, beside the output that it becomes.
+        folder: hidden, next to the output that it becomes.
         key: hash of all that the work depends on.
     """
     if (folder / _KEY).is_file() and (folder / _KEY).read_text() == key:
@@ -253,7 +253,7 @@ def check_output(
     """Refuse an output that is there already, unless `force` may replace it: the one place that decides this.
 
     A folder is replaced only if it is empty or cdp wrote it, which its card says. Nothing is replaced that is an input,
-    holds one, lies inside one, or is where a link inside an input leads.
+    holds one, is inside one, or is where a link inside an input leads.
 
     Args:
         kind: which artifact a folder must hold; empty = any.
@@ -307,9 +307,9 @@ def _shared_files(target: Path, given: Path) -> str:
     if output == source or (given.exists() and target.samefile(given)):
         return f"it is the input {given}"
     if source.is_relative_to(output):
-        return f"the input {given} lies in it"
+        return f"the input {given} is in it"
     if output.is_relative_to(source):
-        return f"it lies in the input {given}"
+        return f"it is in the input {given}"
     for folder, inner, files in os.walk(source):
         for name in (*inner, *files):
             entry = os.path.join(folder, name)
@@ -319,7 +319,7 @@ def _shared_files(target: Path, given: Path) -> str:
 
 
 def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:
-    """Rename a finished folder to its final name beside it; what was there goes only once the new one is there.
+    """Rename a finished folder to its final name; an old one is removed only once the new one is there.
 
     Raises:
         OutputExistsError: a folder of this name has appeared, and `force` was not given.
@@ -363,7 +363,7 @@ def refuse_link(folder: Path, shown: str | Path | None = None) -> None:
 
 
 def partial_beside(target: Path, ending: str = "") -> Path:
-    """A new hidden name beside a path that says which process on which host writes there."""
+    """A new hidden name next to a path that says which process on which host writes there."""
     return target.with_name(f".{target.name}.partial-{_host()}-{os.getpid()}-{secrets.token_hex(4)}{ending}")
 
 

@@ -240,7 +240,7 @@ def constrain_parts(constraints: Constraints, part: IntArray) -> Constraints:
 
 
 def leave_out(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
-    """The scored pairs but for those that cannot be, and those of rejected images."""
+    """The scored pairs except those that cannot be, and those of rejected images."""
     is_rejected = np.zeros(graph.n_images, np.bool_)
     is_rejected[constraints.rejected] = True
     kept = ~(are_among(graph.ids, constraints.cannot) | is_rejected[graph.ids].any(axis=1))

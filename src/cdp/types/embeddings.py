@@ -179,7 +179,7 @@ class Views(Artifact):
         base: embeddings by the base model B.
         committee: name -> embeddings by C_1..C_N; may be empty; dimensions are free per model.
         identities: int64 (n,) where known, else None; negative for an image whose identity is unknown.
-        paths: where the images lie, if known; only carried along to the output.
+        paths: where the images are stored, if known; only carried along to the output.
     """
 
     base: Embeddings

@@ -95,8 +95,8 @@ class KnnGraph(Artifact):
             measured[block] = np.take_along_axis(similarity, order, axis=1)
         return KnnGraph(kept, measured, self.method, self.recall)
 
-    def make_room(self, start: int, count: int) -> KnnGraph:
-        """The graph with so many images more from row `start` on, which have no neighbors yet; later ones move up."""
+    def insert_rows(self, start: int, count: int) -> KnnGraph:
+        """Insert `count` images without neighbors at row `start`; the ids of later images are shifted."""
         neighbors = self.neighbors + np.where(self.neighbors >= start, np.int32(count), np.int32(0))
         empty = np.full((count, self.k), -1, np.int32)
         return KnnGraph(
@@ -332,7 +332,7 @@ def _check_ids(noun: str, given: AnyArray, n_images: int) -> IntArray:
         )
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= n_images):
         raise InputError(
-            f"{noun}: ids must lie in 0..{n_images - 1}, found {ids.min()}..{ids.max()}.",
+            f"{noun}: ids must be in 0..{n_images - 1}, found {ids.min()}..{ids.max()}.",
             code="pair-ids-out-of-range",
             n_images=n_images,
             found=(int(ids.min()), int(ids.max())),

@@ -48,9 +48,10 @@ class Labels(Artifact):
     Attributes:
         labels: int32 (n,), 0..C-1 numbered by first appearance; -1 = discarded.
         status: uint8 (n,), a `Status` per image.
-        confidence: float32 (n,), how firmly the image is tied to its group, 0 to 1; 0 if discarded. With known images among the
-            others the share of the rest of its group that is expected to be of its identity; else the summed probability of its
-            accepted pairs there, as a share of what the best-tied member could have.
+        confidence: float32 (n,), how firmly the image is tied to its group, 0 to 1; 0 if discarded. With
+            labeled images among the others the share of the rest of its group that is expected to be of its
+            identity; else the summed probability of its accepted pairs there, as a share of what the
+            best-tied member could have.
     """
 
     labels: IntArray
@@ -92,9 +93,7 @@ class Labels(Artifact):
                 code="labels-status-contradicts",
             )
         if not np.all((confidence >= 0) & (confidence <= 1)):
-            raise InputError(
-                "Labels: a confidence lies outside [0, 1].", code="labels-confidence-out-of-range"
-            )
+            raise InputError("Labels: a confidence is outside [0, 1].", code="labels-confidence-out-of-range")
         if np.any(confidence[labels < 0] > 0):
             raise InputError(
                 "Labels: a discarded image has a confidence; it must be 0.",

@@ -17,7 +17,7 @@ from cdp.types.arrays import ByteArray, LongArray, read_only
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """n images in a fixed order; it says where they lie and whose they are, and holds no pixels.
+    """n images in a fixed order; it says where they are stored and whose they are, and holds no pixels.
 
     Attributes:
         locations: per row a file path, or `ARCHIVE!ENTRY` for an image in a .zip, .tar or .rec file; relative
@@ -152,7 +152,7 @@ class Manifest:
 
     @classmethod
     def load(cls, path: str | Path) -> Manifest:
-        """A manifest from a .csv or .parquet table; `cdp.read_manifest` also reads images where they lie."""
+        """A manifest from a .csv or .parquet table; `cdp.read_manifest` also reads images in place."""
         from cdp.data.manifest_tables import read_table
 
         return read_table(path)

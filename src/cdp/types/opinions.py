@@ -14,7 +14,7 @@ from cdp.types.arrays import BoolArray, FloatArray, read_only
 
 @dataclass(frozen=True, eq=False)
 class Opinions:
-    """The evidence about m pairs from a base model (C_0) and N committee members (C_1..C_N).
+    """The pair features of m pairs from a base model (C_0) and N committee members (C_1..C_N).
 
     Attributes:
         relationship: bool (m, N): is the pair an edge in C_i's graph?

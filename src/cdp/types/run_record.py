@@ -179,10 +179,10 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """What known images among the others say of the labels: pairwise precision and recall, and coverage.
+    """Quality expected from labeled images among the others: pairwise precision and recall, and coverage.
 
     Attributes:
-        identities: how many identities are known; the intervals are over them.
+        identities: number of labeled identities; the intervals are over them.
     """
 
     identities: int
@@ -273,7 +273,7 @@ class Member(RecognitionFigures, frozen=True, kw_only=True):
         parameters: how many its network has.
         edge_precision: share of neighbors in its k-NN graph that show the same identity.
         graph_recall: share of the true neighbors in its graph, on a sample; None if the search was exact.
-        same_identity_recall: the same of true neighbors of the same identity, on known images.
+        same_identity_recall: the same of true neighbors of the same identity, on labeled images.
     """
 
     name: str
@@ -315,9 +315,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         headline: None without networks or probe images.
         tuning: None if the threshold was given.
-        expected: None if no identity among the unlabeled images is known.
-        unsupervised: how the bar was chosen where nobody is known; else None.
-        calibration: of the pairs' probabilities, on the same known images.
+        expected: None if there is no labeled image among the unlabeled ones.
+        unsupervised: how the threshold was chosen without labels; else None.
+        calibration: of the pairs' probabilities, on the same labeled images.
         mediator: None if nothing was fitted, as for a vote.
         earlier_rounds: labels of the rounds before the last, in order.
         committee: None if nothing is known about single models.

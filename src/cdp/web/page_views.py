@@ -16,7 +16,7 @@ class Html(str):
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its name, its length and interval, its color class, and a remark beside it."""
+    """One bar: its name, its length and interval, its color class, and a remark next to it."""
 
     name: str
     value: float | None

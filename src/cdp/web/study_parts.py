@@ -33,7 +33,7 @@ def section(name: str, title: str, *pieces: str | None) -> Html:
 
 
 def side_by_side(*pieces: str | None) -> Html:
-    """Figures beside one another where there is room."""
+    """Figures next to one another where there is room."""
     return element("div", *pieces, class_="grid")
 
 

@@ -50,7 +50,7 @@ def run_in_fresh_process(prepare: Prepare, folder: Path, name: str) -> MeasuredL
     Args:
         prepare: a function at the top of a module: reads what it needs from the folder, warms up, and returns
             the work to be measured.
-        folder: where the inputs lie; the labels are left there too.
+        folder: where the inputs are stored; the labels are left there too.
         name: what is labeling, for the message if it fails.
     """
     done = subprocess.run(

@@ -66,7 +66,7 @@ class Hierarchical(Baseline):
             yield _cut(merges, threshold, embeddings.n_images)
 
     def fits(self, n_images: int) -> bool:
-        """Whether all pairs of so many images fit the budget."""
+        """Whether all pairs of a number of images fit the budget."""
         return _BYTES[self.linkage] * n_images**2 <= parse_bytes(self.memory_budget)
 
     def _merges(self, embeddings: Embeddings, graph: KnnGraph | None, floor: float) -> _Merges:
@@ -93,7 +93,7 @@ class _Merges(NamedTuple):
 
 
 def _cut(merges: _Merges, threshold: float, n_images: int) -> Labels:
-    """The groups when, for the first time, the best merge lies below the threshold."""
+    """The groups when, for the first time, the best merge is below the threshold."""
     below = merges.similarity < np.float32(threshold) - 1e-6  # the precision of float32 embeddings
     done = int(np.argmax(below)) if below.any() else len(below)
     return labels_of(components(merges.first[:done], merges.second[:done], n_images))

@@ -33,7 +33,7 @@ class Registered:
         make: the class, or the class with the settings that make it this baseline.
         grid: setting -> the values to try.
         extra: the optional, copyleft part of the install it needs; such a baseline runs only if it is named.
-        patience: tuning ends after so many values that are worse than the best, none better among them; for grids
+        patience: tuning ends after this number of values in a row that are worse than the best; for grids
             along which F rises and falls once, the cheap values first. None = every value is tried.
     """
 
@@ -98,7 +98,7 @@ def tune(
     """The baseline with the settings of its grid that have the best pairwise F, discards counted as groups of one.
 
     Of equally good settings the first in the grid is taken, so the result is always the same. A method with a
-    `patience` is not asked for the rest of its own grid once so many values were worse.
+    `patience` is not asked for the rest of its own grid once `patience` values were worse.
 
     Args:
         baseline: what is not in the grid stays as it is here.
@@ -106,7 +106,8 @@ def tune(
         graph: its k-NN graph, with the same k as will be used later.
         identities: its true identities; negative = unknown, not counted.
         grid: setting -> the values to try; None = the grid in `BASELINES`.
-        among_others: images of unknown identity are other people, and count where they end in a known one's group.
+        among_others: images of unknown identity are other people, and count where they end in the group of a
+            labeled one.
     """
     tried = grid_points(BASELINES[baseline.name].grid if grid is None else grid)
     if not tried:

@@ -32,7 +32,7 @@ class KMeans(Baseline):
     seed: int = setting(0, "Seed of the initial centers.")
 
     def n_clusters(self, n_images: int) -> int:
-        """Number of clusters for so many images."""
+        """Number of clusters for a number of images."""
         return min(n_images, max(1, round(n_images / self.images_per_cluster)))
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:  # noqa: ARG002
@@ -79,9 +79,7 @@ class DBSCAN(Baseline):
     similarity: float = setting(
         0.5, "The least similarity of close images, 1 - eps.", meaning="a cosine", low=-1, below=1
     )
-    min_samples: int = setting(
-        2, "An image with so many close images, itself included, carries its group onward.", low=1
-    )
+    min_samples: int = setting(2, "Minimum number of close images, itself included, of a core image.", low=1)
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
         """The groups; noise is discarded."""
@@ -114,11 +112,11 @@ class HDBSCAN(Baseline):
     """Density-based clustering with a density per group.
 
     On unit vectors, where Euclidean order is cosine order. All pairs are looked at: at once while they fit the
-    budget, else a row at a time, which is slower; the groups are the same, but for ties within rounding.
+    budget, else a row at a time, which is slower; the groups are the same, except for ties within rounding.
     """
 
     name = "hdbscan"
-    min_cluster_size: int = setting(2, "A group has at least so many images.", low=2)
+    min_cluster_size: int = setting(2, "Minimum number of images of a group.", low=2)
     min_samples: int = setting(0, "How many close images make a region dense; 0 = min_cluster_size.", low=0)
     memory_budget: int | str = "1GB"
 

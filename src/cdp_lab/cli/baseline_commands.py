@@ -62,7 +62,7 @@ def baselines(
     force: Annotated[bool, Option("--force", help="Replace the output file if it is there.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Label by other clustering methods, tuned, beside CDP: quality, seconds and memory on the same embeddings."""
+    """Compare CDP with tuned clustering methods: quality, time and memory on the same embeddings."""
     from cdp import __version__
     from cdp.runtime.parallel import count_threads
     from cdp.runtime.progress import progress_bars
@@ -235,7 +235,7 @@ def _print_rows(rows: Sequence[Row], model: str) -> None:
 
     lines: list[Sequence[str]] = []
     for figures, tuning_seconds in rows:
-        # CDP's first setting is its bar.
+        # CDP's first setting is its threshold.
         grid = BASELINES[figures.name].grid if figures.name in BASELINES else list(figures.settings)[:1]
         tuned = ", ".join(f"{name} {figures.settings[name]}" for name in grid)
         if figures.failure is not None:

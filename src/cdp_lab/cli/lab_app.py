@@ -21,7 +21,7 @@ app = make_app("Compare and reproduce: baselines, the paper's tables, drawn face
 @plain_errors()
 def faces(
     out: Annotated[
-        Path, Option("--out", metavar="FILE", help="The .zip file to write; NAME.truth.csv goes beside it.")
+        Path, Option("--out", metavar="FILE", help="The .zip file to write; NAME.truth.csv goes next to it.")
     ],
     given: Given,
     sheet: Annotated[
@@ -31,7 +31,7 @@ def faces(
     force: Annotated[bool, Option("--force", help="Replace the files if they exist.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Draw faces of people who do not exist, a folder per person in one .zip file, and the truth beside it."""
+    """Draw synthetic faces, a folder per person in one .zip file, and the truth next to it."""
     from cdp.data.manifests import read_manifest
     from cdp.runtime.progress import progress_bars
     from cdp_lab.drawn_faces import write_faces

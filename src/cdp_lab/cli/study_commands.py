@@ -55,7 +55,7 @@ def page(
 ) -> None:
     """One Markdown page of several studies, each table above the paper's.
 
-    A file remarks.md in a study's folder is set below its tables; one beside the page opens it.
+    A file remarks.md in a study's folder is set below its tables; one next to the page opens it.
     """
     from cdp.storage.files import check_output, write_text
     from cdp_lab.study.study_page import comparison_page, read_chapters, read_remarks

@@ -71,13 +71,13 @@ def write_faces(
     progress: Progress = no_progress,
     force: bool = False,
 ) -> Path:
-    """Write JPEGs into one zip file and the truth beside it; the same settings give the same bytes.
+    """Write JPEGs into one zip file and the truth next to it; the same settings give the same bytes.
 
     `read_manifest(out)` reads it as it is: the folder inside is the identity as labeled. The names of folders hold
     the seed, so sets of different seeds share no person.
 
     Returns:
-        The table of truth, `NAME.truth.csv` beside `NAME.zip`: path, identity, true_identity (empty = junk).
+        The table of truth, `NAME.truth.csv` next to `NAME.zip`: path, identity, true_identity (empty = junk).
     """
     file = Path(out)
     if file.suffix.lower() != ".zip":
@@ -113,7 +113,7 @@ def person_name(settings: FaceSettings, person: int) -> str:
 
 
 def picture_names(settings: FaceSettings, roster: Roster) -> list[str]:
-    """Where the pictures lie inside the archive."""
+    """Where the pictures are stored inside the archive."""
     return [
         f"{person_name(settings, person)}/{shot:05d}.jpg"
         for person, shot in zip(roster.people.tolist(), roster.shots.tolist(), strict=True)

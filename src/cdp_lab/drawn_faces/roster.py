@@ -20,7 +20,7 @@ class Roster:
     """One row per picture, in the order of identities.
 
     Attributes:
-        people: i8 (n,), whose folder the picture lies in.
+        people: i8 (n,), whose folder the picture is in.
         shots: i8 (n,), its number among the pictures of that folder.
         shown: i8 (n,), who is on it; -1 = junk.
     """

@@ -17,16 +17,16 @@ SENTENCES = MappingProxyType(
         "mediator_inputs": "Pairs and labels by a mediator with more and more inputs.",
         "base": "Recognition by four base networks: labeled only, with pseudo-labels, with all labels.",
         "k": "Pairs and labels with 10, 20, 30, 40 neighbors.",
-        "heterogeneity": "A committee of one architecture beside one of many, by vote and by mediator.",
+        "heterogeneity": "A committee of one architecture and one of many, by vote and by mediator.",
         "loss": "What pseudo-labels add under softmax and under ArcFace, at ratio 2.",
-        "soft_labels": "Hard labels beside soft ones of several depths and decays, at ratio 2.",
+        "soft_labels": "Hard labels compared with soft ones of several depths and decays, at ratio 2.",
         "rounds": "Labels made once, as in the paper, and again by networks that learned from them.",
         "recall_weight": "Recognition after thresholds that were chosen for recall or for precision.",
         "mistakes": "What split identities and mixed groups cost recognition: oracle-corrected labels.",
         "mediator_weights": "Which inputs the mediator uses: first-layer weights and importance of each kind.",
         "committee": "Every network by itself, and an ensemble of the best four.",
         "runtime": "Seconds and memory of every step as the number of images grows, and the fitted exponent.",
-        "baselines": "Other clustering methods, tuned, beside CDP on the same embeddings.",
+        "baselines": "Other clustering methods, tuned, compared with CDP on the same embeddings.",
     }
 )
 

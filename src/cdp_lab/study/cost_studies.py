@@ -1,4 +1,4 @@
-"""Studies of what labeling costs: growth with the number of images, and other methods beside CDP."""
+"""Studies of what labeling costs: growth with the number of images, and comparison with other methods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cdp.labeling.pipeline import label
 from cdp.run.label_stage import LabelSettings, make_labeling
 from cdp.run.peak_memory import PeakMemory
 from cdp.run.plan import label_stage, make_stages
-from cdp.run.sources import Settled
+from cdp.run.sources import ResolvedRecipe
 from cdp.run.stages import Context, Stage, version
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
@@ -28,7 +28,7 @@ from cdp.types import Views
 from cdp_lab.baselines.measure import measure_baselines, measure_cdp
 from cdp_lab.baselines.methods import BASELINES, make_baselines, tune
 from cdp_lab.study.design import Column, Finished, Measure, Options, Plot, Study, Variant
-from cdp_lab.study.label_studies import JUDGED_BY_F, has_validation
+from cdp_lab.study.label_studies import SCORED_BY_F, has_validation
 from cdp_lab.study.paper_numbers import RUNTIME
 from cdp_lab.synthetic import synthetic_views
 
@@ -40,7 +40,7 @@ _METHODS = ("exact", "approximate")
 
 @dataclass(frozen=True)
 class ScalingSettings:
-    """Made-up embeddings of so many images by so many members, and how they are labeled."""
+    """Synthetic embeddings: number of images and members, and how they are labeled."""
 
     images: int
     members: int
@@ -83,8 +83,8 @@ def _step_costs(method: str, size: int, run: Finished) -> list[Measure]:
     return [Measure((method, f"{size:,}"), figures)]
 
 
-def _scaling_stages(size: int, settled: Settled) -> list[Stage]:
-    recipe = settled.recipe
+def _scaling_stages(size: int, resolved: ResolvedRecipe) -> list[Stage]:
+    recipe = resolved.recipe
     consensus = slice_of(recipe.consensus, ConsensusSettings)
     settings = ScalingSettings(size, len(recipe.committee.networks), consensus, recipe.seed)
     return [
@@ -149,7 +149,7 @@ def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
     return [
         Variant(
             "baselines",
-            {**JUDGED_BY_F, "consensus.threshold": "auto", "joint.rounds": 1},
+            {**SCORED_BY_F, "consensus.threshold": "auto", "joint.rounds": 1},
             ("baselines",),
             _methods,
             stages=partial(_with_baselines, names),
@@ -157,15 +157,15 @@ def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
     ]
 
 
-def _with_baselines(names: tuple[str, ...], settled: Settled) -> list[Stage]:
+def _with_baselines(names: tuple[str, ...], resolved: ResolvedRecipe) -> list[Stage]:
     def labeler(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
         tried = {name: [dict(BASELINES[name].grid), BASELINES[name].patience] for name in names}
-        own = BaselineSettings(settings, names, str(tried), settled.recipe.engine.memory_budget)
+        own = BaselineSettings(settings, names, str(tried), resolved.recipe.engine.memory_budget)
         makes = {"baselines": "baselines.json"}
         compare = Stage("baselines", "evaluate", compare_methods, own, (*needs, "labels"), makes)
         return [*label_stage(settings, needs), compare]
 
-    return make_stages(settled, labeler)
+    return make_stages(resolved, labeler)
 
 
 @version(1)

@@ -11,7 +11,7 @@ from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.run.plan import make_stages
 from cdp.run.runner import Ran
-from cdp.run.sources import Settled
+from cdp.run.sources import ResolvedRecipe
 from cdp.run.stages import Stage
 
 Kind = Literal["share", "count", "seconds", "bytes", "number"]
@@ -67,13 +67,13 @@ class Variant:
     overrides: Mapping[str, Any]
     wanted: tuple[str, ...]
     read: Callable[[Finished], list[Measure]]
-    stages: Callable[[Settled], list[Stage]] = make_stages
+    stages: Callable[[ResolvedRecipe], list[Stage]] = make_stages
     extra: Callable[[Finished], dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of a study beside the recipe.
+    """Settings of a study in addition to the recipe.
 
     Attributes:
         sizes: numbers of images, for `runtime`.
@@ -127,7 +127,7 @@ class Study:
     Attributes:
         columns: figures, which may depend on the recipe.
         main: the column that rows are compared by.
-        together: rows with so many equal first cells are compared with one another.
+        n_shared_cells: number of leading cells that rows must share to be compared with one another.
         bounds: the rows below and above the row of these cells, between which `gap` is the share it has reached
             of the main column; None = the row is itself a bound.
         paper: its numbers, if it has any.
@@ -140,7 +140,7 @@ class Study:
     columns: Callable[[RunRecipe], list[Column]]
     main: str
     variants: Callable[[RunRecipe, Options], list[Variant]]
-    together: int = 0
+    n_shared_cells: int = 0
     bounds: Callable[[tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]] | None] | None = None
     paper: Paper | None = None
     plots: tuple[Plot, ...] = ()

@@ -19,7 +19,7 @@ from cdp.run.pool import Pool
 from cdp.run.record import commit, now, versions
 from cdp.run.run_recipe import refuse_other_folder, run_part, sources_for
 from cdp.run.runner import Listener, Ran, alone_in, plan_stages
-from cdp.run.sources import Facts, Settled, look_at, settle, settle_shares
+from cdp.run.sources import Facts, ResolvedRecipe, look_at, resolve, resolve_shares
 from cdp.run.stages import Ledger, Stage, only, signatures
 from cdp.scoring.settings import DEFAULT_THRESHOLDS
 from cdp.storage.files import write_json
@@ -63,16 +63,16 @@ class Job:
 
     variant: Variant
     seed: int
-    settled: Settled
+    resolved: ResolvedRecipe
     folder: Path
 
     def stages(self) -> list[Stage]:
         """Those that its figures need."""
-        return only(self.variant.stages(self.settled), self.variant.wanted)
+        return only(self.variant.stages(self.resolved), self.variant.wanted)
 
     def signatures(self) -> list[str]:
         """Of its stages; the same in two jobs = made once."""
-        data = self.settled.recipe.as_dict()["data"]
+        data = self.resolved.recipe.as_dict()["data"]
         return signatures(self.stages(), repr(sorted(data.items())))
 
 
@@ -106,7 +106,7 @@ def make_jobs(
     check_recipe(recipe)
     check_environment(recipe)
     # Variants that tune and variants that do not are compared on one split.
-    recipe = settle_shares(recipe, source_kind(recipe) == "images" and bool(trained_members(recipe)))
+    recipe = resolve_shares(recipe, source_kind(recipe) == "images" and bool(trained_members(recipe)))
     known = {one.slug: one for one in study.variants(recipe, options or Options())}
     for slug in variants or ():
         if slug not in known:
@@ -128,7 +128,7 @@ def make_jobs(
                 check_environment(varied)
                 facts[named] = look_at(varied)
             folder = out.absolute() / "runs" / slug / f"seed{seed}"
-            jobs.append(Job(known[slug], seed, settle(varied, facts[named]), folder))
+            jobs.append(Job(known[slug], seed, resolve(varied, facts[named]), folder))
             _require_images(study, jobs[-1])
     return jobs
 
@@ -146,10 +146,10 @@ def _with_own_threshold(recipe: RunRecipe, overrides: Mapping[str, Any]) -> Mapp
 
 def _require_images(study: Study, job: Job) -> None:
     """Refuse a study whose variants need networks to be trained, or named, where there are embeddings."""
-    if job.settled.facts.kind == "images":
+    if job.resolved.facts.kind == "images":
         return
-    data, overrides = job.settled.recipe.data, job.variant.overrides
-    made = {name for stage in job.variant.stages(job.settled) for name in stage.makes}
+    data, overrides = job.resolved.recipe.data, job.variant.overrides
+    made = {name for stage in job.variant.stages(job.resolved) for name in stage.makes}
     if not made >= set(job.variant.wanted):
         raise InputError(
             f"{study.name}: this study trains networks, and embeddings are no images to train on; give data.images, "
@@ -174,7 +174,7 @@ def plan_study(jobs: Sequence[Job]) -> list[PlannedRun]:
         kept, shared, runs = 0, 0, []
         ledger = Ledger(job.folder)
         stages = job.stages()
-        planned = plan_stages(stages, ledger, sources_for(stages, job.settled, ledger))
+        planned = plan_stages(stages, ledger, sources_for(stages, job.resolved, ledger))
         for one, signature in zip(planned, job.signatures(), strict=True):
             if one.state == "fresh":
                 kept += 1
@@ -257,7 +257,12 @@ def run_study(
             variant = job.variant
             listener.run_started(variant, job.seed, at + 1, len(jobs), clock.left(at))
             ran = run_part(
-                job.settled, job.folder, variant.wanted, stages=variant.stages, pool=shared, listener=listener
+                job.resolved,
+                job.folder,
+                variant.wanted,
+                stages=variant.stages,
+                pool=shared,
+                listener=listener,
             )
             clock.note(job, ran)
             results = gathered.add(job, ran)
@@ -296,7 +301,7 @@ class _Results:
 
     def add(self, job: Job, ran: Sequence[Ran]) -> dict[str, Any]:
         """Everything so far, with a run that is done."""
-        variant, finished = job.variant, Finished(job.folder, job.settled.recipe, ran)
+        variant, finished = job.variant, Finished(job.folder, job.resolved.recipe, ran)
         self.measured.append((variant.slug, job.seed, variant.read(finished)))
         if variant.extra is not None and variant.slug not in self.extra:
             self.extra[variant.slug] = variant.extra(finished)

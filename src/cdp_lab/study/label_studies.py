@@ -11,7 +11,7 @@ import numpy as np
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.run.plan import make_stages
-from cdp.run.sources import Settled
+from cdp.run.sources import ResolvedRecipe
 from cdp.run.stages import Stage
 from cdp.scoring.mediator import Mediator
 from cdp.types import ALL_INPUTS
@@ -23,7 +23,7 @@ from cdp_lab.study.design import Column, Finished, Measure, Options, Plot, Study
 from cdp_lab.study.paper_numbers import COMMITTEE_SIZE, HETEROGENEITY, MEDIATOR_INPUTS, MEDIATOR_WEIGHTS, K
 from cdp_lab.study.run_figures import label_columns, label_results, one_row_of_labels
 
-JUDGED_BY_F = {"consensus.beta": 1.0}
+SCORED_BY_F = {"consensus.beta": 1.0}
 """Thresholds chosen by what labels are compared by."""
 _WANTED = ("labels",)
 _VOTE = {"consensus.mediator": "vote", "train.folds": 0}
@@ -35,7 +35,7 @@ def has_validation(recipe: RunRecipe) -> bool:
     return bool(recipe.data.validation) or recipe.split.validation > 0
 
 
-def clustered(recipe: RunRecipe) -> tuple[dict[str, Any], Callable[[Settled], list[Stage]]]:
+def clustered(recipe: RunRecipe) -> tuple[dict[str, Any], Callable[[ResolvedRecipe], list[Stage]]]:
     """Overrides and stages of hierarchical clustering, its threshold tuned where that is possible, as in the paper."""
     overrides = {
         "train.folds": 0,
@@ -50,9 +50,9 @@ def _labels(
     slug: str,
     overrides: dict[str, Any],
     *cells: str,
-    stages: Callable[[Settled], list[Stage]] = make_stages,
+    stages: Callable[[ResolvedRecipe], list[Stage]] = make_stages,
 ) -> Variant:
-    return Variant(slug, {**JUDGED_BY_F, **overrides}, _WANTED, one_row_of_labels(*cells), stages)
+    return Variant(slug, {**SCORED_BY_F, **overrides}, _WANTED, one_row_of_labels(*cells), stages)
 
 
 def _k(_recipe: RunRecipe, _options: Options) -> list[Variant]:
@@ -109,9 +109,9 @@ def _heterogeneity(recipe: RunRecipe, _options: Options) -> list[Variant]:
         "different architectures": list(members),
     }
     return [
-        _labels(f"{committee.split()[0]}-{way}", {**judge, "committee.networks": networks}, committee, way)
+        _labels(f"{committee.split()[0]}-{way}", {**scorer, "committee.networks": networks}, committee, way)
         for committee, networks in committees.items()
-        for way, judge in (("vote", _VOTE), ("mediator", _MEDIATOR))
+        for way, scorer in (("vote", _VOTE), ("mediator", _MEDIATOR))
     ]
 
 

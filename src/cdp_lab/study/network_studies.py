@@ -11,7 +11,7 @@ from cdp.config.checks import folder_name
 from cdp.config.sections import RunRecipe
 from cdp.errors import InputError
 from cdp.run.plan import make_stages
-from cdp.run.sources import Settled
+from cdp.run.sources import ResolvedRecipe
 from cdp.run.stages import Stage
 from cdp.storage.artifacts import read_json
 from cdp.types.run_record import Committee
@@ -42,7 +42,7 @@ _PLAIN = {"evaluation.members": False}
 
 
 def parts_at(recipe: RunRecipe, ratio: int) -> int:
-    """`split.use_parts` for so many unlabeled parts; the validation part, if any, is one of them, as in the paper."""
+    """`split.use_parts` for a number of unlabeled parts, the validation part among them, as in the paper."""
     return ratio - has_validation(recipe)
 
 
@@ -63,7 +63,7 @@ def _at_two(recipe: RunRecipe) -> dict[str, Any]:
 
 
 def _at(recipe: RunRecipe, ratio: int) -> dict[str, Any]:
-    """So many unlabeled parts, for as many training steps as all of them: with fewer images that is more epochs."""
+    """A number of unlabeled parts, trained for as many steps as all of them."""
     most = _ratios(recipe)[-1]
     return {
         "split.use_parts": parts_at(recipe, ratio),
@@ -87,16 +87,16 @@ def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
 
 
 def _ratio(recipe: RunRecipe, _options: Options) -> list[Variant]:
-    ways: dict[str, tuple[dict[str, Any], Callable[[Settled], list[Stage]]]] = {
+    ways: dict[str, tuple[dict[str, Any], Callable[[ResolvedRecipe], list[Stage]]]] = {
         "clustering": clustered(recipe),
         "vote": ({"consensus.mediator": "vote", "train.folds": 0}, make_stages),
         "mediator": ({"consensus.mediator": "mlp"}, make_stages),
     }
     variants = []
     for ratio in _ratios(recipe):
-        for way, (judge, stages) in ways.items():
+        for way, (scorer, stages) in ways.items():
             is_full = way == "mediator"
-            overrides = {**_PLAIN, **judge, **_at(recipe, ratio), "evaluation.bound": is_full}
+            overrides = {**_PLAIN, **scorer, **_at(recipe, ratio), "evaluation.bound": is_full}
             cells = {"cdp": (str(ratio), way)}
             if is_full:
                 cells |= {"labeled": ("0", _TRAINED["labeled"]), "all": (str(ratio), _TRAINED["all"])}
@@ -166,7 +166,7 @@ def _loss(recipe: RunRecipe, _options: Options) -> list[Variant]:
 
 
 def _one_by_one(rows: Mapping[str, tuple[str, Mapping[str, Any]]], full: str) -> list[Variant]:
-    """A variant for every row (slug -> its words, its overrides); the full one has the bounds beside it."""
+    """A variant for every row (slug -> its words, its overrides); the full one also has the bounds."""
     variants = []
     for slug, (words, overrides) in rows.items():
         cells: dict[str, tuple[str, ...]] = {"cdp": (words,)}
@@ -255,7 +255,7 @@ STUDIES = (
         _ratio_columns,
         "rank1",
         _ratio,
-        together=1,
+        n_shared_cells=1,
         bounds=partial(_bounds, below=("0",)),
         paper=RATIO,
         plots=(Plot("rank1", "lines", "unlabeled parts per labeled part"),),
@@ -269,7 +269,7 @@ STUDIES = (
         _columns,
         "rank1",
         _base,
-        together=1,
+        n_shared_cells=1,
         bounds=_bounds,
         paper=BASE,
         plots=(Plot("rank1"),),
@@ -282,7 +282,7 @@ STUDIES = (
         _columns,
         "rank1",
         _loss,
-        together=1,
+        n_shared_cells=1,
         paper=LOSS,
         plots=(Plot("rank1"),),
         reading="Both trainings use the loss, the committee too.",

@@ -1,4 +1,4 @@
-"""The paper's own numbers (ECCV 2018), as printed, to set beside a study's."""
+"""The paper's own numbers (ECCV 2018), as printed, to compare with a study's."""
 
 from __future__ import annotations
 

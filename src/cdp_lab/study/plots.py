@@ -39,7 +39,7 @@ def draw_plot(results: Mapping[str, Any], plot: Mapping[str, Any]) -> Html | Non
 
 
 def _short(name: str) -> str:
-    """A name that leaves room for the figure beside it; of a long sum its last part tells it from the others."""
+    """A name that leaves room for the figure next to it; of a long sum only the last part is kept."""
     if len(name) <= _LONGEST:
         return name
     return f"… + {name.rpartition(' + ')[2]}" if " + " in name else f"{name[: _LONGEST - 1]}…"

@@ -29,7 +29,7 @@ def results_of(
     Args:
         recipe: what the variants started from.
         measured: variant, seed and rows of every finished run.
-        extra: what pictures need beside the rows.
+        extra: what pictures need in addition to the rows.
     """
     columns = study.columns(recipe)
     seeds = sorted({seed for _, seed, _ in measured})
@@ -73,16 +73,16 @@ def results_of(
 
 def _ordered(study: Study, rows: list[Cells]) -> list[Cells]:
     """Groups by number, and in each the row below first and the one above last."""
-    if study.together:
+    if study.n_shared_cells:
         rows = sorted(rows, key=lambda cells: _number(cells[0]))
     if study.bounds is None:
         return rows
     around = [bounds for cells in rows if (bounds := study.bounds(cells)) is not None]
     low, high = ({bounds[end] for bounds in around} for end in (0, 1))
-    groups = list(dict.fromkeys(cells[: study.together] for cells in rows))
+    groups = list(dict.fromkeys(cells[: study.n_shared_cells] for cells in rows))
     return sorted(
         rows,
-        key=lambda cells: (groups.index(cells[: study.together]), (cells in high) - (cells in low)),
+        key=lambda cells: (groups.index(cells[: study.n_shared_cells]), (cells in high) - (cells in low)),
     )
 
 
@@ -121,7 +121,7 @@ def _compare(study: Study, columns: Sequence[Column], table: SeedTable) -> dict[
     groups: dict[Cells, list[Cells]] = {}
     for cells in table:
         if better and (study.bounds is None or study.bounds(cells) is not None):
-            groups.setdefault(cells[: study.together], []).append(cells)
+            groups.setdefault(cells[: study.n_shared_cells], []).append(cells)
     for rows in groups.values():
         found = verdicts([table[cells][study.main] for cells in rows], better)
         compared |= dict(zip(rows, found, strict=True))
@@ -165,14 +165,14 @@ def table_of(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         for column in results["columns"]
         if any(row["figures"][column["key"]]["mean"] is not None for row in rows)
     }
-    judged = any(row["verdict"] for row in rows)
+    has_verdicts = any(row["verdict"] for row in rows)
     header = [*results["heads"], *(titles[key] for key in kinds)]
-    header += [f"by {titles[results['main']]}"] if judged else []
+    header += [f"by {titles[results['main']]}"] if has_verdicts else []
     return header, [
         [
             *row["cells"],
             *(written(row["figures"][key], kind) for key, kind in kinds.items()),
-            *([row["verdict"]] if judged else []),
+            *([row["verdict"]] if has_verdicts else []),
         ]
         for row in rows
     ]

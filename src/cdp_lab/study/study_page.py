@@ -31,7 +31,7 @@ from cdp_lab.study.plots import draw_plot
 from cdp_lab.study.result_tables import SAME, table_of, written
 
 REMARKS = "remarks.md"
-"""What somebody has to say about a study's figures, in Markdown, beside its results.json; never written by cdp."""
+"""Remarks on a study's figures, in Markdown, next to its results.json; never written by cdp."""
 
 RULE = (
     "Figures are mean ± standard deviation over seeds. Rows are compared by one column: *best* is the best mean; "
@@ -231,7 +231,7 @@ def _pictures(results: Mapping[str, Any]) -> Html | None:
 
 
 def command_today(results: Mapping[str, Any]) -> str:
-    """The command that made a study, with keys that were renamed since by their names of today."""
+    """The command that made a study, with renamed keys by their present names."""
     command = str(results["command"])
     for before, now in _RENAMED:
         command = command.replace(before, now)

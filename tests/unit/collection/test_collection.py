@@ -47,8 +47,8 @@ def read_scored_pairs(collection):
     work = Runtime()
     place = collection.scored_place
     with read_all_views(collection, None, work, read_share(place)) as views:
-        parts = collection.parts
-        return read_stored(place, collection.settings, parts.threshold, views, parts.seed, work)
+        state = collection.state
+        return read_stored(place, collection.settings, state.threshold, views, state.seed, work)
 
 
 def bare(views):
@@ -106,12 +106,12 @@ def test_contradictions_are_told_by_path_and_change_nothing(faces):
         f"Corrections contradict each other: {paths[0]} and {paths[2]} are said to be different, and {paths[0]} = {paths[1]} = "
         f"{paths[2]} are said to be the same; undo one of them."
     )
-    assert open_collection(faces.folder).parts == faces.parts
+    assert open_collection(faces.folder).state == faces.state
 
 
 def test_other_settings_of_groups_can_be_tried_others_cannot(faces):
     finer, _ = regroup(faces, settings=replace(faces.settings, threshold=0.9))
-    assert finer.parts.threshold == 0.9
+    assert finer.state.threshold == 0.9
     assert (finer.identity >= 0).sum() <= (faces.identity >= 0).sum()
     with refuses("regroup-needs-new-scores", keys=("min_votes",)):
         regroup(faces, settings=replace(faces.settings, min_votes=1))
@@ -122,9 +122,9 @@ def test_without_labels_another_threshold_is_another_z_score(halves, tmp_path):
     made = create_collection(tmp_path / "faces", bare(first), settings=SETTINGS)
     assert made.settings.mediator == "similarity"
     n_joined = (made.identity >= 0).sum()
-    free = GrowthSettings(keep_numbers=0)
+    free = GrowthSettings(id_stability=0)
     strict, _ = regroup(made, settings=replace(made.settings, threshold=50.0), growth=free)
-    assert strict.parts.threshold == 50
+    assert strict.state.threshold == 50
     assert (strict.identity >= 0).sum() < n_joined
     smaller, _ = regroup(
         made, settings=replace(made.settings, threshold=4.0, max_cluster_size=3), growth=free
@@ -138,7 +138,7 @@ def test_an_extended_graph_is_that_of_all_images(small_views):
             rows = np.r_[0:start, stop:300]
             before = exact_graph(type(model)(model.source[rows]), 10, runtime=Runtime())
             found = extend_graph(
-                before.make_room(start, stop - start), model, (start, stop), runtime=Runtime()
+                before.insert_rows(start, stop - start), model, (start, stop), runtime=Runtime()
             )
             wanted = exact_graph(model, 10, runtime=Runtime())
             np.testing.assert_array_equal(found.neighbors, wanted.neighbors)
@@ -148,7 +148,7 @@ def test_an_extended_graph_is_that_of_all_images(small_views):
 @pytest.mark.slow
 def test_trained_anew_an_extended_collection_knows_what_one_made_at_once_knows(halves, faces, tmp_path):
     known, first, second = halves
-    grown, changes = extend(faces, bare(second), growth=GrowthSettings(retrain_after=1, keep_numbers=0))
+    grown, changes = extend(faces, bare(second), growth=GrowthSettings(retrain_after=1, id_stability=0))
     everything = Views.concatenate([bare(first), bare(second)])
     whole = create_collection(tmp_path / "whole", everything, labeled=[known], settings=SETTINGS)
     found, wanted = (read_scored_pairs(one)[0] for one in (grown, whole))
@@ -191,7 +191,7 @@ def open_at(collection):
     """Make an earlier picture of a collection count again."""
     from cdp.collection.collection_folder import switch_to
 
-    switch_to(collection.folder, collection.parts, "as it was")
+    switch_to(collection.folder, collection.state, "as it was")
     return open_collection(collection.folder)
 
 
@@ -241,7 +241,7 @@ def test_a_killed_extension_changes_nothing_and_can_be_done_again(halves, faces,
         patched.setattr(extension, "write_groups", killed)
         with pytest.raises(KeyboardInterrupt):
             extend(faces, bare(second), growth=GrowthSettings(retrain_after=9))
-    assert open_collection(faces.folder).parts == faces.parts
+    assert open_collection(faces.folder).state == faces.state
     np.testing.assert_array_equal(open_collection(faces.folder).identity, before)
     monkeypatch.setattr(extension, "search_new", killed)  # the graphs that were finished are found again
     grown, _ = extend(faces, bare(second), growth=GrowthSettings(retrain_after=9))
@@ -252,13 +252,13 @@ def test_a_killed_extension_changes_nothing_and_can_be_done_again(halves, faces,
 def test_identities_with_numbers_keep_them(faces):
     assert faces.n_identities > 3
     free, changes = regroup(
-        faces, settings=replace(faces.settings, threshold=0.02), growth=GrowthSettings(keep_numbers=0)
+        faces, settings=replace(faces.settings, threshold=0.02), growth=GrowthSettings(id_stability=0)
     )
     assert changes.kept < 1
     start = faces.identity
     again, _ = regroup(free, settings=faces.settings)
     held, changes = regroup(
-        again, settings=replace(faces.settings, threshold=0.02), growth=GrowthSettings(keep_numbers=1)
+        again, settings=replace(faces.settings, threshold=0.02), growth=GrowthSettings(id_stability=1)
     )
     assert changes.kept == 1
     one, other = (int(np.flatnonzero(held.identity == number)[0]) for number in np.unique(start)[1:3])
@@ -285,8 +285,8 @@ def test_retrained_trees_learn_from_corrections(halves, faces):
     taught, changes = retrain(faces)
     assert probability(taught) > before
     assert changes.events[0].kind == "retrained"
-    assert taught.parts.scored > faces.parts.scored
-    deaf = TreeScorer(taught.settings, 0.3, taught.parts.seed, taught.constraints, correction_weight=0.0)
+    assert taught.state.scored > faces.state.scored
+    deaf = TreeScorer(taught.settings, 0.3, taught.state.seed, taught.constraints, correction_weight=0.0)
     with read_all_views(taught, None, Runtime(), read_share(taught.scored_place)) as views:
         none = deaf.retrain(read_scored_pairs(taught)[0], views, Runtime())
     assert mean_of_said(none, taught.constraints) == pytest.approx(before, abs=1e-6)
@@ -383,7 +383,7 @@ def test_questions_are_about_what_is_wrong_and_end(halves, faces):
             rough.identity,
             rough.confidence,
             rough.settings,
-            rough.parts.threshold,
+            rough.state.threshold,
             rough.constraints,
         )
         assert (np.diff(found.value) <= 0).all()

@@ -4,7 +4,7 @@ import numpy as np
 
 from cdp import Views
 from cdp.collection.creation import create_collection
-from cdp.collection.labeled_identities import look_up_people
+from cdp.collection.labeled_identities import look_up_identities
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph
 
@@ -23,11 +23,11 @@ def test_a_group_gets_the_name_of_whom_it_is_tied_to_and_strangers_get_none():
             ids += [(2 * person, image) for image in images] + [(2 * person + 1, image) for image in images]
             doubt += [0.2 if person < 10 else 0.99] * 8
     scored = ConsensusGraph(np.sort(np.array(ids), axis=1), np.array(doubt), 200)
-    found = look_up_people(scored, labels, known, 20)
+    found = look_up_identities(scored, labels, known, 20)
     assert found.person.tolist() == [*range(10), *[-1] * 10]
     assert (found.probability[:10] > 0.8).all()
     assert (found.probability[10:] == 0).all()
-    nobody = look_up_people(scored, labels, np.where(known < 5, known, -1), 20)
+    nobody = look_up_identities(scored, labels, np.where(known < 5, known, -1), 20)
     assert (nobody.person == -1).all()
 
 
@@ -47,5 +47,5 @@ def test_a_collection_names_known_people(small_views, tmp_path):
     for identity, name in collection.named.items():
         truth = others.identities[collection.identity == identity]
         right.append(name.name == f"person {np.bincount(truth).argmax()}")
-        assert (name.source, 0 < name.probability <= 1) == ("known", True)
+        assert (name.source, 0 < name.probability <= 1) == ("labeled", True)
     assert np.mean(right) > 0.95

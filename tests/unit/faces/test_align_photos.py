@@ -75,7 +75,7 @@ def test_every_face_is_found_cut_out_and_listed(tmp_path, photos):
     assert made.different.tolist() == [[0, 1], [0, 2], [1, 2]]
     assert [(face.photo, face.reason[:20]) for face in made.dropped] == [
         (2, "no face was found"),
-        (4, "the image cannot be "),
+        (4, "cannot be read: the "),
     ]
     for row in range(6):
         with Image.open(tmp_path / "faces" / made.manifest.locations[row]) as crop:

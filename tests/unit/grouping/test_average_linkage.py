@@ -54,14 +54,16 @@ def test_random_graphs_agree_with_the_definition(dtype):
         ends = every[np.sort(generator.choice(len(every), n_pairs, replace=False))]
         doubt = (generator.random(n_pairs) ** 2).astype(dtype)
         k, max_cluster_size = int(generator.integers(1, 12)), int(generator.integers(2, 20))
-        bar = float(generator.choice([0.05, 0.2, 0.4, 0.7]))
-        labels = agglomerate(ConsensusGraph(ends, doubt, n_images), k, bar, max_cluster_size)
-        twin = reference.agglomerate(ends, 1 - doubt.astype(np.float64), n_images, k, bar, max_cluster_size)
+        threshold = float(generator.choice([0.05, 0.2, 0.4, 0.7]))
+        labels = agglomerate(ConsensusGraph(ends, doubt, n_images), k, threshold, max_cluster_size)
+        twin = reference.agglomerate(
+            ends, 1 - doubt.astype(np.float64), n_images, k, threshold, max_cluster_size
+        )
         assert reference.partition(labels.labels) == twin
         inside = [
             row
             for row, (first, second) in enumerate(ends)
-            if 0 <= labels[first] == labels[second] and doubt[row] < 1 - bar
+            if 0 <= labels[first] == labels[second] and doubt[row] < 1 - threshold
         ]
         np.testing.assert_allclose(
             labels.confidence, reference.confidence(ends, doubt, inside, labels.labels), atol=1e-6

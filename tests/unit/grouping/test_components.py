@@ -103,9 +103,9 @@ def test_batches_give_the_same_groups_bit_for_bit(graph, max_cluster_size, most_
 
 
 @given(graphs(), st.sampled_from([0.1, 0.2, 0.45]))
-def test_average_linkage_joins_inside_components_only(graph, bar):
-    labels = agglomerate(graph, 5, bar).labels
-    component = find_components(graph.ids, graph.n_images, joining(graph, bar))
+def test_average_linkage_joins_inside_components_only(graph, threshold):
+    labels = agglomerate(graph, 5, threshold).labels
+    component = find_components(graph.ids, graph.n_images, joining(graph, threshold))
     for image, label in enumerate(labels.tolist()):
         if label >= 0:
             assert len(set(component[labels == label].tolist())) == 1, image

@@ -78,7 +78,7 @@ def test_a_graph_is_extended_to_that_of_all_images(small_tiles, through_torch, m
             runtime=Runtime.of(threads=1, device="cpu"),
         )
         found = exact.extend_graph(
-            before.make_room(start, stop - start),
+            before.insert_rows(start, stop - start),
             Embeddings(vectors),
             (start, stop),
             runtime=Runtime.of(threads=2, device=device),

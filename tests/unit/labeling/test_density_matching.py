@@ -96,7 +96,7 @@ def test_known_images_are_left_out_and_come_back_as_a_collection_grows(tmp_path)
     grown, _ = extend(grown, second)
     place, work = grown.scored_place, Runtime()
     with read_all_views(grown, None, work, read_share(place)) as views:
-        scored, _ = read_scored_pairs(place, SETTINGS, grown.parts.threshold, views, 0, work)
+        scored, _ = read_scored_pairs(place, SETTINGS, grown.state.threshold, views, 0, work)
     assert read_share(place) > labeling.share
     theirs = scored.identities[240:]
     assert len(theirs) > n_used

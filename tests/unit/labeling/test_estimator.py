@@ -249,7 +249,7 @@ def test_predicting_before_learning_says_what_to_do(split):
 
 
 @pytest.mark.parametrize(
-    ("preset", "code"), [("paper", "mediator-committee-differs"), ("best", "known-committee-differs")]
+    ("preset", "code"), [("paper", "mediator-committee-differs"), ("best", "labeled-committee-differs")]
 )
 def test_another_committee_is_refused_before_anything_is_searched(large_split, preset, code):
     model = CDP(preset, k=10).fit(large_split.labeled)
@@ -300,9 +300,9 @@ def test_fit_predict_learns_from_the_known_and_labels_all(large_split):
     np.testing.assert_array_equal(model.labels_, labels)
     assert labels.shape == (views.n_images,)
     assert model.labeling_.notes == ()
-    # Trees are trained and the bar is chosen on all known images, by folds.
+    # Trees are trained and the threshold is chosen on all labeled images, by folds.
     np.testing.assert_array_equal(model.labeling_.validation, known)
-    # An MLP is trained on some of them, and the bar is chosen on the others.
+    # An MLP is trained on some of them, and the threshold is chosen on the others.
     mlp = CDP(k=10, mediator="mlp")
     mlp.fit_predict(views)
     validation = mlp.labeling_.validation

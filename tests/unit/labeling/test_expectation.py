@@ -1,4 +1,4 @@
-"""What known images let expect of labels, against loops over images and against the truth."""
+"""Expected quality of labels from labeled images, against loops over images and against the truth."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_expectation_and_confidence_hold_on_images_nobody_looked_at(large_split)
     together = (found[:, None] == found) & (found >= 0)[:, None] & ~np.eye(len(truth), dtype=bool)
     expected = labeling.expected
     assert expected.precision.value == pytest.approx(same[together].mean(), abs=0.05)
-    # Known pairs are judged by trees that saw two thirds of the known images: fewer are found than of the others.
+    # Labeled pairs are scored by trees that saw two thirds of the labeled images: fewer are found than of the others.
     assert together[same].mean() - 0.12 < expected.recall.value < together[same].mean() + 0.03
     assert expected.coverage.value == pytest.approx((found >= 0).mean(), abs=0.05)
     assert expected.precision.low <= expected.precision.value <= expected.precision.high

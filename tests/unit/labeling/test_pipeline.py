@@ -23,7 +23,7 @@ PAPER = ConsensusSettings.of("paper", k=10)
 
 @pytest.fixture(scope="module")
 def validation(large_split):
-    """Half of the labeled part to train on, half to choose the bar on."""
+    """Half of the labeled part to train on, half to choose the threshold on."""
     half = large_split.labeled.identities % 2 == 0
     return large_split.labeled.take(half), large_split.labeled.take(~half)
 
@@ -153,7 +153,7 @@ def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
     ],
 )
 def test_an_accepted_pair_has_one_definition(large_split, given):
-    """A candidate above the bar with components; with average linkage, one that counted and whose images were joined."""
+    """A candidate above the threshold with components; with average linkage, one that counted and whose images were joined."""
     settings = ConsensusSettings.of(k=10, min_votes=1, threshold=0.3, **given)
     labeling = label(large_split.unlabeled, settings, labeled=[large_split.labeled])
     accepted = {tuple(pair) for pair in labeling.accepted.ids.tolist()}
@@ -165,8 +165,8 @@ def test_an_accepted_pair_has_one_definition(large_split, given):
         if labeling.labels[pair[0]] == labeling.labels[pair[1]] and labeling.labels[pair[0]] >= 0
     }
     if settings.grouping == "components":
-        bar = 1 - 0.3 if settings.mediator == "mlp" else np.float32(1) - np.float32(0.3)
-        assert labeling.accepted.doubt.max() < bar
+        threshold = 1 - 0.3 if settings.mediator == "mlp" else np.float32(1) - np.float32(0.3)
+        assert labeling.accepted.doubt.max() < threshold
         # Nothing was too large, so nothing was split: whatever is accepted is joined.
         assert accepted <= joined
     else:

@@ -127,7 +127,7 @@ def test_parts_larger_than_memory_are_joined_on_disk_in_a_cache_folder_that_is_n
     np.testing.assert_array_equal(found.labels.labels, expected.labels.labels)
     del work, found
     gc.collect()
-    assert not list(folder.glob(".cdp-scratch*"))
+    assert not list(folder.glob(".cdp-spill*"))
 
 
 def test_keys_follow_settings_inputs_and_version():

@@ -35,8 +35,8 @@ def test_too_few_identities_are_not_held_out():
     assert count_shared(np.array([0, 0, 1, 2, 2, 2, -1, -1])) == 2
 
 
-def point(bar, precision, recall):
-    return TuningPoint(threshold=bar, f=0.0, precision=precision, recall=recall, coverage=1.0)
+def point(threshold, precision, recall):
+    return TuningPoint(threshold=threshold, f=0.0, precision=precision, recall=recall, coverage=1.0)
 
 
 def test_the_weight_of_recall_decides():
@@ -46,7 +46,7 @@ def test_the_weight_of_recall_decides():
 
 
 def test_of_bars_that_are_as_good_the_one_nearest_to_what_was_set_is_taken():
-    # A curve as LFW's: what a high bar does to the largest people does not show on a few hundred known ones.
+    # A curve as LFW's: what a high threshold does to the largest people does not show on a few hundred known ones.
     curve = [
         point(0.1, 0.984, 0.991),
         point(0.25, 0.995, 0.991),
@@ -96,7 +96,7 @@ def test_the_chosen_bar_has_the_best_f_among_all_images(given):
         assert one.f == pytest.approx(twin_f(labels.labels, identities))
     best = max(one.f for one in tuning.curve)
     good = [one.threshold for one in tuning.curve if one.f >= best - 0.002]
-    assert tuning.chosen == min(good, key=lambda bar: abs(bar - settings.default_threshold))
+    assert tuning.chosen == min(good, key=lambda threshold: abs(threshold - settings.default_threshold))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_vote_without_any_identity_is_a_note_and_with_validation_is_tuned(larg
 
 
 def test_validation_identities_with_one_image_each_choose_nothing(large_split):
-    # Every bar has F 0 on them, and the first one, the lowest, would have joined everybody.
+    # Every threshold has F 0 on them, and the first one, the lowest, would have joined everybody.
     singles = large_split.labeled.take(np.unique(large_split.labeled.identities, return_index=True)[1])
     labeling = label(large_split.unlabeled, BEST, labeled=[large_split.labeled], validation=singles)
     assert labeling.notes == (

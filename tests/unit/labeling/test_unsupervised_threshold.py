@@ -68,8 +68,8 @@ def test_halves_are_even_and_odd_dimensions_and_nothing_is_copied(views):
 
 def test_within_three_points_of_the_best_threshold(views, labeling):
     best = max(
-        pairwise_f(label(hide(views), replace(SETTINGS, mediator="similarity", threshold=bar)), views)
-        for bar in THRESHOLDS[::3]
+        pairwise_f(label(hide(views), replace(SETTINGS, mediator="similarity", threshold=threshold)), views)
+        for threshold in THRESHOLDS[::3]
     )
     assert pairwise_f(labeling, views) >= best - 0.03
     assert best > 0.75
@@ -122,8 +122,8 @@ def test_of_many_images_the_threshold_is_read_off_all_pairs(many):
         min(found.curve, key=lambda point: abs(point.threshold - found.chosen)).precision, abs=0.01
     )
     best = max(
-        pairwise_f(label(hide(many), replace(SETTINGS, mediator="similarity", threshold=bar)), many)
-        for bar in (1.6, 2.0, 2.4, 2.8)
+        pairwise_f(label(hide(many), replace(SETTINGS, mediator="similarity", threshold=threshold)), many)
+        for threshold in (1.6, 2.0, 2.4, 2.8)
     )
     assert pairwise_f(one, many) >= best - 0.05
     assert one.notes == (describe_estimate(found),)
@@ -173,12 +173,12 @@ def test_the_threshold_of_a_collection_is_chosen_anew_when_it_has_grown_by_half(
     first, later = (hide(views.take(part)) for part in (rows < 150, rows >= 150))
     grown = extend(create_collection(tmp_path / "album", first, settings=SETTINGS), later)[0]
     whole = label(hide(views), SETTINGS)
-    assert grown.parts.threshold == whole.threshold
-    assert grown.parts.notes == whole.notes
+    assert grown.state.threshold == whole.threshold
+    assert grown.state.notes == whole.notes
     np.testing.assert_array_equal(grown.identity >= 0, whole.labels.labels >= 0)
     given = replace(SETTINGS, mediator="similarity", threshold=4.0)
     kept = extend(create_collection(tmp_path / "given", first, settings=given), later)[0]
-    assert kept.parts.threshold == 4
+    assert kept.state.threshold == 4
 
 
 def test_a_collection_of_nobody_known_is_extended_at_the_same_threshold(views, tmp_path):
@@ -188,10 +188,10 @@ def test_a_collection_of_nobody_known_is_extended_at_the_same_threshold(views, t
     rows = np.arange(views.n_images)
     first, later = (hide(views.take(part)) for part in (rows < 240, rows >= 240))
     collection = create_collection(tmp_path / "album", first, settings=SETTINGS)
-    threshold = collection.parts.threshold
+    threshold = collection.state.threshold
     assert threshold > 0
     grown = extend(collection, later)[0]
-    assert (grown.n_images, grown.parts.threshold) == (300, threshold)
+    assert (grown.n_images, grown.state.threshold) == (300, threshold)
     assert measure_labels(np.array(grown.identity), views.identities).discards_kept.pairwise.f > 0.7
 
 
@@ -199,11 +199,11 @@ def test_a_collection_is_regrouped_at_any_z_score(views, tmp_path):
     from cdp import Collection
     from cdp.collection.collection_settings import GrowthSettings
 
-    free = GrowthSettings(keep_numbers=0.0)
+    free = GrowthSettings(id_stability=0.0)
     faces = Collection.create(tmp_path / "album", hide(views), settings=SETTINGS)
     for threshold in (1.8, 2.6):
         settings = replace(faces.settings, threshold=threshold)
         regrouped, _ = faces.regroup(settings=settings, growth=free)
         expected = label(hide(views), settings).labels
-        assert regrouped.parts.threshold == threshold
+        assert regrouped.state.threshold == threshold
         assert reference.partition(regrouped.identity) == reference.partition(expected.labels)

@@ -39,7 +39,7 @@ def test_the_collection_has_the_labels_of_the_run(made):
     before = open_collection(folder)
     np.testing.assert_array_equal(before.identity, Labels.load(folder / "run" / "labels").labels)
     run(threshold=0.3)
-    assert open_collection(folder).parts == before.parts, "nothing changed, nothing is made again"
+    assert open_collection(folder).state == before.state, "nothing changed, nothing is made again"
 
 
 def test_corrections_and_numbers_outlast_other_labels(made):

@@ -12,7 +12,7 @@ from cdp.config.checks import check_recipe
 from cdp.config.reading import recipe_from
 from cdp.config.sections import SECTIONS, RunRecipe
 from cdp.run.plan import make_stages
-from cdp.run.sources import Facts, settle
+from cdp.run.sources import Facts, resolve
 from cdp.run.stages import Stage, only
 from cdp.settings import settings_of
 
@@ -37,7 +37,7 @@ SETTINGS = {
 def stages(facts: Facts = IMAGES, **values: Any) -> dict[str, Stage]:
     recipe = recipe_from({}, {**BASIC, **values})
     check_recipe(recipe)
-    return {stage.name: stage for stage in make_stages(settle(recipe, facts))}
+    return {stage.name: stage for stage in make_stages(resolve(recipe, facts))}
 
 
 def keys(made: dict[str, Stage]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from tests.refusals import refuses
 from cdp.config.reading import recipe_from
 from cdp.config.sections import RunRecipe
 from cdp.run.parts import SplitSettings, make_parts
-from cdp.run.sources import Facts, look_at, read_source, rows_of_part, settle, views_of_source
+from cdp.run.sources import Facts, look_at, read_source, resolve, rows_of_part, views_of_source
 from cdp.types import Views
 
 IMAGES, UNKNOWN = Facts("images"), Facts("images", unlabeled_known=False)
@@ -47,7 +47,7 @@ def recipe(**values: Any) -> RunRecipe:
     ],
 )  # fmt: skip
 def test_shares_that_are_left_open(facts, values, shares):
-    split = settle(recipe(**values), facts).recipe.split
+    split = resolve(recipe(**values), facts).recipe.split
     assert (split.validation, split.probes, split.distractors) == pytest.approx(shares)
 
 
@@ -76,11 +76,14 @@ def test_shares_that_are_left_open(facts, values, shares):
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_left_out_with_a_sentence(facts, values, trained_on, threshold, notes):
-    settled = settle(recipe(**values), facts)
-    assert (settled.recipe.consensus.train_on, settled.recipe.consensus.threshold) == (trained_on, threshold)
-    assert list(settled.notes) == notes
-    again = settle(settled.recipe, facts)
-    assert again.recipe == settled.recipe, "what is settled stays"
+    resolved = resolve(recipe(**values), facts)
+    assert (resolved.recipe.consensus.train_on, resolved.recipe.consensus.threshold) == (
+        trained_on,
+        threshold,
+    )
+    assert list(resolved.notes) == notes
+    again = resolve(resolved.recipe, facts)
+    assert again.recipe == resolved.recipe, "what is resolved stays"
 
 
 @pytest.fixture
@@ -199,7 +202,7 @@ def test_one_labeled_identity_is_too_few(people, tmp_path):
     given = recipe(**{"data.embeddings": str(tmp_path / "views"), **shares})
     sources = {"images": read_source(given, "images")}
     with refuses("split-labeled-too-small", key="split.labeled", value=0.2):
-        make_parts(SplitSettings(settle(given, VIEWS).recipe.split, False, True, 0, 0), sources)
+        make_parts(SplitSettings(resolve(given, VIEWS).recipe.split, False, True, 0, 0), sources)
 
 
 def test_without_truth_only_the_validation_part_keeps_its_identities(people, tmp_path):
@@ -221,9 +224,9 @@ def test_every_source_is_read_once(monkeypatch, small_views, tmp_path):
     given = recipe(**{"data.embeddings": str(tmp_path / "views")})
     read = []
     monkeypatch.setattr(sources, "read_views", lambda path: read.append(path) or Views.load(path))
-    settled = sources.prepare(given)
-    assert settled.sources is settled.sources
+    resolved = sources.prepare(given)
+    assert resolved.sources is resolved.sources
     for _ in range(2):
-        settled.sources.manifest("images")
-        settled.sources.views("images")
+        resolved.sources.manifest("images")
+        resolved.sources.views("images")
     assert len(read) <= 2, "once for its rows, once for its embeddings"

@@ -103,7 +103,7 @@ def test_what_a_stage_tells_is_told_before_the_next_one(chain: Chain) -> None:
     heard: list[str] = []
 
     class Hears(Listener):
-        def told(self, stage: Stage, sentence: str) -> None:
+        def message(self, stage: Stage, sentence: str) -> None:
             heard.append(f"{stage.name}: {sentence}")
 
     first, *others = chain.stages()

@@ -17,7 +17,7 @@ from cdp.run.evaluation import RecognitionSettings, measure_recognition, recogni
 from cdp.run.parts import SplitSettings, make_parts
 from cdp.run.plan import make_stages
 from cdp.run.run_recipe import hash_sources
-from cdp.run.sources import Facts, prepare, read_template_images, settle
+from cdp.run.sources import Facts, prepare, read_template_images, resolve
 from cdp.run.stages import Context, Ledger
 from cdp.runtime.progress import no_progress
 from cdp.storage.artifacts import read_json
@@ -91,17 +91,17 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 
 def test_given_probes_take_no_share_of_the_images():
-    settled = settle(recipe_with({"images": "x", **MEGAFACE}), Facts("images"))
-    assert settled.test_parts == ("probes", "distractors")
-    assert (settled.recipe.split.probes, settled.recipe.split.distractors) == (0, 0)
-    assert settled.has_bound
+    resolved = resolve(recipe_with({"images": "x", **MEGAFACE}), Facts("images"))
+    assert resolved.test_parts == ("probes", "distractors")
+    assert (resolved.recipe.split.probes, resolved.recipe.split.distractors) == (0, 0)
+    assert resolved.has_bound
 
 
 def test_templates_alone_are_a_test():
-    settled = settle(recipe_with({**PARTS, **IJBA}), Facts("images"))
-    assert settled.test_parts == ("templates",)
-    assert "There are no probe images, so identification was not measured" in settled.notes[-1]
-    stages = {stage.name: stage for stage in make_stages(settled)}
+    resolved = resolve(recipe_with({**PARTS, **IJBA}), Facts("images"))
+    assert resolved.test_parts == ("templates",)
+    assert "There are no probe images, so identification was not measured" in resolved.notes[-1]
+    stages = {stage.name: stage for stage in make_stages(resolved)}
     assert stages["split"].makes["protocol"] == "parts/protocol.npz"
     assert {"protocol", "joint/small_resnet of templates"} <= set(stages["measure recognition"].needs)
     assert "networks/small_vgg of templates" in stages["measure members"].needs
@@ -175,13 +175,13 @@ def split_file(ijba):
 
 def test_another_protocol_is_another_source(ijba, tmp_path):
     people_folder = draw_patterns(tmp_path / "people", n_identities=4, n_images=2).root
-    settled = prepare(recipe_with({"images": people_folder, **ijba}))
-    assert settled.test_parts == ("probes", "distractors", "templates")
-    before = hash_sources(settled, Ledger(tmp_path / "run"))
+    resolved = prepare(recipe_with({"images": people_folder, **ijba}))
+    assert resolved.test_parts == ("probes", "distractors", "templates")
+    before = hash_sources(resolved, Ledger(tmp_path / "run"))
     assert set(before) == {"images", "template images"}
     comparisons = split_file(ijba).with_name("verify_comparisons_1.csv")
     comparisons.write_text("".join(comparisons.read_text().splitlines(keepends=True)[:-1]))
-    after = hash_sources(settled, Ledger(tmp_path / "run"))
+    after = hash_sources(resolved, Ledger(tmp_path / "run"))
     assert after["images"] == before["images"]
     assert after["template images"] != before["template images"]
 

@@ -217,7 +217,7 @@ class _Galleries:
 
 
 def _sample(survey: Survey, group: int, most: int) -> list[int]:
-    """At most so many members; wrong ones are shown before right ones are, up to half of them."""
+    """At most `most` members; wrong ones are shown before right ones are, up to half of them."""
     members = survey.members(group)
     wrong = members[survey.wrong[members]][: max(1, most // 2)]
     right = members[~survey.wrong[members]][: most - len(wrong)]

@@ -21,8 +21,8 @@ _TEMPLATES = (
     "video frames of one person together. Longer is better."
 )
 _TPR = (
-    "Share of the pairs of one person that are recognized when so many of the pairs of two people are taken "
-    "for one. "
+    "Share of genuine pairs that are recognized at this false positive rate: the share of impostors that are "
+    "taken for one person. "
     "Longer is better."
 )
 

@@ -200,10 +200,10 @@ def _statuses(statuses: Mapping[str, int]) -> list[Chart]:
 def _expected(expected: Expectation | None) -> list[Chart]:
     if expected is None:
         return []
-    known = counted(expected.identities, "known identity", "known identities")
+    labeled = counted(expected.identities, "labeled identity", "labeled identities")
     chart = bar_figure(
         "What to expect",
-        f"Estimated from {known} labeled among the others, with 95 % intervals: the share of pairs inside "
+        f"Estimated from {labeled} grouped among the others, with 95 % intervals: the share of pairs inside "
         "groups that "
         "are right, of all true pairs that are found, and of images that get a label.",
         [
@@ -236,7 +236,7 @@ def _calibration(bins: Sequence[CalibrationBin]) -> list[Chart]:
     return [
         Chart(
             drawn,
-            f"{pairs} with an image of known identity that were not trained on: how many of the pairs of a "
+            f"{pairs} with a labeled image that were not trained on: how many of the pairs of a "
             "probability are one "
             "identity. The nearer the two curves, the more literally probabilities can be taken.",
             "Can the probabilities be believed?",
@@ -270,7 +270,7 @@ def _tuning(tuning: Tuning | None) -> list[Chart]:
     return [
         Chart(
             drawn,
-            "Measured on images of known identity, labeled among the others. A higher threshold accepts "
+            "Measured on labeled images, grouped among the others. A higher threshold accepts "
             "fewer pairs: "
             f"precision rises, recall and coverage fall; {by}",
             "How the threshold was chosen",

@@ -41,7 +41,7 @@ class Artifacts:
     Attributes:
         base_graph: the base model's neighbors.
         weights: float32 (inputs, hidden), the first layer of the mediator.
-        images: where the images lie, and their true identities, where known.
+        images: where the images are stored, and their true identities, where known.
         identities: int64 (n,), the true identities where the images are not known by path; -1 = unknown.
         split_groups: pairs of groups that are most probably one identity, with that probability, the first of `split_groups.csv`.
         numbers: int64 (groups,), the number of every label's identity; the label itself unless given.
@@ -91,7 +91,7 @@ class Artifacts:
         return f"{self.people[number]}, label {number}" if number in self.people else f"label {number}"
 
     def path(self, row: int) -> str:
-        """Where an image lies; `row 17` if that is not known."""
+        """Where an image is stored; `row 17` if that is not known."""
         return f"row {row}" if self.images is None else self.images.locations[row]
 
     def identity(self, number: int) -> str:

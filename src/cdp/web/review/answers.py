@@ -54,8 +54,8 @@ def _take_out(
             f"Image {row} is in no group; answer the question, or reject the image.",
             "image-in-no-group",
         )
-        beside = [near for side in sides if row in side for near in side if index.group_of(near) == group]
-        staying = [near for near in beside if near not in gone]
+        nearby = [near for side in sides if row in side for near in side if index.group_of(near) == group]
+        staying = [near for near in nearby if near not in gone]
         staying = staying or [near for near in index.members(group).tolist() if near not in gone]
         _need(
             staying,

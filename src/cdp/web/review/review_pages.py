@@ -8,7 +8,7 @@ import numpy as np
 
 from cdp.types.arrays import LongArray
 from cdp.web.review.group_index import ORDERS
-from cdp.web.review.pair_evidence import evidence_in_words
+from cdp.web.review.pair_probabilities import probabilities_in_words
 from cdp.web.review.review_views import (
     Asked,
     Card,
@@ -16,11 +16,11 @@ from cdp.web.review.review_views import (
     Entry,
     GroupRow,
     GroupsPage,
+    HistoryEntry,
     ImagesPage,
     Pager,
     Shot,
     Side,
-    Told,
     View,
 )
 from cdp.web.words import counted, decimals
@@ -84,7 +84,7 @@ def question_cards(view: View, questions: Sequence[Asked]) -> list[Card]:
         Card(
             asked.key,
             asked.title,
-            f"{asked.why} {evidence_in_words(view.evidence.between(asked.one, asked.other))}",
+            f"{asked.why} {probabilities_in_words(view.probabilities.between(asked.one, asked.other))}",
             asked.within,
             [_side(view, asked, 0), _side(view, asked, 1)],
         )
@@ -147,11 +147,11 @@ def _similar(view: View, members: LongArray) -> list[Side]:
     """Other groups that the models tie to this one."""
     sides = []
     members = members[:_MOST_COMPARED]
-    for group, _ in view.evidence.nearest_groups(members, view.index.identity):
+    for group, _ in view.probabilities.nearest_groups(members, view.index.identity):
         others = view.index.members(group)
-        between = view.evidence.between(members.tolist(), others[:_MOST_COMPARED].tolist())
+        between = view.probabilities.between(members.tolist(), others[:_MOST_COMPARED].tolist())
         shown = _spread(others, _IN_A_ROW)
-        words, rows = evidence_in_words(between), _answering(view, shown)
+        words, rows = probabilities_in_words(between), _answering(view, shown)
         sides.append(Side("other", group, "", words, rows, shots(view, shown)))
     return sides
 
@@ -165,19 +165,19 @@ def alone_page(view: View, number: int) -> ImagesPage:
     return ImagesPage(-1, "Images in no group", about, shown, shots(view, shown), pager)
 
 
-def history_page(view: View, told: Sequence[Told], number: int) -> EntriesPage:
+def history_page(view: View, entries: Sequence[HistoryEntry], number: int) -> EntriesPage:
     """The journal, the latest first."""
-    pager, part = _pager(number, len(told), ENTRIES_PER_PAGE, "history")
-    answers = counted(len(told), "answer")
+    pager, part = _pager(number, len(entries), ENTRIES_PER_PAGE, "history")
+    answers = counted(len(entries), "answer")
     about = f"{answers}, the latest first. Nothing is ever removed: to undo is an entry of its own."
-    return EntriesPage("History", about, [_entry(view, one) for one in told[part]], pager)
+    return EntriesPage("History", about, [_entry(view, one) for one in entries[part]], pager)
 
 
-def _entry(view: View, told: Told) -> Entry:
-    when = f"{told.when[:19].replace('T', ' ')} UTC" + (f", {told.source}" if told.source else "")
-    state = "undone" if told.undone else "waits for Apply" if told.waits else ""
-    numbers = () if told.undone or told.is_undo else told.numbers
-    return Entry(told.words, shots(view, told.images), when, state, numbers)
+def _entry(view: View, entry: HistoryEntry) -> Entry:
+    when = f"{entry.when[:19].replace('T', ' ')} UTC" + (f", {entry.source}" if entry.source else "")
+    state = "undone" if entry.undone else "waits for Apply" if entry.waits else ""
+    numbers = () if entry.undone or entry.is_undo else entry.numbers
+    return Entry(entry.words, shots(view, entry.images), when, state, numbers)
 
 
 def changes_page(view: View, summary: str, sentences: Sequence[tuple[str, tuple[int, ...]]]) -> EntriesPage:

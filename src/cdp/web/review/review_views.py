@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from cdp.web.review.group_index import GroupIndex
-from cdp.web.review.pair_evidence import PairEvidence
+from cdp.web.review.pair_probabilities import PairProbabilities
 
 _MOST_NAMES = 500
 
@@ -20,7 +20,7 @@ class View:
         title: what the collection is called.
         prefix: what every address starts with.
         index: the groups.
-        evidence: what the models said.
+        probabilities: of the scored pairs.
         paths: where the images are stored, if known.
         has_pictures: whether they can be shown.
         waiting: how many corrections wait to be applied.
@@ -32,7 +32,7 @@ class View:
     title: str
     prefix: str
     index: GroupIndex
-    evidence: PairEvidence
+    probabilities: PairProbabilities
     paths: Sequence[str] | None
     has_pictures: bool
     waiting: int
@@ -85,12 +85,12 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Told:
+class HistoryEntry:
     """Entries of the journal that were written at once.
 
     Attributes:
         numbers: of the entries.
-        words: what was said.
+        words: the correction in words.
         when: at what time, in UTC.
         source: by whom.
         images: of whom, a few of them.

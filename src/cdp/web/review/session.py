@@ -27,8 +27,8 @@ from cdp.errors import InputError
 from cdp.types.arrays import IntArray
 from cdp.web.review.answers import stamped
 from cdp.web.review.group_index import GroupIndex
-from cdp.web.review.pair_evidence import PairEvidence
-from cdp.web.review.review_views import Asked, Told, View
+from cdp.web.review.pair_probabilities import PairProbabilities
+from cdp.web.review.review_views import Asked, HistoryEntry, View
 from cdp.web.review.thumbnails import Pictures
 from cdp.web.review.what_is_asked import Queue
 from cdp.web.review.words_of_events import batches, correction_in_words, event_in_words
@@ -45,14 +45,14 @@ class _Loaded:
 
     collection: Collection
     index: GroupIndex
-    evidence: PairEvidence
+    probabilities: PairProbabilities
     queue: Queue
 
 
 class Session:
-    """Answers what pages ask, from several threads; whatever is said goes to the journal on disk and only then counts.
+    """Answers what pages ask, from several threads; corrections count once they are on disk.
 
-    Nothing that matters is in memory only: another session, before or beside this one, sees the same.
+    Nothing that matters is in memory only: another session, earlier or concurrent, sees the same.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -70,7 +70,7 @@ class Session:
 
     def _load(self, collection: Collection) -> _Loaded:
         index = GroupIndex(collection.identity, collection.confidence, dict(collection.names))
-        return _Loaded(collection, index, PairEvidence(collection.scored), Queue(collection, index))
+        return _Loaded(collection, index, PairProbabilities(collection.scored), Queue(collection, index))
 
     @property
     def n_images(self) -> int:
@@ -108,7 +108,7 @@ class Session:
                 title=self.folder.resolve().name,
                 prefix=prefix,
                 index=loaded.index,
-                evidence=loaded.evidence,
+                probabilities=loaded.probabilities,
                 paths=loaded.collection.paths,
                 has_pictures=self.has_pictures,
                 waiting=len(self.waiting()),
@@ -118,10 +118,10 @@ class Session:
             )
 
     def _refreshed(self) -> _Loaded:
-        """The collection, opened anew if another process has changed it."""
-        from cdp.collection.collection_folder import read_parts
+        """The collection, opened again if another process has changed it."""
+        from cdp.collection.collection_folder import read_state
 
-        if read_parts(self.folder) != self._loaded.collection.parts:
+        if read_state(self.folder) != self._loaded.collection.state:
             self._loaded = self._load(open_collection(self.folder))
         return self._loaded
 
@@ -140,7 +140,7 @@ class Session:
         """Put corrections on disk and return their numbers.
 
         Raises:
-            InputError: they name images that are not there, or contradict what was said before.
+            InputError: they name images that are not there, or contradict earlier corrections.
             StoreError: the disk is full or cannot be written.
         """
         with self._lock:
@@ -154,7 +154,7 @@ class Session:
             return append_corrections(self.folder, stamped(corrections, SOURCE))
 
     def undo(self, numbers: Sequence[int]) -> list[int]:
-        """Take back entries, or the last thing that was said if none is named; returns the numbers of the new entries."""
+        """Take back entries, or the last action if none is named; returns the numbers of the new entries."""
         with self._lock:
             journal = self.journal()
             counts = {one.id for one in active_corrections(journal)}
@@ -169,10 +169,10 @@ class Session:
             return undo_corrections(self.folder, wanted, SOURCE)
 
     def apply(self) -> None:
-        """Make groups anew under all that was said.
+        """Recompute the groups with all corrections applied.
 
         Raises:
-            InputError: what was said contradicts itself; the message names the chain.
+            InputError: the corrections contradict each other; the message names the chain.
         """
         with self._lock:
             waiting, start = len(self.waiting()), time.perf_counter()
@@ -194,19 +194,19 @@ class Session:
                 event_in_words(event, self.index, _FEW) for event in events[:200] if event.identity >= 0
             ]
 
-    def told(self) -> list[Told]:
+    def history(self) -> list[HistoryEntry]:
         """The journal as it is shown, the latest first."""
         with self._lock:
             journal = self.journal()
             counts = {one.id for one in active_corrections(journal)}
             applied = self._loaded.collection.n_applied
             return [
-                _told(batch, counts, applied, self.index, {one.id: one for one in journal})
+                _history_entry(batch, counts, applied, self.index, {one.id: one for one in journal})
                 for batch in reversed(batches(journal))
             ]
 
-    def told_between(self, first: int, last: int) -> tuple[str, list[int]] | None:
-        """(what was said in some entries, in words; their numbers if they can be undone)."""
+    def message_between(self, first: int, last: int) -> tuple[str, list[int]] | None:
+        """Describe some entries in words; with their numbers if they can be undone."""
         with self._lock:
             journal = self.journal()
             entries = journal[first : last + 1]
@@ -218,16 +218,16 @@ class Session:
             return f"On disk: {words}", [one.id for one in entries if one.id in counts]
 
 
-def _told(
+def _history_entry(
     batch: Sequence[Correction],
     counts: set[int],
     applied: int,
     index: GroupIndex,
     by_number: dict[int, Correction],
-) -> Told:
+) -> HistoryEntry:
     images = list(dict.fromkeys(image for one in batch for image in one.images))
     is_undo = batch[0].kind == "undo"
-    return Told(
+    return HistoryEntry(
         numbers=tuple(one.id for one in batch),
         words=correction_in_words(batch, index, by_number),
         when=batch[0].when,

@@ -147,13 +147,13 @@ class _Shelf:
             write_bytes(place / key, content)
             self._used += len(content)
             if self._used > self._most:
-                self._make_room()
+                self._evict_oldest()
 
     def _files(self) -> list[tuple[int, int, Path]]:
         files = [one for one in self._folder.glob("*/*") if one.is_file()]
         return [((about := one.stat()).st_mtime_ns, about.st_size, one) for one in files]
 
-    def _make_room(self) -> None:
+    def _evict_oldest(self) -> None:
         """Remove the oldest quarter, so that it is not done for every picture."""
         for _, size, file in sorted(self._files()):
             if self._used <= 3 * self._most // 4:

@@ -104,7 +104,7 @@ class Routes:
     def history(self, request: Request) -> Response:
         """The journal."""
         view = self._view()
-        page = review_pages.history_page(view, self._session.told(), _page(request))
+        page = review_pages.history_page(view, self._session.history(), _page(request))
         return self._html(request, view, "entries", page)
 
     def changes(self, request: Request) -> Response:
@@ -195,8 +195,8 @@ class Routes:
         if words := request.query_params.get("refused", ""):
             return Notice(words[:1000], refused=True)
         numbers = [int(one) for one in request.query_params.get("said", "").split("-") if one.isdecimal()][:2]
-        told = self._session.told_between(numbers[0], numbers[-1]) if numbers else None
-        return Notice(*told) if told else None
+        message = self._session.message_between(numbers[0], numbers[-1]) if numbers else None
+        return Notice(*message) if message else None
 
     def _back(self, fields: dict[str, list[str]]) -> str:
         """The page that a form came from, if it is one of ours."""

@@ -30,7 +30,7 @@ class Queue:
     def _questions(self) -> Questions:
         one = self._collection
         return rank_questions(
-            one.scored, one.identity, one.confidence, one.settings, one.parts.threshold, one.constraints
+            one.scored, one.identity, one.confidence, one.settings, one.state.threshold, one.constraints
         )
 
     @cached_property
@@ -105,12 +105,12 @@ class Queue:
                 f"Is everybody in {one} one person?",
                 f"At a stricter threshold the group falls into {sizes[0]:,} and "
                 f"{counted(sizes[1], 'image')}; the answer "
-                f"settles {pairs} of images.",
+                f"resolves {pairs} of images.",
             )
         if kind == "doubtful":
             return f"Does this image belong to {one}?", "Its tie to the others is the weakest of the group."
         if kind == "split":
-            why = f"They may be one person in two groups; the answer settles {pairs} of images."
+            why = f"They may be one person in two groups; the answer resolves {pairs} of images."
             return f"Are {one} and {other} one person?", why
         if max(groups) < 0:
             return "Are these two images one person?", "Both are in no group."

@@ -22,7 +22,7 @@ def batches(journal: Sequence[Correction]) -> list[list[Correction]]:
 def correction_in_words(
     entries: Sequence[Correction], index: GroupIndex, by_number: Mapping[int, Correction]
 ) -> str:
-    """What was said by one action."""
+    """The corrections of one action, in words."""
     said = []
     undone = [one.undoes for one in entries if one.kind == "undo"]
     if undone:

@@ -60,7 +60,7 @@ def test_a_study_is_sound(name):
     assert len(set(keys)) == len(keys)
     assert set(study.fits) | {plot.column for plot in study.plots} <= set(keys)
     assert study.main in (*keys, "")
-    assert study.together < len(study.heads)
+    assert study.n_shared_cells < len(study.heads)
     if study.paper is not None:
         assert {len(row) for row in study.paper.rows} == {len(study.paper.header)}
 
@@ -115,8 +115,8 @@ def test_variants_with_and_without_tuning_are_compared_on_one_split(people, tmp_
     """A share that is left open used to follow each variant's own tuning."""
     auto = recipe_from(people.as_dict(), {"split.validation": -1.0, "consensus.threshold": "auto"})
     jobs = make_jobs(find_study("committee_size"), auto, tmp_path, n_seeds=1)
-    assert {job.settled.recipe.consensus.threshold is None for job in jobs} == {True, False}
-    assert {job.settled.recipe.split.validation for job in jobs} == {1 / 11}
+    assert {job.resolved.recipe.consensus.threshold is None for job in jobs} == {True, False}
+    assert {job.resolved.recipe.split.validation for job in jobs} == {1 / 11}
 
 
 def test_a_threshold_of_probabilities_is_none_of_similarities(people, tmp_path):
@@ -124,7 +124,7 @@ def test_a_threshold_of_probabilities_is_none_of_similarities(people, tmp_path):
     given = recipe_from(people.as_dict(), {"consensus.preset": "paper", "consensus.grouping": "components"})
     given = recipe_from(given.as_dict(), {"consensus.mediator": "mlp", "consensus.threshold": 0.9})
     jobs = make_jobs(find_study("heterogeneity"), given, tmp_path, n_seeds=1)
-    thresholds = {job.variant.slug: job.settled.recipe.consensus.threshold for job in jobs}
+    thresholds = {job.variant.slug: job.resolved.recipe.consensus.threshold for job in jobs}
     assert thresholds == {
         "one-vote": -1.0,
         "one-mediator": 0.9,
@@ -162,7 +162,7 @@ def test_jobs_are_variants_times_seeds(people, tmp_path):
     assert [(one.variant.slug, one.seed) for one in jobs] == [("k20", 0), ("k10", 0), ("k20", 1), ("k10", 1)]
     assert jobs[3].folder == tmp_path / "runs" / "k10" / "seed1"
     varied = {"consensus.k": 10, "consensus.train_on": "validation", "seed": 1}
-    assert jobs[3].settled.recipe == recipe_from(people.as_dict(), varied)
+    assert jobs[3].resolved.recipe == recipe_from(people.as_dict(), varied)
     names = [stage.name for stage in jobs[0].stages()]
     assert names[-1] == "label"
     assert "train with pseudo-labels" not in names
@@ -215,7 +215,7 @@ def test_embeddings_have_no_networks_to_train_and_views_one_committee(tmp_path):
     for name in ("base", "loss", "rounds"):
         with refuses("study-needs-images", study=name):
             jobs(name, "views")
-    assert [one.settled.facts.models for one in jobs("committee_size", "files")] == [
+    assert [one.resolved.facts.models for one in jobs("committee_size", "files")] == [
         ("ours", "small_vgg", "small_vgg-1"),
         ("ours",),
         ("ours", "small_vgg", "small_vgg-1"),

@@ -30,7 +30,7 @@ STUDY = Study(
     lambda recipe: [Column("rank1", "rank-1"), Column("images", "images", "count", ""), Column("odd", "odd")],
     "rank1",
     lambda recipe, options: [],
-    together=1,
+    n_shared_cells=1,
     paper=Paper("Fig. 1", ("ratio", "rank-1"), (("10", "78.18"),), "On faces."),
     plots=(Plot("rank1", "lines", "ratio"), Plot("images"), Plot("odd")),
     reading="How <to> read it.",

@@ -1,4 +1,4 @@
-"""What the models said about pairs of images, found by image, and put into plain words."""
+"""Scored pairs by image, and their probabilities in plain words."""
 
 from __future__ import annotations
 
@@ -15,53 +15,53 @@ from cdp.web.words import chance
 
 @dataclass(frozen=True)
 class Between:
-    """What was said about the pairs between two sets of images.
+    """Summary of the scored pairs between two sets of images.
 
     Attributes:
-        judged: how many pairs the models were asked about.
+        scored: number of scored pairs.
         likely: how many of them are more likely one person than two.
         best: the highest probability.
         mean: the mean probability.
     """
 
-    judged: int
+    scored: int
     likely: int
     best: float
     mean: float
 
 
 @dataclass(frozen=True, eq=False)
-class PairEvidence:
-    """Judged pairs by either of their images.
+class PairProbabilities:
+    """Scored pairs by either of their images.
 
     Attributes:
-        scored: every pair that was judged.
+        graph: all scored pairs.
     """
 
-    scored: ConsensusGraph
+    graph: ConsensusGraph
 
     @cached_property
     def _second_first(self) -> LongArray:
         """The pairs in the order of their second image; in the order of the first they are already."""
-        return np.argsort(self.scored.ids[:, 1], kind="stable")
+        return np.argsort(self.graph.ids[:, 1], kind="stable")
 
     @cached_property
     def _seconds(self) -> IntArray:
-        seconds: IntArray = self.scored.ids[self._second_first, 1]
+        seconds: IntArray = self.graph.ids[self._second_first, 1]
         return seconds
 
     def partners(self, rows: LongArray) -> tuple[LongArray, LongArray, DoubleArray]:
-        """(image, the other image, probability) of every judged pair that an image of `rows` is in."""
-        firsts = _ranges(self.scored.ids[:, 0], rows)
+        """(image, the other image, probability) of every scored pair that an image of `rows` is in."""
+        firsts = _ranges(self.graph.ids[:, 0], rows)
         seconds = self._second_first[_ranges(self._seconds, rows)]
         pairs = np.concatenate([firsts, seconds])
-        ids = self.scored.ids[pairs].astype(np.int64)
+        ids = self.graph.ids[pairs].astype(np.int64)
         own, other = ids[:, 0].copy(), ids[:, 1].copy()
         own[len(firsts) :], other[len(firsts) :] = ids[len(firsts) :, 1], ids[len(firsts) :, 0]
-        return own, other, 1 - self.scored.doubt[pairs].astype(np.float64)
+        return own, other, 1 - self.graph.doubt[pairs].astype(np.float64)
 
     def between(self, one: Sequence[int], other: Sequence[int]) -> Between:
-        """What was said about the pairs between two sets of images that share none."""
+        """Summarize the scored pairs between two disjoint sets of images."""
         fewer, more = sorted((np.asarray(one, np.int64), np.asarray(other, np.int64)), key=len)
         _, partner, probability = self.partners(fewer)
         found = probability[np.isin(partner, more)]
@@ -94,19 +94,19 @@ def _ranges(column: IntArray, rows: LongArray) -> LongArray:
     return (offsets + np.arange(int(lengths.sum()))).astype(np.int64)
 
 
-def evidence_in_words(found: Between) -> str:
+def probabilities_in_words(found: Between) -> str:
     """What the models say about two sets of images, in a sentence or two.
 
-    >>> evidence_in_words(Between(12, 4, 0.97, 0.42)).partition(". ")[0]
+    >>> probabilities_in_words(Between(12, 4, 0.97, 0.42)).partition(". ")[0]
     'The models compared 12 pairs across them: 4 look like one person, 8 do not'
     """
-    if not found.judged:
+    if not found.scored:
         return "No model saw any of these images among another's nearest, so they were never compared."
-    if found.judged == 1:
+    if found.scored == 1:
         return (
             f"The models compared one pair across them, and take it for one person with {chance(found.best)}."
         )
-    unlike = found.judged - found.likely
+    unlike = found.scored - found.likely
     share = (
         "all look like one person"
         if not unlike
@@ -116,7 +116,7 @@ def evidence_in_words(found: Between) -> str:
         f"{'does' if unlike == 1 else 'do'} not"
     )
     return (
-        f"The models compared {found.judged:,} pairs across them: {share}. The most alike are "
+        f"The models compared {found.scored:,} pairs across them: {share}. The most alike are "
         f"{chance(found.best)} likely "
         f"one person, on average it is {chance(found.mean)}."
     )
