@@ -2,14 +2,13 @@
 
 import hashlib
 import os
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pooch", reason="downloads need the extra onnx")
 
+from tests.model_server import Server
 from tests.refusals import refuses
 
 from cdp.errors import MissingExtraError
@@ -23,40 +22,9 @@ MODELS = tuple(
 )
 
 
-class Server:
-    """Serves `contents`; of a file in `short`, only so many bytes of those that it promised."""
-
-    def __init__(self):
-        self.contents, self.short, self.requests = dict(CONTENTS), {}, []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                path = self.path.removeprefix("/models/")
-                outer.requests.append(path)
-                data = outer.contents.get(path)
-                self.send_response(404 if data is None else 200)
-                self.send_header("Content-Length", str(len(data or b"")))
-                self.end_headers()
-                self.wfile.write((data or b"")[: outer.short.get(path)])
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}/models"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    def stop(self):
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
 @pytest.fixture
 def server():
-    opened = Server()
+    opened = Server(CONTENTS)
     yield opened
     opened.stop()
 
@@ -116,7 +84,7 @@ def test_a_download_that_breaks_off_leaves_nothing_and_is_gone_on_with(tmp_path,
 
 
 def test_without_a_network_the_files_their_addresses_and_the_folder_are_named(tmp_path):
-    server = Server()
+    server = Server(CONTENTS)
     server.stop()
     with refuses("models-not-downloaded", folder=tmp_path, reason="no connection") as caught:
         fetch_models(MODELS, address=server.address, folder=tmp_path)
