@@ -136,12 +136,7 @@ def embed_images(
     sweep(target.parent, target.name)
     refuse_link(target, out)
     check_output(out, force=force, kind="Views", inputs=inputs)
-    embedders = [
-        settle_conventions(one, manifest, threads=threads, progress=progress)
-        if isinstance(one, OnnxEmbedder)
-        else one
-        for one in embedders
-    ]
+    embedders = _settled(embedders, manifest, threads, progress)
     files = {f"committee/{one.name}" if at else "base": one for at, one in enumerate(embedders)}
     rows = batch or min(one.batch for one in embedders)
     work = target.with_name(f".{target.name}.embedding")
@@ -157,6 +152,18 @@ def embed_images(
         made = _finish(work, files, manifest, bad, flip)
         put_in_place(work, target, force=force)
     return Embedded(Views.load(target), *made)
+
+
+def _settled(
+    embedders: Sequence[Embedder], manifest: Manifest, threads: Workers, progress: Progress
+) -> list[Embedder]:
+    """The models, with what was open about their images tried on some of them."""
+    return [
+        settle_conventions(one, manifest, threads=threads, progress=progress)
+        if isinstance(one, OnnxEmbedder)
+        else one
+        for one in embedders
+    ]
 
 
 @dataclass(frozen=True)
