@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,10 @@ def test_without_a_network_files_addresses_and_folder_are_named(server, home):
 def test_a_folder_of_models_that_is_gone_is_replaced_by_the_same_models(server):
     assert call("label photos --models models --out album --threads 1 --quiet")[0] == 0
     Path("models").rename("elsewhere")
-    assert models_of(open_collection("album")).is_published
+    place = models_of(open_collection("album"))
+    assert place.is_published
+    assert replace(place, detector=Path("gone.onnx")).detector_found is None
+    assert replace(place, detector=Path("gone.onnx"), detector_checksum="other").detector_found is not None
     code, said = call("add album later --threads 1")
     assert code == 0, said
     assert open_collection("album").n_images == 38
@@ -137,11 +141,8 @@ def test_what_cannot_be_used_is_left_out_with_its_reason(home):
     Path("models/c_text.onnx").write_bytes(b"hello")
     opened = open_photo_models("models", needs_detector=True)
     assert [one.name for one in opened.embedders] == ["sface"]
-    assert [note.partition(" ")[0] for note in opened.notes] == [
-        "a_pointer.onnx",
-        "b_page.onnx",
-        "c_text.onnx",
-    ]
+    for note, file in zip(opened.notes, ("a_pointer.onnx", "b_page.onnx", "c_text.onnx"), strict=True):
+        assert note.startswith(f"Left out: models/{file}: ")
     assert "Git LFS pointer" in opened.notes[0]
     code, said = call("label photos --models models --base a_pointer --out album")
     assert (code, "[onnx-file-other-format]" in said) == (2, True)
@@ -205,6 +206,9 @@ def test_what_was_assumed_is_said_and_holds_for_later_photos(home):
     code, said = call("add album later --threads 1")
     assert (code, "[photo-model-inputs-differ]" in said) == (2, True)
     Path("models/mine.toml").unlink()
+    Path("models/mine.onnx").rename("models/renamed.onnx")
+    code, said = call("add album later --threads 1")
+    assert (code, "[photo-models-differ]" in said) == (2, True)
     Path("models/mine.onnx").write_bytes(b"<html>")
     code, said = call("add album later --threads 1")
     assert (code, "[onnx-file-other-format]" in said) == (2, True)

@@ -126,7 +126,7 @@ def _add_photos(
     before = models_of(collection)
     opened = open_photo_models(
         folder or before.found,
-        detector=detector or (before.detector if folder is None else None),
+        detector=detector or (before.detector_found if folder is None else None),
         base=base or before.base,
         device=runtime.settings.device,
         needs_detector=align.ready != "all",

@@ -79,6 +79,12 @@ class ModelPlace:
             return None
         return self.folder
 
+    @property
+    def detector_found(self) -> Path | None:
+        """The detector's file; None where the downloaded one, or that of the folder, takes its place."""
+        is_gone = self.detector is not None and not self.detector.is_file()
+        return None if is_gone and self.found is None and self.is_published else self.detector
+
 
 def models_of(collection: Collection) -> ModelPlace:
     """Where the models are that a collection was made with.
@@ -154,7 +160,8 @@ def open_photo_models(
     )
     _check_found(found, options)
     names = [one.name for one in found.embedders]
-    if base is not None and base not in names:
+    # Of a collection that is there, `check_models` names all that differs.
+    if base is not None and base not in names and before is None:
         found.refuse_left_out([base])
         raise InputError(
             f"--base {base}: no embedding model of {found.place} has this name; there are {', '.join(names)}.",
@@ -163,7 +170,7 @@ def open_photo_models(
             found=tuple(names),
         )
     embedders = sorted(found.embedders, key=lambda one: one.name != base)
-    notes = [f"{file.name} was left out: {error}" for file, error in found.left_out.items()]
+    notes = [f"Left out: {error}" for error in found.left_out.values()]
     if len(embedders) > 1 and base is None:
         notes.append(
             f"{names[0]} is the base, the first by name of {', '.join(names)}; --base NAME sets another."
