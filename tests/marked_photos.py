@@ -17,5 +17,5 @@ def photograph(file: Path, people, shot: int) -> None:
         pattern = np.random.default_rng(person).integers(0, 220, (4, 4, 3)).repeat(12, 0).repeat(12, 1)
         photo[y : y + SIDE, x : x + SIDE] = np.clip(pattern + noise.normal(0, 12, pattern.shape), 0, 220)
         photo[y : y + 8, x : x + 8] = (0, 255, SIDE)
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(photo).save(file)

@@ -212,3 +212,32 @@ def test_what_was_assumed_is_said_and_holds_for_later_photos(home):
     Path("models/mine.onnx").write_bytes(b"<html>")
     code, said = call("add album later --threads 1")
     assert (code, "[onnx-file-other-format]" in said) == (2, True)
+
+
+@pytest.mark.slow
+def test_what_too_few_faces_left_open_stays_and_other_models_see_all_faces_alike(home):
+    Path("models/sface.onnx").rename("models/mine.onnx")
+    for shot, people in enumerate([(0, 1), (1, 2)]):
+        photograph(Path(f"few/{shot}.png"), people, shot)
+    code, said = call("label few --models models --out album --threads 1")
+    assert code == 0, said
+    assert "too few faces" in said
+    code, said = call("add album photos --threads 1")
+    assert code == 0, said
+    assert "as for the first faces" in said
+    first, second = inputs_of("album")
+    assert {key: first[key] for key in ("color", "mean", "std")} == {
+        key: second[key] for key in ("color", "mean", "std")
+    }
+    embedder(home / "other/mine.onnx", size=112, dimensions=24, seed=1, clipped=True)
+    code, said = call("regroup album --models other")
+    assert code == 0, said
+    first, second = inputs_of("album")[-2:]
+    assert first == second
+    assert first["known_from"]["mean"] == "trial"
+
+
+def inputs_of(album):
+    """How the model was given the faces of each batch."""
+    folders = [batch.source for batch in open_collection(album).batches]
+    return [read_card(folder, "Views").settings["inputs"]["mine"] for folder in folders]

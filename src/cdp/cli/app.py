@@ -44,7 +44,7 @@ class _Guide(Group):
     """The commands; without any, a short guide."""
 
     panels: ClassVar[Mapping[str, Sequence[str]]] = {
-        "Find identities": ("label", "add", "review", "regroup", "export", "show"),
+        "Find identities": ("label", "add", "review", "regroup", "forget", "export", "show"),
         "Train a network": ("run", "train", "embed"),
         "Measure, prepare": ("eval", "data", "demo"),
     }

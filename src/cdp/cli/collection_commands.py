@@ -179,8 +179,8 @@ DryOption = Annotated[
 @with_settings(GroupingSettings, GrowthSettings, without=("retrain_after",), defaults=False)
 @help_page(
     "cdp regroup faces --corrections facts.csv",
-    "cdp regroup faces --folders sorted_by_hand",
-    Input="collection corrections folders reject_missing",
+    "cdp regroup album --models better_models",
+    Input="collection corrections folders reject_missing models base",
     Result="threshold max_cluster_size retrain id_stability plan",
     Machine="quiet",
 )
@@ -191,6 +191,8 @@ def regroup(
     corrections: CorrectionsOption = None,
     folders: FoldersOption = None,
     reject_missing: RejectOption = False,
+    models: ModelsOption = None,
+    base: BaseOption = None,
     retrain: RetrainOption = False,
     plan: DryOption = False,
     quiet: QuietOption = False,
@@ -198,7 +200,8 @@ def regroup(
 ) -> None:
     """Recompute the groups with all corrections applied. Pair probabilities are reused.
 
-    Corrections from a table or from folders sorted by hand are recorded first. Settings that are not given stay as they are.
+    Corrections from a table or from folders sorted by hand are recorded first. With --models, all faces of an album are embedded by
+    other models first; names, corrections and numbers stay. Settings that are not given stay as they are.
     """
     from cdp.cli.terminal import print_changes
     from cdp.collection.collection import open_collection
@@ -221,6 +224,11 @@ def regroup(
     if corrections is not None:
         said = read_correction_table(corrections, opened.n_images, opened.paths)
         append_corrections(collection, said, source="table")
+    if models is not None:
+        _switch_models(opened, models, base, quiet=quiet)
+        opened = open_collection(collection)
+        if not given and not retrain:  # grouped already
+            return
     if retrain:
         with progress_bars(not quiet) as progress:
             opened, _ = retrain_trees(opened, runtime=Runtime(progress=progress))
@@ -232,6 +240,24 @@ def regroup(
     )
     if not quiet:
         print_changes(regrouped, changes, collection)
+
+
+def _switch_models(collection: Collection, models: Path, base: str | None, *, quiet: bool) -> None:
+    from cdp.cli.photo_summary import print_notes
+    from cdp.cli.terminal import print_changes
+    from cdp.run.photo_collection import faces_folders, switch_models
+    from cdp.run.photo_models import open_photo_models, settle_models
+    from cdp.runtime.progress import progress_bars
+    from cdp.runtime.runtime import Runtime
+
+    with progress_bars(not quiet) as progress:
+        opened = open_photo_models(models, base=base)
+        if folders := faces_folders(collection):
+            opened = settle_models(opened, folders, progress=progress)
+        switched, changes, notes = switch_models(collection, opened, runtime=Runtime(progress=progress))
+    print_notes((*opened.notes, *dict.fromkeys(notes)))
+    if not quiet:
+        print_changes(switched, changes, collection.folder)
 
 
 def _import_folders(
@@ -250,6 +276,44 @@ def _import_folders(
         typer.echo(f"{counted(len(found.corrections), 'correction')} {done}.")
     else:
         typer.echo("Nothing was changed by hand.")
+
+
+@app.command(cls=Command)
+@help_page("cdp forget album 'Colin Powell'", "cdp forget album --gone")
+@plain_errors()
+def forget(
+    collection: CollectionArgument,
+    people: Annotated[
+        list[str] | None, Argument(metavar="PERSON", help="Names or numbers of the people to forget.")
+    ] = None,
+    gone: Annotated[bool, Option("--gone", help="Also the faces of photos whose files are gone.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Remove people from a collection for good: faces, crops, embeddings, pairs, corrections and history.
+
+    Photos and given embeddings are not touched. This cannot be undone.
+    """
+    from cdp.collection.collection import open_collection
+    from cdp.run.forgetting import find_person
+    from cdp.run.forgetting import forget as forget_people
+    from cdp.web.words import counted
+
+    opened = open_collection(collection)
+    if not people and not gone:
+        raise InputError("Say whom to forget, by name or number, or --gone.", code="nobody-to-forget")
+    identities = [identity for text in people or () for identity in find_person(opened, text)]
+    n_images = int(sum((opened.identity == identity).sum() for identity in identities))
+    if not yes:
+        what = counted(n_images, "image") + (", and those of photos that are gone" if gone else "")
+        typer.confirm(f"Remove {what} from {collection} for good?", abort=True)
+    left, n_removed = forget_people(opened, people or (), gone=gone)
+    if not quiet:
+        typer.echo(f"{counted(n_removed, 'image')} removed. {left}")
+        if (collection / "run").is_dir():
+            typer.echo(
+                f"{collection / 'run'} still holds what the run made of them; delete it if that must go too."
+            )
 
 
 @app.command(cls=Command)

@@ -200,28 +200,36 @@ def applicable(corrections: Iterable[Correction], n_images: int) -> list[Correct
 
 
 def to_constraints(corrections: Iterable[Correction], n_images: int) -> Constraints:
-    """What groups must keep; of several names and rejections of one image the last counts."""
+    """What groups must keep; of several names and rejections of one image the last counts.
+
+    The images that one entry names are one person. Those of several entries with the same name are too, unless some of them are said
+    to be different: two people may have the same name.
+    """
     must: list[tuple[int, int]] = []
     cannot: list[tuple[int, int]] = []
-    names: dict[int, str] = {}
+    names: dict[int, tuple[str, int]] = {}
     rejects: set[int] = set()
-    for one in corrections:
+    for at, one in enumerate(corrections):
         if one.kind == "same":
             must += pairwise(one.images)
         elif one.kind == "different":
             cannot += combinations(one.images, 2)
         elif one.kind == "name":
-            names |= dict.fromkeys(one.images, one.name)
+            names |= dict.fromkeys(one.images, (one.name, at))
             rejects -= set(one.images)
         elif one.kind == "reject":
             rejects |= set(one.images)
             for image in one.images:
                 names.pop(image, None)
+    by_entry: dict[int, list[int]] = {}
+    for image, (_, at) in names.items():
+        by_entry.setdefault(at, []).append(image)
+    must += [pair for images in by_entry.values() for pair in pairwise(sorted(images))]
     return Constraints(
         n_images,
         np.array(must, np.int64).reshape(-1, 2),
         np.array(cannot, np.int64).reshape(-1, 2),
-        names,
+        {image: name for image, (name, _) in names.items()},
         np.array(sorted(rejects), np.int64),
     )
 

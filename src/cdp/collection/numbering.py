@@ -23,7 +23,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened to identities.
 
     Attributes:
-        kind: `created`, `extended`, `regrouped`, `retrained` (a whole step; `images` counts what changed);
+        kind: `created`, `extended`, `regrouped`, `retrained`, `embedded`, `removed` (a whole step; `images` counts what changed);
             `merged` (`identity` merged into `other`), `split` (images of `identity` are now `other`, a new
             one), `moved` (images of `identity` went to `other`, which was there), `dissolved` (no image of
             `identity` is in a group any more), `named`.
@@ -41,6 +41,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         "extended",
         "regrouped",
         "retrained",
+        "embedded",
+        "removed",
         "merged",
         "split",
         "moved",

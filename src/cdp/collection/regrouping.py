@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -126,14 +127,12 @@ def write_groups(
     constraints = to_constraints(applicable(active_corrections(journal), len(before)), len(before))
     check_constraints(constraints, settings.max_cluster_size, describe or "image {}".format)
     images = ConsensusGraph(*_first(scored, len(before)), len(before))
-    number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
     labels, expected = given or _group_images(scored, labeled, settings, threshold, constraints, state.seed)
     mean = linkage_threshold(settings, threshold)
     evidence = Evidence(images, constraints, settings.k, mean, settings.max_cluster_size)
 
     def give_numbers(labels: Labels) -> tuple[IntArray, int]:
-        called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
-        preferred = {label: number_of[name] for label, name in called.items() if name in number_of}
+        preferred = _numbers_by_name(labels, constraints, named)
         return carry_numbers(before, labels.labels, state.next_identity, preferred)
 
     free, next_identity = give_numbers(labels)
@@ -159,6 +158,18 @@ def write_groups(
     state = msgspec.structs.replace(state, groups=number, next_identity=next_identity)
     switch_to(folder, state, f"{len(identity):,} images, {len(set(identity.tolist()) - {-1}):,} identities")
     return replace(changes, events=tuple(events))
+
+
+def _numbers_by_name(labels: Labels, constraints: Constraints, named: Mapping[int, Name]) -> dict[int, int]:
+    """Label -> the identity that had its name before, where one identity alone had it and one label alone has it."""
+    called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
+    only, before = Counter(called.values()), Counter(one.name for one in named.values())
+    number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
+    return {
+        label: number_of[name]
+        for label, name in called.items()
+        if name in number_of and only[name] == before[name] == 1
+    }
 
 
 def _write_events(folder: Path, number: int, events: Sequence[Event]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from cdp.grouping.group import pairs_at
 from cdp.knn.model_graphs import find_graphs
@@ -23,7 +24,7 @@ from cdp.scoring.zscore import NullStatistics, ZScoredPairs
 from cdp.storage.artifacts import fill, fill_arrays, load, read_array, read_card, read_json, read_settings
 from cdp.storage.files import write_json, writing_folder
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
-from cdp.types.arrays import AnyArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 from cdp.types.run_record import PartRecord, Results
 
 KIND = "CollectionScored"
@@ -154,6 +155,41 @@ def _search_again(
         return found.graphs, found.base
     with runtime.step("all models"):
         return found.graphs, search_fused(views, list(found), facts.lists, runtime=runtime)
+
+
+def keep_scored_rows(source: Path, target: Path, kept: BoolArray) -> None:
+    """Write what scored the pairs again without those of some images; labeled images, which follow the others, stay.
+
+    Args:
+        source: where it is stored.
+        target: where it is written.
+        kept: bool (n,), the images that stay; without the labeled ones.
+    """
+    card = read_card(source, KIND)
+    facts = read_settings(source, card, ScoredFacts)
+    stays = np.concatenate([kept, np.ones(facts.n_nodes - len(kept), np.bool_)])
+    number: IntArray = np.where(stays, np.cumsum(stays) - 1, -1).astype(np.int32)
+    ids = read_array(source, "ids", card)
+    pairs = stays[ids].all(axis=1)
+    arrays = {"identities": read_array(source, "identities", card)[stays], "ids": number[ids[pairs]]}
+    arrays |= {name: read_array(source, name, card)[pairs] for name in ("z", "doubt") if name in card.arrays}
+    with writing_folder(target, force=True) as folder:
+        for graph in ("base_graph", *(f"graphs/{one.name}" for one in sorted(source.glob("graphs/*")))):
+            (folder / graph).parent.mkdir(exist_ok=True)
+            fill(folder / graph, load(source / graph, KnnGraph).keep_rows(stays, number))
+        if facts.has_mediator:
+            fill(folder / "mediator", load(source / "mediator", Mediator))
+        if facts.passes:
+            trees = load(source / "trees", TreeScores)
+            fill(folder / "trees", replace(trees, passes=tuple(one[pairs] for one in trees.passes)))
+        write_json(folder / "measured.json", msgspec.to_builtins(read_measured(source)))
+        n_nodes = int(stays.sum())
+        most = n_nodes - 1  # neighbors that there are
+        facts = msgspec.structs.replace(
+            facts, n_nodes=n_nodes, k=min(facts.k, most), lists=min(facts.lists, most)
+        )
+        summary = f"{len(arrays['ids']):,} pairs of {facts.n_nodes:,} images"
+        fill_arrays(folder, KIND, summary, msgspec.to_builtins(facts), arrays)
 
 
 def read_share(place: Path) -> float:

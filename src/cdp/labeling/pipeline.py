@@ -250,7 +250,10 @@ class _Labeling:
         """Group the images of scored pairs, and say what to expect of the labels."""
         settings, runtime, tuning_identities = self.settings, self.runtime, scored.tuning_identities
         chosen = self._choose(scored)
-        pairs = pairs_at(scored.pairs.scored, settings, chosen.threshold, runtime)
+        pairs = scored.pairs.scored
+        if chosen.tuning is not None or not isinstance(pairs, ConsensusGraph):
+            # Else the scorer was given the threshold, and kept no other pairs.
+            pairs = pairs_at(pairs, settings, chosen.threshold, runtime)
         expected, calibration, notes = None, list[CalibrationBin](), chosen.notes
         if tuning_identities is not None and settings.mediator != "vote":
             assert isinstance(scored.pairs.scored, ConsensusGraph)

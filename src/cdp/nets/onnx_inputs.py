@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from cdp.settings import did_you_mean
 KEYS = ("size", "color", "mean", "std", "output")
 _TEXTS = ("color", "output")
 _COLORS = ("RGB", "BGR", "gray")
-CARD, MODEL, HASH, TRIAL, USUAL = "card", "model", "hash", "trial", "usual"
+CARD, MODEL, HASH, TRIAL, USUAL, KEPT = "card", "model", "hash", "trial", "usual", "kept"
 """Where a fact about a model is known from; else it is the title of a family."""
 
 
@@ -71,7 +71,8 @@ class InputConventions:
         color: RGB, BGR or gray.
         mean, std: per channel in that order; a pixel of 0..255 becomes (pixel - mean) / std.
         output: name of the output that holds the embedding; empty = the only one that can.
-        known_from: key -> `card`, `hash`, `model`, the title of a family, `trial` (tried on faces) or `usual` (assumed).
+        known_from: key -> `card`, `hash`, `model`, the title of a family, `trial` (tried on faces), `usual` (assumed) or
+            `kept` (assumed for earlier images).
     """
 
     size: tuple[int, int]
@@ -105,6 +106,11 @@ class InputConventions:
             scale = "ImageNet's mean and std"
         return f"{self.color}, {scale}"
 
+    def kept(self) -> InputConventions:
+        """The same for later images: nothing is open any more."""
+        known_from = {key: KEPT if one == USUAL else one for key, one in self.known_from.items()}
+        return replace(self, known_from=known_from)
+
     def as_plain(self) -> dict[str, Any]:
         """As JSON, for a card of views."""
         return asdict(self)
@@ -115,14 +121,11 @@ class InputConventions:
         many = {key: tuple(values[key]) for key in ("size", "mean", "std")}
         return cls(**(dict(values) | many))
 
-    def is_same(self, other: InputConventions) -> bool:
-        """Whether an image becomes the same by both, however they are known."""
-        return all(getattr(self, key) == getattr(other, key) for key in KEYS)
-
 
 _REASONS = {
     TRIAL: "tried on these faces",
     USUAL: "the usual; too few faces to try others",
+    KEPT: "as for the first faces",
 }
 
 

@@ -30,6 +30,7 @@ from cdp.collection.creation import Origin, label_into
 from cdp.collection.extension import extend
 from cdp.collection.numbering import Changes
 from cdp.collection.outputs import write_outputs
+from cdp.collection.reembedding import replace_embeddings
 from cdp.data.manifests import read_manifest
 from cdp.data.views import read_views
 from cdp.errors import InputError
@@ -158,6 +159,43 @@ def _joined(before: Collection, now: Collection) -> dict[int, int]:
     return {one: count for one, count in sorted(new.items()) if one >= 0 and one in there}
 
 
+def switch_models(
+    collection: Collection, models: PhotoModels, *, runtime: Runtime | None = None
+) -> tuple[Collection, Changes, tuple[str, ...]]:
+    """Embed all faces of an album by other models, and group them again.
+
+    Faces, boxes, names, corrections and numbers stay.
+
+    Returns:
+        The collection, what changed, and notes.
+
+    Raises:
+        InputError: the collection was not made from photos.
+    """
+    runtime, folders = runtime or Runtime(), faces_folders(collection)
+    if len(folders) != len(collection.batches):
+        raise InputError(
+            f"{collection.folder} was not made from photos, so there are no faces to embed again.",
+            code="collection-without-photos",
+            folder=collection.folder,
+        )
+    how: dict[str, Any] = {"threads": runtime.settings.threads, "force": True, "progress": runtime.progress}
+    batches = [_Batch(collection.folder, collection.state.newest + at) for at in range(1, len(folders) + 1)]
+    for batch, faces in zip(batches, folders, strict=True):
+        embed_images(_crops(faces), models.embedders, batch.views, **how)
+    made, changes = replace_embeddings(
+        collection, [batch.views for batch in batches], models.where, runtime=runtime
+    )
+    notes = tuple(note for batch in batches for note in _embedding_notes(batch))
+    return made, changes, (*notes, *made.state.notes)
+
+
+def _crops(faces: Path) -> Manifest:
+    """The crops of a batch; who is on a photo is what people said, and no truth to measure by."""
+    crops = read_manifest(faces)
+    return Manifest(crops.locations, np.full(len(crops), -1), None, crops.root, crops.turns)
+
+
 _Result = tuple[str, int, str]
 """What became of a photo: status, number of faces, reason."""
 
@@ -237,10 +275,7 @@ def _find_faces(
     paths = scan.paths
     kept = [Photo(paths[row], *one, stamps[row]) for row, one in looked_at.items()]
     write_photo_table(batch.faces, kept)
-    # Who is on a photo is what people said, and no truth to measure by.
-    crops = read_manifest(batch.faces)
-    nobody = Manifest(crops.locations, np.full(len(crops), -1), None, crops.root, crops.turns)
-    embed_images(nobody, models.embedders, batch.views, **how)
+    embed_images(_crops(batch.faces), models.embedders, batch.views, **how)
     return looked_at
 
 

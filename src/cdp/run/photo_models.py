@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cdp.collection.collection import Collection
+from cdp.data.manifests import read_manifest
 from cdp.errors import InputError
 from cdp.faces.detectors import Detector
 from cdp.nets import model_downloads
+from cdp.nets.convention_trial import settle_conventions
 from cdp.nets.embed_images import Embedder
 from cdp.nets.onnx_inputs import CARD, KEYS, InputConventions
 from cdp.nets.onnx_models import OnnxEmbedder, open_onnx_model
 from cdp.nets.onnx_sessions import open_session
+from cdp.runtime.parallel import Workers
 from cdp.runtime.progress import Progress, no_progress
 from cdp.storage.artifacts import read_card
 from cdp.storage.files import artifact_kind
@@ -279,7 +282,7 @@ def _as_before(opened: OnnxEmbedder, before: ModelPlace | None) -> OnnxEmbedder:
             file=card,
             keys=tuple(changed),
         )
-    return opened.with_conventions(then)
+    return opened.with_conventions(then.kept())
 
 
 def _check_found(found: _Found, options: _Options) -> None:
@@ -311,6 +314,27 @@ def _check_found(found: _Found, options: _Options) -> None:
         )
 
 
+def settle_models(
+    models: PhotoModels, faces: Sequence[Path], *, threads: Workers = 0, progress: Progress = no_progress
+) -> PhotoModels:
+    """Models that are given all faces of a collection in one way: what is open is tried on the largest batch.
+
+    Args:
+        models: as `open_photo_models` gives them.
+        faces: folders of crops, one per batch.
+        threads: that compute; 0 = all cores.
+        progress: called with how many ways were tried.
+    """
+    crops = max((read_manifest(folder) for folder in faces), key=len)
+    settled = [
+        settle_conventions(one, crops, threads=threads, progress=progress)
+        if isinstance(one, OnnxEmbedder)
+        else one
+        for one in models.embedders
+    ]
+    return replace(models, embedders=tuple(settled))
+
+
 def check_models(collection: Collection, embedders: Sequence[Embedder]) -> None:
     """Refuse other models, or another base, than those that the collection was made with."""
     place = collection.folder
@@ -328,7 +352,7 @@ def check_models(collection: Collection, embedders: Sequence[Embedder]) -> None:
     if before != now or embedders[0].name != base:
         raise InputError(
             f"{place} was made with other models: {', '.join(before)}, base {base}; now they are {', '.join(now)}, base "
-            f"{embedders[0].name}. Give the same files, or begin another collection.",
+            f"{embedders[0].name}. Give the same files, or switch first: cdp regroup {place} --models FOLDER.",
             code="photo-models-differ",
             expected=tuple(before),
             found=tuple(now),

@@ -29,7 +29,7 @@ class Constraints:
         n_images: how many images the rows are drawn from.
         must: int32 (m, 2), pairs of images that are one identity.
         cannot: int32 (m, 2), pairs of images that are two identities.
-        named: row -> name; images of one name are one identity, images of two names are two.
+        named: row -> name; images of two names are two identities, images of one name are one, unless they are said to differ.
         rejected: int32 (r,), images that belong to no group.
     """
 
@@ -78,11 +78,39 @@ class Constraints:
 
     @property
     def name_of(self) -> IntArray:
-        """The number of every image's name, int32 (n,); -1 = not named."""
-        numbers = {name: number for number, name in enumerate(sorted(set(self.named.values())))}
+        """The number of every named image's person, int32 (n,); -1 = not named.
+
+        Images of one name are one person, unless some of them are said to be different: two people may have the same name. Then an
+        image goes to the first of these people that nothing keeps it from.
+        """
         found = np.full(self.n_images, -1, np.int32)
-        found[list(self.named)] = [numbers[name] for name in self.named.values()]
+        part = self._certain_parts()
+        cannot: dict[int, set[int]] = {}
+        for one, other in part[self.cannot].tolist():
+            cannot.setdefault(one, set()).add(other)
+            cannot.setdefault(other, set()).add(one)
+        people: dict[str, list[set[int]]] = {}
+        number: dict[tuple[str, int], int] = {}
+        for row, name in sorted(self.named.items(), key=lambda item: (item[1], item[0])):
+            own, apart = int(part[row]), cannot.get(int(part[row]), set())
+            known = people.setdefault(name, [])
+            at = next((at for at, parts in enumerate(known) if own in parts or not apart & parts), len(known))
+            if at == len(known):
+                known.append(set())
+            known[at].add(own)
+            found[row] = number.setdefault((name, at), len(number))
         return found
+
+    def _certain_parts(self) -> IntArray:
+        """For every image a number that it shares with all that it is said to be the same as, names aside."""
+        if not len(self.cannot) or not self.named:
+            return np.arange(self.n_images, dtype=np.int32)
+        shape = (self.n_images, self.n_images)
+        graph = sparse.coo_array(
+            (np.ones(len(self.must), np.int8), (self.must[:, 0], self.must[:, 1])), shape
+        )
+        number: IntArray = csgraph.connected_components(graph, directed=False)[1]
+        return number
 
     @property
     def links(self) -> IntArray:

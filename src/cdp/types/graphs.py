@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.types.arrays import AnyArray, Artifact, FloatArray, IntArray, read_only
+from cdp.types.arrays import AnyArray, Artifact, BoolArray, FloatArray, IntArray, read_only
 
 Empty: TypeAlias = Callable[[tuple[int, ...], Any], AnyArray]
 """From a shape and a type to a new array."""
@@ -75,6 +75,23 @@ class KnnGraph(Artifact):
         if k >= self.k:
             return self
         return KnnGraph(self.neighbors[:, :k], self.similarity[:, :k], self.method, self.recall)
+
+    def keep_rows(self, kept: BoolArray, number: IntArray) -> KnnGraph:
+        """Return the graph of some images; neighbors that are not among them are gone, so some have fewer than k.
+
+        Args:
+            kept: bool (n,), which images.
+            number: int32 (n,), their new numbers, ascending; -1 for the others.
+        """
+        neighbors = np.where(self.neighbors[kept] < 0, np.int32(-1), number[self.neighbors[kept]])
+        similarity = np.where(neighbors < 0, np.float32(-np.inf), self.similarity[kept])
+        order = np.argsort(neighbors < 0, axis=1, kind="stable")
+        return KnnGraph(
+            np.take_along_axis(neighbors, order, axis=1),
+            np.take_along_axis(similarity, order, axis=1),
+            self.method,
+            self.recall,
+        )
 
     def first_rows(self, n_images: int, empty: Empty = np.empty) -> KnnGraph:
         """The graph of the first images; neighbors past them are gone, so some have fewer than k.

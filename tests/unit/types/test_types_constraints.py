@@ -17,6 +17,7 @@ from cdp.types.constraints import (
     check_constraints,
     constrain_parts,
     find_contradiction,
+    join_certain,
     said_of_pairs,
 )
 
@@ -124,6 +125,20 @@ def test_no_constraints_change_nothing(grouping):
     np.testing.assert_array_equal(free.confidence, group(graph, chosen, 0.3).confidence)
 
 
+def test_two_people_may_have_the_same_name():
+    together = np.array([[1, 2], [7, 8]])
+    named = dict.fromkeys((1, 2, 4, 7, 8), "Anna") | {5: "Bert"}
+    one = Constraints(9, must=together, named=named)
+    assert len(set(one.name_of[[1, 2, 4, 7, 8]].tolist())) == 1
+    two = Constraints(9, must=together, cannot=np.array([[1, 7]]), named=named)
+    check_constraints(two, 600)
+    assert two.name_of[1] == two.name_of[2] == two.name_of[4], "to the first that nothing keeps it from"
+    assert two.name_of[7] == two.name_of[8] != two.name_of[1]
+    assert len({int(two.name_of[row]) for row in (1, 7, 5)}) == 3
+    atom = join_certain(two)
+    assert atom[1] == atom[2] == atom[4] != atom[7] == atom[8]
+
+
 @pytest.mark.parametrize(
     ("constraints", "code", "fields"),
     [
@@ -146,11 +161,6 @@ def test_no_constraints_change_nothing(grouping):
             Constraints(9, named={5: "Anna"}, rejected=np.array([5])),
             "corrections-contradict",
             {"images": (5,)},
-        ),
-        (
-            Constraints(9, cannot=np.array([[1, 7]]), named={1: "Anna", 7: "Anna"}),
-            "corrections-contradict",
-            {"images": (1, 7)},
         ),
     ],
 )
