@@ -34,6 +34,7 @@ def embedder(
     file: Path,
     *,
     size=16,
+    width=None,
     dimensions=8,
     seed=0,
     batch="n",
@@ -46,11 +47,12 @@ def embedder(
     half=False,
     cells=4,
     contrast=False,
+    clipped=False,
     metadata=None,
 ) -> Path:
     """Average pooling to 4 x 4 and a random projection: enough to tell drawn patterns apart.
 
-    With `contrast` it does not see how bright a color is on the whole, only where.
+    With `contrast` it does not see how bright a color is on the whole, only where. With `clipped` it sees values of -1..1 only.
     """
     generator = np.random.default_rng(seed)
     number = np.float16 if half else np.float32
@@ -70,10 +72,14 @@ def embedder(
         nodes.append(helper.make_node("Sub", [at, "mean"], ["centered"]))
         nodes.append(helper.make_node("Mul", ["centered", "factor"], ["scaled"]))
         at = "scaled"
+    if clipped:
+        weights |= {"low": np.array(-1, number), "high": np.array(1, number)}
+        nodes.append(helper.make_node("Clip", [at, "low", "high"], ["clipped"]))
+        at = "clipped"
+    width = width or size
+    kernel = [size // cells, width // cells]
     nodes += [
-        helper.make_node(
-            "AveragePool", [at], ["pool"], kernel_shape=[size // cells] * 2, strides=[size // cells] * 2
-        ),
+        helper.make_node("AveragePool", [at], ["pool"], kernel_shape=kernel, strides=kernel),
         helper.make_node("Flatten", ["pool"], ["flat"]),
         helper.make_node("MatMul", ["flat", "w"], ["product"]),
     ]
@@ -89,7 +95,7 @@ def embedder(
     if norm_output:
         nodes.append(helper.make_node("ReduceL2", [last], ["norm"], axes=[1], keepdims=1))
         outputs.append(value("norm", [batch, 1], kind))
-    shape = [batch, size, size, channels] if channels_last else [batch, channels, size, size]
+    shape = [batch, size, width, channels] if channels_last else [batch, channels, size, width]
     return save(file, nodes, [value("x", shape, kind)], outputs, weights, metadata)
 
 

@@ -41,6 +41,3 @@ def test_photos_become_faces_and_faces_views(tmp_path, monkeypatch):
     result = call("embed faces --model models/arcface.onnx --out views --quiet")
     assert result.exit_code == 0, result.output
     assert Views.load("views").n_images == 3
-    missing = call("data align photos --out more")
-    assert missing.exit_code == 2
-    assert "[detector-missing]" in missing.stderr

@@ -241,7 +241,7 @@ MEDIATOR = "--trained-mediator labels/scored/0001/mediator"
         ("--trained-mediator labels --out x", "artifact-kind-differs"),
         (f"{MEDIATOR} --k 12 --out x", "mediator-k-differs"),
         ("--mediator vote --out labels", "output-exists"),
-        ("--input faces --mediator vote --out x", "photo-models-not-given"),
+        ("--input faces --mediator vote --out x", "images-missing"),
         ("--input faces --labeled labeled --out x", "option-needs-embeddings"),
         ("--input pictures --out x", "input-kind-unknown"),
     ],

@@ -253,7 +253,6 @@ def test_a_copy_grows_and_the_collection_stays(home):
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("--out album", "photo-models-not-given"),
         ("--models nowhere --out album", "models-folder-missing"),
         ("--models photos --out album", "models-without-embedder"),
         ("--models models --base glint --out album", "base-model-unknown"),

@@ -116,6 +116,7 @@ def _add_photos(
     runtime: Runtime,
 ) -> AddedPhotos:
     from cdp.cli.label_command import refuse_output_among
+    from cdp.cli.photo_summary import print_notes
     from cdp.cli.signals import resumable
     from cdp.run.photo_collection import add_photos
     from cdp.run.photo_models import models_of, open_photo_models
@@ -123,14 +124,16 @@ def _add_photos(
     folder, detector, base = more
     refuse_output_among(source, collection.folder)
     before = models_of(collection)
-    place = folder or before.folder
     opened = open_photo_models(
-        place,
-        detector=detector or (before.detector if folder is None else None),
-        # Other models are refused with a sentence of their own.
-        base=base or (before.base if (place / f"{before.base}.onnx").is_file() else None),
+        folder or before.found,
+        detector=detector or (before.detector_found if folder is None else None),
+        base=base or before.base,
         device=runtime.settings.device,
+        needs_detector=align.ready != "all",
+        before=before,
+        progress=runtime.progress,
     )
+    print_notes((*opened.licenses, *opened.notes))
     photos = settings_from(PhotoOptions, given).scan(source)
     with resumable():
         return add_photos(photos, opened, collection.folder, align, growth=growth, runtime=runtime)
@@ -240,17 +243,19 @@ def regroup(
 
 
 def _switch_models(collection: Collection, models: Path, base: str | None, *, quiet: bool) -> None:
+    from cdp.cli.photo_summary import print_notes
     from cdp.cli.terminal import print_changes
-    from cdp.run.photo_collection import switch_models
-    from cdp.run.photo_models import open_photo_models
+    from cdp.run.photo_collection import faces_folders, switch_models
+    from cdp.run.photo_models import open_photo_models, settle_models
     from cdp.runtime.progress import progress_bars
     from cdp.runtime.runtime import Runtime
 
     with progress_bars(not quiet) as progress:
         opened = open_photo_models(models, base=base)
+        if folders := faces_folders(collection):
+            opened = settle_models(opened, folders, progress=progress)
         switched, changes, notes = switch_models(collection, opened, runtime=Runtime(progress=progress))
-    for note in notes:
-        typer.echo(f"Note: {note}", err=True)
+    print_notes((*opened.notes, *dict.fromkeys(notes)))
     if not quiet:
         print_changes(switched, changes, collection.folder)
 

@@ -186,7 +186,8 @@ def check(
     only=(*AlignSettings.__dataclass_fields__, "device", "threads", "root", "skip", "identities"),
 )
 @help_page(
-    "cdp data align photos --detector yunet.onnx --out faces",
+    "cdp data align photos --out faces",
+    "cdp data align photos --detector scrfd.onnx --out faces",
     Input="photos detector",
     Result="out min_score min_face force",
     Machine="threads device quiet",
@@ -197,7 +198,8 @@ def align(
     out: OutOption,
     given: Given,
     detector: Annotated[
-        Path | None, typer.Option(help="A face detector as .onnx: SCRFD, YuNet or RetinaFace.")
+        Path | None,
+        typer.Option(help="SCRFD, YuNet or RetinaFace as .onnx; YuNet is downloaded once if not given."),
     ] = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
@@ -207,17 +209,24 @@ def align(
     OUT/faces.csv has a row per face with its photo, box and landmarks, OUT/dropped.csv what was left out and why,
     OUT/different.csv pairs of faces that are on one photo and so are two people.
     """
+    from cdp.cli.photo_summary import print_notes
     from cdp.faces.align_photos import align_faces
+    from cdp.nets import model_downloads
     from cdp.runtime.progress import progress_bars
 
     options, engine = settings_from(PhotoOptions, given), settings_from(RuntimeSettings, given)
+    settings = settings_from(AlignSettings, given)
     scan = options.scan(photos)
     with progress_bars(not quiet) as progress:
+        if detector is None and settings.ready != "all":
+            fetched = model_downloads.fetch_models([model_downloads.DETECTOR], progress=progress)
+            (detector,) = fetched.files
+            print_notes(fetched.notes)
         made = align_faces(
             scan.photos,
             detector,
             out,
-            settings_from(AlignSettings, given),
+            settings,
             threads=engine.threads,
             device=engine.device,
             force=force,

@@ -31,7 +31,7 @@ ModelsOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="Photos: folder of .onnx models, a face detector and one or more that embed faces.",
+        help="Photos: folder of .onnx models, a detector and embedders; downloaded once if not given.",
         rich_help_panel="Input",
     ),
 ]
@@ -118,7 +118,7 @@ SourceArgument = Annotated[
 @app.command(cls=Command)
 @with_settings(ConsensusSettings, RuntimeSettings, AlignSettings, PhotoOptions)
 @help_page(
-    "cdp label photos --models models --out album",
+    "cdp label photos --out album",
     "cdp label unlabeled --labeled labeled --out faces",
     Input="source labeled models input_kind corrections names",
     Result="out preset min_precision force",
@@ -164,10 +164,10 @@ def label(
         if kind == "embeddings":
             label_embeddings(files, how, runtime)
         else:
-            folder = files.for_photos(models)
+            files.check_for_photos()
             photos = settings_from(PhotoOptions, given).scan(source)
             align = settings_from(AlignSettings, given, _aligning(kind))
-            label_photos(photos, (source, folder, detector, base), how, align, runtime)
+            label_photos(photos, (source, models, detector, base), how, align, runtime)
 
 
 @dataclass(frozen=True)
@@ -201,15 +201,18 @@ def _aligning(kind: str) -> Any:
 
 def label_photos(
     photos: PhotoScan,
-    given: tuple[str, Path, Path | None, str | None],
+    given: tuple[str, Path | None, Path | None, str | None],
     how: Labeling,
     align: AlignSettings,
     runtime: Runtime,
 ) -> None:
-    """A new collection of the faces on photos; `given` are the source, the models' folder, the detector and the base's name."""
+    """A new collection of the faces on photos; `given` are the source, the models' folder, the detector and the base's name.
+
+    Without a folder, the models are downloaded.
+    """
     import shutil
 
-    from cdp.cli.photo_summary import print_photos
+    from cdp.cli.photo_summary import print_notes, print_photos
     from cdp.cli.signals import resumable
     from cdp.run.photo_collection import add_photos
     from cdp.run.photo_models import open_photo_models
@@ -231,9 +234,13 @@ def label_photos(
         detector=detector,
         base=base,
         device=runtime.settings.device,
+        needs_detector=align.ready != "all",
+        progress=runtime.progress,
     )
+    print_notes(opened.licenses)
     with resumable():
         added = add_photos(photos, opened, out, align, how.settings, seed=how.seed, runtime=runtime)
+    print_notes(opened.notes)
     print_photos(added, out, quiet=how.quiet)
 
 
@@ -274,8 +281,8 @@ class Files:
             name: one for name, one in (("dim", dim), ("base", base)) if one is not None
         }
 
-    def for_photos(self, models: Path | None) -> Path:
-        """The folder of the models, which photos need; what goes with embeddings only is refused."""
+    def check_for_photos(self) -> None:
+        """Refuse what goes with embeddings only."""
         given = {
             "--labeled": self.labeled,
             "--validation": self.validation,
@@ -291,12 +298,6 @@ class Files:
                     code="option-needs-embeddings",
                     option=option,
                 )
-        if models is None:
-            raise InputError(
-                "Photos and face crops need models: give --models FOLDER with .onnx files (docs/photos.md names some).",
-                code="photo-models-not-given",
-            )
-        return models
 
     @property
     def inputs(self) -> list[Path]:

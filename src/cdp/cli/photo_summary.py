@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,17 @@ _NAMED = 3
 
 def print_photos(added: AddedPhotos, out: Path, *, quiet: bool) -> None:
     """Print three lines on an album after photos came to it, and where to go on."""
-    for note in added.notes:
-        print(f"Note: {note}", file=sys.stderr)
+    print_notes(added.notes)
     if quiet:
         return
     for line in (*describe_photos(added, out), f"Look: {out / 'report.html'}. Next: cdp review {out}"):
         print(line)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print what is out of the ordinary, on standard error."""
+    for note in notes:
+        print(f"Note: {note}", file=sys.stderr)
 
 
 def describe_photos(added: AddedPhotos, out: Path) -> list[str]:

@@ -41,6 +41,7 @@ class Origin:
         models: folder of the models that embedded the images, where these are faces on photos.
         names: identity number of a labeled person -> name.
         corrections: what groups must keep.
+        notes: what is said of the embeddings, for the report.
         seed: of everything random.
     """
 
@@ -51,6 +52,7 @@ class Origin:
     models: str = ""
     names: Mapping[int, str] = field(default_factory=dict)
     corrections: tuple[Correction, ...] = ()
+    notes: tuple[str, ...] = ()
     seed: int = 0
 
 
@@ -172,7 +174,7 @@ def keep_labeling(
         seed=origin.seed,
         n_trained=unlabeled.n_images,
         labeled_names={str(number): name for number, name in origin.names.items()},
-        notes=labeling.notes,
+        notes=(*origin.notes, *labeling.notes),
         models=origin.models,
     )
     nothing = np.full(unlabeled.n_images, -1, np.int32)

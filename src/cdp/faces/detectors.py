@@ -231,9 +231,11 @@ def _find_kind(file: Path, names: Sequence[str], arrays: Sequence[Any], size: in
     n_levels = widths[1]
     if n_levels in (3, 5) and widths == Counter({1: n_levels, 4: n_levels, 10: n_levels}):
         return SCRFD
-    if n_levels in (3, 5) and widths == Counter({1: n_levels, 4: n_levels}):
+    boxes_only = ({4: 1, 2: 1}, {1: widths[4], 4: widths[4]}, {1: 2 * widths[4], 4: widths[4]})
+    if widths[4] in (1, 3, 5) and widths in [Counter(one) for one in boxes_only]:
         raise InputError(
-            f"{file}: an SCRFD without landmarks; take one of the files that have them (_bnkps or _kps).",
+            f"{file}: a detector without landmarks, and faces cannot be aligned without them; take a file that has them (SCRFD: "
+            "_bnkps or _kps).",
             code="detector-without-landmarks",
             file=file,
         )

@@ -18,7 +18,9 @@ from cdp.data.check import Unreadable, write_unreadable
 from cdp.data.images import open_images
 from cdp.data.manifests import without_unreadable
 from cdp.errors import InputError
+from cdp.nets.convention_trial import settle_conventions
 from cdp.nets.embedding_checks import odd_embeddings
+from cdp.nets.onnx_models import OnnxEmbedder
 from cdp.nets.pixels import PixelFormat, check_free_space, decode_rows, stream_blocks
 from cdp.runtime.parallel import Workers, map_shared
 from cdp.runtime.progress import Progress, no_progress
@@ -40,6 +42,7 @@ from cdp.types.manifest import Manifest
 
 _READY = "arrays-are-there"
 _FLUSH_EVERY = 16
+_WRITE_A_CARD = "if that is wrong, write a card next to the model (docs/photos.md)"
 
 
 class Embedder(Protocol):
@@ -53,6 +56,8 @@ class Embedder(Protocol):
         batch: how many images it is best given at once.
         is_concurrent: whether several threads may call it at once; else it is called by one, one block after the other.
         device: where it computes, for the record.
+        inputs: how it wants its images, for the record, where that is a fact about a file.
+        assumed: what of that was not known and had to be assumed, in words; empty = nothing.
     """
 
     name: str
@@ -62,9 +67,11 @@ class Embedder(Protocol):
     batch: int
     is_concurrent: bool
     device: str
+    inputs: Mapping[str, Any]
+    assumed: str
 
     def embed(self, pixels: ByteArray, flip: bool) -> FloatArray:
-        """Float32 (b, dimensions) of uint8 (b, channels, size, size); averaged with the mirrored images if `flip`."""
+        """Float32 (b, dimensions) of uint8 (b, channels, height, width); averaged with the mirrored images if `flip`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +82,7 @@ class Embedded:
         views: one row per image that could be read.
         manifest: these images, row by row.
         unreadable: those that could not be read, with their rows in the manifest that was given.
-        notes: what looks wrong about the embeddings, a sentence each.
+        notes: what looks wrong about the embeddings, and what was assumed of models, a sentence each.
     """
 
     views: Views
@@ -103,7 +110,8 @@ def embed_images(
 ) -> Embedded:
     """Views of a manifest's images, one unit vector per image and model; the first model is the base.
 
-    What is half done is kept next to `out` and gone on with when the same command runs again.
+    What is half done is kept next to `out` and gone on with when the same command runs again. What nothing says about the images
+    that an ONNX model wants is tried on some of them, and the views' card says what was taken.
 
     Args:
         manifest: the images.
@@ -128,10 +136,11 @@ def embed_images(
     sweep(target.parent, target.name)
     refuse_link(target, out)
     check_output(out, force=force, kind="Views", inputs=inputs)
+    embedders = _settled(embedders, manifest, threads, progress)
     files = {f"committee/{one.name}" if at else "base": one for at, one in enumerate(embedders)}
     rows = batch or min(one.batch for one in embedders)
     work = target.with_name(f".{target.name}.embedding")
-    checksums = {one.name: one.checksum for one in embedders}
+    checksums = {one.name: (one.checksum, dict(one.inputs)) for one in embedders}
     # The device is not part of the key: half-done work may go on elsewhere.
     key = hash_values(manifest.digest, checksums, list(files), flip, rows, skip_unreadable)
     with disk_errors(out, f"what is done is kept in {work}"):
@@ -143,6 +152,18 @@ def embed_images(
         made = _finish(work, files, manifest, bad, flip)
         put_in_place(work, target, force=force)
     return Embedded(Views.load(target), *made)
+
+
+def _settled(
+    embedders: Sequence[Embedder], manifest: Manifest, threads: Workers, progress: Progress
+) -> list[Embedder]:
+    """The models, with what was open about their images tried on some of them."""
+    return [
+        settle_conventions(one, manifest, threads=threads, progress=progress)
+        if isinstance(one, OnnxEmbedder)
+        else one
+        for one in embedders
+    ]
 
 
 @dataclass(frozen=True)
@@ -197,7 +218,8 @@ def _embed_group(
                 for array in arrays.values():
                     array.flush()
                 write_text(done_file, json.dumps([done, bad]))
-            how.progress(f"embed {pixel_format.size} x {pixel_format.size}", done, len(manifest))
+            _, height, width = pixel_format.shape
+            how.progress(f"embed {height} x {width}", done, len(manifest))
     return {int(row): reason for row, reason in bad.items()}
 
 
@@ -284,11 +306,13 @@ def _finish(
     kept = without_unreadable(manifest, sorted(bad))
     notes = _finish_arrays(work, files, kept, sorted(bad))
     base, *committee = files.values()
+    notes += [f"{one.name}: {one.assumed}; {_WRITE_A_CARD}." for one in files.values() if one.assumed]
     settings = {
         "committee": [one.name for one in committee],
         "base": base.name,
         "flip": flip,
         "device": base.device,
+        "inputs": {one.name: dict(one.inputs) for one in files.values() if one.inputs},
         "notes": notes,
     }
     _write_views(work, kept, files, settings)

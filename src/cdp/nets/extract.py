@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -30,6 +31,7 @@ class NetworkEmbedder:
 
     is_concurrent = False
     batch = _BATCH
+    assumed = ""
 
     def __init__(self, trained: TrainedNetwork, device: torch.device, folder: Path) -> None:
         self.trained, self.folder = trained, folder.absolute()
@@ -37,6 +39,7 @@ class NetworkEmbedder:
         self.dimensions = trained.network.dimensions
         self.pixel_format = PixelFormat.of(trained.recipe)
         self.device = str(device)
+        self.inputs: Mapping[str, Any] = {}
 
     def embed(self, pixels: ByteArray, flip: bool = False) -> FloatArray:
         """Unit vectors of decoded images."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.nets.onnx_inputs import InputConventions, find_conventions
+from cdp.nets.onnx_inputs import InputConventions, InputFacts, find_conventions, refuse_open
 from cdp.nets.onnx_sessions import device_of, hash_file, open_session
 from cdp.nets.pixels import PixelFormat
 from cdp.nets.torchvision_guard import require
@@ -34,7 +35,7 @@ class OnnxModel:
         output: name of the output that holds the embeddings.
         dimensions: length of an embedding.
         dtype: of the input: float32, float16 or uint8.
-        is_channels_last: (n, size, size, channels) instead of (n, channels, size, size).
+        is_channels_last: (n, height, width, channels) instead of (n, channels, height, width).
         batch: how many images it takes at once, 0 = any number.
         checksum: SHA-256 of the file.
     """
@@ -56,16 +57,19 @@ class OnnxModel:
 
 
 def read_onnx_model(path: str | Path) -> OnnxModel:
-    """What a model takes and gives, from its file, the card next to it, or its family's name.
+    """What a model takes and gives, from its file, the card next to it, its hash, or its family's name.
 
     Raises:
-        InputError: it is no embedding model, or not all is known about its input; the message says what to write.
+        InputError: it is no embedding model.
     """
     return open_onnx_model(path, "cpu").model
 
 
 def open_onnx_model(path: str | Path, device: str = "auto", session: Any = None) -> OnnxEmbedder:
-    """A model ready to embed, from its session if that is open already; see `read_onnx_model`."""
+    """A model ready to embed, from its session if that is open already; see `read_onnx_model`.
+
+    What nothing says of its images is left open, and `embed_images` tries it on some of them.
+    """
     file = Path(path)
     session = session or open_session(file, device)
     if len(session.get_inputs()) != 1:
@@ -86,15 +90,15 @@ def open_onnx_model(path: str | Path, device: str = "auto", session: Any = None)
     sides = [side if isinstance(side, int) and side > 0 else None for side in taken.shape]
     is_channels_last = sides[1] not in (1, 3) and sides[3] in (1, 3)
     channels, height, width = (sides[3], *sides[1:3]) if is_channels_last else sides[1:]
-    if height != width:
-        raise InputError(
-            f"{file}: takes images of {height} x {width} pixels; only square ones are known here.",
-            code="onnx-input-not-square",
-            file=file,
-            found=(height, width),
-        )
-    metadata = session.get_modelmeta().custom_metadata_map
-    conventions = find_conventions(file, metadata, height, channels, _is_scaled_inside(file, taken.name))
+    checksum = hash_file(file)
+    about = InputFacts(
+        checksum,
+        session.get_modelmeta().custom_metadata_map,
+        (height, width) if height and width else None,
+        channels,
+        _TYPES[taken.type] == np.uint8 or _is_scaled_inside(file, taken.name),
+    )
+    conventions = find_conventions(file, about)
     facts = (taken.name, conventions, _TYPES[taken.type], is_channels_last, sides[0] or 0)
     output, dimensions = _find_output(file, session, *facts)
     model = OnnxModel(
@@ -106,15 +110,15 @@ def open_onnx_model(path: str | Path, device: str = "auto", session: Any = None)
         np.dtype(_TYPES[taken.type]).name,
         is_channels_last,
         sides[0] or 0,
-        hash_file(file),
+        checksum,
     )
     return OnnxEmbedder(model, session)
 
 
 @lru_cache(maxsize=16)
-def _open_once(path: str, checksum: str) -> OnnxEmbedder:
+def _open_once(path: str, checksum: str, inputs: str) -> OnnxEmbedder:
     """A model in the process of a worker, which serves many blocks."""
-    opened = open_onnx_model(path)
+    opened = open_onnx_model(path).with_conventions(InputConventions.from_plain(json.loads(inputs)))
     if opened.checksum != checksum:
         raise InputError(
             f"{path}: another model than the one that embedding was begun with; begin again, on storage that all nodes "
@@ -136,17 +140,27 @@ class OnnxEmbedder:
         self.device = device_of(session)
         self.batch = _BATCH_ON_CPU if self.device == "cpu" else _BATCH_ON_GPU
         about = model.conventions
-        self.pixel_format = PixelFormat(about.size, about.color != "gray", enlarge=True)
+        # A model of 112 x 96 pixels wants the middle 96 columns of a face on the template of 112 x 112.
+        is_square = about.size[0] == about.size[1]
+        self.pixel_format = PixelFormat(
+            max(about.size), about.color != "gray", enlarge=True, middle=None if is_square else about.size
+        )
+        self.inputs: Mapping[str, Any] = about.as_plain()
+        self.assumed = about.assumed
         self._session = session
         # A GPU computes one batch after the other; others are decoded meanwhile.
         self._turn: AbstractContextManager[Any] = nullcontext() if self.device == "cpu" else Lock()
 
-    def __reduce__(self) -> tuple[Callable[..., OnnxEmbedder], tuple[str, str]]:
+    def __reduce__(self) -> tuple[Callable[..., OnnxEmbedder], tuple[str, str, str]]:
         """Another process is sent the file's name, not the weights."""
-        return _open_once, (str(self.model.path.absolute()), self.checksum)
+        return _open_once, (str(self.model.path.absolute()), self.checksum, json.dumps(self.inputs))
+
+    def with_conventions(self, conventions: InputConventions) -> OnnxEmbedder:
+        """The same model, given its images in another way."""
+        return OnnxEmbedder(replace(self.model, conventions=conventions), self._session)
 
     def embed(self, pixels: ByteArray, flip: bool = False) -> FloatArray:
-        """Unit vectors of decoded images (b, channels, size, size), float32 (b, dimensions).
+        """Unit vectors of decoded images (b, channels, height, width), float32 (b, dimensions).
 
         Rows that are not finite or of length zero become NaN, for the caller to name.
         """
@@ -189,8 +203,15 @@ def prepare_pixels(
     return values.astype(dtype, copy=False)
 
 
-def open_models(models: Sequence[str | Path], device: str = "auto") -> list[OnnxEmbedder]:
+def open_models(
+    models: Sequence[str | Path], device: str = "auto", *, may_try: bool = True
+) -> list[OnnxEmbedder]:
     """Models ready to embed, in the order given; the first is the base.
+
+    Args:
+        models: their files.
+        device: where they compute.
+        may_try: whether what nothing says of a model's images may be tried on some of them; else it is refused.
 
     Raises:
         InputError: two have the same name, or one cannot be used.
@@ -204,7 +225,10 @@ def open_models(models: Sequence[str | Path], device: str = "auto") -> list[Onnx
                 code="onnx-names-repeated",
                 files=(str(path), str(first)),
             )
-    return [open_onnx_model(path, device) for path in models]
+    opened = [open_onnx_model(path, device) for path in models]
+    for one in () if may_try else opened:
+        refuse_open(one.model.path, one.model.conventions)
+    return opened
 
 
 def _unit(rows: FloatArray) -> FloatArray:
@@ -236,7 +260,7 @@ def _find_output(
     """The output that holds the embeddings, and their length, from two gray images."""
     n_images = batch or 2
     n_channels = 1 if conventions.color == "gray" else 3
-    gray = np.full((n_images, n_channels, conventions.size, conventions.size), 127, np.uint8)
+    gray = np.full((n_images, n_channels, *conventions.size), 127, np.uint8)
     names = [one.name for one in session.get_outputs()]
     if conventions.output and conventions.output not in names:
         raise InputError(

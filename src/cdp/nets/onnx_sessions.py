@@ -32,6 +32,7 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
             code="onnx-file-missing",
             file=file,
         )
+    _refuse_other_formats(path)
     try:
         return _start(str(path), device)
     except (MemoryError, CdpError):
@@ -43,6 +44,51 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
             code="onnx-file-unopenable",
             file=file,
         ) from None
+
+
+_LFS = b"version https://git-lfs"
+_ZIP, _PICKLE, _GZIP, _HDF5 = b"PK\x03\x04", b"\x80", b"\x1f\x8b", b"\x89HDF"
+
+
+def _refuse_other_formats(file: Path) -> None:
+    """Name what a file truly is, where its first bytes say that it is no ONNX model."""
+    with file.open("rb") as stream:
+        head = stream.read(512)
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if not head:
+        kind, found, way_out = "empty", "is empty", "download it again"
+    elif head.startswith(_LFS):
+        kind, found, way_out = "git-lfs", "is a Git LFS pointer and not the model", (
+            "run git lfs pull in its repository, or download the file itself"
+        )  # fmt: skip
+    elif start.startswith((b"<!doctype", b"<html", b"<?xml")):
+        kind, found, way_out = "html", "is a web page and not the model", (
+            "download the file itself (on GitHub: Download raw file)"
+        )  # fmt: skip
+    elif head.startswith(_ZIP) and _is_torch_archive(file):
+        kind, found, way_out = "pytorch", "is a PyTorch checkpoint", "export it with torch.onnx.export"
+    elif head.startswith(_PICKLE) and len(head) > 1 and head[1] in range(2, 6):
+        kind, found, way_out = "pytorch", "is a pickle file, such as a PyTorch checkpoint", (
+            "export it with torch.onnx.export"
+        )  # fmt: skip
+    elif head.startswith((_ZIP, _GZIP)):
+        kind, found, way_out = "archive", "is an archive", "unpack it"
+    elif head.startswith(_HDF5):
+        kind, found, way_out = "hdf5", "is an HDF5 file, such as a Keras model", "convert it to ONNX"
+    else:
+        return
+    raise InputError(f"{file}: {found}; {way_out}.", code="onnx-file-other-format", file=file, found=kind)
+
+
+def _is_torch_archive(file: Path) -> bool:
+    """Whether a ZIP file is what torch.save or torch.jit.save writes; nothing in it is unpickled."""
+    from zipfile import BadZipFile, ZipFile
+
+    try:
+        with ZipFile(file) as archive:
+            return any(name.endswith("/data.pkl") for name in archive.namelist())
+    except (BadZipFile, OSError, NotImplementedError):
+        return False
 
 
 def _start(model: str | bytes, device: str, severity: int = _ERRORS_ONLY) -> Any:

@@ -31,12 +31,21 @@ _ROWS_PER_BLOCK = 64
 
 @dataclass(frozen=True)
 class PixelFormat:
-    """What form the images take: pixels a side, color or grey, and whether small ones may be enlarged."""
+    """What form the images take.
+
+    Attributes:
+        size: pixels a side of the square that an image is brought to.
+        color: three channels, else one of gray.
+        enlarge: whether small images may be enlarged.
+        least: the shorter side that an image must have, where it may not be.
+        middle: height and width of the part that is cut out of the middle of the square; None = all of it.
+    """
 
     size: int
     color: bool = True
     enlarge: bool = False
     least: int = 0
+    middle: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, recipe: Recipe) -> PixelFormat:
@@ -46,7 +55,13 @@ class PixelFormat:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height, width."""
-        return (3 if self.color else 1), self.size, self.size
+        return (3 if self.color else 1), *(self.middle or (self.size, self.size))
+
+    def cut(self, pixels: ByteArray) -> ByteArray:
+        """Take the middle of a square image (size, size, channels)."""
+        _, height, width = self.shape
+        top, left = (self.size - height) // 2, (self.size - width) // 2
+        return pixels[top : top + height, left : left + width]
 
 
 def decode_pixels(
@@ -146,7 +161,7 @@ def stream_blocks(
 def decode_rows(
     reader: ImageReader, pixel_format: PixelFormat, start: int, stop: int, *, skip_unreadable: bool = False
 ) -> tuple[ByteArray, dict[int, str]]:
-    """Images of some rows, uint8 (stop - start, channels, size, size), and row -> reason of those that cannot be read.
+    """Images of some rows, uint8 (stop - start, channels, height, width), and row -> reason of those that cannot be read.
 
     Unless these are to be skipped, the first one is an error. A skipped one is black here, for the caller to leave out.
     """
@@ -162,7 +177,7 @@ def decode_rows(
                 raise
             reasons[row] = str(error).removeprefix(f"{reader.manifest.describe(row)}: ")
         else:
-            block[row - start] = pixels.transpose(2, 0, 1)
+            block[row - start] = pixel_format.cut(pixels).transpose(2, 0, 1)
     return block, reasons
 
 

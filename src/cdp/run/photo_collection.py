@@ -313,7 +313,7 @@ def _begin(
     label_into(batch.album, views, [], settings, origin, runtime)
     collection = open_collection(batch.album)
     write_outputs(collection)
-    return collection, None, (*notes, *_embedding_notes(batch), *collection.state.notes)
+    return collection, None, (*notes, *collection.state.notes)
 
 
 def _extend(

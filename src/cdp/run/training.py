@@ -191,7 +191,8 @@ def embed_frozen(file: str) -> Body:
         from cdp.nets.embed_images import embed_images
         from cdp.nets.onnx_models import open_models
 
-        models = open_models([file], context.engine.device)
+        # Parts are embedded one by one, and what is tried on each could differ.
+        models = open_models([file], context.engine.device, may_try=False)
         for name in settings.parts:
             embed_images(
                 part(context.folder, name),

@@ -1,5 +1,9 @@
 """Embedding models in ONNX files: what is known of them, what they are given, what is said of wrong ones."""
 
+import json
+from pathlib import Path
+from zipfile import ZipFile
+
 import numpy as np
 import pytest
 
@@ -12,9 +16,15 @@ from tests.onnx_builders import embedder
 from tests.refusals import refuses
 
 from cdp.data.manifests import read_manifest
+from cdp.nets import onnx_inputs
+from cdp.nets.convention_trial import change_faces, list_candidates, score_conventions, settle_conventions
 from cdp.nets.embed_images import embed_images
 from cdp.nets.embedding_checks import odd_embeddings, same_person_share
+from cdp.nets.model_cards import KnownModel
+from cdp.nets.onnx_inputs import InputConventions, InputFacts, find_conventions
 from cdp.nets.onnx_models import open_models, open_onnx_model, prepare_pixels, read_onnx_model
+from cdp.nets.onnx_sessions import hash_file
+from cdp.storage.artifacts import read_card
 from cdp.types import Views
 from cdp.types.manifest import Manifest
 
@@ -45,7 +55,6 @@ def by_hand(file, image, mean, std, bgr=False):
     [
         ("w600k_r50", 127.5, 127.5, False),
         ("glintr100", 127.5, 127.5, False),
-        ("MobileFaceNet", 127.5, 127.5, False),
         ("face_recognition_sface_2021dec", 0, 1, False),
         ("edgeface_s_gamma_05", 127.5, 127.5, False),
         ("adaface_ir50_ms1mv2", 127.5, 127.5, True),
@@ -91,21 +100,142 @@ def test_what_stands_in_the_model_is_read(tmp_path, metadata, expected):
     assert about.known_from["color"] == about.known_from["std"] == about.known_from["size"] == "model"
 
 
-def test_a_model_of_which_nothing_is_known_is_refused_with_the_card_to_write(tmp_path):
+def test_a_model_of_which_nothing_is_known_is_refused_where_nothing_may_be_tried(tmp_path):
     file = embedder(tmp_path / "mine.onnx")
     with refuses(
         "onnx-conventions-missing",
         file=tmp_path / "mine.onnx",
         keys=("color", "mean", "std"),
         card=tmp_path / "mine.toml",
-    ) as caught:
-        read_onnx_model(file)
-    assert str(caught.value) == (
-        f"{file}: neither the model nor its name says its color, mean, std; write them into {tmp_path / 'mine.toml'}, for "
-        'example size = 112, color = "RGB", mean = 127.5 and std = 127.5, each on a line of its own.'
-    )
+    ):
+        open_models([file], may_try=False)
     file.with_suffix(".toml").write_text('color = "RGB"\nmean = 127.5\nstd = 127.5\n')
-    assert read_onnx_model(file).conventions.size == 16
+    (opened,) = open_models([file], may_try=False)
+    assert opened.model.conventions.size == (16, 16)
+    assert opened.assumed == ""
+
+
+@pytest.mark.parametrize("name", ["mobilefacenet", "MobileFaceNet_v2", "mine"])
+def test_an_architecture_is_no_family(tmp_path, name):
+    about = read_onnx_model(embedder(tmp_path / f"{name}.onnx")).conventions
+    assert about.open_keys == ("color", "mean", "std")
+
+
+def test_a_published_file_is_known_by_its_hash_whatever_its_name(tmp_path, monkeypatch):
+    file = embedder(tmp_path / "w600k_renamed.onnx")
+    known = KnownModel("Mine", "BGR", (1.0, 2.0, 3.0), (4.0, 5.0, 6.0), (16, 16))
+    monkeypatch.setattr(onnx_inputs, "KNOWN_MODELS", {hash_file(file): known})
+    about = read_onnx_model(file).conventions
+    assert (about.color, about.mean, about.std) == (known.color, known.mean, known.std)
+    assert set(about.known_from.values()) == {"hash", ""}
+    assert about.assumed == ""
+    file.with_suffix(".toml").write_text('color = "RGB"\n')
+    about = read_onnx_model(file).conventions
+    assert (about.color, about.known_from["color"], about.known_from["mean"]) == ("RGB", "card", "hash")
+
+
+def test_conventions_go_through_json():
+    about = find_conventions(Path("arcface.onnx"), InputFacts("", {}, (112, 96), 3, False))
+    again = InputConventions.from_plain(json.loads(json.dumps(about.as_plain())))
+    assert again == about
+
+
+def test_what_nothing_says_is_tried_on_the_images_and_written_down(tmp_path):
+    images = draw_patterns(tmp_path / "images", n_identities=12, n_images=2)
+    file = embedder(tmp_path / "mine.onnx", clipped=True)
+    file.with_suffix(".toml").write_text('color = "RGB"\n')
+    runs = [
+        embed_images(images, open_models([file]), tmp_path / f"views{threads}", threads=threads)
+        for threads in (1, 3)
+    ]
+    opened = open_onnx_model(file)
+    faces = np.stack([pixels_of(images, row).transpose(2, 0, 1) for row in range(24)])
+    candidates = list_candidates(opened.model.conventions)
+    scores = [score_conventions(opened.with_conventions(one), faces) for one in candidates]
+    best = candidates[int(np.argmax(scores))]
+    assert best.std != (1, 1, 1)
+    for made, folder in zip(runs, ("views1", "views3"), strict=True):
+        inputs = read_card(tmp_path / folder, "Views").settings["inputs"]["mine"]
+        assert InputConventions.from_plain(inputs) == best
+        assert inputs["known_from"] == {
+            "size": "model", "color": "card", "mean": "trial", "std": "trial", "output": ""
+        }  # fmt: skip
+        (note,) = made.notes
+        assert note.startswith(f"mine: {best.in_words} is assumed (tried on these faces)")
+    assert runs[0].views.base.source.tobytes() == runs[1].views.base.source.tobytes()
+
+
+def test_few_images_are_not_tried_on_and_all_candidates_agree_with_what_is_known(tmp_path, images):
+    opened = open_onnx_model(embedder(tmp_path / "mine.onnx"))
+    few = settle_conventions(opened, images.take(np.arange(5)))
+    assert few.model.conventions.known_from["color"] == "usual"
+    assert "too few faces" in few.assumed
+    candidates = list_candidates(opened.model.conventions)
+    assert len({(one.color, one.mean, one.std) for one in candidates}) == len(candidates) == 8
+    bgr = [one for one in candidates if one.color == "BGR" and len(set(one.mean)) == 3]
+    assert [one.mean for one in bgr] == [(103.53, 116.28, 123.675)]
+    scaled = open_onnx_model(embedder(tmp_path / "scaled.onnx", scaled=True))
+    assert [one.color for one in list_candidates(scaled.model.conventions)] == ["RGB", "BGR"]
+    known = open_onnx_model(embedder(tmp_path / "arcface.onnx"))
+    assert settle_conventions(known, images) is known
+
+
+def test_a_score_is_a_gap_of_similarities(tmp_path, images):
+    """The slow twin: all pairs written out."""
+    opened = open_onnx_model(embedder(tmp_path / "arcface.onnx"))
+    faces = np.stack([pixels_of(images, row).transpose(2, 0, 1) for row in range(9)])
+    rows = [opened.embed(face[None])[0] for face in faces]
+    same = [
+        float(opened.embed(copy[None])[0] @ row)
+        for copies in change_faces(faces)
+        for copy, row in zip(copies, rows, strict=True)
+    ]
+    others = [float(rows[one] @ rows[other]) for one in range(9) for other in range(one)]
+    expected = np.median(same) - np.quantile(others, 0.25)
+    assert score_conventions(opened, faces) == pytest.approx(expected, abs=1e-5)
+    broken = open_onnx_model(embedder(tmp_path / "broken_arcface.onnx", not_finite=True))
+    assert score_conventions(broken, faces) == -np.inf
+
+
+def test_a_narrow_model_sees_the_middle_columns(tmp_path):
+    """112 x 96, as SphereFace has it: its template is that of 112 x 112 without eight columns on either side."""
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 112, 112, 3), np.uint8)
+    for row, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / f"{row}.png")
+    manifest = Manifest(("0.png", "1.png"), np.array([-1, -1]), root=str(tmp_path))
+    file = embedder(tmp_path / "arcface.onnx", size=112, width=96)
+    views = embed_images(manifest, open_models([file]), tmp_path / "views").views
+    for row, image in enumerate(pixels):
+        expected = by_hand(file, image[:, 8:104], 127.5, 127.5)
+        np.testing.assert_allclose(views.base.source[row], expected, atol=1e-5)
+    wide = open_onnx_model(embedder(tmp_path / "wide_arcface.onnx", size=64, width=128, channels_last=True))
+    assert wide.pixel_format.shape == (3, 64, 128)
+    assert embed_images(manifest, [wide], tmp_path / "wide").views.n_images == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", "empty"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0ba9\nsize 38696353\n", "git-lfs"),
+        (b"\n<!DOCTYPE html>\n<html lang='en'>", "html"),
+        (b"\x80\x02}q\x00.", "pytorch"),
+        (b"\x1f\x8b\x08\x00", "archive"),
+    ],
+)
+def test_what_a_file_truly_is_is_said(tmp_path, content, found):
+    file = tmp_path / "arcface.onnx"
+    file.write_bytes(content)
+    with refuses("onnx-file-other-format", file=file, found=found):
+        read_onnx_model(file)
+
+
+@pytest.mark.parametrize(("entry", "found"), [("model/data.pkl", "pytorch"), ("det_10g.onnx", "archive")])
+def test_a_checkpoint_is_told_from_other_archives(tmp_path, entry, found):
+    with ZipFile(tmp_path / "arcface.onnx", "w") as archive:
+        archive.writestr(entry, b"content")
+    with refuses("onnx-file-other-format", found=found):
+        read_onnx_model(tmp_path / "arcface.onnx")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +249,8 @@ def test_a_model_of_which_nothing_is_known_is_refused_with_the_card_to_write(tmp
         ("color = 'rgb'", "onnx-card-color-unknown", {"key": "color", "value": "rgb"}),
         ("std = 0", "onnx-card-numbers-wrong", {"key": "std", "value": 0}),
         ("mean = [1, 2]", "onnx-card-numbers-wrong", {"key": "mean", "value": [1, 2]}),
-        ("size = 20", "onnx-size-differs", {"expected": 16, "found": 20}),
+        ("size = [16, 0]", "onnx-card-size-wrong", {"value": [16, 0]}),
+        ("size = 20", "onnx-size-differs", {"expected": (16, 16), "found": (20, 20)}),
         ("output = 'nothing'", "onnx-output-missing", {"output": "nothing"}),
         ("= 3", "onnx-card-syntax-wrong", {}),
     ],
