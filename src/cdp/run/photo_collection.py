@@ -309,7 +309,14 @@ def _begin(
     views = read_views(batch.views)
     settings = replace(settings, k=min(settings.k, views.n_images - 1))
     said, notes = _said_by_photos(batch.faces, 0)
-    origin = Origin(batch.views, images=batch.faces, models=models.where, corrections=tuple(said), seed=seed)
+    origin = Origin(
+        batch.views,
+        images=batch.faces,
+        models=models.where,
+        corrections=tuple(said),
+        notes=_embedding_notes(batch),
+        seed=seed,
+    )
     label_into(batch.album, views, [], settings, origin, runtime)
     collection = open_collection(batch.album)
     write_outputs(collection)
