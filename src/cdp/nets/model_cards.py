@@ -41,7 +41,7 @@ IMAGENET_MEAN, IMAGENET_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 #   BGR, so the network sees RGB.
 #   MobileFaceNet: data_gen.py of foamliu/MobileFaceNet has ToTensor and Normalize with ImageNet's mean and std on RGB.
 #   Faceplugin: its package aligns an image in BGR, and subtracts 127 and divides by 128. On pairs of LFW, BGR is the better
-#   order too (tests/quality/test_lfw_pairs.py).
+#   order too (tests/quality/test_lfw_accuracy.py).
 KNOWN_MODELS = {
     "0ba9fbfa01b5270c96627c4ef784da859931e02f04419c829e83484087c34e79": KnownModel(
         "SFace", "RGB", (0.0,) * 3, (1.0,) * 3
