@@ -81,8 +81,8 @@ def how_sure(results: Results) -> str:
         wrong, missed = 1 - expected.precision.value, 1 - (expected.recall.value or 0)
         source = f"measured on {counted(expected.identities, 'known person', 'known people')}"
     elif estimate is not None and estimate.precision is not None and estimate.curve:
-        wrong, missed = 1 - estimate.precision, 1 - (estimate.recall or 0)
-        source = "estimated; nobody is known"
+        wrong = 1 - estimate.precision
+        return f"How sure: about {wrong:.1%} of the pairs in groups wrong (estimated; nobody is known)."
     else:
         return "How sure: unknown, because nobody is known; look at the groups."
-    return f"How sure: about {wrong:.0%} of the pairs in groups wrong, {missed:.0%} missed ({source})."
+    return f"How sure: about {wrong:.1%} of the pairs in groups wrong, {missed:.1%} missed ({source})."

@@ -42,6 +42,7 @@ from cdp.settings import plain
 from cdp.storage.artifacts import hash_array
 from cdp.storage.files import locked
 from cdp.types import KnnGraph, Views
+from cdp.types.arrays import BoolArray
 
 _STEPS = ".steps"
 
@@ -54,6 +55,7 @@ def extend(
     corrections: Iterable[Correction] = (),
     images: Path | None = None,
     k: int = 0,
+    reliable: BoolArray | None = None,
     runtime: Runtime | None = None,
 ) -> tuple[Collection, Changes]:
     """The collection with new images, after the old ones; its folder changes at once or not at all.
@@ -66,6 +68,7 @@ def extend(
         images: the folder that the new images' relative paths start from, if it is to move with the collection.
         k: neighbors per image when the threshold is estimated again, if that is more than before: a collection that began with few images
             compared each with fewer.
+        reliable: bool, old and new images on which the threshold is estimated again; all unless given.
         runtime: how it runs.
 
     Raises:
@@ -89,7 +92,7 @@ def extend(
         with read_all_views(now, new, runtime, share) as whole:
             write_batch(folder, number, new, None if isinstance(views, Views) else Path(views), images)
             if estimates:
-                scored, state = _estimate_again(whole, now, state, k, runtime)
+                scored, state = _estimate_again(whole, now, state, k, reliable, runtime)
         if not estimates:
             scored, mediator = _score_with_new(now, new, share, steps)
         if retrain and scored.tree_scores is not None:
@@ -109,7 +112,7 @@ def extend(
 
 
 def _estimate_again(
-    views: Views, collection: Collection, state: State, k: int, runtime: Runtime
+    views: Views, collection: Collection, state: State, k: int, reliable: BoolArray | None, runtime: Runtime
 ) -> tuple[ScoredPairs, State]:
     """Score all pairs again, at a threshold estimated for the present number of images.
 
@@ -119,7 +122,7 @@ def _estimate_again(
     settings = replace(collection.settings, k=most)
     nobody = np.full(views.n_images, -1, np.int64)
     scored = SimilarityScorer(settings, state.seed).score(views, nobody, runtime)
-    found = estimate_threshold(views, scored, settings, seed=state.seed, runtime=runtime)
+    found = estimate_threshold(views, scored, reliable=reliable, seed=state.seed, runtime=runtime)
     notes = (describe_estimate(found),)
     return scored, msgspec.structs.replace(
         state, consensus=plain(settings), threshold=found.chosen, notes=notes

@@ -24,11 +24,17 @@ from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import plain
 from cdp.storage.files import locked
 from cdp.types import Views
+from cdp.types.arrays import BoolArray
 from cdp.types.run_record import PartRecord
 
 
 def replace_embeddings(
-    collection: Collection, sources: Sequence[Path], models: str = "", *, runtime: Runtime | None = None
+    collection: Collection,
+    sources: Sequence[Path],
+    models: str = "",
+    *,
+    reliable: BoolArray | None = None,
+    runtime: Runtime | None = None,
 ) -> tuple[Collection, Changes]:
     """Label the images of a collection again by other embeddings; its folder changes at once or not at all.
 
@@ -36,6 +42,7 @@ def replace_embeddings(
         collection: whose embeddings are replaced.
         sources: where the new embeddings of every batch are stored, in order.
         models: where the models are, for whoever adds photos later.
+        reliable: bool (n,), images on which the threshold is estimated; all unless given.
         runtime: how it runs.
 
     Raises:
@@ -56,6 +63,7 @@ def replace_embeddings(
             whole,
             replace(now.settings, k=max(now.settings.k, ConsensusSettings.of().k)),
             constraints=constraints if len(constraints) else None,
+            reliable=reliable,
             keep_scored=True,
             seed=now.state.seed,
             runtime=runtime,

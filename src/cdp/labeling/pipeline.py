@@ -56,6 +56,7 @@ def label(
     networks_saw_labeled: bool = False,
     graphs: Graphs | None = None,
     constraints: Constraints | None = None,
+    reliable: BoolArray | None = None,
     keep_scored: bool = False,
     seed: int = 0,
     runtime: Runtime | None = None,
@@ -75,6 +76,7 @@ def label(
         networks_saw_labeled: whether the networks were trained on the labeled part.
         graphs: k-NN graphs of the unlabeled images that exist already, by name or base first.
         constraints: must-link and cannot-link pairs, names and rejected images, which groups must keep.
+        reliable: bool (n,), unlabeled images to estimate the threshold on where nobody is labeled; all unless given.
         keep_scored: keep all scored pairs with what scoring more of them will need.
         seed: of everything random.
         runtime: how it runs; results do not depend on it.
@@ -101,7 +103,7 @@ def label(
     if labeled_among and fitted.joined is not None:
         fitted, rows = _as_rows(fitted, unlabeled)
     fitted, graphs = _suit_graphs(replace(fitted, notes=(*notes, *fitted.notes)), graphs, rows)
-    job = _Labeling(unlabeled, fitted, rows, graphs, constraints, seed, runtime)
+    job = _Labeling(unlabeled, fitted, rows, graphs, constraints, reliable, seed, runtime)
     return job.run(keep_scored=keep_scored)
 
 
@@ -169,6 +171,7 @@ class _Labeling:
     rows: BoolArray | None
     graphs: Graphs | None
     constraints: Constraints | None
+    reliable: BoolArray | None
     seed: int
     runtime: Runtime
 
@@ -243,7 +246,7 @@ class _Labeling:
             return _Chosen(settings.threshold)
         if isinstance(pairs, ZScoredPairs):
             estimate = estimate_threshold(
-                scored.views, scored.pairs, settings, seed=self.seed, runtime=self.runtime
+                scored.views, scored.pairs, reliable=self.reliable, seed=self.seed, runtime=self.runtime
             )
             return _Chosen(estimate.chosen, estimate=estimate, notes=(describe_estimate(estimate),))
         return _Chosen(settings.default_threshold)

@@ -1,140 +1,136 @@
-"""The threshold without labels: the z-score with the best expected F.
+"""The threshold without labels: the z-score above which two groups are merged, for any number of images.
 
-Two estimates of precision and recall at every threshold, from the z-scores of all pairs:
-
-- among few images, a mixture of genuine pairs and impostors is fitted to all of them (`cdp.scoring.mixture`);
-- among many, far more pairs are impostors than genuine, so the distribution of impostors is fitted to the bulk and extrapolated
-  (`cdp.scoring.null_distribution`).
-
-From 1,000 to 4,000 images the one passes into the other. Where no genuine pairs stand out among few images, as among a dozen, the
-threshold is the one at which two halves of the models agree best (`cdp.labeling.split_half`).
-
-The agreement of the halves also says how stable the groups are. It measures stability, not correctness: errors shared by both halves
-do not show. Where the halves agree no better than by chance, only copies are joined.
+Among up to 2,000 images all are compared with each other; of more a sample is drawn with its neighbors, and false merges are expected among
+all. `cdp.labeling.false_merges` finds the threshold, and the precision to expect. Where no merge is trusted, only copies are joined.
 """
 
 from __future__ import annotations
 
 import math
 
-import msgspec
 import numpy as np
 
-from cdp.errors import InputError
-from cdp.evaluate.label_figures import measure_agreement
-from cdp.labeling.split_half import agree_on_threshold, group_alone, score_halves
+from cdp.labeling.false_merges import MergeThreshold, find_merge_threshold
 from cdp.runtime.runtime import Runtime
-from cdp.scoring.mixture import estimate_curve_of_few
-from cdp.scoring.null_distribution import (
-    EstimatedCurve,
-    SimilarityCounts,
-    count_similarities,
-    estimate_curve,
-)
 from cdp.scoring.scored_pairs import ScoredPairs
-from cdp.scoring.settings import ConsensusSettings
-from cdp.scoring.zscore import ZScoredPairs, softness
+from cdp.scoring.settings import DEFAULT_THRESHOLDS
+from cdp.scoring.zscore import NullStatistics, ZScoredPairs, fused_z_score, max_z_score, softness
 from cdp.types import KnnGraph, Views
-from cdp.types.arrays import LongArray
+from cdp.types.arrays import AnyArray, BoolArray, LongArray
 from cdp.types.run_record import EstimatePoint, ThresholdEstimate
 
-FEW, MANY = 1000, 4000
-"""Up to the first number of images the mixture decides, from the second on the null distribution, between them both.
-
-On LFW the mixture is better below, the null distribution above where most people are strangers (`python -m benchmarks unsupervised`).
-"""
-
-SAMPLE = 4000
-"""Images that split-half agreement is measured on at most."""
-
-_RAISE = 0.43
-"""Share of the softness by which the threshold is raised above the best F of pairs, of a mixture: in groups a wrong pair brings others."""
+SAMPLE = 2000
+"""Images that are compared with each other."""
 
 _LOWEST, _HIGHEST = 0.01, 100.0
-_STABLE, _CHANCE = 0.9, 0.2
-"""Agreement of two halves from which on groups are stable, and below which there seems to be nothing to agree on."""
+_FEWEST_MERGES = 5
+"""Merges from which on a precision is worth saying."""
+
+_POINTS = 60
+_NEAREST, _CLOSE = 10, 0.6
+_FEWEST_RELIABLE = 10
 
 
 def estimate_threshold(
     views: Views,
     scored: ScoredPairs,
-    settings: ConsensusSettings,
     *,
+    reliable: BoolArray | None = None,
     seed: int = 0,
     runtime: Runtime | None = None,
 ) -> ThresholdEstimate:
-    """Estimate the threshold with the best F, and measure how far two halves of the models agree.
+    """Estimate the best threshold, and the precision to expect there.
 
     Args:
         views: of all images.
         scored: their pairs with z-scores (`SimilarityScorer`).
-        settings: of section 3.1.
-        seed: of samples.
+        reliable: bool (n,), images to estimate it on; tiny or blurred faces resemble each other. All unless given.
+        seed: of the sample.
         runtime: how it runs.
     """
     runtime, pairs = runtime or Runtime(), scored.scored
     assert isinstance(pairs, ZScoredPairs)
+    top = max_z_score(pairs.null)
     with runtime.step("threshold"):
-        counts = count_similarities(views, pairs.null, seed, runtime.progress)
-    estimated, chosen = _estimate(counts)
-    if views.n_images < MANY and not estimated.f.any():
-        agreed = agree_on_threshold(views, pairs, settings, seed=seed, runtime=runtime)
-        return msgspec.structs.replace(agreed, share_above=counts.share_above(agreed.chosen))
-    agreement = _agreement_of_halves(views, scored.fused, settings, seed, runtime)
-    if agreement is not None and agreement < _CHANCE:
-        # Some pairs always stand out; where nobody is there twice, they are others in every half.
-        return ThresholdEstimate(
-            chosen=_as_setting(counts.edges[-1]),
-            share_above=0.0,
-            precision=0.0,
-            recall=0.0,
-            agreement=agreement,
-        )
-    at = max(0, int(np.searchsorted(estimated.thresholds, chosen, "right")) - 1)
+        usable = np.flatnonzero(_usable(reliable, views.n_images))
+        rows, background = usable, None
+        if len(usable) > SAMPLE:
+            center = float(np.mean([center for center, _ in pairs.null.models]))
+            rows = sample_neighborhoods(scored.fused, SAMPLE, center, seed)
+            rows = rows[np.isin(rows, usable)]
+            random = np.sort(np.random.default_rng([seed, 11]).permutation(usable)[: SAMPLE // 2])
+            background = z_scores_between(views.take(random), pairs.null)
+        z = z_scores_between(views.take(rows), pairs.null)
+        found = find_merge_threshold(z, top, len(usable), background)
+    if found is None:
+        return ThresholdEstimate(chosen=_as_setting(top), share_above=0.0, precision=0.0)
+    # Average linkage joins groups whose mean probability is above the default; one pair has it at this distance from the threshold.
+    default = DEFAULT_THRESHOLDS["mean probability"]
+    shift = softness(top) * math.log((1 - default) / default)
+    chosen = _as_setting(min(found.threshold + shift, max(found.threshold, 0.98 * top)))
+    above = float((z[np.triu_indices(len(z), 1)] > found.threshold).mean())
     return ThresholdEstimate(
         chosen=chosen,
-        share_above=counts.share_above(chosen),
-        precision=float(estimated.precision[at]),
-        recall=float(estimated.recall[at]),
-        agreement=agreement,
-        curve=_points(estimated),
+        share_above=above,
+        precision=float(found.precision[found.at]) if found.at + 1 >= _FEWEST_MERGES else None,
+        curve=_points(found, shift),
     )
 
 
-def _points(estimated: EstimatedCurve) -> list[EstimatePoint]:
-    columns = (estimated.thresholds, estimated.precision, estimated.recall)
+def _points(found: MergeThreshold, shift: float) -> list[EstimatePoint]:
+    """The precision to expect at other thresholds, from low to high."""
+    drawn = np.unique(np.linspace(0, min(2 * found.at + 1, len(found.heights) - 1), _POINTS).astype(np.int64))
     return [
-        EstimatePoint(threshold=round(threshold, 3), precision=round(precision, 4), recall=round(recall, 4))
-        for threshold, precision, recall in zip(*(column.tolist() for column in columns), strict=True)
-        if precision > 0
+        EstimatePoint(
+            threshold=round(float(found.heights[at]) + shift, 3),
+            precision=round(float(found.precision[at]), 4),
+        )
+        for at in drawn[::-1].tolist()
     ]
 
 
-def _estimate(counts: SimilarityCounts) -> tuple[EstimatedCurve, float]:
-    """Precision and recall at all thresholds, and the best threshold."""
-    many = min(1.0, max(0.0, math.log(counts.n_images / FEW) / math.log(MANY / FEW)))
-    if many == 0:
-        few, threshold = _estimate_of_few(counts)
-        return few, _as_setting(threshold)
-    estimated = estimate_curve(counts)
-    threshold = float(estimated.thresholds[estimated.best])
-    if many < 1:
-        few, of_few = _estimate_of_few(counts)
-        if few.f.any():
-            threshold = (1 - many) * of_few + many * threshold
-            estimated = EstimatedCurve(
-                estimated.thresholds,
-                (1 - many) * few.precision + many * estimated.precision,
-                (1 - many) * few.recall + many * estimated.recall,
-            )
-    return estimated, _as_setting(threshold)
+def z_scores_between(views: Views, null: NullStatistics) -> AnyArray:
+    """Compute the z-scores of all pairs of some images, float64 (n, n)."""
+    blocks = [model.block(0, views.n_images) for model in views]
+    return fused_z_score([block @ block.T for block in blocks], null)
 
 
-def _estimate_of_few(counts: SimilarityCounts) -> tuple[EstimatedCurve, float]:
-    """The same by the mixture alone."""
-    estimated, top = estimate_curve_of_few(counts), float(counts.edges[-1])
-    best = estimated.f.argmax() if estimated.f.any() else -1
-    return estimated, min(float(estimated.thresholds[best]) + _RAISE * softness(top), top)
+def _usable(reliable: BoolArray | None, n_images: int) -> BoolArray:
+    """Images to estimate the threshold on: the reliable ones, or all where there are hardly any."""
+    if reliable is None or np.count_nonzero(reliable) < _FEWEST_RELIABLE:
+        return np.ones(n_images, np.bool_)
+    return reliable
+
+
+def sample_neighborhoods(graph: KnnGraph, n_images: int, center: float, seed: int) -> LongArray:
+    """Draw images with their close mutual neighbors, ascending: a plain sample would hold hardly two images of one identity.
+
+    An image with m of them is drawn with probability 1 / (1 + m), so that an identity is about as likely to be drawn whether it has few
+    images or many.
+
+    Args:
+        graph: of all images.
+        n_images: how many to draw.
+        center: mean similarity of random pairs; a neighbor is close if it is at least 0.6 times as far above it as the nearest.
+        seed: of the sample.
+    """
+    generator = np.random.default_rng([seed, 10])
+    lists = graph.neighbors[:, :_NEAREST]
+    best = graph.similarity[:, 0]
+    taken = np.zeros(graph.n_images, np.bool_)
+    count = 0
+    order, chances = generator.permutation(graph.n_images), generator.random(graph.n_images)
+    for image in order.tolist():
+        near = lists[image][graph.similarity[image, :_NEAREST] - center > _CLOSE * (best[image] - center)]
+        near = near[(lists[near] == image).any(axis=1)]
+        if taken[image] or chances[image] * (1 + len(near)) > 1:
+            continue
+        new = [one for one in (image, *near.tolist()) if not taken[one]]
+        if count + len(new) > n_images:
+            break
+        taken[new] = True
+        count += len(new)
+    return np.flatnonzero(taken)
 
 
 def _as_setting(threshold: float) -> float:
@@ -142,63 +138,22 @@ def _as_setting(threshold: float) -> float:
     return round(float(np.clip(threshold, _LOWEST, _HIGHEST)), 2)
 
 
-def _agreement_of_halves(
-    views: Views, fused: KnnGraph, settings: ConsensusSettings, seed: int, runtime: Runtime
-) -> float | None:
-    """Pairwise F between the groups of two halves, each at a threshold of its own; None where a model cannot be cut in two."""
-    some = views
-    if views.n_images > SAMPLE:
-        some = views.take(sample_neighborhoods(fused, SAMPLE, seed))
-    try:
-        halves = score_halves(some, settings, seed=seed, runtime=runtime)
-    except InputError:
-        return None
-    with runtime.step("agreement"):
-        groups = []
-        for half, pairs in halves:
-            _, threshold = _estimate(count_similarities(half, pairs.null, seed, runtime.progress))
-            groups.append(group_alone(pairs, settings, threshold, runtime))
-        return measure_agreement(*groups)
-
-
-def sample_neighborhoods(graph: KnnGraph, n_images: int, seed: int) -> LongArray:
-    """Draw images with their neighbors, ascending: a plain sample would hold hardly two images of one identity."""
-    drawn = np.random.default_rng([seed, 10]).permutation(graph.n_images)
-    taken = np.zeros(graph.n_images, np.bool_)
-    for image in drawn:
-        taken[image] = True
-        near = graph.neighbors[image]
-        taken[near[near >= 0]] = True
-        if np.count_nonzero(taken) >= n_images:
-            break
-    return np.flatnonzero(taken)
-
-
 def describe_estimate(found: ThresholdEstimate) -> str:
-    """The note: what was chosen, in words, and how sure that is."""
+    """Say what was chosen, and how sure that is."""
     text = "Nobody is labeled, so the threshold was estimated without labels"
-    if found.precision is not None and not found.curve:
+    if not found.curve:
         return (
             f"{text}: only copies are joined, because no pair is more similar than impostors are. Are there several images of "
             "anybody, and does the model get its images as it wants them?"
         )
     text += f": {describe_share(found)} (threshold = {found.chosen:g})."
-    if found.precision is not None:
-        text += (
-            f" About {1 - found.precision:.0%} of these pairs are expected to be wrong, and {1 - (found.recall or 0):.0%} of the "
-            "right ones to be missed."
-        )
-    if found.agreement is None:
-        return text
-    care = "" if found.agreement >= _STABLE else " Look at the groups with care."
-    return (
-        f"{text} Two halves of the models make the same groups to a pairwise F of {found.agreement:.3f}; this measures stability, "
-        f"not correctness.{care}"
-    )
+    if found.precision is None:
+        return f"{text} There are too few groups to say how many pairs are wrong."
+    return f"{text} About {1 - found.precision:.1%} of the pairs in groups are expected to be wrong."
 
 
 def describe_share(found: ThresholdEstimate) -> str:
-    """The threshold among all pairs, in words."""
+    """Say in words how few pairs are above the threshold."""
     if not found.share_above:
         return "more similar than any two images that were compared"
     return f"as similar as only 1 of {round(1 / found.share_above):,} pairs of images"

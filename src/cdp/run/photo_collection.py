@@ -57,6 +57,7 @@ from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_card, read_settings
 from cdp.storage.files import artifact_kind
+from cdp.types.arrays import BoolArray
 from cdp.types.manifest import Manifest
 
 
@@ -185,7 +186,11 @@ def switch_models(
     for batch, faces in zip(batches, folders, strict=True):
         embed_images(_crops(faces), models.embedders, batch.views, **how)
     made, changes = replace_embeddings(
-        collection, [batch.views for batch in batches], models.where, runtime=runtime
+        collection,
+        [batch.views for batch in batches],
+        models.where,
+        reliable=_are_reliable(folders),
+        runtime=runtime,
     )
     notes = tuple(note for batch in batches for note in _embedding_notes(batch))
     return made, changes, (*notes, *made.state.notes)
@@ -196,6 +201,8 @@ def _crops(faces: Path) -> Manifest:
     crops = read_manifest(faces)
     return Manifest(crops.locations, np.full(len(crops), -1), None, crops.root, crops.turns)
 
+
+_RELIABLE_SIZE, _RELIABLE_POSE = 32, 0.8
 
 _Result = tuple[str, int, str]
 """What became of a photo: status, number of faces, reason."""
@@ -317,7 +324,7 @@ def _begin(
         notes=_embedding_notes(batch),
         seed=seed,
     )
-    label_into(batch.album, views, [], settings, origin, runtime)
+    label_into(batch.album, views, [], settings, origin, runtime, reliable=_are_reliable([batch.faces]))
     collection = open_collection(batch.album)
     write_outputs(collection)
     return collection, None, (*notes, *collection.state.notes)
@@ -331,6 +338,8 @@ def _extend(
 ) -> _Grown:
     """Add the faces of new photos to a collection."""
     said, tags = _said_by_photos(batch.faces, before.n_images)
+    reliable = _are_reliable([*faces_folders(before), batch.faces])
+    n_images = before.n_images + read_views(batch.views).n_images
     collection, changes = extend(
         before,
         batch.views,
@@ -338,10 +347,18 @@ def _extend(
         growth=growth,
         corrections=said,
         images=batch.faces,
+        reliable=reliable if len(reliable) == n_images else None,
         runtime=runtime,
     )
     notes = () if collection.state.notes == before.state.notes else collection.state.notes
     return collection, changes, (*tags, *_embedding_notes(batch), *notes)
+
+
+def _are_reliable(folders: Sequence[Path]) -> BoolArray:
+    """Which faces are good enough to estimate the threshold on: tiny and half faces resemble each other."""
+    rows = [one for folder in folders for one in read_face_rows(folder)]
+    # NaN, where a photo is an aligned face already, is not below anything.
+    return np.array([not (one.size < _RELIABLE_SIZE or one.pose > _RELIABLE_POSE) for one in rows], np.bool_)
 
 
 def _embedding_notes(batch: _Batch) -> tuple[str, ...]:

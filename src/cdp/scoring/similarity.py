@@ -14,8 +14,8 @@ from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.scored_pairs import Insertion, ScoredPairs
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.zscore import measure_null, z_score_pairs
-from cdp.types import Views
-from cdp.types.arrays import LongArray
+from cdp.types import KnnGraph, Views
+from cdp.types.arrays import IntArray, LongArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,8 @@ class SimilarityScorer:
         with runtime.step(f"{self.part}all models"):
             fused = search_fused(views, list(found), longer.k, runtime=runtime)
             pairs = candidate_pairs(fused.nearest(self.settings.k), runtime)
-            scored = z_score_pairs(views, pairs, measure_null(views, self.seed), runtime)
+            null = measure_null(views, mutual_neighbors(fused), self.seed)
+            scored = z_score_pairs(views, pairs, null, runtime)
         nobody = np.full(len(identities), -1, np.int64)
         return ScoredPairs(scored, found.graphs, fused, self.settings.k, nobody)
 
@@ -59,3 +60,11 @@ class SimilarityScorer:
     ) -> ScoredPairs:
         """Recompute all z-scores, which is as cheap as finding out which of them changed."""
         return self.score(views, identities, runtime, graphs.graphs)
+
+
+def mutual_neighbors(graph: KnnGraph) -> IntArray:
+    """Pairs of images that are each other's nearest neighbor, int32 (m, 2)."""
+    nearest = graph.neighbors[:, 0]
+    rows = np.flatnonzero(nearest >= 0).astype(np.int32)
+    rows = rows[(nearest[nearest[rows]] == rows) & (rows < nearest[rows])]
+    return np.stack([rows, nearest[rows]], axis=1)

@@ -2,8 +2,8 @@
 
 A cosine of 0.5 is far above chance in one model and common in another. Random pairs are nearly all impostors, so their
 similarities are the null distribution. Center and spread are the median and the distance to the lower 16 % quantile: the few
-random pairs that are genuine have higher similarities and do not affect them. The z-scores of the models are averaged, and the average is
-standardized in the same way.
+random pairs that are genuine have higher similarities and do not affect them. The z-scores of the models are averaged, each with a weight
+that says how well it separates: the median z-score of mutual nearest neighbors. The average is standardized in the same way.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ _MAX_SOFTNESS = 1 / 6
 _RANDOM_PAIRS = 200_000
 _LOWER = 0.1587
 _MIN_SPREAD = 1e-6
+_FEWEST_NEAR, _LEAST_SEPARATION = 10, 0.1
 
 
 @dataclass(frozen=True)
 class NullStatistics:
-    """Center and spread of random pairs: of every model, and of the models' average z-score."""
+    """Center and spread of random pairs: of every model, and of the models' average z-score; and the models' weights, which sum to 1."""
 
     models: tuple[tuple[float, float], ...]
     average: tuple[float, float]
+    weights: tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +74,33 @@ class ZScoredPairs:
         return float((self.z > threshold).mean()) if len(self.pairs) else 0.0
 
 
-def measure_null(views: Views, seed: int = 0) -> NullStatistics:
-    """Measure center and spread of the similarity of random pairs, in every model and on average."""
+def measure_null(views: Views, near: IntArray | None = None, seed: int = 0) -> NullStatistics:
+    """Measure center and spread of the similarity of random pairs, in every model and on average.
+
+    Args:
+        views: of all images.
+        near: int32 (m, 2), mutual nearest neighbors in all models, which say how well each model separates; models have equal
+            weights unless given.
+        seed: of random pairs.
+    """
     generator = np.random.default_rng([seed, 8])
     ids = generator.integers(0, views.n_images, (_RANDOM_PAIRS, 2)).astype(np.int32)
     ids = ids[ids[:, 0] != ids[:, 1]]
     cosines = [_similarities(model, ids) for model in views]
     models = tuple(_center_and_spread(values) for values in cosines)
-    return NullStatistics(models, _center_and_spread(_average(cosines, models)))
+    weights = (1 / len(models),) * len(models)
+    if near is not None and len(near) >= _FEWEST_NEAR and len(models) > 1:
+        weights = _separation([_similarities(model, near) for model in views], models)
+    return NullStatistics(models, _center_and_spread(_average(cosines, models, weights)), weights)
+
+
+def _separation(cosines: Sequence[AnyArray], models: tuple[tuple[float, float], ...]) -> tuple[float, ...]:
+    """Weights in proportion to the median z-score of near pairs."""
+    medians = [
+        max(float(np.median((values - center) / spread)), _LEAST_SEPARATION)
+        for values, (center, spread) in zip(cosines, models, strict=True)
+    ]
+    return tuple(median / sum(medians) for median in medians)
 
 
 def z_score_pairs(views: Views, pairs: Pairs, null: NullStatistics, runtime: Runtime) -> ZScoredPairs:
@@ -93,7 +114,7 @@ def z_score_pairs(views: Views, pairs: Pairs, null: NullStatistics, runtime: Run
 def fused_z_score(cosines: Sequence[AnyArray], null: NullStatistics) -> AnyArray:
     """Average the z-scores of all models, given the cosines in each; arrays of one shape."""
     center, spread = null.average
-    z: AnyArray = (_average(cosines, null.models) - center) / spread
+    z: AnyArray = (_average(cosines, null.models, null.weights) - center) / spread
     return z
 
 
@@ -128,8 +149,10 @@ def _center_and_spread(values: AnyArray) -> tuple[float, float]:
     return center, max(center - lower, _MIN_SPREAD)
 
 
-def _average(cosines: Sequence[AnyArray], models: tuple[tuple[float, float], ...]) -> AnyArray:
+def _average(
+    cosines: Sequence[AnyArray], models: tuple[tuple[float, float], ...], weights: Sequence[float]
+) -> AnyArray:
     total = np.zeros(cosines[0].shape)
-    for values, (center, spread) in zip(cosines, models, strict=True):
-        total += (values - center) / spread
-    return total / len(cosines)
+    for values, (center, spread), weight in zip(cosines, models, weights, strict=True):
+        total += weight * (values - center) / spread
+    return total

@@ -196,17 +196,11 @@ class EstimatePoint(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         threshold: a z-score.
-        agreement: pairwise F between the groups of two halves of the models; None where it was not measured.
-        coverage: share of images in groups; likewise.
-        precision: estimated share of the pairs above that are genuine; None where it was not estimated.
-        recall: estimated share of the genuine pairs that are above; likewise.
+        precision: expected share of the pairs in groups that are genuine.
     """
 
     threshold: float
-    agreement: float | None = None
-    coverage: float = 0.0
-    precision: float | None = None
-    recall: float | None = None
+    precision: float
 
 
 class ThresholdEstimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,18 +208,14 @@ class ThresholdEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         chosen: a z-score.
-        share_above: share of all pairs of images that are more similar; None where it was not counted.
-        agreement: pairwise F between the groups of two halves of the models; None where a model cannot be cut in two.
-        precision: estimated share of the pairs above that are genuine; None where images are few.
-        recall: estimated share of the genuine pairs that are above; likewise.
-        curve: estimates at all thresholds.
+        share_above: share of all pairs of images that are more similar.
+        precision: expected share of the pairs in groups that are genuine; None where there are too few groups to say.
+        curve: estimates at other thresholds; empty where no pair is more similar than impostors.
     """
 
     chosen: float
-    share_above: float | None = None
-    agreement: float | None = None
+    share_above: float = 0.0
     precision: float | None = None
-    recall: float | None = None
     curve: list[EstimatePoint] = []
 
 
