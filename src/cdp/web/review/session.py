@@ -25,10 +25,13 @@ from cdp.collection.outputs import REPORT, refresh_outputs
 from cdp.collection.regrouping import regroup
 from cdp.errors import InputError
 from cdp.types.arrays import IntArray
+from cdp.web.collection_faces import read_collection_faces, short_photo_names
 from cdp.web.review.answers import stamped
 from cdp.web.review.group_index import GroupIndex
 from cdp.web.review.pair_probabilities import PairProbabilities
+from cdp.web.review.photo_pictures import PhotoPictures
 from cdp.web.review.review_views import Asked, HistoryEntry, View
+from cdp.web.review.same_names import Namesake, find_namesakes
 from cdp.web.review.thumbnails import Pictures
 from cdp.web.review.what_is_asked import Queue
 from cdp.web.review.words_of_events import batches, correction_in_words, event_in_words
@@ -47,6 +50,9 @@ class _Loaded:
     index: GroupIndex
     probabilities: PairProbabilities
     queue: Queue
+    pictures: Pictures
+    photos: PhotoPictures | None
+    photo_names: Sequence[str] | None
 
 
 class Session:
@@ -63,14 +69,45 @@ class Session:
         self._postponed: dict[str, None] = {}
         self._journal: tuple[tuple[int, int], list[Correction]] = ((-1, -1), [])
         self._changes: tuple[str, Changes | None] = ("Nothing was applied yet.", None)
-        self._loaded = self._load(open_collection(self.folder))
-        opened = self._loaded.collection
-        self.pictures = Pictures(opened.paths, find_image_root(opened), kept_in=self.folder / ".thumbnails")
+        self._loaded = self._load(open_collection(self.folder), None)
         self.has_pictures = self.pictures.can_show()
 
-    def _load(self, collection: Collection) -> _Loaded:
+    def _load(self, collection: Collection, before: _Loaded | None) -> _Loaded:
+        """What is derived from a collection; pictures are those of before while the images are."""
         index = GroupIndex(collection.identity, collection.confidence, dict(collection.names))
-        return _Loaded(collection, index, PairProbabilities(collection.scored), Queue(collection, index))
+        loaded = collection, index, PairProbabilities(collection.scored), Queue(collection, index)
+        if before is not None and before.collection.state.batches == collection.state.batches:
+            return _Loaded(*loaded, before.pictures, before.photos, before.photo_names)
+        pictures = Pictures(
+            collection.paths, find_image_root(collection), kept_in=self.folder / ".thumbnails"
+        )
+        faces = read_collection_faces(collection)
+        if faces is None:
+            return _Loaded(*loaded, pictures, None, None)
+        names = short_photo_names(["" if one is None else one.photo for one in faces])
+        return _Loaded(*loaded, pictures, PhotoPictures(faces), names)
+
+    @property
+    def pictures(self) -> Pictures:
+        """Pictures of the images."""
+        return self._loaded.pictures
+
+    def photo(self, row: int) -> bytes:
+        """The photo that an image was cut from, with a box around the face.
+
+        Raises:
+            InputError: it has none, or the photo cannot be read.
+        """
+        photos = self._loaded.photos
+        if photos is None:
+            raise InputError(f"There is no photo of row {row}.", code="photo-missing", row=row)
+        return photos.picture(row)
+
+    def namesakes(self, name: str, rows: Sequence[int]) -> list[Namesake]:
+        """Other groups of a name, of which it is not said yet whether they are the person of these images."""
+        with self._lock:
+            known = [row for row in rows if row < self.n_images]
+            return find_namesakes(name, known, self.index, active_corrections(self.journal()))
 
     @property
     def n_images(self) -> int:
@@ -110,6 +147,7 @@ class Session:
                 index=loaded.index,
                 probabilities=loaded.probabilities,
                 paths=loaded.collection.paths,
+                photos=loaded.photo_names,
                 has_pictures=self.has_pictures,
                 waiting=len(self.waiting()),
                 touched=frozenset(touched[touched >= 0].tolist()),
@@ -122,7 +160,7 @@ class Session:
         from cdp.collection.collection_folder import read_state
 
         if read_state(self.folder) != self._loaded.collection.state:
-            self._loaded = self._load(open_collection(self.folder))
+            self._loaded = self._load(open_collection(self.folder), self._loaded)
         return self._loaded
 
     def questions(self) -> list[Asked]:
@@ -177,7 +215,7 @@ class Session:
         with self._lock:
             waiting, start = len(self.waiting()), time.perf_counter()
             collection, changes = regroup(self._loaded.collection)
-            self._loaded = self._load(collection)
+            self._loaded = self._load(collection, self._loaded)
             took = time.perf_counter() - start
             what = counted(len(changes.events) - 1, "change")
             self._changes = (

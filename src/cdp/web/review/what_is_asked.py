@@ -98,7 +98,7 @@ class Queue:
         return (*map(int, others), image)
 
     def _words(self, kind: str, groups: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[str, str]:
-        one, other = (self._index.names.get(group) or f"person {group}" for group in groups)
+        one, other = (self._index.called(group) for group in groups)
         pairs = counted(sizes[0] * sizes[1], "pair")
         if kind == "mixed":
             return (
