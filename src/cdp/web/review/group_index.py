@@ -63,6 +63,13 @@ class GroupIndex:
         means: DoubleArray = sums / self.sizes
         return means
 
+    def with_names(self, names: Mapping[int, str]) -> GroupIndex:
+        """The same groups under other names; what is sorted is not sorted again."""
+        found = GroupIndex(self.identity, self.confidence, names)
+        kept = {name: value for name, value in vars(self).items() if name not in (*vars(found), "_called")}
+        vars(found).update(kept)
+        return found
+
     @cached_property
     def _called(self) -> PersonNames:
         return PersonNames(self.names)

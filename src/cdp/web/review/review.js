@@ -92,6 +92,9 @@
     const target = event.target;
     if (isTyping(target)) {
       if (event.key === "Escape") { target.blur(); go(Math.max(current, 0)); }
+      // A form with several buttons would be sent by the first of them.
+      const own = target.form?.querySelector(`button[value="${CSS.escape(target.dataset.enter || "")}"]`);
+      if (event.key === "Enter" && own) { event.preventDefault(); own.click(); }
       return;
     }
     if (viewer.open) {

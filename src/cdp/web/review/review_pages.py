@@ -98,7 +98,7 @@ def question_cards(view: View, questions: Sequence[Asked]) -> list[Card]:
 def _side(view: View, asked: Asked, side: int) -> Side:
     rows, size = (asked.one, asked.other)[side], asked.sizes[side]
     group = asked.groups[min(side, len(asked.groups) - 1)]
-    heading = "In no group" if group < 0 else counted(size, "image") if asked.within else ""
+    heading = "In no group" if group < 0 else counted(size, view.thing) if asked.within else ""
     if group >= 0 and asked.within and side == 1 and asked.sizes[0] == 1:
         heading = "Others of the group" if size > 1 else "Another of the group"
     more = f"{len(rows)} of {size:,} shown; all of the group" if size > len(rows) else ""
@@ -137,7 +137,7 @@ def group_page(view: View, group: int, number: int) -> ImagesPage | None:
     return ImagesPage(
         group,
         view.person(group),
-        f"{counted(len(members), 'image')}, confidence {confidence}, the least certain first.",
+        f"{counted(len(members), view.thing)}, confidence {confidence}, the least certain first.",
         view.staying(shown),
         shots(view, shown),
         pager,
@@ -164,8 +164,8 @@ def alone_page(view: View, number: int) -> ImagesPage:
     alone = view.index.alone
     pager, part = _pager(number, len(alone), IMAGES_PER_PAGE, "alone")
     shown = alone[part].tolist()
-    about = f"{counted(len(alone), 'image')}: no pair of theirs was sure enough, or they were rejected."
-    return ImagesPage(-1, "Images in no group", about, shown, shots(view, shown), pager)
+    about = f"{counted(len(alone), view.thing)}: no pair of theirs was sure enough, or they were rejected."
+    return ImagesPage(-1, f"{view.thing.capitalize()}s in no group", about, shown, shots(view, shown), pager)
 
 
 def same_name_page(view: View, name: str, rows: Sequence[int], others: Sequence[Namesake]) -> SameNamePage:

@@ -52,6 +52,11 @@ class View:
         """People with a name to choose from; those who share one with their numbers."""
         return sorted(map(self.index.called, self.index.names))[:_MOST_NAMES]
 
+    @property
+    def thing(self) -> str:
+        """What a row is: a face of a photo, or an image."""
+        return "image" if self.photos is None else "face"
+
     def person(self, number: int) -> str:
         """What a group is called: its name, else its number."""
         return self.index.called(number)

@@ -74,18 +74,19 @@ class Session:
 
     def _load(self, collection: Collection, before: _Loaded | None) -> _Loaded:
         """What is derived from a collection; pictures are those of before while the images are."""
-        index = GroupIndex(collection.identity, collection.confidence, dict(collection.names))
-        loaded = collection, index, PairProbabilities(collection.scored), Queue(collection, index)
         if before is not None and before.collection.state.batches == collection.state.batches:
-            return _Loaded(*loaded, before.pictures, before.photos, before.photo_names)
-        pictures = Pictures(
-            collection.paths, find_image_root(collection), kept_in=self.folder / ".thumbnails"
+            shown = before.pictures, before.photos, before.photo_names
+        else:
+            root = find_image_root(collection)
+            pictures = Pictures(collection.paths, root, kept_in=self.folder / ".thumbnails")
+            shown = (pictures, *_open_photos(collection))
+        return _Loaded(
+            collection,
+            GroupIndex(collection.identity, collection.confidence, dict(collection.names)),
+            PairProbabilities(collection.scored),
+            Queue(collection, "image" if shown[1] is None else "face"),
+            *shown,
         )
-        faces = read_collection_faces(collection)
-        if faces is None:
-            return _Loaded(*loaded, pictures, None, None)
-        names = short_photo_names(["" if one is None else one.photo for one in faces])
-        return _Loaded(*loaded, pictures, PhotoPictures(faces), names)
 
     @property
     def pictures(self) -> Pictures:
@@ -116,8 +117,15 @@ class Session:
 
     @property
     def index(self) -> GroupIndex:
-        """The groups as they are now."""
-        return self._loaded.index
+        """The groups as they are now, under the names that were given since too."""
+        with self._lock:
+            loaded = self._loaded
+            names: dict[int, str] = {}
+            for one in active_corrections(self.journal()):
+                if one.kind == "name" and one.id >= loaded.collection.n_applied:
+                    names |= {loaded.index.group_of(image): one.name for image in one.images}
+            names.pop(-1, None)
+            return loaded.index.with_names({**loaded.index.names, **names}) if names else loaded.index
 
     def journal(self) -> list[Correction]:
         """All entries; read again only when the file has grown."""
@@ -144,7 +152,7 @@ class Session:
             return View(
                 title=self.folder.resolve().name,
                 prefix=prefix,
-                index=loaded.index,
+                index=self.index,
                 probabilities=loaded.probabilities,
                 paths=loaded.collection.paths,
                 photos=loaded.photo_names,
@@ -166,7 +174,8 @@ class Session:
     def questions(self) -> list[Asked]:
         """The next few questions, those put off at the end."""
         with self._lock:
-            return self._loaded.queue.ask(active_corrections(self.journal()), list(self._postponed), _CARDS)
+            corrections = active_corrections(self.journal())
+            return self._loaded.queue.ask(corrections, list(self._postponed), _CARDS, self.index.called)
 
     def postpone(self, key: str) -> None:
         """Ask something else first."""
@@ -229,7 +238,9 @@ class Session:
             summary, changes = self._changes
             events = () if changes is None else changes.events
             return summary, [
-                event_in_words(event, self.index, _FEW) for event in events[:200] if event.identity >= 0
+                event_in_words(event, self._loaded.index, _FEW)
+                for event in events[:200]
+                if event.identity >= 0
             ]
 
     def history(self) -> list[HistoryEntry]:
@@ -239,7 +250,7 @@ class Session:
             counts = {one.id for one in active_corrections(journal)}
             applied = self._loaded.collection.n_applied
             return [
-                _history_entry(batch, counts, applied, self.index, {one.id: one for one in journal})
+                _history_entry(batch, counts, applied, self._loaded.index, {one.id: one for one in journal})
                 for batch in reversed(batches(journal))
             ]
 
@@ -251,9 +262,17 @@ class Session:
             if not entries or last - first > 10_000:
                 return None
             by_number = {one.id: one for one in journal}
-            words = correction_in_words(entries, self.index, by_number)
+            words = correction_in_words(entries, self._loaded.index, by_number)
             counts = {one.id for one in active_corrections(journal)}
             return f"On disk: {words}", [one.id for one in entries if one.id in counts]
+
+
+def _open_photos(collection: Collection) -> tuple[PhotoPictures | None, Sequence[str] | None]:
+    """The photos that images were cut from, and what they are called; None if there are none."""
+    faces = read_collection_faces(collection)
+    if faces is None:
+        return None, None
+    return PhotoPictures(faces), short_photo_names(["" if one is None else one.photo for one in faces])
 
 
 def _history_entry(
