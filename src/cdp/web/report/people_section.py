@@ -18,11 +18,11 @@ from cdp.web.report.survey import Survey
 from cdp.web.report.timings_section import recipe_section, runtime_section
 from cdp.web.words import counted, decimals, percent
 
-MOST_PEOPLE = 300
+MOST_PEOPLE = 400
 """People on the page, so that it stays below ten megabytes."""
 
-_MOST_FACES = 2400
-_FEWEST_IN_A_ROW, _MOST_IN_A_ROW = 8, 14
+_MOST_FACES = 3200
+_FEWEST_IN_A_ROW, _MOST_IN_A_ROW = 8, 12
 _MOST_DOUBTFUL = 6
 _SIDE = 64
 

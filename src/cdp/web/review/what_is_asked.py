@@ -112,7 +112,7 @@ class Queue:
         pairs = counted(sizes[0] * sizes[1], "pair")
         if kind == "mixed":
             return (
-                f"Is everybody in {one} one person?",
+                f"Are all {self._thing}s of {one} one person?",
                 f"At a stricter threshold the group falls into {sizes[0]:,} and "
                 f"{counted(sizes[1], self._thing)}; the answer "
                 f"resolves {pairs} of {self._thing}s.",
