@@ -301,3 +301,13 @@ def test_two_people_of_one_name(album_page, album):
     page.wait_for_url("**/changes")
     assert open_collection(album).names == {0: "Ann", 1: "Ann"}
     assert {number: len(rows) for number, rows in groups_of(album).items()} == {0: 11, 1: 5, 3: 3}
+
+
+def test_an_album_fits_a_phone(chromium, album_page):
+    context = chromium.new_context(viewport={"width": 400, "height": 800})
+    page = context.new_page()
+    for path in ("", "groups", "group/0", "history", "report"):
+        page.goto(album_page.address + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
+    assert page.locator("#people .box").count() > 10
+    context.close()

@@ -228,6 +228,15 @@ def test_groups_that_may_be_one_are_shown_the_most_probable_first(record, artifa
     )
 
 
+def test_every_section_calls_groups_by_the_numbers_of_the_table(record, artifacts):
+    numbers = 1000 + np.arange(artifacts.labels.n_identities)
+    page = build_page(record, replace(artifacts, numbers=numbers))
+    found = {int(one) for one in re.findall(r"\bperson (\d+)", page)}
+    assert found
+    assert found <= set(numbers.tolist())
+    assert re.search(r"<title>image \d+, identity \d+, person 10\d\d</title>", page)
+
+
 def test_the_same_run_gives_the_same_page_and_a_small_one(made_run, record):
     first = build_page(record, artifacts_of(made_run[0]))
     assert first == build_page(record, artifacts_of(made_run[0]))
