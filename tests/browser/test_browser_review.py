@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.review_album import HIGH, WIDE, make_album
 from tests.review_collection import BY_SIMILARITY, make_collection
 
 from cdp.collection.collection import open_collection
@@ -103,7 +104,7 @@ def test_merging_naming_splitting_and_undo_by_mouse(page, server, folder):
         named = {int(row["row"]) for row in csv.DictReader(stream) if row["name"] == "Ann <b>O'Neil</b>"}
     assert named == set(merged), "the table is up to date once the page says so"
     page.goto(f"{server.address}report")
-    assert f"Ann <b>O'Neil</b>, label {first}" in page.text_content("main")
+    assert "Ann <b>O'Neil</b>" in page.text_content("main")
     page.goto(f"{server.address}group/{first}")
     assert page.text_content("h1") == "Ann <b>O'Neil</b>"
     page.locator(".shot img").first.dblclick()
@@ -215,4 +216,98 @@ def test_a_phone_in_the_dark(server, folder, chromium):
     assert page.evaluate(
         "[...document.querySelectorAll('.shot img')].every(one => !one.complete || one.naturalWidth)"
     )
+    context.close()
+
+
+@pytest.fixture
+def album(tmp_path):
+    return make_album(tmp_path).folder
+
+
+@pytest.fixture
+def album_page(chromium, album):
+    server = Server(album)
+    context = chromium.new_context(viewport={"width": 1000, "height": 420})
+    opened = context.new_page()
+    opened.complaints = []
+    opened.on("console", lambda message: opened.complaints.append(message.text))
+    opened.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    opened.address = server.address
+    yield opened
+    assert opened.complaints == []
+    context.close()
+    server.stop(signal.SIGKILL)
+
+
+def test_a_click_on_a_face_shows_its_photo_with_a_box(album_page, album):
+    page, large = album_page, album_page.locator("#viewer img")
+    page.goto(f"{page.address}group/0")
+    page.locator(".shot img").first.click()
+    playwright.expect(large).to_have_js_property("naturalWidth", WIDE)
+    playwright.expect(large).to_have_js_property("naturalHeight", HIGH)
+    assert page.text_content("#viewer p").startswith("shot ")
+    page.keyboard.press("Escape")
+    assert page.locator(".shot input:checked").count() == 0
+    page.locator(".shot input").first.check()
+    page.locator(".shot img").nth(1).click()
+    assert page.locator(".shot input:checked").count() == 2, "with one selected, a click selects"
+    assert not page.is_visible("#viewer")
+    for photo in (album.parent / "photos").iterdir():
+        photo.unlink()
+    page.goto(f"{page.address}group/1")
+    page.locator(".shot img").first.click()
+    playwright.expect(large).to_have_js_property("naturalWidth", 64)
+    assert "The photo is gone or cannot be read" in page.text_content("#viewer p")
+
+
+def test_naming_leaves_everything_where_it_was(album_page):
+    page = album_page
+    page.goto(f"{page.address}groups?order=large")
+    page.evaluate("window.scrollTo({top: 90, behavior: 'instant'})")
+    page.check('input[name=group][value="2"]')
+    page.fill("input[name=name]", "Ann")
+    top = page.evaluate("window.scrollY")
+    assert top > 0
+    page.keyboard.press("Enter")  # not Merge, which is the first button
+    page.wait_for_selector(".notice:has-text('Ann')")
+    page.wait_for_load_state()
+    assert page.evaluate("window.scrollY") == top
+    assert page.url.startswith(f"{page.address}groups?order=large")
+    assert page.locator("#g2.current").count() == 1
+    page.goto(f"{page.address}group/1")
+    page.fill("input[name=name]", "Bob")
+    page.click("button:text-is('Name')")
+    page.wait_for_selector(".notice:has-text('Bob')")
+    assert page.url.startswith(f"{page.address}group/1?said=")
+
+
+def test_two_people_of_one_name(album_page, album):
+    page = album_page
+    for number in (0, 1):
+        page.goto(f"{page.address}group/{number}")
+        page.fill("input[name=name]", "Ann")
+        page.click("button:text-is('Name')")
+    page.wait_for_selector("h1:has-text('Is this the same Ann?')")
+    page.keyboard.press("n")
+    page.wait_for_url("**/group/1?said=*")
+    assert page.text_content("h1").startswith("Ann (person 1)")
+    page.goto(f"{page.address}group/2")
+    page.fill("input[name=name]", "Ann")
+    page.click("button:text-is('Name')")
+    playwright.expect(page.locator("button:has-text('The same person')")).to_have_count(2)
+    page.locator("button:has-text('The same person')").first.click()
+    page.wait_for_url("**/group/2?said=*")
+    page.click("nav button:has-text('Apply')")
+    page.wait_for_url("**/changes")
+    assert open_collection(album).names == {0: "Ann", 1: "Ann"}
+    assert {number: len(rows) for number, rows in groups_of(album).items()} == {0: 11, 1: 5, 3: 3}
+
+
+def test_an_album_fits_a_phone(chromium, album_page):
+    context = chromium.new_context(viewport={"width": 400, "height": 800})
+    page = context.new_page()
+    for path in ("", "groups", "group/0", "history", "report"):
+        page.goto(album_page.address + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
+    assert page.locator("#people .box").count() > 10
     context.close()

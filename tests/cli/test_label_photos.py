@@ -73,7 +73,7 @@ def test_photos_become_people_and_more_photos_join_them(home, monkeypatch):
     assert "Look: album/report.html. Next: cdp review album" in said(first)
     page = Path("album/report.html").read_text()
     assert page.count("data:image/jpeg;base64,") >= 6
-    assert 'title="faces/0001/crops/' in page
+    assert 'title="01.png, person ' in page
     assert "<h1>6 people on 18 photos, 36 faces</h1>" in page
     assert str(home) not in page
     table = read_some_columns(Path("album/labels.csv"), lambda _file, header: list(header))

@@ -157,11 +157,14 @@ def _write_report(
         who = counted(labels.n_identities, "person", "people")
         title = f"{who} on {counted(len(set(photos)), 'photo')}, {counted(collection.n_images, 'face')}"
     about = _record(collection, results, measured, record)
-    write_page(about, report_artifacts(collection, labels, ties), collection.folder / REPORT, title)
+    artifacts = report_artifacts(collection, labels, ties, photos)
+    write_page(about, artifacts, collection.folder / REPORT, title)
 
 
-def report_artifacts(collection: Collection, labels: Labels, ties: GroupTies) -> Artifacts:
-    """What a report shows in addition to figures: groups, pairs, pictures, weights, likely split groups."""
+def report_artifacts(
+    collection: Collection, labels: Labels, ties: GroupTies, photos: Sequence[str] | None = None
+) -> Artifacts:
+    """What a report shows in addition to figures: groups, pairs, pictures, photos, weights, likely split groups."""
     from cdp.web.report.report_inputs import SPLITS_SHOWN, Artifacts, SplitGroups, first_layer
 
     place = collection.scored_place
@@ -179,6 +182,7 @@ def report_artifacts(collection: Collection, labels: Labels, ties: GroupTies) ->
         split_groups=tuple(SplitGroups(one, other, round(chance, 6)) for (one, other), chance in likely),
         numbers=_numbers(collection, labels),
         people=collection.names,
+        photos=photos,
     )
 
 

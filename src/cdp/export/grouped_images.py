@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from cdp.collection.collection import Collection, open_collection
+from cdp.collection.collection import open_collection
 from cdp.collection.image_root import find_image_root
 from cdp.errors import InputError
-from cdp.faces.face_tables import FaceRow, read_face_rows
+from cdp.faces.face_tables import FaceRow
 from cdp.types import Manifest
 from cdp.types.arrays import FloatArray, LongArray, read_only
+from cdp.web.collection_faces import read_collection_faces
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,18 +117,4 @@ def read_grouped_images(folder: Path) -> GroupedImages:
     paths = None if opened.paths is None else tuple(opened.paths)
     images = None if paths is None else Manifest(paths, np.full(len(paths), -1), root=find_image_root(opened))
     identity = opened.identity.astype(np.int64)
-    return GroupedImages(identity, opened.confidence, opened.names, images, _read_faces(opened))
-
-
-def _read_faces(collection: Collection) -> list[FaceRow | None] | None:
-    """The faces of all batches that were made from photos, row by row."""
-    found: list[FaceRow | None] = []
-    for batch in collection.batches:
-        n_images, rows = batch.facts.n_images, [] if batch.images is None else read_face_rows(batch.images)
-        if len(rows) == n_images:
-            found += rows
-            continue
-        # A table of more or fewer faces than there are images: by the names of the crops.
-        by_name = {os.path.basename(one.path): one for one in rows}
-        found += [by_name.get(os.path.basename(one)) for one in batch.paths or [""] * n_images]
-    return found if any(one is not None for one in found) else None
+    return GroupedImages(identity, opened.confidence, opened.names, images, read_collection_faces(opened))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +72,7 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Section:
     return Section(
         *_NAMES,
         lead=lead,
-        wide=[Chart(_draw(survey, part), reading, wide=True, legend=_legend(survey, part))],
+        wide=[Chart(_draw(survey, part, artifacts.group), reading, wide=True, legend=_legend(survey, part))],
         note=_numbers(survey, graph, part, len(groups)),
     )
 
@@ -171,7 +172,7 @@ def _rejected(survey: Survey, rows: LongArray, position: LongArray, graph: KnnGr
     return np.array(ends, np.int64).reshape(-1, 2)
 
 
-def _draw(survey: Survey, part: _Part) -> Html:
+def _draw(survey: Survey, part: _Part, group: Callable[[int], str]) -> Html:
     rows, edges, doubt = part.rows, part.edges, part.doubt
     positions = place_nodes(len(rows), np.concatenate([edges, part.rejected]))
     low, high = positions.min(axis=0) - 0.6, positions.max(axis=0) + 0.6
@@ -193,7 +194,7 @@ def _draw(survey: Survey, part: _Part) -> Html:
     for at, row in enumerate(rows.tolist()):
         discarded = survey.labels[row] < 0
         identity = "" if survey.identities is None else f", identity {survey.identities[row]}"
-        hint = f"image {row}{identity}, " + ("discarded" if discarded else f"label {survey.labels[row]}")
+        hint = f"image {row}{identity}, " + ("discarded" if discarded else group(int(survey.labels[row])))
         kind = "node discarded" if discarded else f"node c{colors[at]}"
         x, y = points[at].tolist()
         shapes.append(dot(x, y, radius, kind, hint))

@@ -10,7 +10,7 @@ import numpy as np
 from cdp.types import Status
 from cdp.types.arrays import LongArray
 from cdp.web.page_views import Swatch
-from cdp.web.report.report_inputs import Artifacts, Thumbnail, thumbnails
+from cdp.web.report.report_inputs import SIDE, Artifacts, Thumbnail, thumbnails
 from cdp.web.report.report_views import Box, Gallery, GalleryRow, Run, Section
 from cdp.web.report.survey import Survey
 from cdp.web.words import counted, decimals, percent
@@ -25,18 +25,18 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Section:
     """Galleries of ordinary groups, typical failures, lossy and uncertain groups, and likely splits."""
     if survey is None or not len(survey.sizes):
         return Section(*_NAMES, text="There are no groups to show.")
-    show = _Galleries(artifacts, survey, thumbnails(artifacts.images))
+    show = Galleries(artifacts, survey, thumbnails(artifacts.images))
     galleries = [gallery for gallery in show.all() if gallery.rows]
     return Section(
         *_NAMES,
         lead=_sentence(survey),
         legend=_legend(survey.identities is not None),
-        note=_remark(show, galleries),
+        note=picture_note(show, galleries),
         galleries=galleries,
     )
 
 
-def _remark(show: _Galleries, galleries: Sequence[Gallery]) -> str:
+def picture_note(show: Galleries, galleries: Sequence[Gallery]) -> str:
     """Why there are no pictures, or not all of them."""
     if show.thumbnail is None and show.artifacts.images is None:
         return "The image paths are not known, so images are listed by row with their confidence."
@@ -100,12 +100,18 @@ def _select(survey: Survey) -> dict[str, list[int]]:
 
 
 @dataclass(frozen=True)
-class _Galleries:
+class Galleries:
     """Rows of images; listed by path if `thumbnail` is None."""
 
     artifacts: Artifacts
     survey: Survey
     thumbnail: Thumbnail | None
+    side: int = SIDE
+
+    @property
+    def thing(self) -> str:
+        """What a row is: a face of a photo, or an image."""
+        return "image" if self.artifacts.photos is None else "face"
 
     def all(self) -> list[Gallery]:
         """All galleries, of which some may be empty."""
@@ -137,13 +143,13 @@ class _Galleries:
                 "Look here first when checking labels by hand.",
                 selection["uncertain"],
             ),
-            self._split_groups(),
+            self.split_groups(),
         ]
 
     def _groups(self, title: str, reading: str, groups: Sequence[int]) -> Gallery:
         """One group per row."""
         rows = [
-            self._row(self.artifacts.group(group), self._about(group), [group], self.survey.missed(group))
+            self.row(self.artifacts.group(group), self._about(group), [group], self.survey.missed(group))
             for group in groups
         ]
         return Gallery(title, reading, rows)
@@ -152,45 +158,48 @@ class _Galleries:
         """One true identity per row, with its groups."""
         rows = []
         for number, groups in self.survey.split_identities()[:4]:
-            labels = ", ".join(str(self.artifacts.number(group)) for group in groups[:4].tolist())
+            labels = ", ".join(self.artifacts.group(group) for group in groups[:4].tolist())
             more = f" and {len(groups) - 4} more" if len(groups) > 4 else ""
-            about = f"in {len(groups)} groups: labels {labels}{more}"
+            about = f"in {len(groups)} groups: {labels}{more}"
             # Discarded images of this identity are expected in its largest group.
             missed = self.survey.missed(int(groups[0]))
             name = f"identity {self.artifacts.identity(number)}"
-            rows.append(self._row(name, about, groups[:4].tolist(), missed))
+            rows.append(self.row(name, about, groups[:4].tolist(), missed))
         reading = "Every row is one true identity; a gap separates its groups."
         return Gallery("Typical failure: one identity in several groups", reading, rows)
 
-    def _split_groups(self) -> Gallery:
+    def split_groups(self) -> Gallery:
         """Two groups per row that may be one identity, the most probable first."""
         rows = []
         for one, other, probability in self.artifacts.split_groups:
-            sizes = f"{int(self.survey.sizes[one]):,} and {counted(int(self.survey.sizes[other]), 'image')}"
+            sizes = (
+                f"{int(self.survey.sizes[one]):,} and {counted(int(self.survey.sizes[other]), self.thing)}"
+            )
             about = f"{sizes}, probability {decimals(probability)}"
-            both = f"labels {self.artifacts.number(one)} and {self.artifacts.number(other)}"
-            rows.append(self._row(both, about, [one, other], _NO_ROWS))
+            both = f"{self.artifacts.group(one)} and {self.artifacts.group(other)}"
+            rows.append(self.row(both, about, [one, other]))
         reading = (
             "The pairs of groups most probably one identity, though not joined; split_groups.csv lists all."
         )
         return Gallery("Groups most likely to be one identity", reading, rows)
 
-    def _row(self, name: str, about: str, groups: Sequence[int], missed: LongArray) -> GalleryRow:
+    def row(self, name: str, about: str, groups: Sequence[int], missed: LongArray = _NO_ROWS) -> GalleryRow:
+        """A row with some members of each group, and discarded images."""
         most = max(3, MOST_MEMBERS // len(groups))
         runs = []
         for group in groups:
             members = _sample(self.survey, group, most)
-            boxes = [self._box(row, "other" if self.survey.wrong[row] else "") for row in members]
+            boxes = [self.box(row, "other" if self.survey.wrong[row] else "") for row in members]
             runs.append(Run(boxes, int(self.survey.sizes[group]) - len(boxes)))
         if len(missed):
-            boxes = [self._box(row, "missed") for row in missed[:MOST_MISSED].tolist()]
+            boxes = [self.box(row, "missed") for row in missed[:MOST_MISSED].tolist()]
             runs.append(Run(boxes, len(missed) - len(boxes)))
         return GalleryRow(name, about, runs)
 
     def _about(self, group: int) -> str:
         survey = self.survey
         words = [
-            counted(int(survey.sizes[group]), "image"),
+            counted(int(survey.sizes[group]), self.thing),
             f"confidence {decimals(survey.confidence[group])}",
         ]
         if survey.identities is not None:
@@ -199,7 +208,8 @@ class _Galleries:
             words.append(f"{missed} discarded" + (" nearby" if survey.identities is None else ""))
         return ", ".join(words)
 
-    def _box(self, row: int, kind: str) -> Box:
+    def box(self, row: int, kind: str = "") -> Box:
+        """An image with what is known of it."""
         path, labels = self.artifacts.path(row), self.artifacts.labels
         words = [path]
         if self.survey.identities is not None and self.survey.identities[row] >= 0:
@@ -213,7 +223,8 @@ class _Galleries:
         hint = ", ".join(words)
         if self.thumbnail is None:
             return Box(hint, kind, path if len(path) <= 32 else f"…{path[-31:]}", confidence)
-        return Box(hint, kind, source=self.thumbnail(row) or "")
+        link = self.artifacts.photo_link(row)
+        return Box(hint, kind, source=self.thumbnail(row) or "", side=self.side, link=link, row=row)
 
 
 def _sample(survey: Survey, group: int, most: int) -> list[int]:

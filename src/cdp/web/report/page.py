@@ -12,9 +12,10 @@ from cdp.web.report.groups import groups_section
 from cdp.web.report.headline import headline_section
 from cdp.web.report.label_section import labels_section
 from cdp.web.report.mediator_section import mediator_section
+from cdp.web.report.people_section import album_sections, in_no_group
 from cdp.web.report.report_inputs import Artifacts
-from cdp.web.report.report_views import ReportPage
-from cdp.web.report.survey import survey_groups
+from cdp.web.report.report_views import ReportPage, Section
+from cdp.web.report.survey import Survey, survey_groups
 from cdp.web.report.timings_section import recipe_section, runtime_section
 from cdp.web.words import counted
 
@@ -41,19 +42,14 @@ def report_page(record: RunRecord, artifacts: Artifacts, title: str = "") -> Rep
     if artifacts.labels is not None:
         survey = survey_groups(artifacts.labels, artifacts.truth, artifacts.consensus, artifacts.base_graph)
     results, name = record.results, title or _name(record)
-    sections = [
-        labels_section(results),
-        groups_section(artifacts, survey),
-        graph_section(artifacts, survey),
-        mediator_section(results, artifacts.weights),
-        committee_section(results.committee),
-        runtime_section(record),
-        recipe_section(record),
-    ]
+    is_album = artifacts.photos is not None
+    sections = (
+        album_sections(record, artifacts, survey) if is_album else _study_sections(record, artifacts, survey)
+    )
     # Only a run says why nothing was recognized.
     if results.headline or not title:
         sections.insert(0, headline_section(record))
-    counts = "; ".join(f"{part} {_size(one)}" for part, one in record.parts.items())
+    counts = in_no_group(artifacts).removesuffix(".") if is_album else _counts(record)
     return ReportPage(
         title=f"{name}: report of cdp",
         heading=title or f"Consensus-driven propagation: {name}",
@@ -62,6 +58,24 @@ def report_page(record: RunRecord, artifacts: Artifacts, title: str = "") -> Rep
         sections=sections,
         version=record.cdp,
     )
+
+
+def _study_sections(record: RunRecord, artifacts: Artifacts, survey: Survey | None) -> list[Section]:
+    """Everything that is known of a labeling; what is not known becomes a sentence."""
+    results = record.results
+    return [
+        labels_section(results),
+        groups_section(artifacts, survey),
+        graph_section(artifacts, survey),
+        mediator_section(results, artifacts.weights),
+        committee_section(results.committee),
+        runtime_section(record),
+        recipe_section(record),
+    ]
+
+
+def _counts(record: RunRecord) -> str:
+    return "; ".join(f"{part} {_size(one)}" for part, one in record.parts.items())
 
 
 def _size(part: PartRecord) -> str:

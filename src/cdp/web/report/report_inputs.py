@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 from PIL import Image
 
+from cdp.data.archives import split_location
 from cdp.data.images import open_images
 from cdp.errors import InputError
 from cdp.scoring.mediator import Mediator
 from cdp.scoring.mlp import PaperMLP
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Manifest
 from cdp.types.arrays import FloatArray, LongArray
+from cdp.web.collection_faces import short_photo_names
+from cdp.web.person_names import PersonNames
 
 SIDE = 56
 _TRIED = 16
@@ -46,6 +50,8 @@ class Artifacts:
         split_groups: pairs of groups that are most probably one identity, with that probability, the first of `split_groups.csv`.
         numbers: int64 (groups,), the number of every label's identity; the label itself unless given.
         people: number of an identity -> name.
+        photos: the photo that every image was cut from, as it is found from the page, empty where there is none; None unless the
+            images are faces of photos.
     """
 
     labels: Labels | None = None
@@ -57,6 +63,7 @@ class Artifacts:
     split_groups: tuple[SplitGroups, ...] = ()
     numbers: LongArray | None = None
     people: Mapping[int, str] = field(default_factory=dict)
+    photos: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         parts = {
@@ -67,6 +74,7 @@ class Artifacts:
         }
         counts = {name: part.n_images for name, part in parts.items() if part is not None}
         counts |= {} if self.identities is None else {"identities": len(self.identities)}
+        counts |= {} if self.photos is None else {"photos": len(self.photos)}
         if len(set(counts.values())) > 1:
             found = ", ".join(f"{name} {number:,}" for name, number in counts.items())
             raise InputError(
@@ -86,13 +94,27 @@ class Artifacts:
         return label if self.numbers is None else int(self.numbers[label])
 
     def group(self, label: int) -> str:
-        """What a group is called: its name, if it has one, and its number."""
-        number = self.number(label)
-        return f"{self.people[number]}, label {number}" if number in self.people else f"label {number}"
+        """What a group is called: its name, else its number."""
+        return self._called.called(self.number(label))
+
+    @cached_property
+    def _called(self) -> PersonNames:
+        return PersonNames(self.people)
+
+    @cached_property
+    def _photo_names(self) -> Sequence[str]:
+        return () if self.photos is None else short_photo_names(self.photos)
 
     def path(self, row: int) -> str:
-        """Where an image is stored; `row 17` if that is not known."""
+        """The photo of an image, else where it is stored; `row 17` if that is not known."""
+        if self._photo_names and self._photo_names[row]:
+            return self._photo_names[row]
         return f"row {row}" if self.images is None else self.images.locations[row]
+
+    def photo_link(self, row: int) -> str:
+        """The address of an image's photo from the page; empty if it has none, or that is in an archive."""
+        photo = "" if self.photos is None else self.photos[row]
+        return "" if split_location(photo)[0] is not None else quote(photo)
 
     def identity(self, number: int) -> str:
         """The name of an identity, else its number."""
@@ -108,8 +130,8 @@ def first_layer(mediator: Mediator) -> FloatArray | None:
     return weights
 
 
-def thumbnails(images: Manifest | None) -> Thumbnail | None:
-    """A function from rows to small pictures as data URIs, None for one that cannot be read.
+def thumbnails(images: Manifest | None, side: int = SIDE) -> Thumbnail | None:
+    """A function from rows to small pictures as data URIs, `side` pixels wide; None for one that cannot be read.
 
     None instead of a function if there are no pictures at all: the images are not known by path, or not one of
     a sample can be read.
@@ -121,7 +143,7 @@ def thumbnails(images: Manifest | None) -> Thumbnail | None:
     @cache
     def thumbnail(row: int) -> str | None:
         try:
-            pixels = reader.image(row, size=SIDE)
+            pixels = reader.image(row, size=side)
         except InputError:
             return None
         stream = io.BytesIO()

@@ -11,7 +11,12 @@ from cdp.web.report.report_inputs import SIDE
 
 @dataclass(frozen=True)
 class Box:
-    """One image of a gallery: its picture as a data URI, or its path, or a question mark without either."""
+    """One image of a gallery: its picture as a data URI, or its path, or a question mark without either.
+
+    Attributes:
+        link: address of its photo.
+        row: of the image in the collection.
+    """
 
     hint: str
     kind: str
@@ -19,6 +24,8 @@ class Box:
     confidence: str = ""
     source: str = ""
     side: int = SIDE
+    link: str = ""
+    row: int = -1
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,11 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; what is empty is left out. Without a `link` in the navigation, only the note."""
+    """A part of the page; what is empty is left out. Without a `link` in the navigation, only the note.
+
+    Attributes:
+        after: a sentence below the galleries.
+    """
 
     name: str
     link: str
@@ -64,6 +75,7 @@ class Section:
     legend: Sequence[Swatch] = ()
     note: str = ""
     galleries: Sequence[Gallery] = ()
+    after: str = ""
 
 
 @dataclass(frozen=True)

@@ -109,19 +109,35 @@ def change_groups(fields: Fields) -> list[Correction]:
     rows = [row for images in shown for row in images]
     if how == "reject":
         return [rejected(*rows)]
-    if how == "name":
-        return [named(person_name(fields), *rows)]
     _need(len(shown) > 1, "Select two groups or more.", "groups-too-few-selected")
     if how == "merge":
         return [same(*rows)]
     raise InputError(f"{how!r} is no action; reload the page.", code="action-unknown", value=how)
 
 
-def name_group(fields: Fields) -> list[Correction]:
-    """The correction that gives the images that were shown a name."""
-    rows = rows_of(fields, "image")
-    _need(rows, "The form names no images.", "form-without-images")
-    return [named(person_name(fields), *rows)]
+def images_to_name(fields: Fields) -> list[int]:
+    """The images that a form gives a name: those of one group, or those shown of the selected groups."""
+    if "how" not in fields:
+        rows = rows_of(fields, "image")
+        _need(rows, "The form names no images.", "form-without-images")
+        return rows
+    groups = [one for one in fields.get("group", ()) if one.isdecimal()]
+    rows = [row for one in groups for row in rows_of(fields, f"shown{one}")]
+    _need(rows, "Select groups first.", "groups-not-selected")
+    return rows
+
+
+def name_images(fields: Fields) -> list[Correction]:
+    """Corrections that give images a name, and say who they are if others have that name.
+
+    `who` says that they are the same person as the images `other`, or somebody else than each of these.
+    """
+    name, rows, other = person_name(fields), images_to_name(fields), rows_of(fields, "other")
+    who = _first(fields, "who")
+    if who == "same":
+        _need(other, "The form names no images.", "form-without-images")
+        return [named(name, *rows), *merge_groups(rows, other)]
+    return [named(name, *rows), *(different(rows[-1], one) for one in other if who == "different")]
 
 
 def person_name(fields: Fields) -> str:
@@ -140,7 +156,9 @@ def find_person(text: str, index: GroupIndex) -> int:
     wanted = " ".join(text.split()).casefold()
     _need(wanted, "Type a name or number to move to.", "target-group-missing")
     called = [
-        number for number, name in index.names.items() if name.casefold() == wanted and index.size(number)
+        number
+        for number, name in index.names.items()
+        if wanted in (name.casefold(), index.called(number).casefold()) and index.size(number)
     ]
     digits = wanted.removeprefix("person").strip(" -#")
     if not called and digits.isdecimal() and len(digits) < 10 and index.size(int(digits)):

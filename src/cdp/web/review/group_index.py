@@ -9,10 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from cdp.types.arrays import DoubleArray, FloatArray, IntArray, LongArray
+from cdp.web.person_names import PersonNames
 
 ORDERS = {
-    "doubtful": "least certain first",
     "large": "largest first",
+    "doubtful": "least certain first",
     "small": "smallest first",
     "number": "by number",
     "name": "by name",
@@ -61,6 +62,21 @@ class GroupIndex:
         sums = np.add.reduceat(self.confidence[self._order].astype(np.float64), self._starts[:-1])
         means: DoubleArray = sums / self.sizes
         return means
+
+    def with_names(self, names: Mapping[int, str]) -> GroupIndex:
+        """The same groups under other names; what is sorted is not sorted again."""
+        found = GroupIndex(self.identity, self.confidence, names)
+        kept = {name: value for name, value in vars(self).items() if name not in (*vars(found), "_called")}
+        vars(found).update(kept)
+        return found
+
+    @cached_property
+    def _called(self) -> PersonNames:
+        return PersonNames(self.names)
+
+    def called(self, number: int) -> str:
+        """What a group is called: its name, else its number."""
+        return self._called.called(number)
 
     @cached_property
     def alone(self) -> LongArray:

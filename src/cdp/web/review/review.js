@@ -4,7 +4,8 @@
   const cards = [...document.querySelectorAll("[data-card]")];
   const viewer = document.getElementById("viewer");
   const keys = document.getElementById("keys");
-  const prefix = document.body.dataset.prefix;
+  const large = viewer.querySelector("img");
+  const { prefix, back } = document.body.dataset;
   let current = -1;
   let sent = false;
   let seen = null; // the shot that is shown large
@@ -27,6 +28,7 @@
     if (event.target.method !== "post") return;
     if (sent) { event.preventDefault(); return; }
     sent = true;
+    keepPlace();
     if (event.submitter) event.submitter.classList.add("sent");
   });
   window.addEventListener("pageshow", () => { sent = false; });
@@ -41,13 +43,38 @@
     shots[next].focus();
   }
 
+  // The photo with a box around the face; the crop where there is no photo.
   function show(shot) {
     const picture = shot && shot.querySelector("img");
     if (!picture) return;
-    viewer.querySelector("img").src = `${prefix}/picture/${shot.dataset.row}`;
-    viewer.querySelector("p").textContent = picture.title;
+    large.removeAttribute("src"); // not the last one while this one is fetched
+    large.src = `${prefix}/${"photo" in shot.dataset ? "photo" : "picture"}/${shot.dataset.row}`;
+    large.alt = viewer.querySelector("p").textContent = picture.title;
     seen = shot;
     if (!viewer.open) viewer.showModal();
+  }
+
+  large.addEventListener("load", () => {
+    if (large.naturalWidth > 1 || !seen || !large.src.includes("/photo/")) return;
+    large.src = `${prefix}/picture/${seen.dataset.row}`;
+    viewer.querySelector("p").textContent +=
+      ". The photo is gone or cannot be read; this is the face that was cut out of it.";
+  });
+
+  // An answer leads back to the same page: same place, same row.
+  function keepPlace() {
+    if (!back) return;
+    sessionStorage.setItem("place", JSON.stringify({ back, top: window.scrollY, current }));
+  }
+
+  function restorePlace() {
+    if (!back) return false; // a question in between
+    const kept = JSON.parse(sessionStorage.getItem("place") || "null");
+    sessionStorage.removeItem("place");
+    if (!kept || kept.back !== back) return false;
+    go(kept.current, true, false);
+    window.scrollTo({ top: kept.top, behavior: "instant" });
+    return true;
   }
 
   function press(key) {
@@ -65,6 +92,9 @@
     const target = event.target;
     if (isTyping(target)) {
       if (event.key === "Escape") { target.blur(); go(Math.max(current, 0)); }
+      // A form with several buttons would be sent by the first of them.
+      const own = target.form?.querySelector(`button[value="${CSS.escape(target.dataset.enter || "")}"]`);
+      if (event.key === "Enter" && own) { event.preventDefault(); own.click(); }
       return;
     }
     if (viewer.open) {
@@ -99,11 +129,14 @@
   document.addEventListener("keydown", onKey);
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
-    if (event.target === viewer || event.target === keys) event.target.close();
-    const zoom = event.target.closest(".zoom");
-    if (zoom) {
-      zoom.closest(".shot").querySelector("input")?.focus();
-      show(zoom.closest(".shot"));
+    // Not the second click of two, of which the first opened it.
+    if ((event.target === viewer || event.target === keys) && event.detail < 2) event.target.close();
+    const face = event.target.closest(".zoom, .shot img");
+    const isSelecting = shotsOf(face?.closest("[data-card]")).some((one) => one.checked);
+    // With something selected, a click on another face selects that too, as in other programs for photos.
+    if (face && (face.matches(".zoom") || !isSelecting)) {
+      face.closest(".shot").querySelector("input")?.focus();
+      show(face.closest(".shot"));
       event.preventDefault();
     }
     const card = event.target.closest("[data-card]");
@@ -119,6 +152,5 @@
       last = check;
     }
   });
-  document.addEventListener("dblclick", (event) => show(event.target.closest(".shot")));
-  if (cards.length) go(0, true, false);
+  if (!restorePlace() && cards.length) go(0, true, false);
 })();

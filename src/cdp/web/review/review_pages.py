@@ -19,17 +19,19 @@ from cdp.web.review.review_views import (
     HistoryEntry,
     ImagesPage,
     Pager,
+    SameNamePage,
     Shot,
     Side,
     View,
 )
+from cdp.web.review.same_names import Namesake
 from cdp.web.words import counted, decimals
 
 KEYS = (
     ("j k", "next, previous row"),
     ("← →", "next, previous image; Shift selects on the way"),
     ("Space", "select the image"),
-    ("Enter", "see it large; Escape closes"),
+    ("Enter", "see its photo; Escape closes"),
     ("*", "select all of the row, or none"),
     ("y n", "yes, no"),
     ("o", "skip"),
@@ -61,14 +63,15 @@ def shots(view: View, rows: Iterable[int]) -> list[Shot]:
 
 def _shot(view: View, row: int) -> Shot:
     path = "" if view.paths is None else view.paths[row]
+    photo = "" if view.photos is None else view.photos[row]
     confidence, leaving = float(view.index.confidence[row]), row in view.leaving
-    words = [f"image {row}", *([path] if path else [])]
+    words = [photo] if photo else [f"image {row}", *([path] if path else [])]
     is_grouped = view.index.group_of(row) >= 0
     words.append(f"confidence {decimals(confidence)}" if is_grouped else "in no group")
     words += ["leaves this group with Apply"] if leaving else []
     # Only what is not nearly certain is worth a number on the picture.
     mark = decimals(confidence) if is_grouped and confidence < 0.995 else ""
-    return Shot(row, ", ".join(words), path.rpartition("/")[2], mark, leaving)
+    return Shot(row, ", ".join(words), path.rpartition("/")[2], mark, leaving, bool(photo))
 
 
 def _pager(number: int, n_items: int, per_page: int, *path: object, **query: object) -> tuple[Pager, slice]:
@@ -95,7 +98,7 @@ def question_cards(view: View, questions: Sequence[Asked]) -> list[Card]:
 def _side(view: View, asked: Asked, side: int) -> Side:
     rows, size = (asked.one, asked.other)[side], asked.sizes[side]
     group = asked.groups[min(side, len(asked.groups) - 1)]
-    heading = "In no group" if group < 0 else counted(size, "image") if asked.within else ""
+    heading = "In no group" if group < 0 else counted(size, view.thing) if asked.within else ""
     if group >= 0 and asked.within and side == 1 and asked.sizes[0] == 1:
         heading = "Others of the group" if size > 1 else "Another of the group"
     more = f"{len(rows)} of {size:,} shown; all of the group" if size > len(rows) else ""
@@ -134,7 +137,7 @@ def group_page(view: View, group: int, number: int) -> ImagesPage | None:
     return ImagesPage(
         group,
         view.person(group),
-        f"{counted(len(members), 'image')}, confidence {confidence}, the least certain first.",
+        f"{counted(len(members), view.thing)}, confidence {confidence}, the least certain first.",
         view.staying(shown),
         shots(view, shown),
         pager,
@@ -161,8 +164,19 @@ def alone_page(view: View, number: int) -> ImagesPage:
     alone = view.index.alone
     pager, part = _pager(number, len(alone), IMAGES_PER_PAGE, "alone")
     shown = alone[part].tolist()
-    about = f"{counted(len(alone), 'image')}: no pair of theirs was sure enough, or they were rejected."
-    return ImagesPage(-1, "Images in no group", about, shown, shots(view, shown), pager)
+    about = f"{counted(len(alone), view.thing)}: no pair of theirs was sure enough, or they were rejected."
+    return ImagesPage(-1, f"{view.thing.capitalize()}s in no group", about, shown, shots(view, shown), pager)
+
+
+def same_name_page(view: View, name: str, rows: Sequence[int], others: Sequence[Namesake]) -> SameNamePage:
+    """The question whether a name that was typed means a group that has it already."""
+    sides = []
+    for one in others:
+        shown = one.rows[:_IN_A_ROW]
+        heading = "" if one.group >= 0 else "In no group"
+        sides.append(Side("other", one.group, heading, "", shown, shots(view, shown)))
+    own = shots(view, _spread(np.array(rows, np.int64), _IN_A_ROW))
+    return SameNamePage(name, rows, own, sides, [one.rows[0] for one in others])
 
 
 def history_page(view: View, entries: Sequence[HistoryEntry], number: int) -> EntriesPage:

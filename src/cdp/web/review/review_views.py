@@ -22,6 +22,7 @@ class View:
         index: the groups.
         probabilities: of the scored pairs.
         paths: where the images are stored, if known.
+        photos: the photo of every image as it is called, empty where there is none; None without photos.
         has_pictures: whether they can be shown.
         waiting: how many corrections wait to be applied.
         touched: the groups that they speak of.
@@ -34,6 +35,7 @@ class View:
     index: GroupIndex
     probabilities: PairProbabilities
     paths: Sequence[str] | None
+    photos: Sequence[str] | None
     has_pictures: bool
     waiting: int
     touched: frozenset[int]
@@ -45,9 +47,19 @@ class View:
         """Names to choose from."""
         return sorted(set(self.index.names.values()))[:_MOST_NAMES]
 
+    @property
+    def people(self) -> list[str]:
+        """People with a name to choose from; those who share one with their numbers."""
+        return sorted(map(self.index.called, self.index.names))[:_MOST_NAMES]
+
+    @property
+    def thing(self) -> str:
+        """What a row is: a face of a photo, or an image."""
+        return "image" if self.photos is None else "face"
+
     def person(self, number: int) -> str:
         """What a group is called: its name, else its number."""
-        return self.index.names.get(number) or f"person {number}"
+        return self.index.called(number)
 
     def address(self, *parts: object, **query: object) -> str:
         """The address of a page of this server."""
@@ -120,13 +132,18 @@ class Notice:
 
 @dataclass(frozen=True)
 class Shot:
-    """One image: its path and confidence in words, its file name, and its confidence if it is doubtful."""
+    """One image: its path and confidence in words, its file name, and its confidence if it is doubtful.
+
+    Attributes:
+        has_photo: whether it was cut from a photo.
+    """
 
     row: int
     hint: str
     name: str
     mark: str
     leaving: bool
+    has_photo: bool = False
 
 
 @dataclass(frozen=True)
@@ -203,6 +220,25 @@ class ImagesPage:
     pager: Pager
     own: Sequence[int] = ()
     similar: Sequence[Side] = ()
+
+
+@dataclass(frozen=True)
+class SameNamePage:
+    """A name that other groups have already: is it the same person?
+
+    Attributes:
+        name: that was typed.
+        rows: the images that are to get it.
+        shots: some of them.
+        others: the groups that have it.
+        apart: of each of them an image, from which `rows` differ if it is somebody else.
+    """
+
+    name: str
+    rows: Sequence[int]
+    shots: Sequence[Shot]
+    others: Sequence[Side]
+    apart: Sequence[int]
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,13 @@ from cdp.collection.outputs import REPORT, refresh_outputs
 from cdp.collection.regrouping import regroup
 from cdp.errors import InputError
 from cdp.types.arrays import IntArray
+from cdp.web.collection_faces import read_collection_faces, short_photo_names
 from cdp.web.review.answers import stamped
 from cdp.web.review.group_index import GroupIndex
 from cdp.web.review.pair_probabilities import PairProbabilities
+from cdp.web.review.photo_pictures import PhotoPictures
 from cdp.web.review.review_views import Asked, HistoryEntry, View
+from cdp.web.review.same_names import Namesake, find_namesakes
 from cdp.web.review.thumbnails import Pictures
 from cdp.web.review.what_is_asked import Queue
 from cdp.web.review.words_of_events import batches, correction_in_words, event_in_words
@@ -47,6 +50,9 @@ class _Loaded:
     index: GroupIndex
     probabilities: PairProbabilities
     queue: Queue
+    pictures: Pictures
+    photos: PhotoPictures | None
+    photo_names: Sequence[str] | None
 
 
 class Session:
@@ -63,14 +69,46 @@ class Session:
         self._postponed: dict[str, None] = {}
         self._journal: tuple[tuple[int, int], list[Correction]] = ((-1, -1), [])
         self._changes: tuple[str, Changes | None] = ("Nothing was applied yet.", None)
-        self._loaded = self._load(open_collection(self.folder))
-        opened = self._loaded.collection
-        self.pictures = Pictures(opened.paths, find_image_root(opened), kept_in=self.folder / ".thumbnails")
+        self._loaded = self._load(open_collection(self.folder), None)
         self.has_pictures = self.pictures.can_show()
 
-    def _load(self, collection: Collection) -> _Loaded:
-        index = GroupIndex(collection.identity, collection.confidence, dict(collection.names))
-        return _Loaded(collection, index, PairProbabilities(collection.scored), Queue(collection, index))
+    def _load(self, collection: Collection, before: _Loaded | None) -> _Loaded:
+        """What is derived from a collection; pictures are those of before while the images are."""
+        if before is not None and before.collection.state.batches == collection.state.batches:
+            shown = before.pictures, before.photos, before.photo_names
+        else:
+            root = find_image_root(collection)
+            pictures = Pictures(collection.paths, root, kept_in=self.folder / ".thumbnails")
+            shown = (pictures, *_open_photos(collection))
+        return _Loaded(
+            collection,
+            GroupIndex(collection.identity, collection.confidence, dict(collection.names)),
+            PairProbabilities(collection.scored),
+            Queue(collection, "image" if shown[1] is None else "face"),
+            *shown,
+        )
+
+    @property
+    def pictures(self) -> Pictures:
+        """Pictures of the images."""
+        return self._loaded.pictures
+
+    def photo(self, row: int) -> bytes:
+        """The photo that an image was cut from, with a box around the face.
+
+        Raises:
+            InputError: it has none, or the photo cannot be read.
+        """
+        photos = self._loaded.photos
+        if photos is None:
+            raise InputError(f"There is no photo of row {row}.", code="photo-missing", row=row)
+        return photos.picture(row)
+
+    def namesakes(self, name: str, rows: Sequence[int]) -> list[Namesake]:
+        """Other groups of a name, of which it is not said yet whether they are the person of these images."""
+        with self._lock:
+            known = [row for row in rows if row < self.n_images]
+            return find_namesakes(name, known, self.index, active_corrections(self.journal()))
 
     @property
     def n_images(self) -> int:
@@ -79,8 +117,15 @@ class Session:
 
     @property
     def index(self) -> GroupIndex:
-        """The groups as they are now."""
-        return self._loaded.index
+        """The groups as they are now, under the names that were given since too."""
+        with self._lock:
+            loaded = self._loaded
+            names: dict[int, str] = {}
+            for one in active_corrections(self.journal()):
+                if one.kind == "name" and one.id >= loaded.collection.n_applied:
+                    names |= {loaded.index.group_of(image): one.name for image in one.images}
+            names.pop(-1, None)
+            return loaded.index.with_names({**loaded.index.names, **names}) if names else loaded.index
 
     def journal(self) -> list[Correction]:
         """All entries; read again only when the file has grown."""
@@ -107,9 +152,10 @@ class Session:
             return View(
                 title=self.folder.resolve().name,
                 prefix=prefix,
-                index=loaded.index,
+                index=self.index,
                 probabilities=loaded.probabilities,
                 paths=loaded.collection.paths,
+                photos=loaded.photo_names,
                 has_pictures=self.has_pictures,
                 waiting=len(self.waiting()),
                 touched=frozenset(touched[touched >= 0].tolist()),
@@ -122,13 +168,14 @@ class Session:
         from cdp.collection.collection_folder import read_state
 
         if read_state(self.folder) != self._loaded.collection.state:
-            self._loaded = self._load(open_collection(self.folder))
+            self._loaded = self._load(open_collection(self.folder), self._loaded)
         return self._loaded
 
     def questions(self) -> list[Asked]:
         """The next few questions, those put off at the end."""
         with self._lock:
-            return self._loaded.queue.ask(active_corrections(self.journal()), list(self._postponed), _CARDS)
+            corrections = active_corrections(self.journal())
+            return self._loaded.queue.ask(corrections, list(self._postponed), _CARDS, self.index.called)
 
     def postpone(self, key: str) -> None:
         """Ask something else first."""
@@ -177,7 +224,7 @@ class Session:
         with self._lock:
             waiting, start = len(self.waiting()), time.perf_counter()
             collection, changes = regroup(self._loaded.collection)
-            self._loaded = self._load(collection)
+            self._loaded = self._load(collection, self._loaded)
             took = time.perf_counter() - start
             what = counted(len(changes.events) - 1, "change")
             self._changes = (
@@ -191,7 +238,9 @@ class Session:
             summary, changes = self._changes
             events = () if changes is None else changes.events
             return summary, [
-                event_in_words(event, self.index, _FEW) for event in events[:200] if event.identity >= 0
+                event_in_words(event, self._loaded.index, _FEW)
+                for event in events[:200]
+                if event.identity >= 0
             ]
 
     def history(self) -> list[HistoryEntry]:
@@ -201,7 +250,7 @@ class Session:
             counts = {one.id for one in active_corrections(journal)}
             applied = self._loaded.collection.n_applied
             return [
-                _history_entry(batch, counts, applied, self.index, {one.id: one for one in journal})
+                _history_entry(batch, counts, applied, self._loaded.index, {one.id: one for one in journal})
                 for batch in reversed(batches(journal))
             ]
 
@@ -213,9 +262,17 @@ class Session:
             if not entries or last - first > 10_000:
                 return None
             by_number = {one.id: one for one in journal}
-            words = correction_in_words(entries, self.index, by_number)
+            words = correction_in_words(entries, self._loaded.index, by_number)
             counts = {one.id for one in active_corrections(journal)}
             return f"On disk: {words}", [one.id for one in entries if one.id in counts]
+
+
+def _open_photos(collection: Collection) -> tuple[PhotoPictures | None, Sequence[str] | None]:
+    """The photos that images were cut from, and what they are called; None if there are none."""
+    faces = read_collection_faces(collection)
+    if faces is None:
+        return None, None
+    return PhotoPictures(faces), short_photo_names(["" if one is None else one.photo for one in faces])
 
 
 def _history_entry(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -32,6 +33,9 @@ _NO_PICTURE = (
     '<text x="48" y="60" font-size="34" text-anchor="middle" font-family="sans-serif" fill="#888">?</text>'
     "</svg>"
 )
+_NO_PHOTO = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>'
+"""One pixel, by which the script of the page knows that it shows the crop instead."""
+
 _BACK = b' <a href="./">Review these groups</a>'
 _MOST_FIELDS = 250_000
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -53,6 +57,7 @@ def web_app(session: Session, token: str) -> Guard:
         "/icon.svg": routes.icon,
         "/thumbnail/{row:int}": routes.thumbnail,
         "/picture/{row:int}": routes.picture,
+        "/photo/{row:int}": routes.photo,
     }
     starlette = Starlette(
         routes=[
@@ -86,7 +91,7 @@ class Routes:
         """All groups, or those of a name."""
         view, query = self._view(), request.query_params
         order = query.get("order", "")
-        order = order if order in ORDERS else "doubtful"
+        order = order if order in ORDERS else next(iter(ORDERS))
         page = review_pages.groups_page(view, order, query.get("find", "")[:200], _page(request))
         return self._html(request, view, "groups", page)
 
@@ -113,10 +118,23 @@ class Routes:
         return self._html(request, view, "entries", review_pages.changes_page(view, *self._session.changes()))
 
     def _html(self, request: Request, view: View, template: str, page: object) -> Response:
-        notice, keys = self._notice(request), review_pages.KEYS
-        title = f"{view.title}: review"
+        return self._drawn(view, template, page, _own_address(request), self._notice(request), stays=True)
+
+    def _drawn(
+        self, view: View, template: str, page: object, back: str, notice: Notice | None = None, *, stays: bool
+    ) -> Response:
+        """A page; its forms lead to `back`, which is the page itself if it `stays`."""
         return HTMLResponse(
-            render(f"{template}.html", view=view, page=page, title=title, notice=notice, keys=keys)
+            render(
+                f"{template}.html",
+                view=view,
+                page=page,
+                title=f"{view.title}: review",
+                notice=notice,
+                keys=review_pages.KEYS,
+                back=back,
+                stays=stays,
+            )
         )
 
     def report(self, _: Request) -> Response:
@@ -124,6 +142,8 @@ class Routes:
         file = self._session.report
         headers = {"Content-Security-Policy": _REPORT_POLICY}
         page = file.read_bytes().replace(b"</footer>", _BACK + b"</footer>", 1)
+        # Photos are opened by row: where they are on the disk leads nowhere from here.
+        page = re.sub(rb'<a href="[^"]*" data-row="(\d+)"', rb'<a href="photo/\1" data-row="\1"', page)
         return HTMLResponse(page, headers=headers)
 
     def style(self, _: Request) -> Response:
@@ -146,13 +166,17 @@ class Routes:
         """A large picture."""
         return self._picture(request.path_params["row"], self._session.pictures.large)
 
-    def _picture(self, row: int, make: Callable[[int], bytes]) -> Response:
+    def photo(self, request: Request) -> Response:
+        """The photo of a face; an empty picture says that it is gone."""
+        return self._picture(request.path_params["row"], self._session.photo, _NO_PHOTO)
+
+    def _picture(self, row: int, make: Callable[[int], bytes], otherwise: str = _NO_PICTURE) -> Response:
         if not 0 <= row < self._session.n_images:
             return PlainTextResponse(f"There is no image {row}.\n", 404)
         try:
             return Response(make(row), media_type="image/jpeg", headers=_KEPT)
         except InputError:
-            return Response(_NO_PICTURE, media_type="image/svg+xml")
+            return Response(otherwise, media_type="image/svg+xml")
 
     async def act(self, request: Request) -> Response:
         """Whatever a form asks for: on disk first, then back to a page that says so."""
@@ -161,12 +185,14 @@ class Routes:
         back = self._back(fields)
         try:
             to = await run_in_threadpool(self._do, action, fields, back)
+            if isinstance(to, Response):
+                return to
         except CdpError as error:
             # Shown, not stored: the address carries a sentence for the next page, which escapes it.
             return RedirectResponse(_with(back, refused=str(error)), 303)
         return RedirectResponse(to, 303)
 
-    def _do(self, action: str, fields: dict[str, list[str]], back: str) -> str:
+    def _do(self, action: str, fields: dict[str, list[str]], back: str) -> str | Response:
         session = self._session
         if action == "apply":
             session.apply()
@@ -176,17 +202,28 @@ class Routes:
         if action == "answer" and fields.get("how") == ["later"]:
             session.postpone((fields.get("question") or [""])[0])
             return back
+        if action == "name" or (action == "groups" and fields.get("how") == ["name"]):
+            return self._name(fields, back)
         doing: dict[str, Callable[[], Sequence[Any]]] = {
             "answer": lambda: answers.answer_question(fields, session.index, session.view("").leaving),
             "images": lambda: answers.change_images(fields, session.index, session.view("").leaving),
             "groups": lambda: answers.change_groups(fields),
-            "name": lambda: answers.name_group(fields),
         }
         if action not in doing:
             raise InputError(
                 f"{action!r} is no action; reload the page.", code="action-unknown", value=action
             )
         return _with(back, said=_numbers(session.record(doing[action]())))
+
+    def _name(self, fields: dict[str, list[str]], back: str) -> str | Response:
+        """Record a name; if others have it and nobody said yet who is who, ask."""
+        session = self._session
+        name, rows = answers.person_name(fields), answers.images_to_name(fields)
+        if not fields.get("who") and (others := session.namesakes(name, rows)):
+            view = self._view()
+            page = review_pages.same_name_page(view, name, rows, others)
+            return self._drawn(view, "same_name", page, back, stays=False)
+        return _with(back, said=_numbers(session.record(answers.name_images(fields))))
 
     def _view(self) -> View:
         return self._session.view(self._prefix)
@@ -216,6 +253,12 @@ async def _read_form(request: Request) -> dict[str, list[str]]:
         return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:  # not UTF-8, or too many fields
         return {}
+
+
+def _own_address(request: Request) -> str:
+    """The address of a page without its notice."""
+    query = request.scope["query_string"].decode("latin-1")
+    return _with(str(request.scope["path"]) + (f"?{query}" if query else ""))
 
 
 def _with(address: str, **query: str) -> str:

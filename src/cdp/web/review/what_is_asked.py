@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -18,13 +18,14 @@ from cdp.web.words import counted
 
 _ON_A_SIDE = 10
 _PRECISION = 0.99
+Called = Callable[[int], str]
 
 
 class Queue:
     """All questions of a collection as it is now, ranked once; what is answered meanwhile is passed over."""
 
-    def __init__(self, collection: Collection, index: GroupIndex) -> None:
-        self._collection, self._index = collection, index
+    def __init__(self, collection: Collection, thing: str = "image") -> None:
+        self._collection, self._thing = collection, thing
 
     @cached_property
     def _questions(self) -> Questions:
@@ -38,13 +39,19 @@ class Queue:
         """The parts of groups that questions are about."""
         return GroupIndex(self._questions.part, self._collection.confidence, {})
 
-    def ask(self, corrections: Sequence[Correction], postponed: Sequence[str], most: int) -> list[Asked]:
-        """The most valuable questions that no correction answers; those put off come last."""
+    def ask(
+        self, corrections: Sequence[Correction], postponed: Sequence[str], most: int, called: Called
+    ) -> list[Asked]:
+        """The most valuable questions that no correction answers; those put off come last.
+
+        Args:
+            called: number of a group -> what it is called.
+        """
         is_open = self._open(corrections)
         first: list[Asked] = []
         later: dict[str, Asked] = {}
         for at in np.flatnonzero(is_open).tolist():
-            asked = self._asked(at)
+            asked = self._asked(at, called)
             if asked.key in postponed:
                 later[asked.key] = asked
             else:
@@ -71,13 +78,14 @@ class Queue:
         is_open: BoolArray = ~answered & ~placed.any(axis=1)
         return is_open
 
-    def _asked(self, at: int) -> Asked:
+    def _asked(self, at: int, called: Called) -> Asked:
         questions = self._questions
         one, other = (int(image) for image in questions.images[at])
         groups = tuple(int(self._collection.identity[image]) for image in (one, other))
         kind = KINDS[int(questions.kind[at])]
         within = kind in ("mixed", "doubtful")
-        title, why = self._words(kind, groups, tuple(questions.sizes[at].tolist()))
+        names = [called(group) for group in groups]
+        title, why = self._words(kind, groups, names, tuple(questions.sizes[at].tolist()))
         return Asked(
             key=f"{one}-{other}",
             title=title,
@@ -97,25 +105,30 @@ class Queue:
             others = others[np.linspace(0, len(others) - 1, _ON_A_SIDE - 1).astype(np.int64)]
         return (*map(int, others), image)
 
-    def _words(self, kind: str, groups: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[str, str]:
-        one, other = (self._index.names.get(group) or f"person {group}" for group in groups)
+    def _words(
+        self, kind: str, groups: tuple[int, ...], names: Sequence[str], sizes: tuple[int, ...]
+    ) -> tuple[str, str]:
+        one, other = names
         pairs = counted(sizes[0] * sizes[1], "pair")
         if kind == "mixed":
             return (
-                f"Is everybody in {one} one person?",
+                f"Are all {self._thing}s of {one} one person?",
                 f"At a stricter threshold the group falls into {sizes[0]:,} and "
-                f"{counted(sizes[1], 'image')}; the answer "
-                f"resolves {pairs} of images.",
+                f"{counted(sizes[1], self._thing)}; the answer "
+                f"resolves {pairs} of {self._thing}s.",
             )
         if kind == "doubtful":
-            return f"Does this image belong to {one}?", "Its tie to the others is the weakest of the group."
+            return (
+                f"Does this {self._thing} belong to {one}?",
+                "Its tie to the others is the weakest of the group.",
+            )
         if kind == "split":
-            why = f"They may be one person in two groups; the answer resolves {pairs} of images."
+            why = f"They may be one person in two groups; the answer resolves {pairs} of {self._thing}s."
             return f"Are {one} and {other} one person?", why
         if max(groups) < 0:
-            return "Are these two images one person?", "Both are in no group."
+            return f"Are these two {self._thing}s one person?", "Both are in no group."
         someone = one if groups[0] >= 0 else other
         return (
-            f"Does this image belong to {someone}?",
+            f"Does this {self._thing} belong to {someone}?",
             "It is in no group, and this is the one it is most like.",
         )

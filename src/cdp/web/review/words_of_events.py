@@ -49,19 +49,14 @@ def _people(images: Sequence[int], index: GroupIndex) -> str:
     numbers = list(
         dict.fromkeys(int(index.identity[image]) for image in images if image < len(index.identity))
     )
-    called = [called_person(number, index) for number in numbers[:3]]
+    called = [index.called(number) for number in numbers[:3]]
     more = f" and {len(numbers) - 3} more" if len(numbers) > 3 else ""
     return " and ".join(called) + more if len(called) < 3 else ", ".join(called) + more
 
 
-def called_person(number: int, index: GroupIndex) -> str:
-    """A person's name, or number, or that it is none."""
-    return index.names.get(number) or (f"person {number}" if number >= 0 else "no group")
-
-
 def event_in_words(event: Event, index: GroupIndex, most: int) -> tuple[str, tuple[int, ...]]:
     """(what happened to an identity, a few images of where it is now)."""
-    one, other = called_person(event.identity, index), called_person(event.other, index)
+    one, other = index.called(event.identity), index.called(event.other)
     images = counted(event.images, "image")
     words = {
         "merged": f"{one} is now part of {other} ({images})",

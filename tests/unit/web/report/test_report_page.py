@@ -212,8 +212,8 @@ def test_the_groups_say_what_is_wrong_with_them(full, artifacts):
         row = rows[name]
         assert identity == f"identity {artifacts.identity(truth[row])}"
         assert ("missed" in image["class"]) == (labels[row] < 0)
-        assert about.startswith("discarded: " if labels[row] < 0 else f"label {labels[row]}, confidence ")
-    groups = re.findall(r"label (\d+) \d+ images?, confidence", full.text)
+        assert about.startswith("discarded: " if labels[row] < 0 else f"person {labels[row]}, confidence ")
+    groups = re.findall(r"person (\d+) \d+ images?, confidence", full.text)
     assert len(groups) == len(set(groups))
 
 
@@ -222,10 +222,19 @@ def test_groups_that_may_be_one_are_shown_the_most_probable_first(record, artifa
     text = build_page(record, replace(artifacts, split_groups=found))
     sizes = artifacts.labels.sizes
     assert f"{sizes[2]} and {sizes[0]} images, probability 0.24" in text
-    assert text.index("labels 2 and 0") < text.index("labels 1 and 3")
+    assert text.index("person 2 and person 0") < text.index("person 1 and person 3")
     assert "Groups most likely to be one identity" not in build_page(
         record, replace(artifacts, split_groups=())
     )
+
+
+def test_every_section_calls_groups_by_the_numbers_of_the_table(record, artifacts):
+    numbers = 1000 + np.arange(artifacts.labels.n_identities)
+    page = build_page(record, replace(artifacts, numbers=numbers))
+    found = {int(one) for one in re.findall(r"\bperson (\d+)", page)}
+    assert found
+    assert found <= set(numbers.tolist())
+    assert re.search(r"<title>image \d+, identity \d+, person 10\d\d</title>", page)
 
 
 def test_the_same_run_gives_the_same_page_and_a_small_one(made_run, record):
