@@ -63,7 +63,7 @@ def extend(
     Args:
         collection: whose folder is extended.
         views: new images, by the same models; a path is referred to, views in memory are written into the collection.
-        growth: when identities are merged and trees trained again; unless given, as before.
+        growth: when identities are merged and trees trained again.
         corrections: what is known of the images, by their rows among all; they count for this grouping already.
         images: the folder that the new images' relative paths start from, if it is to move with the collection.
         k: neighbors per image when the threshold is estimated again, if that is more than before: a collection that began with few images
@@ -100,15 +100,19 @@ def extend(
         write_scored(numbered(folder, "scored", number), scored, mediator, measured, share=share)
         state = msgspec.structs.replace(state, batches=(*state.batches, number), scored=number)
         if retrain:
-            state = msgspec.structs.replace(state, n_trained=n_images)
-            if scored.tree_scores is not None:
-                state = with_new_threshold(state, scored, n_images, runtime)
+            state = _trained(state, scored, n_images, runtime)
         identity = np.append(now.identity, np.full(new.n_images, -1, np.int32))
         append_unsaid(folder, corrections)
         changes = write_groups(folder, state, identity, now.named, "extended", now.describe)
         shutil.rmtree(folder / _STEPS, ignore_errors=True)
         write_outputs(open_collection(folder))
     return open_collection(folder), changes
+
+
+def _trained(state: State, scored: ScoredPairs, n_images: int, runtime: Runtime) -> State:
+    """The state after trees were trained or the threshold was estimated among all images."""
+    state = msgspec.structs.replace(state, n_trained=n_images)
+    return state if scored.tree_scores is None else with_new_threshold(state, scored, n_images, runtime)
 
 
 def _estimate_again(

@@ -18,6 +18,7 @@ from cdp.collection.scored_files import Measured, write_scored
 from cdp.data.views import read_views
 from cdp.errors import InputError
 from cdp.labeling.figures import measure_labeling
+from cdp.labeling.labeling import Labeling
 from cdp.labeling.pipeline import label
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
@@ -68,12 +69,7 @@ def replace_embeddings(
             seed=now.state.seed,
             runtime=runtime,
         )
-        results = measure_labeling(labeling, whole, seed=now.state.seed, runtime=runtime)
-        assert labeling.kept is not None
-        counted = {"unlabeled": PartRecord(images=whole.n_images)}
-        measured = Measured(results=results, seconds=labeling.seconds, parts=counted)
-        place = numbered(folder, "scored", batches[-1] + 1)
-        write_scored(place, labeling.kept, labeling.mediator, measured, with_graphs=False)
+        _write_scored(numbered(folder, "scored", batches[-1] + 1), labeling, whole, now.state.seed, runtime)
         state = msgspec.structs.replace(
             now.state,
             batches=batches,
@@ -90,6 +86,14 @@ def replace_embeddings(
             _remove_inside(batch.source, folder)
             shutil.rmtree(batch.folder, ignore_errors=True)
     return open_collection(folder), changes
+
+
+def _write_scored(place: Path, labeling: Labeling, views: Views, seed: int, runtime: Runtime) -> None:
+    assert labeling.kept is not None
+    results = measure_labeling(labeling, views, seed=seed, runtime=runtime)
+    counted = {"unlabeled": PartRecord(images=views.n_images)}
+    measured = Measured(results=results, seconds=labeling.seconds, parts=counted)
+    write_scored(place, labeling.kept, labeling.mediator, measured, with_graphs=False)
 
 
 def _write_batches(now: Collection, sources: Sequence[Path]) -> tuple[tuple[int, ...], Views]:

@@ -33,10 +33,9 @@ from cdp.types.arrays import AnyArray, DoubleArray, LongArray
 _FALSE_SHARE = 0.5
 """Share of the merges at the threshold that may be false: there a merge is as likely right as wrong."""
 
-_GAP = 3.0
-"""Weight of a gap of one spread between two merges."""
+_GAP, _GAP_PER_WEIGHT, _WIDEST_GAP = 3.0, 0.3, 6.0
+"""Weight of a gap of one spread between two merges; more where the merge after it is a large one; wider gaps count for no more."""
 
-_WIDEST_GAP = 2.5
 _MANY_SPREADS = 6.0
 _LOWEST = 3.0
 """Least threshold, in spreads of impostors: below it pairs are not worth a merge, however few there are."""
@@ -53,7 +52,7 @@ _STARTS = (0.0, 0.5, 0.8)
 
 _SHAPES = (0.9, 2.0)
 _PRIOR_SHAPE = 1.15
-_PRIOR_GROUPS = 20
+_PRIOR_GROUPS = 30
 """Range of the tail's shape, 1 = exponential, 2 = normal; what few groups are shrunk to, and how many groups that is worth."""
 
 _FIRST_SHAPE, _FIVE_PERCENT = 1.0, 1.645
@@ -172,6 +171,10 @@ class _Tree:
         )[1]
         return found
 
+    def cut_above(self, height: float) -> LongArray:
+        """The group of every image after all merges above a height."""
+        return self.cut(int((self.height > height).sum()) - 1)
+
 
 def _mutual_neighbors(similarity: AnyArray) -> LongArray:
     """Images and their mutual nearest neighbors as the first groups."""
@@ -186,22 +189,22 @@ def _mutual_neighbors(similarity: AnyArray) -> LongArray:
 def _rounds(drawn: _Drawn, random: _Drawn, top: float, share: float, times: float) -> MergeThreshold | None:
     """Alternate between the distribution of impostors and groups, until these stay the same."""
     seen: set[int] = set()
-    found = None
     groups, others = _mutual_neighbors(drawn.similarity), _mutual_neighbors(random.similarity)
+    found = None
     for number in range(_ROUNDS):
         between = _pairs_between(random.similarity, others)
         scale = _Scale.of(between, share if number == 0 else 0.0, top)
         null = _Null.first(scale) if number == 0 else _Null.fitted(scale, between, drawn.similarity, groups)
         at, found = _cut(drawn.tree, null, times)
         groups = drawn.tree.cut(at)
-        height = np.inf if found is None else found.threshold
-        others = random.tree.cut(int((random.tree.height > height).sum()) - 1)
+        others = random.tree.cut_above(np.inf if found is None else found.threshold)
         if number and at in seen:
             break
         if number:
             seen.add(at)
     if found is None:
         return None
+    groups, others = drawn.tree.cut(found.at), random.tree.cut_above(found.threshold)
     same = groups[:, None] == groups[None, :]
     np.fill_diagonal(same, False)
     scale = _Scale.of(_pairs_between(random.similarity, others), 0.0, top)
@@ -363,7 +366,8 @@ def _cut(tree: _Tree, null: _Null, times: float) -> tuple[int, MergeThreshold | 
     pairs[:, diagonal, diagonal] -= tree.groups / 2
     false = times * (np.maximum(pairs, 0) * more * _TYPICAL_WEIGHT).sum(axis=(1, 2))
     gap = np.append(z[:-1] - z[1:], 0.0)
-    gain = np.cumsum(tree.weight - false / _FALSE_SHARE) + _GAP * np.minimum(gap, _WIDEST_GAP)
+    following = np.maximum(1.0, _GAP_PER_WEIGHT * np.append(tree.weight[1:], 0.0))
+    gain = np.cumsum(tree.weight - false / _FALSE_SHARE) + _GAP * np.minimum(gap, _WIDEST_GAP) * following
     gain[z < _LOWEST] = -np.inf
     at = int(gain.argmax())
     if not gain[at] > 0:

@@ -1,0 +1,119 @@
+"""Where average linkage stops without labels: the rule on made-up similarities, its parts against slow twins."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
+
+from cdp.labeling.false_merges import _Drawn, _mutual_neighbors, _pairs_between, _Scale, find_merge_threshold
+
+
+def faces(sizes, *, noise=0.55, dimensions=128, seed=0):
+    """Unit vectors around identities, and the identities."""
+    generator = np.random.default_rng(seed)
+    people = np.repeat(np.arange(len(sizes)), sizes)
+    centers = generator.normal(size=(len(sizes), dimensions)) / np.sqrt(dimensions)
+    vectors = centers[people] + noise * generator.normal(size=(len(people), dimensions)) / np.sqrt(dimensions)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), people
+
+
+def groups(vectors, **more):
+    similarity = vectors @ vectors.T
+    found = find_merge_threshold(similarity, 1.0, **more)
+    return np.arange(len(vectors)) if found is None else _Drawn.of(similarity).tree.cut(found.at)
+
+
+ALBUMS = {
+    "everybody a few times": [5] * 40,
+    "half of them once": [4] * 25 + [1] * 100,
+    "nearly all once": [3] * 5 + [1] * 150,
+    "two people are most of it": [60, 50] + [1] * 40,
+    "one person is nearly all": [40, 2, 1, 1, 1],
+    "a few dozen": [4, 4, 3, 3, 2, 1, 1, 1],
+    "large and small": [50, 30, 20, 10, 5, 5, 4, 3, 2, 2, 1, 1, 1],
+}
+
+
+@pytest.mark.parametrize("name", ALBUMS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_albums_of_all_kinds(name, seed):
+    vectors, people = faces(ALBUMS[name], seed=seed)
+    assert adjusted_rand_score(people, groups(vectors)) > 0.95
+
+
+@pytest.mark.parametrize("n_images", [20, 60, 300])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_where_nobody_is_there_twice_hardly_anything_is_merged(n_images, seed):
+    vectors, _ = faces([1] * n_images, seed=seed)
+    assert len(set(groups(vectors).tolist())) >= 0.93 * n_images
+
+
+@pytest.mark.parametrize("dimensions", [32, 128, 512])
+@pytest.mark.parametrize("n_centers", [3, 10, 30])
+def test_blobs(dimensions, n_centers):
+    points, truth = make_blobs(300, centers=n_centers, n_features=dimensions, random_state=0)
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    assert adjusted_rand_score(truth, groups(points)) > 0.99
+
+
+def test_more_images_raise_the_threshold():
+    vectors, _ = faces([3] * 60 + [1] * 100, noise=0.8)
+    few, many = (find_merge_threshold(vectors @ vectors.T, 1.0, n).threshold for n in (None, 200_000))
+    assert many > few
+
+
+def test_the_threshold_follows_the_unit_of_the_similarities():
+    vectors, _ = faces([4] * 30 + [1] * 50)
+    plain = find_merge_threshold(vectors @ vectors.T, 1.0)
+    scaled = find_merge_threshold(7 * (vectors @ vectors.T) + 3, 10.0)
+    assert scaled.threshold == pytest.approx(7 * plain.threshold + 3, rel=1e-3)
+    assert scaled.at == plain.at
+
+
+def test_expected_precision_is_near_the_truth():
+    vectors, people = faces([4] * 60 + [1] * 150, noise=0.75)
+    found = find_merge_threshold(vectors @ vectors.T, 1.0)
+    labels = _Drawn.of(vectors @ vectors.T).tree.cut(found.at)
+    same_group = np.triu(labels[:, None] == labels[None, :], 1)
+    same_person = people[:, None] == people[None, :]
+    assert found.precision[found.at] == pytest.approx(same_person[same_group].mean(), abs=0.05)
+    assert (np.diff(found.heights) <= 0).all()
+
+
+def test_counts_of_groups_equal_a_walk_over_the_merges():
+    vectors, _ = faces([6, 3, 2, 1, 1])
+    tree = _Drawn.of(vectors @ vectors.T).tree
+    for at in range(len(tree.height)):
+        sizes = np.bincount(tree.cut(at - 1))
+        assert tree.groups[at].sum() == len(sizes)
+        assert tree.groups[at, 0] == (sizes == 1).sum()
+        assert tree.groups[at, 1] == (sizes == 2).sum()
+
+
+def test_pairs_between_groups_weigh_the_same_for_every_two_groups():
+    similarity = np.random.default_rng(0).normal(size=(6, 6))
+    similarity += similarity.T
+    between = _pairs_between(similarity, np.array([0, 0, 0, 1, 1, 2]))
+    assert len(between.values) == 3 * 2 + 3 * 1 + 2 * 1
+    assert between.weight.sum() == pytest.approx(3)
+    assert (np.diff(between.values) >= 0).all()
+
+
+def test_mutual_neighbors_are_the_first_groups():
+    similarity = np.array([[0, 9, 1, 2], [9, 0, 8, 1], [1, 8, 0, 3], [2, 1, 3, 0]], float)
+    assert _mutual_neighbors(similarity).tolist() == [0, 0, 1, 2]
+
+
+def test_z_is_plain_where_there_are_many_spreads_and_can_be_undone():
+    between = _pairs_between(np.random.default_rng(0).normal(0, 0.09, (200, 200)), np.arange(200))
+    scale = _Scale.of(between, 0.0, 1.0)
+    assert scale.z(np.array(0.45)) == pytest.approx((0.45 - scale.center) / scale.spread, rel=0.06)
+    narrow = _Scale.of(between, 0.0, 0.15)
+    assert narrow.z(np.array(0.149)) > 3
+    for one in (scale, narrow):
+        for value in (-0.2, 0.0, 0.1, 0.14):
+            assert one.similarity(float(one.z(np.array(value)))) == pytest.approx(value, abs=1e-9)
+
+
+def test_too_few_images_are_not_merged():
+    assert find_merge_threshold(np.eye(2), 1.0) is None
