@@ -103,6 +103,8 @@ def _add_estimates(table: Table, results: Results) -> None:
             table.add_row("pairs of images that are as similar", f"1 of {round(1 / share):,}")
         if found.precision is not None:
             table.add_row("expected precision, estimated", f"{found.precision:.3f}")
+        if found.agreement is not None:
+            table.add_row("agreement of two halves of the models", f"{found.agreement:.3f}")
     if results.expected is not None:
         for name in ("precision", "recall", "coverage"):
             table.add_row(f"expected {name}", with_interval(getattr(results.expected, name)))

@@ -126,7 +126,7 @@ def _estimate_again(
     settings = replace(collection.settings, k=most)
     nobody = np.full(views.n_images, -1, np.int64)
     scored = SimilarityScorer(settings, state.seed).score(views, nobody, runtime)
-    found = estimate_threshold(views, scored, reliable=reliable, seed=state.seed, runtime=runtime)
+    found = estimate_threshold(views, scored, settings, reliable=reliable, seed=state.seed, runtime=runtime)
     notes = (describe_estimate(found),)
     return scored, msgspec.structs.replace(
         state, consensus=plain(settings), threshold=found.chosen, notes=notes

@@ -41,7 +41,9 @@ _LOWEST = 3.0
 """Least threshold, in spreads of impostors: below it pairs are not worth a merge, however few there are."""
 
 _CLEAR = 3.5
-"""Least median z inside groups; groups that are less similar were merged by chance."""
+_CROWDED, _NEAR, _FEW_MERGES = 0.12, 0.7, 250
+"""What models that separate well reach: the least median z inside groups, and the greatest share of merges just above the threshold, which a few
+hundred merges say well enough. Of weaker models the tail of impostors cannot be told from genuine pairs."""
 
 _LOWER = (0.05, 0.25)
 _LOWER_NORMAL = (-1.6449, -0.6745)
@@ -97,7 +99,7 @@ def find_merge_threshold(
         background: float (m, m), of images drawn at random, which impostors are measured on: neighbors are more similar than they are.
 
     Returns:
-        None where no merge is trusted: nobody seems to be there twice, or the similarities tell nobody apart.
+        None where no merge is trusted: nobody seems to be there twice, or the similarities do not separate well.
     """
     n_drawn = len(similarity)
     if n_drawn < 3:
@@ -205,10 +207,18 @@ def _rounds(drawn: _Drawn, random: _Drawn, top: float, share: float, times: floa
     if found is None:
         return None
     groups, others = drawn.tree.cut(found.at), random.tree.cut_above(found.threshold)
+    scale = _Scale.of(_pairs_between(random.similarity, others), 0.0, top)
+    return found if _separates(drawn, groups, scale, found) else None
+
+
+def _separates(drawn: _Drawn, groups: LongArray, scale: _Scale, found: MergeThreshold) -> bool:
+    """Whether the images in groups are clearly more similar than impostors, and hardly any merge is close to the threshold."""
     same = groups[:, None] == groups[None, :]
     np.fill_diagonal(same, False)
-    scale = _Scale.of(_pairs_between(random.similarity, others), 0.0, top)
-    return found if float(scale.z(np.median(drawn.similarity[same]))) >= _CLEAR else None
+    merges = drawn.tree.height[: found.at + 1]
+    is_near = merges < found.threshold + _NEAR * scale.spread
+    is_crowded = len(merges) >= _FEW_MERGES and is_near.mean() > _CROWDED
+    return float(scale.z(np.median(drawn.similarity[same]))) >= _CLEAR and not is_crowded
 
 
 @dataclass(frozen=True, eq=False)

@@ -246,7 +246,12 @@ class _Labeling:
             return _Chosen(settings.threshold)
         if isinstance(pairs, ZScoredPairs):
             estimate = estimate_threshold(
-                scored.views, scored.pairs, reliable=self.reliable, seed=self.seed, runtime=self.runtime
+                scored.views,
+                scored.pairs,
+                settings,
+                reliable=self.reliable,
+                seed=self.seed,
+                runtime=self.runtime,
             )
             return _Chosen(estimate.chosen, estimate=estimate, notes=(describe_estimate(estimate),))
         return _Chosen(settings.default_threshold)

@@ -1,7 +1,9 @@
 """The threshold without labels: the z-score above which two groups are merged, for any number of images.
 
-Among up to 2,000 images all are compared with each other; of more a sample is drawn with its neighbors, and false merges are expected among
-all. `cdp.labeling.false_merges` finds the threshold, and the precision to expect. Where no merge is trusted, only copies are joined.
+Models that separate identities well: `cdp.labeling.false_merges` says how far average linkage may merge, and what precision to expect. Up to 2,000
+images are compared with each other; of more a sample is drawn with its neighbors, and false merges are expected among all.
+
+Weaker models, and where nobody seems to be there twice: `cdp.labeling.pair_estimates`.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import math
 import numpy as np
 
 from cdp.labeling.false_merges import MergeThreshold, find_merge_threshold
+from cdp.labeling.pair_estimates import estimate_from_pairs
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.scored_pairs import ScoredPairs
-from cdp.scoring.settings import DEFAULT_THRESHOLDS
+from cdp.scoring.settings import DEFAULT_THRESHOLDS, ConsensusSettings
 from cdp.scoring.zscore import NullStatistics, ZScoredPairs, fused_z_score, max_z_score, softness
 from cdp.types import KnnGraph, Views
 from cdp.types.arrays import AnyArray, BoolArray, LongArray
@@ -27,6 +30,7 @@ _FEWEST_MERGES = 5
 """Merges from which on a precision is worth saying."""
 
 _POINTS = 60
+_STABLE = 0.9
 _NEAREST, _CLOSE = 10, 0.6
 _FEWEST_RELIABLE = 10
 
@@ -34,6 +38,7 @@ _FEWEST_RELIABLE = 10
 def estimate_threshold(
     views: Views,
     scored: ScoredPairs,
+    settings: ConsensusSettings,
     *,
     reliable: BoolArray | None = None,
     seed: int = 0,
@@ -44,6 +49,7 @@ def estimate_threshold(
     Args:
         views: of all images.
         scored: their pairs with z-scores (`SimilarityScorer`).
+        settings: of section 3.1.
         reliable: bool (n,), images to estimate it on; tiny or blurred faces resemble each other. All unless given.
         seed: of the sample.
         runtime: how it runs.
@@ -63,7 +69,7 @@ def estimate_threshold(
         z = z_scores_between(views.take(rows), pairs.null)
         found = find_merge_threshold(z, top, len(usable), background)
     if found is None:
-        return ThresholdEstimate(chosen=_as_setting(top), share_above=0.0, precision=0.0)
+        return estimate_from_pairs(views, scored, settings, seed=seed, runtime=runtime)
     # Average linkage joins groups whose mean probability is above the default; one pair has it at this distance from the threshold.
     default = DEFAULT_THRESHOLDS["mean probability"]
     shift = softness(top) * math.log((1 - default) / default)
@@ -141,15 +147,21 @@ def _as_setting(threshold: float) -> float:
 def describe_estimate(found: ThresholdEstimate) -> str:
     """Say what was chosen, and how sure that is."""
     text = "Nobody is labeled, so the threshold was estimated without labels"
-    if not found.curve:
+    if found.precision is not None and not found.curve:
         return (
             f"{text}: only copies are joined, because no pair is more similar than impostors are. Are there several images of "
             "anybody, and does the model get its images as it wants them?"
         )
     text += f": {describe_share(found)} (threshold = {found.chosen:g})."
-    if found.precision is None:
-        return f"{text} There are too few groups to say how many pairs are wrong."
-    return f"{text} About {1 - found.precision:.1%} of the pairs in groups are expected to be wrong."
+    if found.precision is not None:
+        missed = (
+            f", and {1 - found.recall:.0%} of the right ones to be missed" if found.recall is not None else ""
+        )
+        text += f" About {1 - found.precision:.1%} of the pairs in groups are expected to be wrong{missed}."
+    if found.agreement is not None:
+        care = "" if found.agreement >= _STABLE else " Look at the groups with care."
+        text += f" The models separate badly; two halves of them make the same groups to a pairwise F of {found.agreement:.3f}.{care}"
+    return text
 
 
 def describe_share(found: ThresholdEstimate) -> str:

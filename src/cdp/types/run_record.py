@@ -196,11 +196,17 @@ class EstimatePoint(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         threshold: a z-score.
-        precision: expected share of the pairs in groups that are genuine.
+        precision: expected share of the pairs above, or in groups, that are genuine; None where it was not estimated.
+        recall: estimated share of the genuine pairs that are above; likewise.
+        agreement: pairwise F between the groups of two halves of the models; likewise.
+        coverage: share of images in groups.
     """
 
     threshold: float
-    precision: float
+    precision: float | None = None
+    recall: float | None = None
+    agreement: float | None = None
+    coverage: float = 0.0
 
 
 class ThresholdEstimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,12 +216,16 @@ class ThresholdEstimate(msgspec.Struct, frozen=True, kw_only=True):
         chosen: a z-score.
         share_above: share of all pairs of images that are more similar.
         precision: expected share of the pairs in groups that are genuine; None where there are too few groups to say.
+        recall: estimated share of the genuine pairs that are above; None where it is not known.
+        agreement: pairwise F between the groups of two halves of the models; None where it was not measured.
         curve: estimates at other thresholds; empty where no pair is more similar than impostors.
     """
 
     chosen: float
-    share_above: float = 0.0
+    share_above: float | None = None
     precision: float | None = None
+    recall: float | None = None
+    agreement: float | None = None
     curve: list[EstimatePoint] = []
 
 
