@@ -77,7 +77,7 @@ def test_recipes_that_can_be_run(values):
             {"keys": ("split.validation", "split.probes", "split.distractors")},
         ),
         (
-            {**IMAGES, "split.use_parts": 11},
+            {**IMAGES, "split.use_parts": 11, "split.unlabeled_parts": 10},
             "recipe-use-parts-too-many",
             {"key": "split.use_parts", "value": 11, "most": 10},
         ),
