@@ -22,7 +22,7 @@ from cdp.types.manifest import Manifest
 
 _PICTURES_PER_BLOCK = 256
 
-Seen: TypeAlias = "tuple[int, int] | str"
+Seen: TypeAlias = tuple[int, int] | str
 """Width and height of an image; or, of one that cannot be read, the reason."""
 
 

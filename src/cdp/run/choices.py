@@ -57,9 +57,9 @@ def split_sentences(given: SplitSection, chosen: SplitSection, identities: int |
     rest = 1 - chosen.validation - chosen.probes - chosen.distractors
     also = ""
     if given.validation < 0 < chosen.validation:
-        also = f" and {chosen.validation:.0%} choose the threshold (--split.validation)"
+        also = f" and {100 * chosen.validation:.0f} % choose the threshold (--split.validation)"
     return [
-        f"{identities:,} identities do not fill eleven parts: {chosen.labeled * rest:.0%} of the images are labeled "
+        f"{identities:,} identities do not fill eleven parts: {100 * chosen.labeled * rest:.0f} % of the images are labeled "
         f"(--split.labeled){also}."
     ]
 

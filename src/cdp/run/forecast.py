@@ -13,11 +13,11 @@ from cdp.run.training import EmbedSettings, JointSettings, NetworkSettings, prep
 from cdp.storage.artifacts import read_json
 
 _TITLES = {
-    "train": "the networks",
+    "train": "training",
     "embed": "embedding",
-    "joint": "with pseudo-labels",
-    "bound": "with all labels",
-    "test": "testing",
+    "joint": "training with pseudo-labels",
+    "bound": "training with all labels",
+    "test": "embedding test images",
 }
 """What groups of stages are called in the forecast."""
 
@@ -62,7 +62,7 @@ class TimedForecast(Forecast):
                 groups[stage.group] = groups.get(stage.group, 0.0) + self._expected[stage.name]
         parts = ", ".join(f"{_TITLES[group]} {shown_time(seconds)}" for group, seconds in groups.items())
         whole = shown_time(sum(groups.values()))
-        listener.note(f"About {whole} on this machine ({parts}); labeling and measuring come on top.")
+        listener.note(f"About {whole} on this machine: {parts}; labeling and measuring come on top.")
 
     def after(self, ran: Ran) -> float | None:
         """Seconds that are left, by how long the stages took that were foreseen; None before there is a forecast."""
@@ -126,10 +126,8 @@ def count(counts: Counts, part: str) -> int:
 
 
 def shown_time(seconds: float) -> str:
-    """`12 minutes`, `2.5 hours`, `less than a minute`."""
-    if seconds < 60:
-        return "less than a minute"
+    """`20 s`, `12 min`, `2.5 h`: rounded, because it is a forecast."""
+    if seconds < 55:
+        return f"{max(1, round(seconds / 10)) * 10} s"
     minutes = round(seconds / 60)
-    if minutes < 100:
-        return "1 minute" if minutes == 1 else f"{minutes} minutes"
-    return f"{minutes / 60:.1f} hours"
+    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"

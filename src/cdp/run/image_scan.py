@@ -78,7 +78,7 @@ class ImageScan:
             return
         columns: dict[str, Sequence[Any]] = {
             "row": [one.row for _, one in rows],
-            "path": [os.path.abspath(os.path.join(self.roots[name], one.location)) for name, one in rows],
+            "path": [_stored(os.path.join(self.roots[name], one.location), folder) for name, one in rows],
             "reason": [one.reason for _, one in rows],
             "source": [name for name, _ in rows],
         }
@@ -119,6 +119,12 @@ def scan_images(
             else:
                 sides[min(one)] = sides.get(min(one), 0) + 1
     return ImageScan(unreadable, {name: one.root for name, one in sources.items()}, sides, found)
+
+
+def _stored(path: str, run: Path) -> str:
+    """A path as a table of the run names it: from the table if it is inside the collection's folder, so that it can be moved."""
+    found = os.path.abspath(path)
+    return os.path.relpath(found, run) if found.startswith(f"{run.parent}{os.sep}") else found
 
 
 class _Looks:

@@ -126,7 +126,7 @@ def refuse_labels(labels: str, least: float) -> Callable[[Path], str]:
             return ""
         return (
             f"No network was trained on these labels: their expected precision is {precision:.2f}, less than {least:g} "
-            "(--least-precision), so most pairs in a group would be of different people. Give more labeled identities (more folders, "
+            "(--least-precision), so most pairs in a group would be of different identities. Give more labeled identities (more folders, "
             "or --split.labeled), weights to start from (--base.weights) or trained models (--network onnx:FILE; for photos of people, "
             "cdp label downloads public ones), or train all the same with --least-precision 0."
         )
