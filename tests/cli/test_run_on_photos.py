@@ -63,7 +63,7 @@ def test_labels_worse_than_none_are_written_and_not_trained_on(weak):
     folder, _, events = weak
     assert "train with pseudo-labels" not in names(events)
     record = read_run_record(folder / "work" / "run" / "run.json")
-    assert record.results.expected.precision.value < 0.5
+    assert record.results.expected.precision.value < 0.4
     assert any("--least-precision 0" in note for note in record.notes)
     assert record.results.headline is None
     assert not (folder / "work" / "run" / "joint").exists()

@@ -180,7 +180,7 @@ class JointSection(JointLoss, _Training):
     section: ClassVar[str] = "joint"
     epochs: float = setting_like(TrainingSettings, "epochs", 8)
     least_precision: float = share(
-        0.5,
+        0.4,
         "Labels whose expected precision is below it are not trained on: the run ends with them; 0 = any are trained on.",
     )
     rounds: int = setting(
